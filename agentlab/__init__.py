@@ -20,23 +20,28 @@ if TYPE_CHECKING:
     from typing import Any
 
     from agentlab import errors as errors
-    from agentlab import events as events
-    from agentlab import interop
+    from agentlab import interop as importers
     from agentlab import plots as plots
     from agentlab import providers as providers
     from agentlab import storage as storage
-    from agentlab import termination as termination
     from agentlab import testing as testing
     from agentlab.agent import Agent as Agent
-    from agentlab.budget import Budget as Budget
-    from agentlab.comparing.agreements import Agreement as Agreement
-    from agentlab.comparing.agreements import agreement as agreement
-    from agentlab.comparing.compare import paired as paired
-    from agentlab.comparing.compare import summary as summary
-    from agentlab.continuation import ContinuationPolicy as ContinuationPolicy
-    from agentlab.engine.client import RetryPolicy
-    from agentlab.engine.lockstep import Lockstep
+    from agentlab.analysis.agreement import Agreement as Agreement
+    from agentlab.analysis.agreement import agreement as agreement
+    from agentlab.analysis.backtest import backtest as backtest
+    from agentlab.analysis.compare import paired as paired
+    from agentlab.analysis.compare import summary as summary
+    from agentlab.analysis.suggest import suggest as suggest
+    from agentlab.analysis.suggestion import Suggestion as Suggestion
+    from agentlab.analysis.suggestion import Suggestions as Suggestions
+    from agentlab.engine import termination as termination
+    from agentlab.engine.client import RetryPolicy as RetryPolicy
+    from agentlab.engine.lockstep import Lockstep as Lockstep
     from agentlab.engine.next_actions import NextAction as NextAction
+    from agentlab.engine.termination import DecisionContext as DecisionContext
+    from agentlab.engine.termination import decide as decide
+    from agentlab.engine.termination import is_stop_condition_met as is_stop_condition_met
+    from agentlab.engine.worker import RunState as RunState
     from agentlab.errors import AgentlabError as AgentlabError
     from agentlab.errors import AgentlabWarning as AgentlabWarning
     from agentlab.errors import StopRequested as StopRequested
@@ -44,143 +49,173 @@ if TYPE_CHECKING:
     from agentlab.experiments.experiment import Experiment as Experiment
     from agentlab.experiments.grid import Cell as Cell
     from agentlab.experiments.results import ExperimentResults as ExperimentResults
-    from agentlab.history import RunHistory as RunHistory
-    from agentlab.interop import otel_export
+    from agentlab.interop import otel_export as telemetry
     from agentlab.interop.otel_export import Telemetry as Telemetry
-    from agentlab.limits import limit_field as limit_field
+    from agentlab.limits.budget import Budget as Budget
+    from agentlab.limits.combinators import AllOf as AllOf
+    from agentlab.limits.combinators import AnyOf as AnyOf
+    from agentlab.limits.combinators import Custom as Custom
+    from agentlab.limits.combinators import Not as Not
+    from agentlab.limits.combinators import Off as Off
+    from agentlab.limits.combinators import StopCondition as StopCondition
+    from agentlab.limits.conditions import FinishReasonIs as FinishReasonIs
+    from agentlab.limits.conditions import HasToolCall as HasToolCall
+    from agentlab.limits.conditions import MaxCost as MaxCost
+    from agentlab.limits.conditions import MaxTokensUsed as MaxTokensUsed
+    from agentlab.limits.conditions import StepCountIs as StepCountIs
+    from agentlab.limits.fields import limit_field as limit_field
+    from agentlab.limits.live import LiveSettings as LiveSettings
+    from agentlab.limits.policies import ContinuationPolicy as ContinuationPolicy
+    from agentlab.limits.policies import TerminatingTools as TerminatingTools
+    from agentlab.limits.reading import Action as Action
+    from agentlab.limits.reading import Decision as Decision
+    from agentlab.limits.reading import Reading as Reading
+    from agentlab.limits.settings import RunSettings as RunSettings
+    from agentlab.model.finish_reasons import Confidence as Confidence
+    from agentlab.model.finish_reasons import FinishReason as FinishReason
+    from agentlab.model.finish_reasons import StopReason as StopReason
+    from agentlab.model.finish_reasons import TerminationSignal as TerminationSignal
+    from agentlab.model.messages import Message as Message
+    from agentlab.model.messages import Stop as Stop
+    from agentlab.model.messages import ToolCall as ToolCall
+    from agentlab.model.messages import ToolResult as ToolResult
+    from agentlab.model.usage import Usage as Usage
     from agentlab.notebook.explorer.explorer import explore as explore
     from agentlab.notebook.panel import panel as panel
-    from agentlab.providers import finish_detection
+    from agentlab.providers import finish_detection as signals
     from agentlab.providers.finish_detection import detect as detect
-    from agentlab.providers.registry import Provider, capabilities
-    from agentlab.recorder import termination_report as termination_report
-    from agentlab.recorder import to_frame
-    from agentlab.results import Action as Action
-    from agentlab.results import Decision as Decision
-    from agentlab.results import Reading as Reading
-    from agentlab.results import RunResult as RunResult
-    from agentlab.results import StepResult as StepResult
+    from agentlab.providers.registry import Provider as Provider
+    from agentlab.providers.registry import capabilities as capabilities
+    from agentlab.records import events as events
+    from agentlab.records.frames import termination_report as termination_report
+    from agentlab.records.frames import to_frame
+    from agentlab.records.history import RunHistory as RunHistory
+    from agentlab.records.result import RunResult as RunResult
+    from agentlab.records.step import StepResult as StepResult
     from agentlab.run import Run as Run
-    from agentlab.run import RunState as RunState
     from agentlab.serving.chat import Chat as Chat
     from agentlab.serving.chat import ChatReply as ChatReply
-    from agentlab.settings import LiveSettings as LiveSettings
-    from agentlab.settings import RunSettings as RunSettings
-    from agentlab.stop import AllOf as AllOf
-    from agentlab.stop import AnyOf as AnyOf
-    from agentlab.stop import Custom as Custom
-    from agentlab.stop import FinishReasonIs as FinishReasonIs
-    from agentlab.stop import HasToolCall as HasToolCall
-    from agentlab.stop import MaxCost as MaxCost
-    from agentlab.stop import MaxTokensUsed as MaxTokensUsed
-    from agentlab.stop import Not as Not
-    from agentlab.stop import Off as Off
-    from agentlab.stop import StepCountIs as StepCountIs
-    from agentlab.stop import StopCondition as StopCondition
     from agentlab.storage.store import Store as Store
-    from agentlab.terminating import TerminatingTools as TerminatingTools
-    from agentlab.termination import DecisionContext as DecisionContext
-    from agentlab.termination import decide as decide
-    from agentlab.termination import is_stop_condition_met as is_stop_condition_met
     from agentlab.tools import Tool as Tool
     from agentlab.tools import tool as tool
     from agentlab.transport import record as record
-    from agentlab.transport import replay as replay
-    from agentlab.types import Confidence as Confidence
-    from agentlab.types import FinishReason as FinishReason
-    from agentlab.types import Message as Message
-    from agentlab.types import Stop as Stop
-    from agentlab.types import StopReason as StopReason
-    from agentlab.types import TerminationSignal as TerminationSignal
-    from agentlab.types import ToolCall as ToolCall
-    from agentlab.types import ToolResult as ToolResult
-    from agentlab.types import Usage as Usage
-    from agentlab.whatif.backtest import backtest as backtest
-    from agentlab.whatif.suggest import Suggestion as Suggestion
-    from agentlab.whatif.suggest import Suggestions as Suggestions
-    from agentlab.whatif.suggest import suggest as suggest
+    from agentlab.transport.selection import replay as replay
 
     frame = to_frame
-    importers = interop
-    telemetry = otel_export
-    signals = finish_detection
 
 _PLACES = {
     "agentlab.agent": ("Agent",),
-    "agentlab.comparing.agreements": ("Agreement", "agreement"),
-    "agentlab.whatif.backtest": ("backtest",),
+    "agentlab.analysis.agreement": (
+        "Agreement",
+        "agreement",
+    ),
+    "agentlab.analysis.backtest": ("backtest",),
+    "agentlab.analysis.compare": (
+        "paired",
+        "summary",
+    ),
+    "agentlab.analysis.suggest": ("suggest",),
+    "agentlab.analysis.suggestion": (
+        "Suggestion",
+        "Suggestions",
+    ),
     "agentlab.engine.client": ("RetryPolicy",),
-    "agentlab.serving.chat": ("Chat", "ChatReply"),
-    "agentlab.whatif.suggest": ("Suggestion", "Suggestions", "suggest"),
-    "agentlab.comparing.compare": ("paired", "summary"),
-    "agentlab.continuation": ("ContinuationPolicy",),
-    "agentlab.errors": ("AgentlabError", "AgentlabWarning", "StopRequested"),
+    "agentlab.engine.lockstep": ("Lockstep",),
+    "agentlab.engine.next_actions": ("NextAction",),
+    "agentlab.engine.termination": (
+        "DecisionContext",
+        "decide",
+        "is_stop_condition_met",
+    ),
+    "agentlab.engine.worker": ("RunState",),
+    "agentlab.errors": (
+        "AgentlabError",
+        "AgentlabWarning",
+        "StopRequested",
+    ),
     "agentlab.experiments.estimate": ("DryRun",),
     "agentlab.experiments.experiment": ("Experiment",),
-    "agentlab.experiments.results": ("ExperimentResults",),
-    "agentlab.engine.next_actions": ("NextAction",),
     "agentlab.experiments.grid": ("Cell",),
-    "agentlab.history": ("RunHistory",),
-    "agentlab.limits": ("limit_field",),
-    "agentlab.lockstep": ("Lockstep",),
-    "agentlab.providers.registry": ("Provider", "capabilities"),
-    "agentlab.engine.lockstep": ("Lockstep",),
-    "agentlab.providers._registry": ("Provider", "capabilities"),
-    "agentlab.recorder": ("termination_report",),
-    "agentlab.results": ("Action", "Decision", "Reading", "RunResult", "StepResult"),
-    "agentlab.run": ("Run", "RunState"),
-    "agentlab.budget": ("Budget",),
-    "agentlab.settings": ("LiveSettings", "RunSettings"),
-    "agentlab.providers.finish_detection": ("detect",),
-    "agentlab.stop": (
+    "agentlab.experiments.results": ("ExperimentResults",),
+    "agentlab.interop.otel_export": ("Telemetry",),
+    "agentlab.limits.budget": ("Budget",),
+    "agentlab.limits.combinators": (
         "AllOf",
         "AnyOf",
         "Custom",
+        "Not",
+        "Off",
+        "StopCondition",
+    ),
+    "agentlab.limits.conditions": (
         "FinishReasonIs",
         "HasToolCall",
         "MaxCost",
         "MaxTokensUsed",
-        "Not",
-        "Off",
         "StepCountIs",
-        "StopCondition",
     ),
-    "agentlab.storage.store": ("Store",),
-    "agentlab.interop.otel_export": ("Telemetry",),
-    "agentlab.terminating": ("TerminatingTools",),
-    "agentlab.termination": ("DecisionContext", "decide", "is_stop_condition_met"),
-    "agentlab.tools": ("Tool", "tool"),
-    "agentlab.transport": ("record", "replay"),
-    "agentlab.types": (
+    "agentlab.limits.fields": ("limit_field",),
+    "agentlab.limits.live": ("LiveSettings",),
+    "agentlab.limits.policies": (
+        "ContinuationPolicy",
+        "TerminatingTools",
+    ),
+    "agentlab.limits.reading": (
+        "Action",
+        "Decision",
+        "Reading",
+    ),
+    "agentlab.limits.settings": ("RunSettings",),
+    "agentlab.model.finish_reasons": (
         "Confidence",
         "FinishReason",
-        "Message",
-        "Stop",
         "StopReason",
         "TerminationSignal",
+    ),
+    "agentlab.model.messages": (
+        "Message",
+        "Stop",
         "ToolCall",
         "ToolResult",
-        "Usage",
     ),
-    "agentlab.notebook.panel": ("panel",),
+    "agentlab.model.usage": ("Usage",),
     "agentlab.notebook.explorer.explorer": ("explore",),
+    "agentlab.notebook.panel": ("panel",),
+    "agentlab.providers.finish_detection": ("detect",),
+    "agentlab.providers.registry": (
+        "Provider",
+        "capabilities",
+    ),
+    "agentlab.records.frames": ("termination_report",),
+    "agentlab.records.history": ("RunHistory",),
+    "agentlab.records.result": ("RunResult",),
+    "agentlab.records.step": ("StepResult",),
+    "agentlab.run": ("Run",),
+    "agentlab.serving.chat": (
+        "Chat",
+        "ChatReply",
+    ),
+    "agentlab.storage.store": ("Store",),
+    "agentlab.tools": (
+        "Tool",
+        "tool",
+    ),
+    "agentlab.transport": ("record",),
+    "agentlab.transport.selection": ("replay",),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
-_RENAMED = {"frame": ("agentlab.recorder", "to_frame")}
+_RENAMED = {"frame": ("agentlab.records.frames", "to_frame")}
 _MODULES = {
     "errors": "agentlab.errors",
-    "events": "agentlab.events",
+    "events": "agentlab.records.events",
     "importers": "agentlab.interop",
     "plots": "agentlab.plots",
     "providers": "agentlab.providers",
-    "signals": "agentlab.signals",
+    "signals": "agentlab.providers.finish_detection",
     "storage": "agentlab.storage",
     "telemetry": "agentlab.interop.otel_export",
-    "termination": "agentlab.termination",
+    "termination": "agentlab.engine.termination",
     "testing": "agentlab.testing",
-    **{name: f"agentlab.{name}" for name in ("errors", "events", "importers", "plots", "providers", "storage", "telemetry")},
-    "signals": "agentlab.providers.finish_detection",
-    **{name: f"agentlab.{name}" for name in ("termination", "testing")},
 }
 
 __all__ = sorted([*_PLACE_OF, *_RENAMED, *_MODULES])  # noqa: PLE0605  a sorted list is a list
@@ -193,7 +228,7 @@ def __getattr__(name: str) -> Any:
         return import_module(_MODULES[name])
     place, inner = (_PLACE_OF[name], name) if name in _PLACE_OF else _RENAMED.get(name, ("", ""))
     if not place:
-        raise import_module("agentlab.no_such_name").no_such_name("agentlab", name, __all__)
+        raise import_module("agentlab._internal.lazy").no_such_name("agentlab", name, __all__)
     value = getattr(import_module(place), inner)
     globals()[name] = value
     return value

@@ -9,32 +9,32 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, cast
 
-from agentlab import sugar
-from agentlab.budget import Budget
-from agentlab.continuation import CONTINUATION, ContinuationPolicy
-from agentlab.conversation import Conversation
+from agentlab._internal import lazy as sugar
+from agentlab._internal.asyncio_tools import name_of
+from agentlab._internal.display import Displayable
+from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context
 from agentlab.engine.client import HttpModel, Model, RetryPolicy
 from agentlab.engine.plan import RunPlan
 from agentlab.engine.snapshot import RunPrefix
+from agentlab.engine.termination import Policy
+from agentlab.engine.unreachable import never_met, warn_of
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
-from agentlab.events import RunObserver
-from agentlab.never_met import never_met, warn_of
-from agentlab.no_such_name import helps_with_keywords
-from agentlab.predicates import name_of
-from agentlab.printable import one_line
+from agentlab.limits.budget import Budget
+from agentlab.limits.combinators import as_condition
+from agentlab.limits.policies import CONTINUATION, ContinuationPolicy, TerminatingTools
+from agentlab.limits.settings import RunSettings, as_continuation, as_policy, as_terminating
+from agentlab.model.conversation import Conversation
+from agentlab.model.messages import JSON, Message, ToolCall, ToolResult
+from agentlab.model.requests import ModelRequest, ToolSpec
+from agentlab.model.responses import ModelResponse
 from agentlab.providers.base import Provider
 from agentlab.providers.registry import resolve
+from agentlab.records.events import RunObserver
 from agentlab.run import Run
-from agentlab.settings import RunSettings, as_continuation, as_policy, as_terminating
-from agentlab.shown import Shown
-from agentlab.stop import as_condition
-from agentlab.terminating import TerminatingTools
-from agentlab.termination import Policy
-from agentlab.tool_schema import Function
-from agentlab.tools import Tool, as_tools
+from agentlab.tools import Function, Tool, as_tools
 from agentlab.transport import Transport, current
-from agentlab.types import JSON, Message, ModelRequest, ModelResponse, ToolCall, ToolResult, ToolSpec
 
 G = TypeVar("G")
 T = TypeVar("T")
@@ -49,7 +49,7 @@ ToolMiddleware: TypeAlias = Callable[[ToolCall, RunTool], Awaitable[ToolResult]]
 Blame: TypeAlias = Callable[[str, Exception], None]
 
 
-class Agent(Shown):
+class Agent(Displayable):
     """A model with tools and instructions.
 
         agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[search, finalize], instructions="…")

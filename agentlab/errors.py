@@ -39,14 +39,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentlab.no_such_name import defined_in, only
-from agentlab.printable import printable
+from agentlab._internal.lazy import defined_in, only
+from agentlab._internal.safe_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from agentlab.results import RunResult
+    from agentlab.records.result import RunResult
 
 
 def _safe(args: tuple[object, ...]) -> Iterator[object]:
@@ -73,7 +73,7 @@ class AgentlabError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Return the traceback that IPython shows: the user's own code and the message."""
-        from agentlab.short_traceback import rendered
+        from agentlab._internal.display import rendered
 
         return rendered(self)
 
@@ -283,7 +283,7 @@ class ProviderStreamError(ProviderError):
 
     Example:
         >>> from dataclasses import replace
-        >>> from agentlab.types import Hole
+        >>> from agentlab.model.messages import Hole
         >>> holed = replace(say("pay 100 to Bob"), holes=(Hole(8),))
         >>> result = await lab.Agent(ScriptedProvider([holed] * 3)).run("?")
         >>> type(result.error).__name__, result.text, result.history[0].holes[0].place

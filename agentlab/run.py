@@ -20,8 +20,13 @@ from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequenc
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from agentlab import sugar
-from agentlab.amounts import counted
+from agentlab._internal import lazy as sugar
+from agentlab._internal.asyncio_tools import needs_await
+from agentlab._internal.display import Displayable
+from agentlab._internal.formatting import counted
+from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.redaction import redact
+from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context, next_actions
 from agentlab.engine.branches import Branches, fork_plan
 from agentlab.engine.control import Control
@@ -31,33 +36,27 @@ from agentlab.engine.stepper import Stepper
 from agentlab.engine.timeline import Timeline
 from agentlab.engine.worker import RunState, Worker
 from agentlab.errors import ConfigurationError
-from agentlab.no_such_name import helps_with_keywords
-from agentlab.predicates import needs_await
-from agentlab.printable import one_line
-from agentlab.redaction import without_keys
-from agentlab.results import RunResult, StepResult
-from agentlab.shown import Shown
+from agentlab.records.result import RunResult
+from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
-    from agentlab.budget import Budget
-    from agentlab.continuation import ContinuationPolicy
     from agentlab.engine.client import Model
     from agentlab.engine.plan import RunPlan
-    from agentlab.events import Event, RunObserver
-    from agentlab.history import RunHistory
+    from agentlab.engine.termination import Policy
+    from agentlab.limits.budget import Budget
+    from agentlab.limits.live import LiveSettings
+    from agentlab.limits.policies import ContinuationPolicy, TerminatingTools
+    from agentlab.model.messages import Message
     from agentlab.providers.base import Provider
-    from agentlab.settings import LiveSettings
-    from agentlab.terminating import TerminatingTools
-    from agentlab.termination import Policy
-    from agentlab.tool_schema import Function
-    from agentlab.tools import Tool
-    from agentlab.types import Message
+    from agentlab.records.events import Event, RunObserver
+    from agentlab.records.history import RunHistory
+    from agentlab.tools import Function, Tool
 
 __all__ = ["Run", "RunState"]
 
 
-class Run(Shown):
+class Run(Displayable):
     """One agent at work on one prompt; made by `agent.run(prompt)`.
 
     `limits` are live and can be edited at any time, from any thread. A run lives on one event loop at a time; calls from others are
@@ -203,7 +202,7 @@ class Run(Shown):
             >>> ended.to_frame("tools")["tool"].tolist()[:3]
             ['get_weather', 'get_weather', 'find_trains']
         """
-        return sugar.call("agentlab.recorder:to_frame", self, what)
+        return sugar.call("agentlab.records.frames:to_frame", self, what)
 
     def panel(self) -> Any:
         """Return the live control of this run in a notebook; without a front end a static table and picture.
@@ -212,7 +211,7 @@ class Run(Shown):
             >>> ended.panel()
             Panel(Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)))
         """
-        return sugar.call("agentlab.widgets:panel", self)
+        return sugar.call("agentlab.notebook.panel:panel", self)
 
     def __repr__(self) -> str:
         end = f", {self.result.stop_reason}" if self.result is not None else ""
@@ -249,7 +248,7 @@ class Run(Shown):
         stepper = self.stepper
         if stepper.has_begun:
             raise ConfigurationError(f"with_id({run_id!r}): the run {self.id!r} has begun already.")
-        if (hidden := without_keys(f"{run_id} {label}".strip())) != f"{run_id} {label}".strip():
+        if (hidden := redact(f"{run_id} {label}".strip())) != f"{run_id} {label}".strip():
             raise ConfigurationError(f"with_id: {hidden!r} holds a key: ids and labels of runs are written everywhere.")
         stepper.replay_key = f"{os.urandom(6).hex()}#{label}" if label else run_id
         stepper.run_id = run_id
@@ -369,7 +368,7 @@ class Run(Shown):
             >>> step = await run.step()
             >>> end()
             >>> seen[:3], seen[-1]
-            (['RunStarted', 'TurnStarted', 'TextReceived'], 'TurnCompleted')
+            (['RunStarted', 'StepStarted', 'TextReceived'], 'StepCompleted')
         """
         return self.timeline.observe(observer)
 

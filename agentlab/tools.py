@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import contextvars
 import dataclasses
+import functools
 import importlib
 import inspect
 import json
@@ -33,25 +34,156 @@ from typing import Any, Literal, TypeAlias, overload
 import pydantic
 import pydantic_core
 
+from agentlab._internal.asyncio_tools import GRACE_S, ends, is_async
+from agentlab._internal.display import Displayable
+from agentlab._internal.redaction import in_words, redact, redact_known
 from agentlab.errors import StopRequested, ToolDefinitionError
-from agentlab.limits import in_seconds
-from agentlab.predicates import is_async
-from agentlab.redaction import in_words, known_hidden, without_keys
-from agentlab.shelter import GRACE_S, ends
-from agentlab.shown import Shown
-from agentlab.tool_schema import PREFIX, Function, described, itself, of_model, unwrapped
-from agentlab.types import Stop, ToolCall, ToolResult, ToolSpec
+from agentlab.limits.fields import in_seconds
+from agentlab.model.messages import Stop, ToolCall, ToolResult
+from agentlab.model.requests import ToolSpec
+
+Function: TypeAlias = Callable[..., Any]
+
+PREFIX = "argument_"
+"""Prefix of fields, so that a parameter called `schema` or `copy` does not clash with the methods of a pydantic model."""
+
+
+def itself(given: Any) -> Any:
+    """Return the argument; the function of a tool that is a class."""
+    return given
+
+
+def of_model(name: str, function: Function, schema: object) -> tuple[str, str, type[pydantic.BaseModel], dict[str, Any]]:
+    """Describe a tool that takes one instance of a pydantic class: its parameter, its description, the class and the JSON schema.
+
+    Raises ToolDefinitionError for another class, and for a function that does not take exactly one parameter.
+    """
+    if not (isinstance(schema, type) and issubclass(schema, pydantic.BaseModel)):
+        raise ToolDefinitionError(f"The tool {name!r} has schema={schema!r}: pass a class made from pydantic.BaseModel.")
+    parameters = _open_parameters(name, function)
+    if len(parameters) != 1 or parameters[0].kind not in (
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.KEYWORD_ONLY,
+    ):
+        raise ToolDefinitionError(
+            f"The tool {name!r} has schema={schema.__name__} and takes ({', '.join(map(str, parameters))}): give it one parameter, "
+            f"which gets the {schema.__name__}."
+        )
+    try:
+        parsed = schema.model_json_schema()
+    except pydantic.errors.PydanticUserError as error:
+        raise _no_schema(name, error) from error
+    if "$ref" in parsed:  # the schema of a recursive class is among the definitions
+        own_name = parsed.pop("$ref").removeprefix("#/$defs/")
+        parsed = {**parsed["$defs"][own_name], **parsed}
+    if parsed.get("type") != "object":
+        raise ToolDefinitionError(f"The tool {name!r} has schema={schema.__name__}, which is no object: give the class fields.")
+    own = str(parsed.pop("description", ""))
+    summary, _ = ("", None) if function is itself else _docstring(inspect.getdoc(unwrapped(function)) or "")
+    return parameters[0].name, summary or own, schema, _without_titles(parsed)
+
+
+def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    for leaf in (schema, *schema.get("properties", {}).values()):
+        leaf.pop("title", None)  # pydantic's titles only repeat the names, and every token is paid for
+    schema.setdefault("properties", {})
+    return schema
+
+
+def described(name: str, function: Function) -> tuple[str, type[pydantic.BaseModel], dict[str, Any]]:
+    """Return the description of the function, the model that validates its arguments, and its JSON schema.
+
+    Raises ToolDefinitionError for a function whose parameters a model cannot fill in.
+    """
+    summary, per_parameter = _docstring(inspect.getdoc(unwrapped(function)) or "")
+    model = _arguments_model(name, function, per_parameter)
+    try:
+        schema = model.model_json_schema()
+    except pydantic.errors.PydanticUserError as error:
+        raise _no_schema(name, error) from error
+    return summary, model, _without_titles(schema)
+
+
+def unwrapped(function: Function) -> Function:
+    """Return the function inside a functools.partial, which has the name, the docstring and the annotations."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _open_parameters(name: str, function: Function) -> list[inspect.Parameter]:
+    """Return the parameters that a model must fill in: all that a functools.partial does not hold already."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError as error:
+        raise ToolDefinitionError(f"The tool {name!r} has no signature: write a function around it, with annotations.") from error
+    held = function.keywords if isinstance(function, functools.partial) else {}
+    return [parameter for parameter in parameters.values() if parameter.name not in held]
+
+
+def _no_schema(name: str, error: Exception) -> ToolDefinitionError:
+    reason = str(error).splitlines()[0]
+    return ToolDefinitionError(f"The tool {name!r} has a parameter that has no JSON schema: {reason}")
+
+
+def _arguments_model(name: str, function: Function, per_parameter: Mapping[str, str]) -> type[pydantic.BaseModel]:
+    inner = unwrapped(function)
+    try:
+        hints = typing.get_type_hints(inner if inspect.isroutine(inner) else type(inner).__call__, include_extras=True)
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        raise ToolDefinitionError(f"The tool {name!r} has an annotation that cannot be resolved: {error}.") from error
+    fields: dict[str, Any] = {}
+    for parameter in _open_parameters(name, function):
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise ToolDefinitionError(
+                f"The tool {name!r} takes {parameter}, which a model cannot fill in: use named parameters with annotations."
+            )
+        if parameter.name not in hints:
+            raise ToolDefinitionError(
+                f"The tool {name!r} has no annotation for its parameter {parameter.name!r}: write its type, "
+                f"such as `{parameter.name}: str`, so that a model knows what to send."
+            )
+        default = ... if parameter.default is parameter.empty else parameter.default
+        text = per_parameter.get(parameter.name)  # without one, the description of an Annotated holds
+        more: dict[str, Any] = {"description": text} if text else {}
+        fields[PREFIX + parameter.name] = (hints[parameter.name], pydantic.Field(default, alias=parameter.name, **more))
+    try:
+        return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
+    except (pydantic.errors.PydanticUserError, NameError, TypeError) as error:
+        raise _no_schema(name, error) from error
+
+
+def _docstring(text: str) -> tuple[str, dict[str, str]]:
+    """Return a docstring's text on the function and on each parameter, in the style of Google, NumPy or Sphinx."""
+    if not text:
+        return "", {}
+    import griffe  # griffelib; only tools with a docstring pay for it
+
+    quiet = {style: {"warnings": False} for style in ("google", "numpy", "sphinx")}
+    sections = griffe.parse_auto(griffe.Docstring(text), per_style_options=quiet)  # type: ignore[arg-type]
+    summary = "\n\n".join(str(section.value) for section in sections if section.kind is griffe.DocstringSectionKind.text)
+    parameters = {
+        item.name: item.description
+        for section in sections
+        if section.kind is griffe.DocstringSectionKind.parameters
+        for item in section.value
+    }
+    return summary, parameters
+
 
 NAME_RULE = "letters, digits, _ and -, at most 64"
+
 OnCancel: TypeAlias = Literal["cancel", "wait"]
 
 INTERRUPTED = "The run was cut off while this call was under way; what it did is not known."
+
 _LEFT_BEHIND = " It did not end when it was cancelled, and was left behind: it may still be running."
+
 _ON_A_THREAD = " Its thread was left behind: it may still be running."
 
 
 @dataclass(frozen=True, slots=True)
-class Tool(Shown):
+class Tool(Displayable):
     """A function that a model can call.
 
     `timeout_s` limits one call (None: only the run's timeout does). A sync function runs on a separate thread, so that it cannot block
@@ -119,7 +251,7 @@ class Tool(Shown):
         return {name.removeprefix(PREFIX): getattr(model, name) for name in type(model).model_fields}
 
     def __repr__(self) -> str:
-        return without_keys(f"Tool({self.name})")
+        return redact(f"Tool({self.name})")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the function, to make it a tool again; if a decorator replaced the function by the tool, pickle the name of both."""
@@ -142,6 +274,8 @@ def _named(module: str, name: str) -> Any:
 
 @overload
 def tool(function: Function, /) -> Tool: ...
+
+
 @overload
 def tool(
     *,
@@ -153,6 +287,8 @@ def tool(
     idempotent: bool = True,
     schema: type[pydantic.BaseModel] | None = None,
 ) -> Callable[[Function], Tool]: ...
+
+
 def tool(
     function: Function | None = None,
     /,
@@ -235,7 +371,7 @@ async def carried_out(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Execute
     result = executed.result
     executed.result = dataclasses.replace(
         result,
-        content=known_hidden(result.content),  # the model's server must not get keys of this process
+        content=redact_known(result.content),  # the model's server must not get keys of this process
         arguments=tool_call.arguments,
         duration_s=time.perf_counter() - started,
     )

@@ -18,7 +18,7 @@ import agentlab
 INNER: Mapping[str, tuple[str, ...]] = {
     "Agent": ("is_made_of_names", "known_terminating", "run_on", "settings_for", "through_middleware", "through_tool_middleware"),
     "Budget": ("remaining_within",),
-    "Reading": ("that_counts", "without_answer"),
+    "Reading": ("that_counts", "undecided"),
     "RunHistory": ("amend", "append"),
     "Store": ("follow_run", "state_of", "unsaved_run"),
     "Telemetry": ("begun", "ended", "follow_run", "span_of"),

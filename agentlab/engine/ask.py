@@ -8,9 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from agentlab import events
+from agentlab._internal.asyncio_tools import name_of
+from agentlab._internal.redaction import in_words
 from agentlab.engine import call_context
 from agentlab.engine.client import CallContext
+from agentlab.engine.termination import DecisionContext, Policy, checked, is_cut_off, standard
 from agentlab.errors import (
     ConfigurationError,
     FixtureError,
@@ -20,21 +22,24 @@ from agentlab.errors import (
     ProviderStreamError,
     ReplayMissError,
 )
-from agentlab.predicates import name_of
-from agentlab.pricing import cost_of
+from agentlab.limits.combinators import StopCondition
+from agentlab.limits.conditions import MaxCost, MaxTokensUsed
+from agentlab.limits.reading import Action, Decision
+from agentlab.model.messages import Message
+from agentlab.model.pricing import cost_of
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse, RateLimit
+from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.finish_detection import log_signal
-from agentlab.providers.wires.read import with_ids_of_their_own
-from agentlab.redaction import in_words
-from agentlab.results import Action, Decision, ModelCall, Seam
-from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
-from agentlab.termination import DecisionContext, Policy, checked, is_cut_off, standard
-from agentlab.types import Message, ModelRequest, ModelResponse, RateLimit, Usage, UsageSource
+from agentlab.providers.wires.read import unique_call_ids
+from agentlab.records import events
+from agentlab.records.step import ModelCall, Seam
 
 if TYPE_CHECKING:
     from agentlab.engine.continuation import ContinuationRequest
     from agentlab.engine.step_builder import StepBuilder
     from agentlab.engine.stepper import Stepper
-    from agentlab.settings import RunSettings
+    from agentlab.limits.settings import RunSettings
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -226,7 +231,7 @@ async def _send(stepper: Stepper, builder: StepBuilder, request: ModelRequest) -
     try:
         response = await agent.model.respond(request, context)
         if response.tool_calls:
-            response = with_ids_of_their_own(response)
+            response = unique_call_ids(response)
     except (ProviderStatusError, ConfigurationError, FixtureError):
         builder.open_calls -= 1  # refused: nothing was generated
         call_context.count_beside(stepper, calls=-1)
@@ -269,7 +274,7 @@ def choose_response(
     """Make the response that a middleware returned the last call of the step; the calls that it left aside stay, as not used."""
     made = builder.calls[before:]
     if not made:  # an answer by the middleware itself, from a cache for example
-        response = with_ids_of_their_own(response)
+        response = unique_call_ids(response)
         timeline = stepper.timeline
         index, now_s = timeline.history.own_calls + before + 1, timeline.clock.elapsed_s()
         record_call(stepper, builder, request, response, index, now_s, 0.0, 0)
@@ -278,7 +283,7 @@ def choose_response(
     came = chosen.response
     if response is not came and (response.text, response.tool_calls) != (came.text, came.tool_calls):
         # The provider's own form still says what the middleware has changed.
-        response = with_ids_of_their_own(replace(response, native=None))
+        response = unique_call_ids(replace(response, native=None))
     aside = [replace(call, used=False) for call in made if call is not chosen]
     builder.calls[before:] = [*aside, replace(chosen, response=response)]
     return response

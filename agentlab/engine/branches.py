@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from agentlab.budget import Budget
-from agentlab.continuation import ContinuationPolicy
+from agentlab._internal.redaction import in_words
 from agentlab.engine import call_context
 from agentlab.engine.plan import RunLike, RunPlan
 from agentlab.engine.snapshot import Origin
+from agentlab.engine.unreachable import never_met, warn_of
 from agentlab.errors import AgentlabWarning, ConfigurationError
-from agentlab.never_met import never_met, warn_of
-from agentlab.redaction import in_words
-from agentlab.settings import as_continuation, as_policy, as_terminating
-from agentlab.stop import as_condition
+from agentlab.limits.budget import Budget
+from agentlab.limits.combinators import as_condition
+from agentlab.limits.policies import ContinuationPolicy
+from agentlab.limits.settings import as_continuation, as_policy, as_terminating
 
 if TYPE_CHECKING:
-    from agentlab.settings import RunSettings
+    from agentlab.limits.settings import RunSettings
 
 
 R = TypeVar("R", bound=RunLike)

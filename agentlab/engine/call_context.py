@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agentlab.budget import LIMIT_REASONS, Budget, DefaultTurns
 from agentlab.errors import ConfigurationError
-from agentlab.history import ZERO, RunHistory
-from agentlab.results import Reading, Remaining
-from agentlab.settings import RunSettings
-from agentlab.types import StopReason
+from agentlab.limits.budget import LIMIT_REASONS, Budget, DefaultTurns
+from agentlab.limits.reading import Reading, Remaining
+from agentlab.limits.settings import RunSettings
+from agentlab.model.finish_reasons import StopReason
+from agentlab.records.history import ZERO, RunHistory
 
 if TYPE_CHECKING:
     from agentlab.engine.step_builder import StepBuilder
     from agentlab.engine.stepper import Stepper
-    from agentlab.types import ToolCall
+    from agentlab.model.messages import ToolCall
 
 MAX_DEPTH = 3
 """How deep runs may be nested below the outermost one, unless its agent says otherwise."""

@@ -13,7 +13,10 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from agentlab import known_keys
+from agentlab._internal import secrets as known_keys
+from agentlab._internal.display import Displayable
+from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.redaction import Redactor, known_secrets, redact_url, secrets_in_headers
 from agentlab.errors import (
     ConfigurationError,
     LimitError,
@@ -23,29 +26,20 @@ from agentlab.errors import (
     ProviderPayloadError,
     ProviderStatusError,
 )
-from agentlab.limits import in_seconds
-from agentlab.no_such_name import helps_with_keywords
-from agentlab.pricing import perhaps_mistyped
+from agentlab.limits.fields import in_seconds
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.pricing import misspelling_hint
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse, RateLimit, ResponseSource, TextDelta
+from agentlab.model.usage import UsageSource
 from agentlab.providers import finish_detection as signals
 from agentlab.providers.base import Provider
 from agentlab.providers.finish_detection import LARGEST_REFUSAL_BYTES
 from agentlab.providers.wires.incoming import LARGEST_ANSWER_BYTES
 from agentlab.providers.wires.read import dumps, ends_early, loads
-from agentlab.redaction import Redactor, known_secrets, redact_url, secrets_in_headers
-from agentlab.shown import Shown
-from agentlab.suggestions import STOP, for_failure
+from agentlab.records.stopped import STOP, for_failure
 from agentlab.transport import Transport
 from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded, headers_in_body, read_rate_limit
-from agentlab.types import (
-    Confidence,
-    FinishReason,
-    ModelRequest,
-    ModelResponse,
-    RateLimit,
-    ResponseSource,
-    TextDelta,
-    UsageSource,
-)
 
 if TYPE_CHECKING:
     from agentlab.engine.plan import AgentSpec
@@ -78,7 +72,7 @@ white space. Models that think unseen send nothing else for minutes."""
 
 @helps_with_keywords
 @dataclass(frozen=True, slots=True)
-class RetryPolicy(Shown):
+class RetryPolicy(Displayable):
     """How often and how long a call that may pass later is retried: connection errors, an answer whose JSON ends early, 429, 5xx and
     the like. A stream that breaks off is retried only if nothing of the answer has come. One that loses a piece on its way is asked
     for again at once, at most twice.
@@ -305,7 +299,7 @@ class HttpModel:
 
     def _also_mistyped(self, error: MissingKeyError) -> MissingKeyError:
         """Return the error with a hint at a mistyped model, which else only the provider would report afterwards."""
-        hint = perhaps_mistyped(self.provider.name, self.provider.model)
+        hint = misspelling_hint(self.provider.name, self.provider.model)
         return MissingKeyError(f"{error}{hint}") if hint else error
 
     def _read_whole(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from agentlab.continuation import ContinuationPolicy
-from agentlab.events import ContinuationOutcome
+from agentlab.engine.termination import is_cut_off
+from agentlab.limits.policies import ContinuationPolicy
+from agentlab.limits.reading import Action, Decision
+from agentlab.model.conversation import repeated
+from agentlab.model.finish_reasons import FinishReason, StopReason
+from agentlab.model.messages import Message, ToolCall
+from agentlab.model.responses import ModelResponse, moved
 from agentlab.providers.wires.read import free_id
-from agentlab.results import Action, Decision, ModelCall, Seam
-from agentlab.seam import repeated
-from agentlab.suggestions import INCREASE_BUDGET, larger_cap
-from agentlab.termination import is_cut_off
-from agentlab.types import FinishReason, Message, ModelResponse, StopReason, ToolCall, moved
+from agentlab.records.events import ContinuationOutcome
+from agentlab.records.step import ModelCall, Seam
+from agentlab.records.stopped import INCREASE_BUDGET, larger_cap
 
 FEWEST_TOKENS = 8
 """Tokens of a prefill below which their count does not show an echo."""

@@ -17,16 +17,18 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
-from agentlab import events, sugar
+from agentlab._internal import lazy as sugar
+from agentlab._internal.asyncio_tools import needs_await
+from agentlab._internal.display import Displayable
+from agentlab._internal.safe_text import one_line
 from agentlab.engine.control import Control
 from agentlab.engine.plan import RunLike
 from agentlab.engine.stepper import Stepper
 from agentlab.engine.worker import LoopAffinity, RunState, Worker
 from agentlab.errors import ConfigurationError, RunEndedError
-from agentlab.predicates import needs_await
-from agentlab.printable import one_line
-from agentlab.results import RunResult, StepResult
-from agentlab.shown import Shown
+from agentlab.records import events
+from agentlab.records.result import RunResult
+from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -132,7 +134,7 @@ class Rounds(Generic[R]):
             self.ended.set()
 
 
-class Lockstep(Shown, Generic[R]):
+class Lockstep(Displayable, Generic[R]):
     """Runs that take their steps together: a round is over when each of them has taken one, and no run is ahead by more than that.
 
     Each run keeps its own limits, and one that ends is left out from then on. An error that a run raises ends that run alone, and
@@ -223,7 +225,7 @@ class Lockstep(Shown, Generic[R]):
             1     1            15
             2     2            15
         """
-        return sugar.call("agentlab.recorder:to_frame", self.runs, what)
+        return sugar.call("agentlab.records.frames:to_frame", self.runs, what)
 
     def __len__(self) -> int:
         return len(self.runs)

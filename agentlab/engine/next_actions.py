@@ -6,32 +6,33 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from agentlab import suggestions
+from agentlab._internal.display import Displayable
+from agentlab._internal.redaction import redacted_repr
+from agentlab.engine.limit_increases import LimitIncrease, conditions_off, more_room, raised_conditions, twice
 from agentlab.errors import ConfigurationError, MissingUsageError
-from agentlab.leaf_names import describe
-from agentlab.more_room import Raised, conditions_off, more_room, raised_conditions, twice
-from agentlab.redaction import shown_without_keys
-from agentlab.results import StepResult
-from agentlab.settings import LiveSettings, RunSettings
-from agentlab.shown import Shown
-from agentlab.stop import StopCondition
-from agentlab.types import StopReason
+from agentlab.limits.combinators import StopCondition
+from agentlab.limits.condition_tree import describe
+from agentlab.limits.live import LiveSettings
+from agentlab.limits.settings import RunSettings
+from agentlab.model.finish_reasons import StopReason
+from agentlab.records import stopped as suggestions
+from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
     from agentlab.engine.plan import RunLike
-    from agentlab.results import RunResult
+    from agentlab.records.result import RunResult
 
 
 Kind: TypeAlias = Literal["retry", "modify_prompt", "increase_budget", "continue"]
 
 
-@shown_without_keys
+@redacted_repr
 @dataclass(frozen=True, slots=True)
-class NextAction(Shown):
+class NextAction(Displayable):
     """One thing that can be done about the end of a run: a branch from step `at` on, with some settings changed.
 
     `label` is the text of its button, `why` one sentence about it, which may quote a provider. `edits` are fields for
-    `LiveSettings.edit`, `leaves` fields of single conditions for `edit_leaf`, `off` the conditions to be turned off, all of the
+    `LiveSettings.edit`, `conditions` fields of single conditions for `edit_condition`, `off` the conditions to be turned off, all of the
     branch. `needs_prompt` is True if a person has to write another prompt.
 
     Example:
@@ -48,7 +49,7 @@ class NextAction(Shown):
     why: str
     at: int
     edits: Mapping[str, Any] = field(default_factory=dict)
-    leaves: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     off: tuple[str, ...] = ()
     needs_prompt: bool = False
 
@@ -96,10 +97,10 @@ def settings_for(run: RunLike, action: NextAction) -> RunSettings:
     """Return the settings of the run now, with the changes of the action."""
     live = LiveSettings(run.limits.snapshot())
     live.edit(**action.edits)
-    for name, fields in action.leaves.items():
-        live.edit_leaf(name, **fields)
+    for name, fields in action.conditions.items():
+        live.edit_condition(name, **fields)
     for name in action.off:
-        live.switch_leaf(name, on=False)
+        live.toggle_condition(name, on=False)
     return live.snapshot()
 
 
@@ -142,7 +143,7 @@ def _after_a_cut(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     if last.decision.suggestion == suggestions.MODIFY_PROMPT:
         yield _edit_prompt("The conversation does not fit into the model's window: a shorter prompt leaves room for the answer.")
         return
-    settings, raised = run.limits.snapshot(), Raised()
+    settings, raised = run.limits.snapshot(), LimitIncrease()
     capped_by = last.decision.metadata.get("capped_by")
     if isinstance(capped_by, str) and (now := getattr(settings.continuation, capped_by)) is not None:
         raised = raised.with_field(capped_by, twice(now) or 1)
@@ -157,7 +158,9 @@ def _after_a_cut(run: RunLike, result: RunResult) -> Iterator[NextAction]:
         label = f"Raise {raised.words} and take step {at + 1} again"
         yield NextAction("increase_budget", label, "The answer was cut off before its end.", at, raised.edits)
     else:
-        yield _continue("continue", Raised(), "The answer is not whole; the model is asked for the rest.", len(run.history))
+        yield _continue(
+            "continue", LimitIncrease(), "The answer is not whole; the model is asked for the rest.", len(run.history)
+        )
 
 
 def _after_a_filter(run: RunLike, result: RunResult) -> Iterator[NextAction]:
@@ -168,7 +171,7 @@ def _after_nudges(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     yield _edit_prompt("The model does not call a terminating tool: say in the prompt when and how it is to end.")
     terminating = run.limits.snapshot().terminating
     if terminating is not None:
-        raised = Raised().with_field("consecutive_nudges", twice(terminating.consecutive_nudges) or 1)
+        raised = LimitIncrease().with_field("consecutive_nudges", twice(terminating.consecutive_nudges) or 1)
         at = len(run.history) - 1
         label, why = f"Raise {raised.words} and take step {at + 1} again", "A further reminder may bring the model to it."
         yield NextAction("increase_budget", label, why, at, raised.edits)
@@ -180,7 +183,7 @@ def _after_an_error(run: RunLike, result: RunResult) -> Iterator[NextAction]:
         settings = run.limits.snapshot()
         names = [] if settings.stop is None else _functions(settings.stop)
         if names:
-            off = Raised(off=tuple(names))
+            off = LimitIncrease(off=tuple(names))
             yield _continue("continue", off, f"The stop condition raised {type(result.error).__name__}.", at)
         return
     if isinstance(result.error, MissingUsageError):
@@ -233,14 +236,14 @@ _FOR: Mapping[StopReason, Callable[[RunLike, RunResult], Iterator[NextAction]]] 
 # Their parts ------------------------------------------------------------------------------------------------------
 
 
-def _continue(kind: Kind, raised: Raised, why: str, at: int) -> NextAction:
+def _continue(kind: Kind, raised: LimitIncrease, why: str, at: int) -> NextAction:
     label = f"{raised.sentence} and go on" if raised else f"Go on from step {at}" if at else "Go on"
-    return NextAction(kind, label, why, at, raised.edits, raised.leaves, raised.off)
+    return NextAction(kind, label, why, at, raised.edits, raised.conditions, raised.off)
 
 
-def _again(kind: Kind, raised: Raised, why: str, at: int) -> NextAction:
+def _again(kind: Kind, raised: LimitIncrease, why: str, at: int) -> NextAction:
     label = f"{raised.sentence} and take step {at + 1} again" if raised else f"Take step {at + 1} again"
-    return NextAction(kind, label, why, at, raised.edits, raised.leaves, raised.off)
+    return NextAction(kind, label, why, at, raised.edits, raised.conditions, raised.off)
 
 
 def _edit_prompt(why: str) -> NextAction:

@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from agentlab.engine.stepper import Stepper
     from agentlab.engine.timeline import Timeline
     from agentlab.engine.worker import Worker
-    from agentlab.events import Event, RunObserver
-    from agentlab.history import RunHistory
-    from agentlab.results import RunResult
-    from agentlab.settings import LiveSettings, RunSettings
-    from agentlab.terminating import TerminatingTools
+    from agentlab.limits.live import LiveSettings
+    from agentlab.limits.policies import TerminatingTools
+    from agentlab.limits.settings import RunSettings
+    from agentlab.model.messages import JSON, ToolCall, ToolResult
+    from agentlab.model.requests import ModelRequest, ToolSpec
+    from agentlab.model.responses import ModelResponse
+    from agentlab.records.events import Event, RunObserver
+    from agentlab.records.history import RunHistory
+    from agentlab.records.result import RunResult
     from agentlab.tools import Tool
     from agentlab.transport import Transport
-    from agentlab.types import JSON, ModelRequest, ModelResponse, ToolCall, ToolResult, ToolSpec
 
     Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
     RunTool: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]

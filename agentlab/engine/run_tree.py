@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 from agentlab.engine.plan import RunLike
 from agentlab.engine.snapshot import Origin
-from agentlab.results import RunResult
-from agentlab.settings import RunSettings
+from agentlab.limits.settings import RunSettings
+from agentlab.records.result import RunResult
 
 L = TypeVar("L", bound=RunLike)
 R = TypeVar("R", bound=RunLike | RunResult)

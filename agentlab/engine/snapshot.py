@@ -6,16 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from agentlab.conversation import Conversation
 from agentlab.errors import ConfigurationError
-from agentlab.history import RunHistory
-from agentlab.results import Reading, RunResult, StepResult
-from agentlab.types import FinishReason, Message, StopReason, ToolCall, ToolResult
+from agentlab.limits.reading import Reading
+from agentlab.model.conversation import Conversation
+from agentlab.model.finish_reasons import FinishReason, StopReason
+from agentlab.model.messages import Message, ToolCall, ToolResult
+from agentlab.records.history import RunHistory
+from agentlab.records.result import RunResult
+from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
     from agentlab.engine.plan import AgentSpec
-    from agentlab.events import Event
-    from agentlab.settings import RunSettings
+    from agentlab.limits.settings import RunSettings
+    from agentlab.records.events import Event
 
 R = TypeVar("R")
 

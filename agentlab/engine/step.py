@@ -17,9 +17,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agentlab import events
-from agentlab.amounts import in_words as number_in_words
-from agentlab.budget import LIMIT_REASONS, DefaultTurns
+from agentlab._internal.formatting import in_words as number_in_words
+from agentlab._internal.redaction import in_words, redact
 from agentlab.engine import call_context
 from agentlab.engine.ask import BudgetExhausted
 from agentlab.engine.control import StopRequest
@@ -28,13 +27,15 @@ from agentlab.engine.step_builder import StepBuilder
 from agentlab.engine.tool_calls import execute_tools, remind
 from agentlab.engine.turn import take_turn
 from agentlab.errors import StopRequested
-from agentlab.evaluate import read_condition
-from agentlab.redaction import in_words, without_keys
-from agentlab.results import Action, Decision, Reading, StepResult
-from agentlab.settings import RunSettings
-from agentlab.stop import HasToolCall
-from agentlab.suggestions import INCREASE_BUDGET
-from agentlab.types import StopReason
+from agentlab.limits.budget import LIMIT_REASONS, DefaultTurns
+from agentlab.limits.conditions import HasToolCall
+from agentlab.limits.evaluation import read_condition
+from agentlab.limits.reading import Action, Decision, Reading
+from agentlab.limits.settings import RunSettings
+from agentlab.model.finish_reasons import StopReason
+from agentlab.records import events
+from agentlab.records.step import StepResult
+from agentlab.records.stopped import INCREASE_BUDGET
 
 if TYPE_CHECKING:
     from agentlab.engine.stepper import Stepper
@@ -86,7 +87,7 @@ def _begin(stepper: Stepper) -> StepBuilder:
     started_s = timeline.clock.elapsed_s()
     stepper.builder = builder = StepBuilder(settings, started_s)
     remaining = settings.budget.remaining(timeline.history, started_s)
-    timeline.emit(events.TurnStarted(started_s, timeline.next_step, remaining))
+    timeline.emit(events.StepStarted(started_s, timeline.next_step, remaining))
     return builder
 
 
@@ -119,7 +120,7 @@ async def _ask_and_act(stepper: Stepper, builder: StepBuilder) -> None:
         if not scope.expired():
             raise
         where = "".join(f", while {note}" for note in getattr(error.__cause__, "__notes__", ()))  # what was waited for
-        reason = without_keys(f"Budget reached: timeout {number_in_words(limit_s, 's')}{where}.")
+        reason = redact(f"Budget reached: timeout {number_in_words(limit_s, 's')}{where}.")
         builder.decision = Decision(Action.ABORT, reason, StopReason.TIMEOUT, INCREASE_BUDGET)
 
 
@@ -196,7 +197,7 @@ def _end(stepper: Stepper, builder: StepBuilder, reading: Reading | None, failur
 
 def stopped(request: StopRequest) -> Ending:
     """Return the ending of a run that a person, a tool or a middleware stopped."""
-    detail = f"Stopped by the {request.who}: {without_keys(request.reason)}"
+    detail = f"Stopped by the {request.who}: {redact(request.reason)}"
     return Ending(StopReason.EXPLICIT_STOP, detail, output=request.output, stopped_by=request.who)
 
 
@@ -222,7 +223,7 @@ def _complete(stepper: Stepper, builder: StepBuilder, reading: Reading | None, e
     builder.complete(step, remaining, reading, ending)
     stepper.ending = ending
     timeline.complete()
-    timeline.emit(events.TurnCompleted(timeline.clock.elapsed_s(), step, timeline.history.usage))
+    timeline.emit(events.StepCompleted(timeline.clock.elapsed_s(), step, timeline.history.usage))
     if ending is not None:
         stepper.end(ending)
     return step

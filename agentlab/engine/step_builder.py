@@ -6,21 +6,24 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from agentlab._internal.redaction import in_words
 from agentlab.errors import ConfigurationError, FixtureError, MissingUsageError, ProviderError
-from agentlab.history import ZERO
-from agentlab.redaction import in_words
-from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, Seam, StepResult
-from agentlab.suggestions import for_failure
-from agentlab.types import Cost, ModelResponse, StopReason, ToolResult, Usage, moved
-from agentlab.usage import FREE, NOTHING_USED, add_cost, add_usage
+from agentlab.limits.reading import Action, Decision, Reading, Remaining
+from agentlab.model.finish_reasons import StopReason
+from agentlab.model.messages import ToolResult
+from agentlab.model.responses import ModelResponse, moved
+from agentlab.model.usage import FREE, NOTHING_USED, Cost, Usage, add_cost, add_usage
+from agentlab.records.history import ZERO
+from agentlab.records.step import ChildUse, ModelCall, Seam, StepResult
+from agentlab.records.stopped import for_failure
 
 if TYPE_CHECKING:
     from agentlab.engine.control import StopRequest
     from agentlab.engine.snapshot import Ending
     from agentlab.engine.stepper import Stepper
     from agentlab.engine.timeline import Timeline
-    from agentlab.history import RunHistory
-    from agentlab.settings import RunSettings
+    from agentlab.limits.settings import RunSettings
+    from agentlab.records.history import RunHistory
 
 _UNKNOWN_USAGE = Usage()
 _UNKNOWN_COST = Cost(reason="A call was begun and never came back.")

@@ -9,20 +9,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agentlab import events
+from agentlab._internal.redaction import in_words
 from agentlab.engine import call_context
 from agentlab.engine.client import check_key
 from agentlab.engine.control import Control, StopRequest
 from agentlab.engine.snapshot import Ending, Origin, RunSnapshot
 from agentlab.engine.step import stopped, take_step
 from agentlab.engine.timeline import Clock, Timeline
+from agentlab.engine.unreachable import never_met
 from agentlab.engine.worker import LoopAffinity, turn_to_begin
 from agentlab.errors import RunEndedError
-from agentlab.never_met import never_met
-from agentlab.redaction import in_words
-from agentlab.results import RunResult, StepResult
-from agentlab.settings import LiveSettings, RunSettings
-from agentlab.types import StopReason
+from agentlab.limits.live import LiveSettings
+from agentlab.limits.settings import RunSettings
+from agentlab.model.finish_reasons import StopReason
+from agentlab.records import events
+from agentlab.records.result import RunResult
+from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
     from agentlab.engine.plan import RunPlan

@@ -7,14 +7,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 
-from agentlab import events
-from agentlab.conversation import Conversation
+from agentlab._internal.redaction import in_words, text_of
 from agentlab.engine.snapshot import RunPrefix
 from agentlab.errors import AgentlabWarning
-from agentlab.history import RunHistory
-from agentlab.redaction import in_words, text_of
-from agentlab.results import StepResult
-from agentlab.types import Message
+from agentlab.model.conversation import Conversation
+from agentlab.model.messages import Message
+from agentlab.records import events
+from agentlab.records.history import RunHistory
+from agentlab.records.step import StepResult
 
 
 class Clock:

@@ -8,22 +8,24 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agentlab import events
-from agentlab.conversation import NOT_DONE
+from agentlab._internal.asyncio_tools import GRACE_S, sheltered
+from agentlab._internal.redaction import in_words, redact_known
 from agentlab.engine import call_context
 from agentlab.engine.control import StopRequest
 from agentlab.errors import ConfigurationError
-from agentlab.redaction import in_words, known_hidden
-from agentlab.results import Action, Decision
-from agentlab.shelter import GRACE_S, sheltered
-from agentlab.suggestions import MODIFY_PROMPT
+from agentlab.limits.reading import Action, Decision
+from agentlab.model.conversation import NOT_DONE
+from agentlab.model.finish_reasons import StopReason
+from agentlab.model.messages import Message, ToolCall, ToolResult
+from agentlab.model.responses import ModelResponse
+from agentlab.records import events
+from agentlab.records.stopped import MODIFY_PROMPT
 from agentlab.tools import INTERRUPTED, Executed, carried_out
-from agentlab.types import Message, ModelResponse, StopReason, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from agentlab.engine.step_builder import StepBuilder
     from agentlab.engine.stepper import Stepper
-    from agentlab.terminating import TerminatingTools
+    from agentlab.limits.policies import TerminatingTools
 
 
 def remind(stepper: Stepper, builder: StepBuilder, terminating: TerminatingTools) -> None:
@@ -118,7 +120,7 @@ async def _through_middleware(stepper: Stepper, builder: StepBuilder, tool_call:
         result,
         call_id=tool_call.id,
         name=tool_call.name,
-        content=known_hidden(result.content),
+        content=redact_known(result.content),
         arguments=tool_call.arguments,
         duration_s=time.perf_counter() - started,
         executed_arguments=call.arguments if call.arguments != tool_call.arguments else None,

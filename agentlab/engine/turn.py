@@ -16,13 +16,14 @@ import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from agentlab import events
 from agentlab.engine.ask import BudgetExhausted, ask, no_call_left
 from agentlab.engine.continuation import FurtherCalls, is_half_a_call, issue_of
 from agentlab.errors import ReplayMissError
-from agentlab.results import Action, Decision
-from agentlab.suggestions import INCREASE_BUDGET
-from agentlab.types import FinishReason, ModelResponse, StopReason
+from agentlab.limits.reading import Action, Decision
+from agentlab.model.finish_reasons import FinishReason, StopReason
+from agentlab.model.responses import ModelResponse
+from agentlab.records import events
+from agentlab.records.stopped import INCREASE_BUDGET
 
 if TYPE_CHECKING:
     from agentlab.engine.step_builder import StepBuilder

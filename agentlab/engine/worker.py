@@ -22,7 +22,7 @@ from agentlab._internal.kernel import interrupts
 from agentlab._internal.kernel import ipykernel_mend as kernel_mend
 from agentlab.engine.control import Control
 from agentlab.errors import ConfigurationError
-from agentlab.limits import in_seconds
+from agentlab.limits.fields import in_seconds
 
 T = TypeVar("T")
 S_co = TypeVar("S_co", covariant=True)

@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from agentlab.amounts import about_dollars
-from agentlab.budget import Budget
-from agentlab.pricing import cost_of
-from agentlab.printable import one_line
-from agentlab.shown import Shown
-from agentlab.types import Usage, UsageSource
+from agentlab._internal.display import Displayable
+from agentlab._internal.formatting import about_dollars
+from agentlab._internal.safe_text import one_line
+from agentlab.limits.budget import Budget
+from agentlab.model.pricing import cost_of
+from agentlab.model.usage import Usage, UsageSource
 
 
 @dataclass(frozen=True, slots=True)
-class DryRun(Shown):
+class DryRun(Displayable):
     """How many runs there are, and the sums of their limits; None if some run has no such limit.
 
     `runs` are all cells, `done` those that have ended, `to_do` the rest. The limits are no strict bounds: a run may exceed its limit on

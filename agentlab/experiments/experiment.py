@@ -17,10 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentlab import sugar
+from agentlab._internal import lazy as sugar
+from agentlab._internal.asyncio_tools import needs_await
+from agentlab._internal.display import Displayable
 from agentlab._internal.kernel import ipykernel_mend
+from agentlab._internal.lazy import helps_with_keywords
 from agentlab.agent import Agent
-from agentlab.budget import Budget
 from agentlab.engine.client import check_key
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, StorageError
 from agentlab.experiments import runner, schedule
@@ -34,10 +36,8 @@ from agentlab.experiments.runner import Common, Job, Outcome, RunCopy, Score
 from agentlab.experiments.schedule import Executor, ExecutorRunner
 from agentlab.experiments.shared_budget import TOOLS, SharedBudget, Spent, spent_before
 from agentlab.experiments.status import CellStatus, all_made_by, cell_statuses, jobs
-from agentlab.limits import whole_number
-from agentlab.no_such_name import helps_with_keywords
-from agentlab.predicates import needs_await
-from agentlab.shown import Shown
+from agentlab.limits.budget import Budget
+from agentlab.limits.fields import whole_number
 from agentlab.storage import StoredRun
 from agentlab.storage.interrupted import find
 from agentlab.storage.store import ENDED, Store
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Experiment(Shown):
+class Experiment(Displayable):
     """Every agent on every prompt with all settings, `repeats` times each.
 
     agents       a list of agents, or {name: agent}

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from agentlab.columns import STEP_COLUMNS
 from agentlab.experiments.grid import AXES
 from agentlab.experiments.runner import NOT_STARTED
 from agentlab.experiments.shared_budget import SCORE, Spent, spent_beside
 from agentlab.experiments.status import CellStatus
-from agentlab.recorder import FRAMES, any_array, array, to_frame
+from agentlab.records.columns import STEP_COLUMNS
+from agentlab.records.frames import FRAMES, any_array, array, to_frame
 
 if TYPE_CHECKING:
     from agentlab.experiments.grid import Grid

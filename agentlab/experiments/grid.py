@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
+from agentlab._internal.display import Displayable
+from agentlab._internal.lazy import advice
+from agentlab._internal.redaction import redact
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError
-from agentlab.limits import no_such, whole_number
-from agentlab.no_such_name import advice
-from agentlab.redaction import without_keys
+from agentlab.limits.fields import no_such, whole_number
+from agentlab.limits.settings import PARTS
 from agentlab.run import Run
-from agentlab.settings import PARTS
-from agentlab.shown import Shown
 from agentlab.transport import Transport
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ AXES = ("agent", "prompt_id", "settings", "repeat")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell(Shown):
+class Cell(Displayable):
     """One run of an experiment, by the names of its parts. `repeat` counts from 1; `prompt` is the text of the task.
 
     Example:
@@ -121,7 +121,7 @@ def _check(grid: Grid) -> None:
     seen: dict[str, Cell] = {}
     for cell in grid.cells:
         run_id = grid.run_id(cell)
-        if without_keys(run_id) != run_id:
+        if redact(run_id) != run_id:
             raise ConfigurationError(f"{run_id!r} holds a key: use names without it, since run ids are made of them.")
         if run_id in seen:
             if cell == seen[run_id]:

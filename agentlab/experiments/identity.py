@@ -20,12 +20,12 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentlab._internal.asyncio_tools import name_of
 from agentlab.agent import Agent
 from agentlab.engine.client import HttpModel
-from agentlab.leaf_names import describe
-from agentlab.predicates import name_of
-from agentlab.settings import RunSettings
-from agentlab.stop import Custom
+from agentlab.limits.combinators import Custom
+from agentlab.limits.condition_tree import describe
+from agentlab.limits.settings import RunSettings
 from agentlab.storage import codec
 from agentlab.storage.codec import equal_when_redacted
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentlab._internal.kernel import front_end
+from agentlab._internal.safe_text import one_line
 from agentlab.experiments.shared_budget import Spent
-from agentlab.printable import one_line
 
 REDRAW_INTERVAL_S = 0.5
 

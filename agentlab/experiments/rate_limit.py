@@ -12,10 +12,11 @@ from typing import Any
 
 from agentlab.engine.client import CallContext, HttpModel, Model
 from agentlab.errors import LimitError
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse
 from agentlab.run import Run
 from agentlab.transport import Transport
 from agentlab.transport.http import HttpAnswer, HttpRequest
-from agentlab.types import ModelRequest, ModelResponse
 
 
 class RateLimiter:

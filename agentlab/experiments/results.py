@@ -8,25 +8,25 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from agentlab import sugar
-from agentlab.amounts import counted
+from agentlab._internal import lazy as sugar
+from agentlab._internal.display import Displayable
+from agentlab._internal.formatting import counted
+from agentlab._internal.safe_text import one_line
 from agentlab.experiments.grid import Grid
 from agentlab.experiments.runner import detail_of
 from agentlab.experiments.shared_budget import Spent, spent_before
 from agentlab.experiments.status import CellStatus, cell_statuses
-from agentlab.printable import one_line
 from agentlab.run import Run
-from agentlab.shown import Shown
 from agentlab.storage.store import ENDED, Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from agentlab.comparing.agreements import Agreement
+    from agentlab.analysis.agreement import Agreement
     from agentlab.plots import PlotFigure
 
 
-class ExperimentResults(Shown):
+class ExperimentResults(Displayable):
     """The frames of an experiment: `runs`, with one row per cell, also if it was not run; `steps`, `calls`, `tools` of those that were
     run. They are sorted by cell, whatever the order in which they ran.
 
@@ -164,7 +164,7 @@ class ExperimentResults(Shown):
             0    brief     3          3         15.0
             1  endless     3          0        300.0
         """
-        result: pd.DataFrame = sugar.call("agentlab.comparing.compare:summary", self.runs, self._groups(by), **more)
+        result: pd.DataFrame = sugar.call("agentlab.analysis.compare:summary", self.runs, self._groups(by), **more)
         return result
 
     def paired(self, what: str = "cost_usd", by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
@@ -176,7 +176,7 @@ class ExperimentResults(Shown):
                  group against  difference
             0  endless   brief       285.0
         """
-        result: pd.DataFrame = sugar.call("agentlab.comparing.compare:paired", self.runs, what, by or "agent", **more)
+        result: pd.DataFrame = sugar.call("agentlab.analysis.compare:paired", self.runs, what, by or "agent", **more)
         return result
 
     def agreement(self, what: str | None = None, by: str | list[str] | None = None, **more: Any) -> Agreement:
@@ -188,7 +188,7 @@ class ExperimentResults(Shown):
                      groups  scenarios  same
             0  brief, other          2     2
         """
-        result: Agreement = sugar.call("agentlab.comparing.agreements:agreement", self.runs, what, by or "agent", **more)
+        result: Agreement = sugar.call("agentlab.analysis.agreement:agreement", self.runs, what, by or "agent", **more)
         return result
 
     def plot(self, by: str | list[str] | None = None, **more: Any) -> PlotFigure:

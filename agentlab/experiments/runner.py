@@ -17,9 +17,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from agentlab import events
+from agentlab._internal.redaction import Redactor, in_words
 from agentlab.agent import Agent, Ask
-from agentlab.budget import Budget
 from agentlab.engine import call_context
 from agentlab.engine.worker import submit
 from agentlab.errors import ConfigurationError, StorageError
@@ -38,16 +37,20 @@ from agentlab.experiments.shared_budget import (
     spent_by,
     spent_in,
 )
-from agentlab.redaction import Redactor, in_words
-from agentlab.results import RunResult, StepResult
+from agentlab.limits.budget import Budget
+from agentlab.limits.settings import RunSettings
+from agentlab.model.finish_reasons import StopReason
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse
+from agentlab.records import events
+from agentlab.records.result import RunResult
+from agentlab.records.step import StepResult
 from agentlab.run import Run
-from agentlab.settings import RunSettings
 from agentlab.storage import MemoryStorage, Storage, StoredRun, StoredStep
 from agentlab.storage.interrupted import CALLED, find
 from agentlab.storage.store import ENDED, INTERRUPTED, OPEN, Store
 from agentlab.storage.writer import NOBODY, RunWriter, secrets_of, store_note
 from agentlab.transport import Transport
-from agentlab.types import ModelRequest, ModelResponse, StopReason
 
 Score: TypeAlias = Callable[[RunResult], float | bool | Mapping[str, Any] | Awaitable[Any] | None]
 
@@ -208,7 +211,7 @@ class _CellObserver:
 
     def _observe(self, run: Run, writer: RunWriter, event: events.Event) -> None:
         store, made_by = self.store, self.made_by
-        if isinstance(event, events.TurnCompleted) and event.step.stop_reason is StopReason.CANCELLED:
+        if isinstance(event, events.StepCompleted) and event.step.stop_reason is StopReason.CANCELLED:
             store.let_go(run)
             if run.origin.caller is None:
                 self._book_interrupted(run, event.step)
@@ -413,7 +416,7 @@ class OtherRuns:
         return await ask(request)
 
     def _book(self, event: events.Event) -> None:
-        if isinstance(event, events.TurnCompleted | events.RunEnded):
+        if isinstance(event, events.StepCompleted | events.RunEnded):
             self.book()
 
     def book(self) -> None:

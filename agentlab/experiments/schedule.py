@@ -8,9 +8,9 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from agentlab._internal.redaction import in_words
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.runner import NOT_STARTED, Job, Outcome, in_worker
-from agentlab.redaction import in_words
 
 Executor: TypeAlias = concurrent.futures.Executor | Callable[[], concurrent.futures.Executor]
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from agentlab.amounts import about_dollars, counted, read_of
-from agentlab.budget import Budget
+from agentlab._internal.formatting import about_dollars, counted, read_of
 from agentlab.engine.call_context import LEAST_USD
-from agentlab.history import RunHistory
-from agentlab.results import StepResult
+from agentlab.limits.budget import Budget
+from agentlab.records.history import RunHistory
+from agentlab.records.step import StepResult
 from agentlab.storage import Storage, StoredRun
 from agentlab.storage.interrupted import interrupted_use
 from agentlab.storage.writer import store_note

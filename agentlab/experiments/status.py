@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentlab.budget import DEFAULT_TURNS
+from agentlab._internal.redaction import Redactor, text_of
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.grid import Cell, Grid
 from agentlab.experiments.identity import MADE_BY, differences, made_by
 from agentlab.experiments.runner import FAILED, NOT_STARTED, SCORE_NOTE, Job, is_stale
-from agentlab.redaction import Redactor, text_of
+from agentlab.limits.budget import DEFAULT_TURNS
 from agentlab.storage import StoredRun, codec
 from agentlab.storage.codec import equal_when_redacted
 from agentlab.storage.store import ENDED, OPEN, Store

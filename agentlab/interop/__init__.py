@@ -17,7 +17,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from agentlab.no_such_name import no_such_name
+from agentlab._internal.lazy import no_such_name
 
 if TYPE_CHECKING:
     from agentlab.interop.import_inspect import inspect
@@ -39,7 +39,7 @@ __all__ = ["Imported", "inspect", "otel", "parquet", "store"]
 def __getattr__(name: str) -> Any:
     """A public name, whose file is imported when it is first used."""
     if name not in _MODULE_OF:
-        raise no_such_name("agentlab.importers", name, __all__)
+        raise no_such_name("agentlab.interop", name, __all__)
     return getattr(import_module(_MODULE_OF[name]), name)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from agentlab.interop import otel_attributes as names
 from agentlab.interop.rows import count_of, money_of, provider_of, text_of, usage_of
 from agentlab.interop.spans import Span
-from agentlab.pricing import cost_of
-from agentlab.types import Cost, CostSource, Usage
+from agentlab.model.pricing import cost_of
+from agentlab.model.usage import Cost, CostSource, Usage
 
 AGENT, CHAT, TOOL = "agent", "chat", "tool"
 

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from agentlab._internal.redaction import redact
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.interop import inspect_reader
 from agentlab.interop.rows import (
@@ -33,11 +34,10 @@ from agentlab.interop.rows import (
     text_of,
     usage_of,
 )
-from agentlab.pricing import cost_of
-from agentlab.redaction import without_keys
-from agentlab.results import Action
-from agentlab.types import Cost, CostSource, FinishReason, StopReason, Usage
-from agentlab.usage import FREE, NOTHING_USED
+from agentlab.limits.reading import Action
+from agentlab.model.finish_reasons import FinishReason, StopReason
+from agentlab.model.pricing import cost_of
+from agentlab.model.usage import FREE, NOTHING_USED, Cost, CostSource, Usage
 
 STOP_REASONS: Mapping[str, StopReason] = {
     "context": StopReason.TRUNCATED,
@@ -74,8 +74,8 @@ class _Notes:
     def failed_log(self, line: Mapping[str, Any]) -> bool:
         """True if this line reports a log that could not be read."""
         if "failed" in line:
-            log = without_keys(str(line["log"])).rpartition("/")[2]
-            self.failures.append(f"{log}: {without_keys(str(line['failed']))}")
+            log = redact(str(line["log"])).rpartition("/")[2]
+            self.failures.append(f"{log}: {redact(str(line['failed']))}")
         return "failed" in line
 
     def sentences(self) -> list[str]:
@@ -334,7 +334,7 @@ def _number(value: Any) -> bool | float | None:
 def _error_text(text: Any) -> str | None:
     """Return the text of an error without keys."""
     kept = text_of(text)
-    return None if kept is None else without_keys(kept)
+    return None if kept is None else redact(kept)
 
 
 def _time(text: Any) -> float | None:
@@ -378,9 +378,7 @@ def from_lines(lines: Iterable[Mapping[str, Any]], source: str) -> Imported:
     """Import the lines that the reader printed."""
     notes = _Notes()
     runs = [
-        run_of_sample(line["sample"], Path(without_keys(str(line["log"]))).stem, notes)
-        for line in lines
-        if not notes.failed_log(line)
+        run_of_sample(line["sample"], Path(redact(str(line["log"]))).stem, notes) for line in lines if not notes.failed_log(line)
     ]
     if not runs:
         why = f": {notes.failures[0]}" if notes.failures else ", they hold no samples"

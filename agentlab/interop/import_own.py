@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pandas as pd
 
-from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column
+from agentlab._internal.safe_text import one_line
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.interop.rows import Imported, score_columns
-from agentlab.printable import one_line
-from agentlab.recorder import array
+from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS, Column
+from agentlab.records.frames import array
 from agentlab.storage.store import Store
 
 _KEPT_FOR_THE_STORE = ("row", "body", "head", "end", "writer", "begun_at_s")

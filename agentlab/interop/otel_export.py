@@ -12,8 +12,8 @@ One Telemetry may observe any number of runs, also at once.
 Metrics: `gen_ai.client.token.usage` and `gen_ai.client.operation.duration`, one value per call; `agentlab.detection.duration` (time
 to read an answer and detect its finish reason, one value per HTTP call); `agentlab.continuations` (attempts to continue a truncated
 answer); `agentlab.truncation_exits` (by `agentlab.stop_reason`: runs that ended at a limit of their budget, or TRUNCATED with neither a
-continuation nor a repair tried in their last step); `agentlab.continuation.attempts` (one value per truncated step) and
-`agentlab.continuation.duration` (one value per continued step).
+continuation nor a repair tried in their last step); `agentlab.limits.policies.attempts` (one value per truncated step) and
+`agentlab.limits.policies.duration` (one value per continued step).
 
 Messages and error texts are not exported. With `content=True` they are, without keys.
 """
@@ -23,13 +23,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, TypeVar
 
-from agentlab import events
+from agentlab._internal.display import Displayable
+from agentlab._internal.lazy import only
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError
 from agentlab.interop import otel_attributes as names
-from agentlab.no_such_name import only
+from agentlab.records import events
 from agentlab.run import Run
-from agentlab.shown import Shown
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram, MeterProvider
@@ -43,7 +43,7 @@ LINKS_KEPT = 1024
 Instrumented = TypeVar("Instrumented", Agent, Run)
 
 
-class Telemetry(Shown):
+class Telemetry(Displayable):
     """An observer that turns runs into OpenTelemetry spans and metrics.
 
     tracer_provider, meter_provider   the destinations; default the process's own (which discard everything without an SDK)
@@ -107,7 +107,7 @@ class Telemetry(Shown):
 
     def __call__(self, event: events.Event, /) -> None:
         """Raise ConfigurationError: an event does not name its run, so only the observer of `follow_run` can handle it."""
-        if isinstance(event, events.TurnStarted):
+        if isinstance(event, events.StepStarted):
             raise ConfigurationError(
                 "A Telemetry cannot be added with run.observe(…) to a running run: use lab.telemetry.instrument(run)."
             )
@@ -180,4 +180,4 @@ def is_instrumented(agent_or_run: Agent | Run) -> bool:
 __all__ = ["Telemetry", "instrument", "is_instrumented"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.telemetry", __all__)
+    __getattr__, __dir__ = only("agentlab.interop.otel_export", __all__)

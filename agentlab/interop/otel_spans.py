@@ -19,12 +19,13 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
 
-from agentlab import events
+from agentlab._internal.redaction import Redactor, redact, text_of
 from agentlab.errors import ConfigurationError, FixtureError, ProviderError, ProviderStatusError, ProviderStreamError
 from agentlab.interop import otel_attributes as names
-from agentlab.redaction import Redactor, text_of, without_keys
-from agentlab.results import ModelCall, StepResult
-from agentlab.types import StopReason, ToolResult
+from agentlab.model.finish_reasons import StopReason
+from agentlab.model.messages import ToolResult
+from agentlab.records import events
+from agentlab.records.step import ModelCall, StepResult
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -85,7 +86,7 @@ class RunSpans:
         match event:
             case events.RunStarted():
                 self._begin(self._now_of(event))
-            case events.TurnStarted():
+            case events.StepStarted():
                 self._anchor = (self._now_of(event), event.at_s)
                 self._begin(self._anchor[0])
                 self._attempts = 0
@@ -93,7 +94,7 @@ class RunSpans:
                 self._tool_started(event)
             case events.ToolFinished():
                 self._tool_finished(event.result)
-            case events.TurnCompleted():
+            case events.StepCompleted():
                 self._step_completed(event)
             case events.RunEnded():
                 self._end(event)
@@ -152,7 +153,7 @@ class RunSpans:
 
     # Calls ---------------------------------------------------------------------------------------------------------------------
 
-    def _step_completed(self, event: events.TurnCompleted) -> None:
+    def _step_completed(self, event: events.StepCompleted) -> None:
         step = event.step
         end_s = step.started_s + step.duration_s
         if self._anchor is None:  # observed from the middle of a step
@@ -425,4 +426,4 @@ def _server(base_url: object) -> Attributes:
 
 def _clean(text: str) -> str:
     """Return text that can be exported: without keys, and with `?` for half a surrogate pair, from an answer cut inside an emoji."""
-    return without_keys(text).encode(errors="replace").decode()
+    return redact(text).encode(errors="replace").decode()

@@ -1,7 +1,7 @@
 """The frames of imported runs, and what all importers share: values from outside, names in other vocabularies, file lookup.
 
 A reader fills in a ReadStep for each step and a ReadRun for each run, with None for what its record does not have. The columns come
-from `agentlab.columns` by name, so that a new one is NA here.
+from `agentlab.records.columns` by name, so that a new one is NA here.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS
+from agentlab._internal.safe_text import AS_WRITTEN, cut, escape, printable
 from agentlab.errors import ConfigurationError
-from agentlab.pricing import PRICE_BOOK_NAMES
-from agentlab.printable import AS_WRITTEN, cut, escape, printable
-from agentlab.recorder import SHOWN, any_array, array, table_of
-from agentlab.types import Cost, CostSource, FinishReason, StopReason, Usage, UsageSource
-from agentlab.usage import add_cost, add_usage
+from agentlab.model.finish_reasons import FinishReason, StopReason
+from agentlab.model.pricing import PRICE_BOOK_NAMES
+from agentlab.model.usage import Cost, CostSource, Usage, UsageSource, add_cost, add_usage
+from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS
+from agentlab.records.frames import SHOWN, any_array, array, table_of
 
 _TERMINATED = (StopReason.COMPLETED, StopReason.TERMINATING_TOOL)
 _EITHER = (StopReason.EXPLICIT_STOP, StopReason.STOP_CONDITION)

@@ -12,32 +12,35 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agentlab.condition_code import condition_code
-from agentlab.printable import AS_WRITTEN, escape
-from agentlab.redaction import text_of
-from agentlab.stop import StopCondition
-from agentlab.stop_tree import Node, outline
-from agentlab.usage import said_by
+from agentlab._internal.redaction import text_of
+from agentlab._internal.safe_text import AS_WRITTEN, escape
+from agentlab.limits.combinators import StopCondition
+from agentlab.limits.condition_tree import Node, condition_code, outline
+from agentlab.model.usage import shown_fields
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
-    from agentlab.budget import Budget
     from agentlab.engine.lockstep import Lockstep
     from agentlab.engine.next_actions import NextAction
+    from agentlab.engine.termination import DecisionContext
     from agentlab.experiments.estimate import DryRun
     from agentlab.experiments.experiment import Experiment
     from agentlab.experiments.results import ExperimentResults
-    from agentlab.history import RunHistory
     from agentlab.interop.otel_export import Telemetry
+    from agentlab.limits.budget import Budget
+    from agentlab.limits.live import LiveSettings
+    from agentlab.limits.reading import Reading
+    from agentlab.limits.settings import RunSettings
+    from agentlab.model.finish_reasons import TerminationSignal
+    from agentlab.model.messages import Message
+    from agentlab.model.usage import Cost, Usage
     from agentlab.providers.base import Provider
-    from agentlab.results import Reading, StepResult
+    from agentlab.records.history import RunHistory
+    from agentlab.records.step import StepResult
     from agentlab.run import Run
     from agentlab.serving.chat import Chat, ChatReply
-    from agentlab.settings import LiveSettings, RunSettings
     from agentlab.storage.store import Store
-    from agentlab.termination import DecisionContext
     from agentlab.tools import Tool
-    from agentlab.types import Cost, Message, TerminationSignal, Usage
 
 MOST_ROWS = 24
 FIRST, LAST = 10, 10
@@ -273,7 +276,7 @@ def _remaining(value: Any) -> Card:
 
 @_card_of("NextAction")
 def _proposal(value: NextAction) -> Card:
-    changes = {"edits": value.edits, "leaves": value.leaves, "off": value.off}
+    changes = {"edits": value.edits, "conditions": value.conditions, "off": value.off}
     kept = tuple((name, held if not isinstance(held, tuple) else ", ".join(held)) for name, held in changes.items() if held)
     rows = (("does", value.label), ("why", value.why), ("branches after step", value.at), *kept)
     return Card(f"NextAction: {value.kind}", (*rows, ("needs a prompt", value.needs_prompt)))
@@ -297,12 +300,12 @@ def _message(value: Message) -> Card:
 
 @_card_of("Usage")
 def _usage(value: Usage) -> Card:
-    return Card("Usage", (*said_by(value), ("total_tokens", value.total_tokens)))
+    return Card("Usage", (*shown_fields(value), ("total_tokens", value.total_tokens)))
 
 
 @_card_of("Cost")
 def _cost(value: Cost) -> Card:
-    return Card("Cost", tuple(said_by(value)))
+    return Card("Cost", tuple(shown_fields(value)))
 
 
 @_card_of("TerminationSignal")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from agentlab._internal.safe_text import cut
 from agentlab.notebook.cards import as_html, card_of
-from agentlab.printable import cut
 
 LONGEST_TEXT = 2_000
 """Characters of a repr."""

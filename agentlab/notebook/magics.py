@@ -24,16 +24,16 @@ from IPython.display import display
 
 import agentlab
 from agentlab._internal.kernel import front_end
+from agentlab._internal.redaction import redact
 from agentlab.agent import Agent
-from agentlab.budget import Budget
 from agentlab.errors import AgentlabError
-from agentlab.limits import no_such
+from agentlab.limits.budget import Budget
+from agentlab.limits.combinators import StopCondition
+from agentlab.limits.fields import no_such
+from agentlab.model.pricing import models_of
 from agentlab.notebook.display import show_frames_as_pandas_does, show_frames_as_written
-from agentlab.pricing import models_of
 from agentlab.providers import registry as _registry
-from agentlab.redaction import without_keys
 from agentlab.run import Run
-from agentlab.stop import StopCondition
 from agentlab.tools import Tool
 
 LIMITS = tuple(field.name for field in dataclasses.fields(Budget))
@@ -341,7 +341,7 @@ def _condition(names: dict[str, Any], code: str) -> object:
     except AgentlabError:
         raise
     except Exception as error:
-        text = without_keys(f"{type(error).__name__}: {error}")
+        text = redact(f"{type(error).__name__}: {error}")
         if isinstance(error, NameError) and (near := get_close_matches(str(error.name), conditions, n=1)):
             text += f"; did you mean {near[0]!r}?"
         raise UsageError(f'--stop {code!r} cannot be evaluated ({text}). Write e.g. --stop "StepCountIs(4)".') from None

@@ -27,7 +27,7 @@ white and on near black. What is unknown is a gap and a note in the legend, neve
 
 from typing import TYPE_CHECKING
 
-from agentlab.no_such_name import only
+from agentlab._internal.lazy import only
 from agentlab.plots.bands_and_survival import bands, bands_data, survival, survival_data
 from agentlab.plots.branch_tree import tree, tree_data
 from agentlab.plots.figure import PlotAxes, PlotFigure

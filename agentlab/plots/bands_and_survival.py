@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from agentlab.amounts import counted
-from agentlab.comparing.groups import (
+from agentlab._internal.formatting import counted
+from agentlab.analysis.groups import (
     STEPS_ADVICE,
     By,
     checked,
@@ -26,12 +26,12 @@ from agentlab.comparing.groups import (
     unit_of,
     units_of,
 )
-from agentlab.comparing.intervals import checked_level, kaplan_meier
+from agentlab.analysis.intervals import checked_level, kaplan_meier
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
 from agentlab.plots.figure import Look, looks_of
 from agentlab.plots.legend import Row, plain
-from agentlab.recorder import Recordings
+from agentlab.records.frames import Recordings
 
 USED = {"tokens": "cumulative_tokens", "cost": "cumulative_cost_usd"}
 MIDDLE_HALF = (0.25, 0.75)

@@ -12,18 +12,18 @@ from typing import Any, TypeAlias
 import pandas as pd
 from matplotlib.axes import Axes
 
-from agentlab.amounts import counted
-from agentlab.comparing.groups import typed_frame
+from agentlab._internal.formatting import counted
+from agentlab.analysis.groups import typed_frame
 from agentlab.engine.lockstep import Lockstep
 from agentlab.engine.run_tree import RunNode, family_of, members_of, origin_of
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON, Look, looks_of
-from agentlab.results import RunResult
+from agentlab.records.result import RunResult
 from agentlab.run import Run
 from agentlab.storage.store import Store
 
-Shown: TypeAlias = Run | RunResult | Iterable[Run | RunResult] | Lockstep | Store | Any
+Displayable: TypeAlias = Run | RunResult | Iterable[Run | RunResult] | Lockstep | Store | Any
 """Any: the results of an experiment, whose runs are in `loaded`."""
 
 SHOWN_LANES = 40
@@ -58,7 +58,7 @@ _COLUMNS = {
 # Data ----------------------------------------------------------------------------------------------------------------------------
 
 
-def tree_data(runs: Shown) -> pd.DataFrame:
+def tree_data(runs: Displayable) -> pd.DataFrame:
     """Runs, their branches and their sub-agents' runs, one row per run, from the top lane down.
 
     Columns: `run_id`, `parent_run_id`, `forked_at` (steps it has from there; NA: no branch), `called_in` (the
@@ -159,7 +159,7 @@ def _row(member: RunNode[Any], left: RunNode[Any] | None, lane: int) -> tuple[An
 # Drawing -------------------------------------------------------------------------------------------------------------------------
 
 
-def tree(runs: Shown, ax: Axes | None = None) -> Axes:
+def tree(runs: Displayable, ax: Axes | None = None) -> Axes:
     """Runs, their branches and the runs of their sub-agents over their steps, each leaving the line of the run that it came from.
 
     `runs` is a run, whose whole family is drawn, several runs or results in a list, a store, or the results of an experiment. A run

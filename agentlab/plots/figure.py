@@ -24,10 +24,10 @@ from matplotlib.gridspec import SubplotSpec
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator
 
+from agentlab._internal.redaction import redact
+from agentlab._internal.safe_text import one_line, printable, short
 from agentlab.errors import ConfigurationError
-from agentlab.printable import one_line, printable, short
-from agentlab.redaction import without_keys
-from agentlab.types import StopReason
+from agentlab.model.finish_reasons import StopReason
 
 # The colours of Okabe and Ito (https://jfly.uni-koeln.de/color/) that have a contrast of 3:1 on white and on #111 alike; the others
 # (orange, sky blue, yellow, black) vanish on one of the two, so a fifth provider differs by marker and line style.
@@ -262,7 +262,7 @@ def shorten(text: str, width: int = 30) -> str:
 
     Letters that the font lacks are written as their number, U+6A21, so that different names stay different; signs are left out.
     """
-    return short("".join(map(_drawn, without_keys(text))), width)
+    return short("".join(map(_drawn, redact(text))), width)
 
 
 def _drawn(char: str) -> str:

@@ -10,15 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from agentlab.amounts import counted
-from agentlab.comparing.compare import Group, groups_of
-from agentlab.comparing.groups import By, checked, columns_of, runs_of, typed_frame
-from agentlab.comparing.intervals import Estimate
+from agentlab._internal.formatting import counted
+from agentlab.analysis.compare import Group, groups_of
+from agentlab.analysis.groups import By, checked, columns_of, runs_of, typed_frame
+from agentlab.analysis.intervals import Estimate
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
 from agentlab.plots.figure import Look, looks_of
 from agentlab.plots.legend import inches, plain
-from agentlab.recorder import Recordings
+from agentlab.records.frames import Recordings
 
 LABELS = {
     "completion": "finished on its own",

@@ -19,16 +19,16 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from agentlab import events
-from agentlab.amounts import counted
-from agentlab.columns import EVENT_COLUMNS, Source
-from agentlab.comparing.groups import misses, typed_frame
+from agentlab._internal.formatting import counted
+from agentlab.analysis.groups import misses, typed_frame
 from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON
-from agentlab.recorder import Recordings, frame_of
+from agentlab.records import events
+from agentlab.records.columns import EVENT_COLUMNS, Source
+from agentlab.records.frames import Recordings, frame_of
 from agentlab.run import Run
 
-Shown: TypeAlias = Recordings | pd.DataFrame
+Displayable: TypeAlias = Recordings | pd.DataFrame
 
 RUN, STEP, CALL, TOOL, CONTINUATION, NUDGE, LIMIT, PAUSE, END = (
     "run", "step", "call", "tool", "continuation", "nudge", "limit", "pause", "end",
@@ -51,7 +51,7 @@ _COLUMNS = {
 # Data ----------------------------------------------------------------------------------------------------------------------------
 
 
-def timeline_data(shown: Shown) -> pd.DataFrame:
+def timeline_data(shown: Displayable) -> pd.DataFrame:
     """What happened when, one row per thing that lasted or happened.
 
     Columns: `run_id`; `lane` (`run`, `step`, `call`, `tool`, `continuation`, `nudge`, `limit`, `pause`, `end`); `step`; `start_s` and
@@ -108,7 +108,7 @@ class _Reader:
         match event:
             case "RunStarted":
                 self._add(RUN, None, at_s, None, detail.partition(", ")[0], mark=RUN)
-            case "TurnStarted":
+            case "StepStarted":
                 self.since_s, self.answered = at_s, False
                 self._add(STEP, step, at_s, None, f"step {step}", mark=STEP)
             case "StopReasonObserved":
@@ -135,7 +135,7 @@ class _Reader:
             case "ToolPayloadRepair":
                 outcome = OK if detail.endswith("whole") else FAILED
                 self._add(CONTINUATION, step, at_s, None, detail, mark="repair", outcome=outcome)
-            case "TurnCompleted":
+            case "StepCompleted":
                 if not self.answered:
                     self._add(CALL, step, self.since_s, at_s, "no answer", outcome=FAILED)
                 self.answered, self.cut_since_s = True, None
@@ -189,7 +189,7 @@ NARROWEST = 0.024
 """Part of the width that a step's number takes: steps that are closer are not all numbered."""
 
 
-def timeline(shown: Shown, ax: Axes | None = None) -> Axes:
+def timeline(shown: Displayable, ax: Axes | None = None) -> Axes:
     """When a run called the model and its tools, and what else happened: a bar for what lasted, a mark for what did not.
 
     `shown` is what `lab.frame` takes (a run, a result, several in a list, a store, …), or `result.to_frame("events")`. Time is the
@@ -461,14 +461,14 @@ def _back_from(happened: Sequence[events.Event], end: int) -> tuple[int, int, in
     while place and steps < MOST_STEPS and end - place < MOST_EVENTS:
         place -= 1
         event = happened[place]
-        if isinstance(event, events.TurnStarted):
+        if isinstance(event, events.StepStarted):
             start, first, last, steps = place, event.turn, last or event.turn, steps + 1
     if place == 0:
         return 0, first, last
     if start is None:  # a single step that has more events than are shown
         step = next((event.turn for event in happened[place:end] if isinstance(event, _OF_A_STEP)), 0)
         return place, step, step
-    if start <= _FIRST_FEW and not any(isinstance(event, events.TurnStarted) for event in happened[:start]):
+    if start <= _FIRST_FEW and not any(isinstance(event, events.StepStarted) for event in happened[:start]):
         start = 0
     return start, first, last
 
@@ -477,7 +477,7 @@ def _forward_from(happened: Sequence[events.Event], start: int, steps: int, most
     """Where the steps after this place end, so many of them."""
     end = min(len(happened), start + most)
     for place in range(start, end):
-        if isinstance(happened[place], events.TurnStarted):
+        if isinstance(happened[place], events.StepStarted):
             if not steps:
                 return place
             steps -= 1
@@ -492,6 +492,6 @@ def _place_of(run: Run, step: int) -> int | None:
     near = bisect_left(happened, run.history[step - 1].started_s, key=lambda event: event.at_s)
     for place in range(max(0, near - _FIRST_FEW), min(len(happened), near + _FIRST_FEW)):  # a change of limits may be between
         event = happened[place]
-        if isinstance(event, events.TurnStarted) and event.turn == step:
+        if isinstance(event, events.StepStarted) and event.turn == step:
             return place
     return None

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from agentlab.comparing.groups import By, checked, columns_of, in_order, names_of, runs_of, steps_of
+from agentlab.analysis.groups import By, checked, columns_of, in_order, names_of, runs_of, steps_of
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
 from agentlab.plots.bands_and_survival import bands, survival
@@ -29,7 +29,7 @@ from agentlab.plots.group_estimates import (
 from agentlab.plots.legend import Row, plain
 from agentlab.plots.run_timeline import timeline
 from agentlab.plots.stop_reason_bars import stop_reasons, stop_reasons_data
-from agentlab.recorder import Recordings, frame_of
+from agentlab.records.frames import Recordings, frame_of
 
 _FRAMES: dict[Callable[..., Any], str] = {
     **dict.fromkeys((stop_reasons, survival, estimates, cost_success), "runs"),

@@ -8,10 +8,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from agentlab.comparing.groups import By, checked, columns_of, each_once, names_of, numbers, runs_of, texts, typed_frame
+from agentlab.analysis.groups import By, checked, columns_of, each_once, names_of, numbers, runs_of, texts, typed_frame
+from agentlab.model.finish_reasons import StopReason
 from agentlab.plots import figure as look
-from agentlab.recorder import Recordings
-from agentlab.types import StopReason
+from agentlab.records.frames import Recordings
 
 TERMINATED, TRUNCATED, NOT_ENDED = "terminated", "truncated", "not_ended"
 FILLS = {TERMINATED: (look.GREEN, ""), TRUNCATED: (look.VERMILLION, "////"), NOT_ENDED: (look.TEXT, "....")}

@@ -14,13 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from agentlab.amounts import counted
-from agentlab.comparing.groups import STEPS_ADVICE, checked, each_once, numbers, steps_of, texts
+from agentlab._internal.formatting import counted
+from agentlab.analysis.groups import STEPS_ADVICE, checked, each_once, numbers, steps_of, texts
+from agentlab.limits.combinators import StopCondition
 from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, Key, Look, looks_of
 from agentlab.plots.legend import Entry, height, legend, merged
-from agentlab.recorder import Recordings
-from agentlab.stop import StopCondition
+from agentlab.records.frames import Recordings
 
 LIMIT_STYLES: tuple[Any, ...] = ((0, (3, 2.5)), (0, (1, 2)), (0, (5, 2, 1, 2)), (0, (1, 4)))
 SHOWN_RUNS = 8

@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from agentlab.amounts import counted
-from agentlab.comparing.groups import checked, columns_of, names_of
+from agentlab._internal.formatting import counted
+from agentlab.analysis.groups import checked, columns_of, names_of
 from agentlab.errors import ConfigurationError
-from agentlab.limits import no_such
+from agentlab.limits.fields import no_such
 from agentlab.plots import figure as look
 from agentlab.plots.figure import Look, looks_of
 from agentlab.plots.legend import Row, blank, inches, plain

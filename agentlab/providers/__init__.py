@@ -16,7 +16,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from agentlab.no_such_name import no_such_name
+from agentlab._internal.lazy import no_such_name
 
 if TYPE_CHECKING:
     from typing import Any
@@ -38,7 +38,7 @@ _PLACE_OF = {
     "ChatCompletions": "agentlab.providers.wires.chat_provider",
     "Dialect": "agentlab.providers.wires.chat",
     "FINISH_REASONS": "agentlab.providers.wires.chat",
-    "HttpRequest": "agentlab.http",
+    "HttpRequest": "agentlab.transport.http",
     "Provider": "agentlab.providers.base",
     "Responses": "agentlab.providers.wires.responses_provider",
     "Signer": "agentlab.providers.base",

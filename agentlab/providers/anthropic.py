@@ -13,8 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from agentlab.conversation import encode_messages
 from agentlab.errors import ConfigurationError
+from agentlab.model.conversation import encode_messages
+from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
+from agentlab.model.messages import JSON, Message, NativeContent, ToolCall, ToolResult
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse
+from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.anthropic_stream import GUARDRAIL, AnthropicStreamParser, end_details, is_call, settled_tools
 from agentlab.providers.base import (
     Capabilities,
@@ -30,20 +35,6 @@ from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge
 from agentlab.providers.wires.read import Asked, tool_calls
 from agentlab.transport.http import HttpRequest
-from agentlab.types import (
-    JSON,
-    Confidence,
-    FinishReason,
-    Message,
-    ModelRequest,
-    ModelResponse,
-    NativeContent,
-    TerminationSignal,
-    ToolCall,
-    ToolResult,
-    Usage,
-    UsageSource,
-)
 
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"

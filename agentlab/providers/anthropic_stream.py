@@ -8,18 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentlab.model.messages import JSON
+from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended
 from agentlab.providers.wires.stream import BROKEN, NO_START, PROPER_ENDS, BlockParser, block_number
-from agentlab.types import (
-    JSON,
-    ModelResponse,
-    ReasoningDelta,
-    SignalSeen,
-    StreamEvent,
-    TextDelta,
-    ToolCallDelta,
-)
 
 GUARDRAIL = "amazon-bedrock-guardrailAction"
 """Bedrock's field for a guardrail's action on this wire: in the message, or in the last event of a stream."""

@@ -20,13 +20,13 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from agentlab.errors import ConfigurationError
+from agentlab.model.messages import JSON
 from agentlab.providers.base import Capabilities, clean_url, find_key
 from agentlab.providers.wires import read
 from agentlab.providers.wires.chat import Dialect
 from agentlab.providers.wires.chat_provider import ChatCompletions
 from agentlab.providers.wires.finish_rules import find_error
 from agentlab.providers.wires.responses_provider import Responses
-from agentlab.types import JSON
 
 KEY_VARIABLES = ("AZURE_OPENAI_API_KEY",)
 ENDPOINT_VARIABLE = "AZURE_OPENAI_ENDPOINT"

@@ -11,17 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
+from agentlab._internal.display import Displayable
+from agentlab._internal.redaction import redact
 from agentlab.errors import ConfigurationError, MissingKeyError
+from agentlab.model.finish_reasons import FinishReason, TerminationSignal
+from agentlab.model.messages import JSON
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse, StreamEvent
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Table, body_message
-from agentlab.redaction import without_keys
-from agentlab.shown import Shown
 from agentlab.transport.http import HttpRequest
-from agentlab.types import JSON, FinishReason, ModelRequest, ModelResponse, StreamEvent, TerminationSignal
 
 
 @dataclass(frozen=True, slots=True)
-class Capabilities(Shown):
+class Capabilities(Displayable):
     """The capabilities of a provider's wire. `tables` are its finish reasons; a subclass of ChatCompletions or Responses has those of
     its wire.
 
@@ -197,7 +200,7 @@ class Provider(Protocol):
 
         Example:
             >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
-            >>> from agentlab.types import ModelRequest
+            >>> from agentlab.model.messages import ModelRequest
             >>> request = openai.build_request(ModelRequest((lab.Message("user", "Where is the Louvre?"),)))
             >>> request.method, request.url
             ('POST', 'https://api.openai.com/v1/chat/completions')
@@ -266,7 +269,7 @@ class Signer(Protocol):
         Raises MissingKeyError.
 
         Example:
-            >>> from agentlab.types import ModelRequest
+            >>> from agentlab.model.messages import ModelRequest
             >>> bedrock = lab.Provider("bedrock", model="amazon.nova-lite-v1:0", api_key="a key")
             >>> request = bedrock.build_request(ModelRequest((lab.Message("user", "Where is the Louvre?"),)))
             >>> bedrock.sign(request)
@@ -276,7 +279,7 @@ class Signer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Server(Shown):
+class Server(Displayable):
     """The base of most providers: a server at `base_url`, called with a key and further `headers`, which are sent with live calls only.
 
     `key_variables` are the environment variables that may hold the key; without them a key is optional.
@@ -412,5 +415,5 @@ def check_date(version: str, provider: str) -> str:
 
 
 def _no_version(version: object, provider: str, example: str) -> ConfigurationError:
-    shown = without_keys(repr(version))
+    shown = redact(repr(version))
     return ConfigurationError(f"{shown} is not an API version of {provider}. Write one such as {provider}@{example}:model.")

@@ -19,30 +19,22 @@ from importlib.util import find_spec
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from agentlab import known_keys
-from agentlab.conversation import encode_messages
+from agentlab._internal import secrets as known_keys
+from agentlab._internal.display import Displayable
 from agentlab.errors import ConfigurationError, MissingKeyError
+from agentlab.model.conversation import encode_messages
+from agentlab.model.finish_reasons import FinishReason, TerminationSignal
+from agentlab.model.messages import JSON, Message, NativeContent, ToolCall, ToolResult
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse
+from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.base import Capabilities, StreamParser, check_key, clean_url, merge_options
 from agentlab.providers.bedrock_stream import BedrockStreamParser, end_details, is_own_tool
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge
 from agentlab.providers.wires.read import Asked, tool_calls
-from agentlab.shown import Shown
 from agentlab.transport.aws_eventstream import CONTENT_TYPE
 from agentlab.transport.http import HttpRequest
-from agentlab.types import (
-    JSON,
-    FinishReason,
-    Message,
-    ModelRequest,
-    ModelResponse,
-    NativeContent,
-    TerminationSignal,
-    ToolCall,
-    ToolResult,
-    Usage,
-    UsageSource,
-)
 
 WIRE = "bedrock.converse"
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -69,7 +61,7 @@ _REGION = re.compile(r"[a-z0-9-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Bedrock(Shown):
+class Bedrock(Displayable):
     """Bedrock's endpoint of a region, or a server that speaks its wire at `base_url` (up to and without `/model`).
 
     `model` is the id of a model or an inference profile, or an ARN. The region is `region`, else that of AWS_REGION or

@@ -12,18 +12,11 @@ import binascii
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentlab.model.messages import JSON
+from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended
 from agentlab.providers.wires.stream import BROKEN, NO_START, PROPER_ENDS, BlockParser, block_number
-from agentlab.types import (
-    JSON,
-    ModelResponse,
-    ReasoningDelta,
-    SignalSeen,
-    StreamEvent,
-    TextDelta,
-    ToolCallDelta,
-)
 
 _KINDS = ("contentBlockDelta", "contentBlockStart", "contentBlockStop", "messageStart", "messageStop", "metadata")
 _STREAM_FIELDS = frozenset({"contentBlockIndex", "p"})  # `p` is padding

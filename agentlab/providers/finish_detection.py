@@ -8,7 +8,7 @@
 
 Responses of an unknown provider are read by their pattern, at MEDIUM confidence.
 
-The logger `agentlab.signals` gets each signal at DEBUG, those of runs too: provider, model, reason, confidence, raw value, but no text.
+The logger `agentlab.providers.finish_detection` gets each signal at DEBUG, those of runs too: provider, model, reason, confidence, raw value, but no text.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from agentlab._internal.lazy import only
+from agentlab._internal.redaction import in_words
 from agentlab.errors import ConfigurationError, UnknownProviderError
-from agentlab.no_such_name import only
+from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
+from agentlab.model.messages import JSON
+from agentlab.model.responses import ModelResponse, SignalSeen, StreamEvent
 from agentlab.providers.base import Provider as ProviderProtocol
 from agentlab.providers.base import StreamParser
 from agentlab.providers.registry import Provider, names, split_version
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import body_message, error_code, filtered_by, find_error, not_whole
 from agentlab.providers.wires.incoming import read_json
-from agentlab.redaction import in_words
-from agentlab.types import JSON, Confidence, FinishReason, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
 
-logger = logging.getLogger("agentlab.signals")
+logger = logging.getLogger("agentlab.providers.finish_detection")
 
 _PLAIN_VALUE = re.compile(r"[A-Za-z][A-Za-z_.-]{,63}")
 
@@ -539,4 +541,4 @@ stream = registry.stream
 __all__ = ["SignalRegistry", "detect", "get", "register", "registry", "stream"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.signals", __all__)
+    __getattr__, __dir__ = only("agentlab.providers.finish_detection", __all__)

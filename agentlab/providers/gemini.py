@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from agentlab.conversation import encode_messages
+from agentlab.model.conversation import encode_messages
+from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
+from agentlab.model.messages import JSON, Message, NativeContent, ToolCall, ToolResult
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse
+from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.base import (
     Capabilities,
     Server,
@@ -28,20 +33,6 @@ from agentlab.providers.gemini_stream import GeminiStreamParser, is_open, unwrap
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge, log_unknown, raw_value
 from agentlab.transport.http import HttpRequest
-from agentlab.types import (
-    JSON,
-    Confidence,
-    FinishReason,
-    Message,
-    ModelRequest,
-    ModelResponse,
-    NativeContent,
-    TerminationSignal,
-    ToolCall,
-    ToolResult,
-    Usage,
-    UsageSource,
-)
 
 BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")

@@ -12,19 +12,12 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from agentlab.model.finish_reasons import TerminationSignal
+from agentlab.model.messages import JSON
+from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended
 from agentlab.providers.wires.stream import NO_START, BodyParser
-from agentlab.types import (
-    JSON,
-    ModelResponse,
-    ReasoningDelta,
-    SignalSeen,
-    StreamEvent,
-    TerminationSignal,
-    TextDelta,
-    ToolCallDelta,
-)
 
 Reader: TypeAlias = Callable[[JSON, Ended, bool], ModelResponse]
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
+from agentlab.model.messages import JSON
 from agentlab.providers.base import Capabilities
 from agentlab.providers.wires.chat_provider import VersionedChat
 from agentlab.providers.wires.responses_provider import Responses
-from agentlab.types import JSON
 
 BASE_URL = "https://api.openai.com/v1"
 KEY_VARIABLES = ("OPENAI_API_KEY",)

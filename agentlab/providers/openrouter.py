@@ -13,13 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.messages import JSON
 from agentlab.providers.base import Capabilities
 from agentlab.providers.wires import read
 from agentlab.providers.wires.chat import Dialect, native_details
 from agentlab.providers.wires.chat_provider import VersionedChat
 from agentlab.providers.wires.finish_rules import Table
 from agentlab.providers.wires.responses_provider import Responses
-from agentlab.types import JSON, FinishReason
 
 BASE_URL = "https://openrouter.ai/api/v1"
 KEY_VARIABLES = ("OPENROUTER_API_KEY",)

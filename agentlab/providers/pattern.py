@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
+from agentlab.model.messages import JSON
+from agentlab.model.responses import Hole, ModelResponse, SignalSeen, StreamEvent
 from agentlab.providers.base import StreamParser
 from agentlab.providers.finish_detection import BodyDetector, WireDetector, explained, provider_detector
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Facts, Table, find_error, judge, not_whole
 from agentlab.providers.wires.incoming import UNREADABLE, Event, Incoming
 from agentlab.providers.wires.stream import BROKEN
-from agentlab.types import JSON, Confidence, FinishReason, Hole, ModelResponse, SignalSeen, StreamEvent, TerminationSignal
 
 FIELDS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "completionReason", "termination_reason")
 """Names of the field."""

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast, overload
 
 import agentlab.providers
+from agentlab._internal.redaction import redacted_repr
 from agentlab.errors import ConfigurationError, UnknownProviderError
-from agentlab.pricing import vendor_of
+from agentlab.model.pricing import vendor_of
 from agentlab.providers.base import Capabilities
 from agentlab.providers.base import Provider as ProviderProtocol
-from agentlab.redaction import shown_without_keys
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -176,7 +176,7 @@ def find(name: str, model: str = "…") -> Callable[..., ProviderProtocol]:
 @functools.cache
 def _hiding(kind: Any) -> Callable[..., ProviderProtocol]:
     """Return the class, shown without keys: some gateways have one in their address."""
-    return cast("Callable[..., ProviderProtocol]", shown_without_keys(kind) if isinstance(kind, type) else kind)
+    return cast("Callable[..., ProviderProtocol]", redacted_repr(kind) if isinstance(kind, type) else kind)
 
 
 def _list() -> str:

@@ -15,13 +15,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.messages import JSON
+from agentlab.model.responses import ModelResponse, StreamEvent
 from agentlab.providers.base import Capabilities, StreamParser
 from agentlab.providers.wires import read
 from agentlab.providers.wires.chat import FINISH_REASONS, Dialect, cost_in_ticks, read_body
 from agentlab.providers.wires.chat_provider import ChatStreamParser, VersionedChat
 from agentlab.providers.wires.finish_rules import Table
 from agentlab.providers.wires.responses_provider import Responses
-from agentlab.types import JSON, FinishReason, ModelResponse, StreamEvent
 
 BASE_URL = "https://api.x.ai/v1"
 KEY_VARIABLES = ("XAI_API_KEY",)

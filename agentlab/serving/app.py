@@ -25,6 +25,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 import agentlab
+from agentlab._internal.redaction import redact
 from agentlab.agent import Agent
 from agentlab.errors import (
     AgentlabError,
@@ -38,12 +39,12 @@ from agentlab.errors import (
     RunFailed,
     StorageError,
 )
-from agentlab.redaction import without_keys
+from agentlab.limits.policies import NUDGE_MESSAGE
+from agentlab.model.finish_reasons import StopReason
+from agentlab.model.messages import Message
 from agentlab.serving.access import AccessControl, is_loopback
 from agentlab.serving.chat import MAX_ID_LENGTH, Chat, ChatReply
 from agentlab.serving.loader import load
-from agentlab.terminating import NUDGE_MESSAGE
-from agentlab.types import Message, StopReason
 
 TOKEN_VARIABLE = "AGENTLAB_SERVE_TOKEN"  # noqa: S105  the name of a variable
 DEFAULT_DATABASE = "agentlab-chat.sqlite"
@@ -457,5 +458,5 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _sendable(text: str) -> str:
-    text = without_keys(text)
+    text = redact(text)
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

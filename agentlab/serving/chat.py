@@ -24,21 +24,22 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
 
 import pydantic_core
 
-from agentlab.conversation import Conversation
+from agentlab._internal.asyncio_tools import needs_await
+from agentlab._internal.display import Displayable
+from agentlab._internal.redaction import redacted_repr, text_of
+from agentlab._internal.safe_text import whole
+from agentlab.engine.termination import is_cut_off
 from agentlab.errors import ChatInputError, ConfigurationError, ContextNotFoundError, LimitError, RunFailed, ToolDefinitionError
-from agentlab.limits import no_such
-from agentlab.predicates import needs_await
-from agentlab.printable import whole
-from agentlab.redaction import shown_without_keys, text_of
-from agentlab.results import RunResult
+from agentlab.limits.fields import no_such
+from agentlab.limits.policies import TerminatingTools
+from agentlab.limits.settings import as_terminating
+from agentlab.model.conversation import Conversation
+from agentlab.model.finish_reasons import FinishReason, StopReason
+from agentlab.model.messages import Message, ToolCall
+from agentlab.records.result import RunResult
 from agentlab.serving.contexts import IN_MEMORY, Contexts, OneAtATime
-from agentlab.settings import as_terminating
-from agentlab.shown import Shown
-from agentlab.terminating import TerminatingTools
-from agentlab.termination import is_cut_off
 from agentlab.tools import as_text
 from agentlab.transport import Transport, current
-from agentlab.types import FinishReason, Message, StopReason, ToolCall
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
@@ -61,9 +62,9 @@ _CUT_ANSWERS = (FinishReason.MAX_TOKENS, FinishReason.CONTEXT_WINDOW_EXCEEDED, F
 T = TypeVar("T")
 
 
-@shown_without_keys
+@redacted_repr
 @dataclass(frozen=True, slots=True)
-class ChatReply(Shown):
+class ChatReply(Displayable):
     """The reply to one request.
 
     response            the answer's text, or the text of the terminating tool that ended the run; if the answer was cut, followed by
@@ -102,7 +103,7 @@ class ChatReply(Shown):
     messages: tuple[Message, ...] = ()
 
 
-class Chat(Shown):
+class Chat(Displayable):
     """An agent with stored conversations, each under the id of its context.
 
         chat = lab.Chat(agent, path="chat.sqlite")

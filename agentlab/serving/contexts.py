@@ -18,10 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from agentlab._internal.redaction import redact
 from agentlab.errors import ConfigurationError, ContextChangedError, StorageError
-from agentlab.message_json import decode, encode
-from agentlab.redaction import without_keys
-from agentlab.types import Message
+from agentlab.model.messages import Message, decode, encode
 
 IN_MEMORY = ":memory:"
 VERSION = 1
@@ -98,7 +97,7 @@ class Contexts:
 
     def append(self, context_id: str, messages: Sequence[Message], *, after: int) -> None:
         """Add all of these messages, or none. Raises ContextChangedError unless the context holds `after` messages."""
-        rows = [(context_id, after + index, without_keys(encode(message))) for index, message in enumerate(messages)]
+        rows = [(context_id, after + index, redact(encode(message))) for index, message in enumerate(messages)]
         with self._access(), self._database:  # commits at the end, or rolls back
             self._database.execute("BEGIN IMMEDIATE")
             (count,) = self._database.execute("SELECT count(*) FROM messages WHERE context_id = ?", (context_id,)).fetchone()

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from agentlab.errors import ConfigurationError
-from agentlab.limits import no_such
+from agentlab.limits.fields import no_such
 
 NOTEBOOK_MODULE = "__notebook__"
 _FORM = "write it as module:name, folder/module.py:name or folder/notebook.ipynb:name"

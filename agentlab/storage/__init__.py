@@ -12,7 +12,7 @@ parquet      stored runs as Parquet files, and back
 
 from typing import TYPE_CHECKING
 
-from agentlab.no_such_name import only
+from agentlab._internal.lazy import only
 from agentlab.storage.base import Storage, StoredHead, StoredRun, StoredStep, check_order, check_writer
 from agentlab.storage.memory import MemoryStorage
 from agentlab.storage.sqlite import SqliteStorage

@@ -23,15 +23,18 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, TypeAlias, TypeVar, cast
 
-from agentlab import events, message_json, stop
-from agentlab.budget import Budget, DefaultTurns
+from agentlab._internal.asyncio_tools import name_of
+from agentlab._internal.redaction import redact, text_of
 from agentlab.errors import ConfigurationError, StoredError
-from agentlab.predicates import name_of
-from agentlab.redaction import text_of, without_keys
-from agentlab.results import StepResult
-from agentlab.settings import RunSettings
-from agentlab.stop import Custom, StopCondition
-from agentlab.types import Message, ToolResult, Usage
+from agentlab.limits import conditions as stop
+from agentlab.limits.budget import Budget, DefaultTurns
+from agentlab.limits.combinators import Custom, StopCondition
+from agentlab.limits.settings import RunSettings
+from agentlab.model import messages as message_json
+from agentlab.model.messages import Message, ToolResult
+from agentlab.model.usage import Usage
+from agentlab.records import events
+from agentlab.records.step import StepResult
 
 T = TypeVar("T")
 Redact: TypeAlias = Callable[[str], str]
@@ -111,7 +114,7 @@ def restore_results(stored: dict[str, Any]) -> dict[str, Any]:
 def event_to_jsonable(event: events.Event, place_of: Mapping[int, int] = types.MappingProxyType({})) -> dict[str, Any]:
     """Return an event; of a completed step only its number, and of a tool's result in `place_of`, by its id, only the place."""
     stored: dict[str, Any] = {"event": type(event).__name__, "at_s": event.at_s}
-    if isinstance(event, events.TurnCompleted):
+    if isinstance(event, events.StepCompleted):
         return {**stored, "step": event.step.index, "cumulative_usage": to_jsonable(event.cumulative_usage)}
     if isinstance(event, events.ToolFinished) and id(event.result) in place_of:
         return {**stored, "turn": event.turn, "of_step": place_of[id(event.result)]}
@@ -128,8 +131,8 @@ def _event(stored: Mapping[str, Any], history: Sequence[StepResult]) -> events.E
     kind = EVENT_KINDS.get(name) or EVENT_KINDS.get(name.replace("Turn", "Step", 1))  # a step was a turn in older stores
     if kind is None:
         return None
-    if kind is events.TurnCompleted:
-        return events.TurnCompleted(stored["at_s"], history[stored["step"] - 1], from_jsonable(Usage, stored["cumulative_usage"]))
+    if kind is events.StepCompleted:
+        return events.StepCompleted(stored["at_s"], history[stored["step"] - 1], from_jsonable(Usage, stored["cumulative_usage"]))
     return from_jsonable(kind, {name: one for name, one in stored.items() if name != "event"})
 
 
@@ -139,7 +142,7 @@ EVENT_KINDS = {kind.__name__: kind for kind in events.Event.__subclasses__()}
 # Without keys ----------------------------------------------------------------------------------------------------------------
 
 
-def redact_json(text: str, redact: Redact = without_keys) -> str:
+def redact_json(text: str, redact: Redact = redact) -> str:
     """Return JSON text without keys. A short key may be the digits of a number or the name of a field: these stay as they are."""
     redacted = redact(text)
     if redacted == text:
@@ -156,11 +159,11 @@ def _redact_strings(value: Any, redact: Redact) -> Any:
     if isinstance(value, list):
         return [_redact_strings(one, redact) for one in value]
     if isinstance(value, dict):
-        return {without_keys(name): _redact_strings(one, redact) for name, one in value.items()}
+        return {redact(name): _redact_strings(one, redact) for name, one in value.items()}
     return value
 
 
-def equal_when_redacted(stored: Any, value: Any, redact: Redact = without_keys) -> bool:
+def equal_when_redacted(stored: Any, value: Any, redact: Redact = redact) -> bool:
     """True if a stored JSON value equals this one but for the keys in it."""
     if stored == value:
         return True

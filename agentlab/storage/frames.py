@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from pydantic_core import from_json
 
-from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column
 from agentlab.errors import AgentlabError, ConfigurationError, StorageError
-from agentlab.history import RunHistory
-from agentlab.leaf_names import unique_name
-from agentlab.recorder import FRAMES, any_array, array, to_frame
+from agentlab.limits.condition_tree import unique_name
+from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS, Column
+from agentlab.records.frames import FRAMES, any_array, array, to_frame
+from agentlab.records.history import RunHistory
 from agentlab.storage.interrupted import interrupted_use
 from agentlab.storage.writer import OF_THE_RUN
 

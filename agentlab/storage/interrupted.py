@@ -15,10 +15,11 @@ from typing import Any
 
 from agentlab.engine.snapshot import Hold
 from agentlab.errors import StorageError
-from agentlab.history import RunHistory
-from agentlab.results import ChildUse, StepResult
+from agentlab.model.finish_reasons import StopReason
+from agentlab.model.messages import ToolCall
+from agentlab.records.history import RunHistory
+from agentlab.records.step import ChildUse, StepResult
 from agentlab.storage import Storage, StoredRun, codec
-from agentlab.types import StopReason, ToolCall
 
 CALLED = "sub-agents of the step under way"
 """The name of the note of sub-agents."""

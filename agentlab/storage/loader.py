@@ -7,23 +7,26 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
-from agentlab import message_json
 from agentlab.agent import Agent
 from agentlab.engine.client import CallContext
 from agentlab.engine.plan import RunPlan
 from agentlab.engine.snapshot import Ending, Origin, RunPrefix
+from agentlab.engine.termination import Policy
 from agentlab.errors import ConfigurationError, StorageError
-from agentlab.history import RunHistory
-from agentlab.results import Reading, StepResult
+from agentlab.limits.combinators import Custom, as_condition
+from agentlab.limits.reading import Reading
+from agentlab.limits.settings import RunSettings, as_policy
+from agentlab.model import messages as message_json
+from agentlab.model.finish_reasons import StopReason
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse
+from agentlab.records.history import RunHistory
+from agentlab.records.step import StepResult
 from agentlab.run import Run
-from agentlab.settings import RunSettings, as_policy
-from agentlab.stop import Custom, as_condition
 from agentlab.storage import Storage, StoredRun, codec
 from agentlab.storage.codec import MissingFunction, equal_when_redacted
 from agentlab.storage.interrupted import interrupted_use, interrupted_use_at_end, load_holds
-from agentlab.termination import Policy
 from agentlab.transport import current
-from agentlab.types import ModelRequest, ModelResponse, StopReason
 
 
 def load_run(

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentlab.amounts import counted
+from agentlab._internal.formatting import counted
 from agentlab.errors import StorageError
 from agentlab.storage.base import StoredHead, StoredRun, StoredStep, check_order, check_writer
 

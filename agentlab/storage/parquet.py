@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from agentlab.errors import ConfigurationError, StorageError
-from agentlab.recorder import array
+from agentlab.records.frames import array
 from agentlab.storage import StoredHead, StoredRun, StoredStep
 from agentlab.storage.frames import runs_frame, steps_frame
 from agentlab.storage.interrupted import BEGUN, CALLED

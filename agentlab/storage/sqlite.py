@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from agentlab.amounts import counted
+from agentlab._internal.formatting import counted
 from agentlab.errors import StorageError
 from agentlab.storage.base import StoredHead, StoredRun, StoredStep, check_order, check_writer
 

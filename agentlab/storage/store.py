@@ -17,20 +17,21 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 from weakref import WeakValueDictionary
 
-from agentlab import events, sugar
+from agentlab._internal import lazy as sugar
+from agentlab._internal.display import Displayable
 from agentlab.agent import Agent
 from agentlab.engine.branches import set_caller, set_parent
+from agentlab.engine.termination import Policy
 from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError, StorageError
+from agentlab.limits.settings import RunSettings
+from agentlab.model.messages import ToolCall
+from agentlab.records import events
 from agentlab.run import Run
-from agentlab.settings import RunSettings
-from agentlab.shown import Shown
 from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun
 from agentlab.storage.loader import check_resumable, load_run
 from agentlab.storage.writer import RunWriter, active_writers, is_writer_alive, is_writer_here, writer_text
 from agentlab.subagent import SubAgent
-from agentlab.termination import Policy
-from agentlab.types import ToolCall
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +42,7 @@ Where: TypeAlias = str | Path | Storage | None
 ENDED, OPEN, INTERRUPTED = "ended", "open", "interrupted"
 
 
-class Store(Shown):
+class Store(Displayable):
     """Runs and all their steps, stored in `where`: a path, None for memory, or a Storage of your own.
 
     It is an observer: pass it to an agent or to a run. What cannot be written (a full disk) stays in memory, with a warning, and is
@@ -78,7 +79,7 @@ class Store(Shown):
 
     def __call__(self, event: events.Event) -> None:
         """Raises ConfigurationError: an event does not name its run, so a store observes through `follow_run`."""
-        if isinstance(event, events.TurnStarted):
+        if isinstance(event, events.StepStarted):
             raise ConfigurationError("A store cannot be passed to run.observe(…) during a run: store.keep(run) does that.")
 
     def keep(self, run: Run) -> Run:

@@ -19,15 +19,17 @@ from weakref import WeakValueDictionary
 
 from pydantic_core import to_json
 
-from agentlab import events, message_json
+from agentlab._internal.redaction import Redactor, known_secrets, redact, text_of
+from agentlab._internal.safe_text import one_line
 from agentlab.agent import Agent
-from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain, step_rows
 from agentlab.engine.snapshot import Hold, RunSnapshot
 from agentlab.errors import AgentlabWarning, StorageError
-from agentlab.history import RunHistory
-from agentlab.printable import one_line
-from agentlab.redaction import Redactor, known_secrets, text_of, without_keys
-from agentlab.results import RunResult, StepResult
+from agentlab.model import messages as message_json
+from agentlab.records import events
+from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain, step_rows
+from agentlab.records.history import RunHistory
+from agentlab.records.result import RunResult
+from agentlab.records.step import StepResult
 from agentlab.run import Run
 from agentlab.storage import Storage, StoredHead, StoredStep, codec, interrupted
 from agentlab.storage.codec import Redact, redact_json
@@ -68,7 +70,7 @@ class RunWriter:
         """Write what is new when a step is complete or the run has ended; note sub-agents and tools before they start."""
         try:
             match event:
-                case events.RunStarted() | events.TurnCompleted() | events.RunEnded():
+                case events.RunStarted() | events.StepCompleted() | events.RunEnded():
                     self.save()
                 case events.ChildStarted():
                     self._note_child(event)
@@ -267,7 +269,7 @@ def secrets_of(agent: Agent) -> tuple[str, ...]:
     return tuple(known_secrets(headers.values()))
 
 
-def store_note(storage: Storage, run_id: str, name: str, value: object, redact: Redact = without_keys) -> None:
+def store_note(storage: Storage, run_id: str, name: str, value: object, redact: Redact = redact) -> None:
     """Store a JSON value beside a run, without keys."""
     storage.note(run_id, name, redact_json(_to_text(value), redact))
 

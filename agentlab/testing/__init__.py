@@ -5,7 +5,7 @@ May import everything; nothing in agentlab imports it.
 
 from typing import TYPE_CHECKING
 
-from agentlab.no_such_name import only
+from agentlab._internal.lazy import only
 from agentlab.testing import faults
 from agentlab.testing.faulty import Faulty, faulty
 from agentlab.testing.provider import ProviderContract

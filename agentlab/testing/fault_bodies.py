@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 from agentlab.errors import ConfigurationError, ProviderConnectionError
-from agentlab.limits import in_seconds
+from agentlab.limits.fields import in_seconds
 from agentlab.transport.aws_eventstream import FIRST_BYTES
 from agentlab.transport.http import HttpAnswer
 

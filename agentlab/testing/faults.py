@@ -35,8 +35,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agentlab._internal.lazy import only
 from agentlab.errors import ConfigurationError, ProviderConnectionError
-from agentlab.no_such_name import only
 from agentlab.testing.fault_bodies import (
     Ask,
     Attempt,

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeAlias
 
+from agentlab._internal.redaction import redact_url
 from agentlab.errors import ConfigurationError, ProviderConnectionError
-from agentlab.redaction import redact_url
 from agentlab.testing.fault_bodies import Attempt, Fault, Given
 from agentlab.transport import Switch, Transport, current
 from agentlab.transport.http import HttpAnswer, HttpRequest

@@ -8,25 +8,20 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from agentlab._internal.redaction import redacted_repr
 from agentlab.engine.client import CallContext
 from agentlab.errors import FixtureError
-from agentlab.redaction import shown_without_keys
-from agentlab.types import (
-    Confidence,
-    FinishReason,
-    ModelRequest,
-    ModelResponse,
-    TerminationSignal,
-    ToolCall,
-    Usage,
-    UsageSource,
-)
+from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
+from agentlab.model.messages import ToolCall
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse
+from agentlab.model.usage import Usage, UsageSource
 
 Said: TypeAlias = ModelResponse | str | Exception
 Script: TypeAlias = Sequence[Said] | Callable[[ModelRequest, int], Said]
 
 
-@shown_without_keys
+@redacted_repr
 @dataclass(frozen=True, slots=True)
 class ScriptedProvider:
     """A model that answers from a script, immediately and without a network.

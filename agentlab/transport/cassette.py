@@ -28,18 +28,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from agentlab._internal.redaction import redacted_repr
+from agentlab._internal.safe_text import one_line
 from agentlab.errors import FixtureNotFoundError, MalformedCassetteError
-from agentlab.printable import one_line
-from agentlab.redaction import shown_without_keys
+from agentlab.model.messages import JSON
 from agentlab.transport.cassette_format import UnreadableText, read_document
 from agentlab.transport.grpc import as_http
 from agentlab.transport.http import Recorded
-from agentlab.types import JSON
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
-@shown_without_keys
+@redacted_repr
 @dataclass(frozen=True, slots=True)
 class RecordedResponse:
     """A response as it is served: header names in lower case, the body decoded.

@@ -11,7 +11,7 @@ from typing import Any
 import pydantic_core
 import yaml
 
-from agentlab.types import JSON
+from agentlab.model.messages import JSON
 
 _BASE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

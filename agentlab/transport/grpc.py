@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from agentlab.types import JSON
+from agentlab.model.messages import JSON
 
 ADDRESS = "https://api.x.ai/v1/chat/completions"
 

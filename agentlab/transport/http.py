@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from agentlab.redaction import shown_without_keys
-from agentlab.types import JSON, RateLimit
+from agentlab._internal.redaction import redacted_repr
+from agentlab.model.messages import JSON
+from agentlab.model.responses import RateLimit
 
 
-@shown_without_keys
+@redacted_repr
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
     """A request as plain values, without authentication.

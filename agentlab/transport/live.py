@@ -17,8 +17,8 @@ from types import TracebackType
 
 import httpx
 
+from agentlab._internal.redaction import is_free_of_keys, redact, redact_url
 from agentlab.errors import ConfigurationError, ProviderConnectionError
-from agentlab.redaction import holds_no_key, redact_url, without_keys
 from agentlab.transport.cassette import Interaction
 from agentlab.transport.http import HttpAnswer, HttpRequest
 from agentlab.transport.recording import Recorder, Tape
@@ -36,7 +36,7 @@ LANE = "agentlab.lane"
 # Logs --------------------------------------------------------------------------------------------------------------------------
 
 _LOGGERS = (
-    *("agentlab.providers", "agentlab.signals", "agentlab.serving.serve", "httpx"),
+    *("agentlab.providers", "agentlab.providers.finish_detection", "agentlab.serving.app", "httpx"),
     *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")),
     *(
         f"botocore.{part}"
@@ -55,13 +55,13 @@ class WithoutKeys(logging.Filter):
             message = record.getMessage()
         except Exception:  # the arguments do not fit: logging itself reports that
             return True
-        redacted = without_keys(message)
+        redacted = redact(message)
         if redacted != message:
             record.msg, record.args = redacted, ()
         if record.exc_info and not record.exc_text:
             record.exc_text = _FORMATTER.formatException(record.exc_info)
         if record.exc_text:
-            record.exc_text = without_keys(record.exc_text)
+            record.exc_text = redact(record.exc_text)
         return True
 
 
@@ -255,7 +255,7 @@ def _as_ours(error: BaseException, place: str) -> tuple[Exception | None, BaseEx
 
 def _cause(error: BaseException) -> BaseException | None:
     """Return the error if it holds no key, else None: servers can break off while they repeat one."""
-    return error if holds_no_key(error) else None
+    return error if is_free_of_keys(error) else None
 
 
 def _explain(error: httpx.HTTPError) -> str:

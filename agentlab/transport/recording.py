@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from agentlab.errors import ConfigurationError, FixtureError
-from agentlab.redaction import (
+from agentlab._internal.redaction import (
     Redactor,
     kept_request_headers,
     kept_response_headers,
@@ -29,12 +28,13 @@ from agentlab.redaction import (
     secrets_in_headers,
     secrets_in_url,
 )
+from agentlab.errors import ConfigurationError, FixtureError
+from agentlab.model.messages import JSON
 from agentlab.transport import aws_eventstream as event_frames
 from agentlab.transport.cassette import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
 from agentlab.transport.cassette_format import readable_body, write_document, write_interaction
 from agentlab.transport.replaying import address, same_question
 from agentlab.transport.stream_redaction import redact_frames, redact_lines
-from agentlab.types import JSON
 
 STREAM_TYPES = ("text/event-stream", event_frames.CONTENT_TYPE, "application/x-ndjson")
 """Content types whose chunks are recorded one by one."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from agentlab._internal.redaction import Redactor, is_key_parameter, redact_url
 from agentlab.errors import ConfigurationError, ReplayMissError
-from agentlab.redaction import Redactor, is_key_parameter, redact_url
 from agentlab.transport.cassette import Cassette, Interaction, RecordedResponse, load_cassettes
 from agentlab.transport.request_matching import describe_difference, nearest, with_numbered_calls
 

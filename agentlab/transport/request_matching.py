@@ -9,9 +9,9 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from agentlab.redaction import Redactor
+from agentlab._internal.redaction import Redactor
+from agentlab.model.messages import JSON
 from agentlab.transport.cassette import Interaction
-from agentlab.types import JSON
 
 _Place = tuple[dict[str, Any], str]
 """A part of a body and its field that holds an id."""

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from agentlab.redaction import REDACTED, Redactor
+from agentlab._internal.redaction import REDACTED, Redactor
+from agentlab.model.messages import JSON
 from agentlab.transport.aws_eventstream import PRELUDE_BYTES, build_frame, is_whole, join_headers, read_prelude, text_headers
-from agentlab.types import JSON
 
 
 def redact_lines(redactor: Redactor, data: bytes, chunks: tuple[int, ...]) -> tuple[bytes, tuple[int, ...]]:

@@ -31,7 +31,7 @@ def results() -> list[Any]:
 
 def floor() -> Prepare:
     """The same columns and rows as a list of dicts, made before, handed to pandas."""
-    from agentlab.recorder import to_frame
+    from agentlab.records.frames import to_frame
 
     rows: list[dict[Hashable, Any]] = to_frame(results()).to_dict("records")
     assert len(rows) == ROWS
@@ -40,7 +40,7 @@ def floor() -> Prepare:
 
 def ours() -> Prepare:
     """The recorder's frame of the results themselves."""
-    from agentlab.recorder import to_frame
+    from agentlab.records.frames import to_frame
 
     found = results()
     return lambda: lambda: to_frame(found)

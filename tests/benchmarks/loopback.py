@@ -101,10 +101,11 @@ def peers(wire: Wire, base: str, stream: bool) -> Prepare:
 def ours(wire: Wire, base: str, stream: bool) -> Prepare:
     """A provider's request over the live transport, its answer parsed; of the history the last two messages are new."""
     from agentlab import FinishReason, Provider
-    from agentlab.conversation import Conversation
     from agentlab.engine.client import CallContext, HttpModel
+    from agentlab.model.conversation import Conversation
+    from agentlab.model.messages import Message, ToolCall, ToolResult
+    from agentlab.model.requests import ModelRequest
     from agentlab.transport import current
-    from agentlab.types import Message, ModelRequest, ToolCall, ToolResult
 
     def message(sent: dict[str, Any]) -> Message:
         if sent["role"] == "tool":

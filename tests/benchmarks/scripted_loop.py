@@ -59,8 +59,10 @@ def peers() -> dict[str, Report]:
 def ours(steps: int) -> Prepare:
     """An agent over a scripted provider, with a condition of five leaves, a budget, and the events that the recorder reads."""
     from agentlab import Agent, Budget, FinishReason, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs
+    from agentlab.model.messages import ToolCall
+    from agentlab.model.requests import ModelRequest
+    from agentlab.model.responses import ModelResponse
     from agentlab.testing import ScriptedProvider, say
-    from agentlab.types import ModelRequest, ModelResponse, ToolCall
 
     async def lookup(key: str) -> str:
         """Look a key up."""

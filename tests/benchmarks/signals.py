@@ -63,7 +63,7 @@ def detect(name: str, body: dict[str, Any]) -> Prepare:
 def decide(name: str, body: dict[str, Any]) -> Prepare:
     """What follows from the signal, with the response as its context."""
     import agentlab as lab
-    from agentlab.termination import Action
+    from agentlab.limits.reading import Action
 
     response = lab.Provider(name, model="scripted", base_url="http://127.0.0.1/v1").parse(body)
     context = lab.DecisionContext(response=response)

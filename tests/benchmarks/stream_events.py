@@ -94,7 +94,8 @@ def floor(name: str, pieces: list[bytes]) -> Prepare:
 def ours(name: str, pieces: list[bytes]) -> Prepare:
     """A provider's stream parser, up to its response."""
     from agentlab import Provider
-    from agentlab.types import FinishReason, TextDelta
+    from agentlab.model.finish_reasons import FinishReason
+    from agentlab.model.responses import TextDelta
 
     provider = Provider(name, model="scripted", base_url="http://127.0.0.1/v1")
     check = provider.stream_parser()

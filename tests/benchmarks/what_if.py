@@ -130,10 +130,10 @@ def conditions(limits: Mapping[str, int]) -> Any:
 
 def where_each_stops(limits: Mapping[str, int]) -> Prepare:
     """The step at which each run ends under each configuration."""
-    from agentlab.whatif.from_frames import from_frames
-    from agentlab.whatif.grids import grids
-    from agentlab.whatif.judging import Judge
-    from agentlab.whatif.records import USED
+    from agentlab.analysis.grids import grids
+    from agentlab.analysis.records import USED
+    from agentlab.analysis.simulate import Judge
+    from agentlab.analysis.sources import from_frames
 
     (grid,) = grids(conditions(limits), None)
     records = from_frames(steps_frame())

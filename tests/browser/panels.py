@@ -28,7 +28,7 @@ while not Path("enough").exists():
 """A cell that goes on until the test makes the file `enough`."""
 
 EVENTS = "[type(event).__name__ for event in run.events]"
-BEGUN_AFTER = f"{EVENTS}[{EVENTS}.index('LimitsChanged'):].count('TurnStarted')"
+BEGUN_AFTER = f"{EVENTS}[{EVENTS}.index('LimitsChanged'):].count('StepStarted')"
 """How many steps of `run` were begun after its limits were changed for the first time."""
 
 ROW = """

@@ -19,9 +19,9 @@ from decimal import Decimal
 from typing import Literal
 import agentlab as lab
 from agentlab import Budget, FinishReasonIs, HasToolCall, MaxCost, StepCountIs
-from agentlab.limits import limit_field
-from agentlab.results import Reading
-from agentlab.stop import StopCondition
+from agentlab.limits.fields import limit_field
+from agentlab.records.result import Reading
+from agentlab.limits.conditions import StopCondition
 from agentlab.testing import ScriptedProvider, call
 
 async def search(query: str) -> str:
@@ -161,12 +161,12 @@ def test_a_condition_of_ones_own_is_added_and_each_of_its_fields_edited(panel: L
     text(panel, "note of Patience").fill("a while")
     text(panel, "note of Patience").press("Tab")
     patience = "Patience(steps=60, mood='hurried', strict=False, note='a while')"
-    panel.wait_for_kernel("repr(run.limits.leaves['Patience'])", repr(patience))
+    panel.wait_for_kernel("repr(run.limits.conditions['Patience'])", repr(patience))
 
     steps.fill("1")
     steps.press("Tab")
     panel.wait_for_output(0, "Patience(steps=1): steps must be at least 2. Still in force: 60.")
-    panel.wait_for_kernel("run.limits.leaves['Patience'].steps", "60")
+    panel.wait_for_kernel("run.limits.conditions['Patience'].steps", "60")
 
 
 def test_a_condition_that_would_end_the_run_at_once_is_added_turned_off(panel: LabPage) -> None:
@@ -193,7 +193,7 @@ def test_a_leaf_turned_off_while_the_run_goes_on_does_not_count(panel: LabPage) 
     box(panel, "Use StepCountIs").uncheck()
     panel.wait_for_output(0, "last result not met")
     soon = int(panel.kernel_value("len(run.history)")) + 2
-    panel.kernel_value(f"run.limits.edit_leaf('StepCountIs', steps={soon})")
+    panel.kernel_value(f"run.limits.edit_condition('StepCountIs', steps={soon})")
     expect(panel.number("StepCountIs")).to_have_value(str(soon))
     panel.wait_for_steps(soon + 2)
     assert panel.kernel_value("run.result is None") == "True"
@@ -315,14 +315,14 @@ def test_tools_and_reasons_are_chosen_from_what_there_is(panel: LabPage) -> None
     tools, reasons = choice(panel, "Choose for HasToolCall"), choice(panel, "Choose for FinishReasonIs")
     assert tools.locator("option").all_inner_texts() == ["choose\xa0…", "search", "✓\xa0finalize"]
     tools.select_option("search")
-    panel.wait_for_kernel("run.limits.leaves['HasToolCall'].names", "('finalize', 'search')")
+    panel.wait_for_kernel("run.limits.conditions['HasToolCall'].names", "('finalize', 'search')")
     expect(text(panel, "HasToolCall")).to_have_value("finalize, search")
     expect(tools).to_have_value("choose …")
     tools.select_option("✓ finalize")
-    panel.wait_for_kernel("run.limits.leaves['HasToolCall'].names", "('search',)")
+    panel.wait_for_kernel("run.limits.conditions['HasToolCall'].names", "('search',)")
     text(panel, "HasToolCall").fill("give_up")  # not a tool that is known here
     text(panel, "HasToolCall").press("Tab")
-    panel.wait_for_kernel("run.limits.leaves['HasToolCall'].names", "('give_up',)")
+    panel.wait_for_kernel("run.limits.conditions['HasToolCall'].names", "('give_up',)")
     reasons.select_option("content_filtered")
-    panel.wait_for_kernel("tuple(map(str, run.limits.leaves['FinishReasonIs'].reasons))", "('length', 'content_filtered')")
+    panel.wait_for_kernel("tuple(map(str, run.limits.conditions['FinishReasonIs'].reasons))", "('length', 'content_filtered')")
     panel.screenshot(PICTURES / "panel-editor-chosen.png", of=editor(panel))

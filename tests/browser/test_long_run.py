@@ -77,7 +77,7 @@ def test_the_page_is_as_large_after_5000_steps_as_after_1000(lab: LabPage) -> No
     session = lab.page.context.new_cdp_session(lab.page)
     session.send("Performance.enable")
     lab.kernel_value("setattr(run.limits, 'stop', StepCountIs(5_000))")
-    at_1000 = "type(event).__name__ == 'TurnCompleted' and event.step.index == 1_000"
+    at_1000 = "type(event).__name__ == 'StepCompleted' and event.step.index == 1_000"
     lab.kernel_value(f"run.observe(lambda event: run.pause() if {at_1000} else None)")
     lab.button("Run").click()
     expect(lab.button("Resume")).to_be_enabled(timeout=100_000)

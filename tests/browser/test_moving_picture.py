@@ -66,7 +66,7 @@ def test_a_limit_is_edited_the_run_stops_there_and_goes_on(lab: LabPage) -> None
     lab.number("StepCountIs").fill("5")
     frames.take(1_200)
     lab.number("StepCountIs").press("Enter")
-    lab.wait_for_kernel("run.limits.leaves['StepCountIs'].steps", "5")
+    lab.wait_for_kernel("run.limits.conditions['StepCountIs'].steps", "5")
     let(lab, 4)
     lab.wait_for_steps(4)
     expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(" 4 step"))

@@ -65,7 +65,7 @@ def test_idle_running_stopped_and_dark(lab: LabPage) -> None:
     expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile("over 5 steps"))
     lab.screenshot(PICTURES / "panel-running.png", of=panel)
     lab.set_number("StepCountIs", 7)
-    lab.wait_for_kernel("run.limits.leaves['StepCountIs'].steps", "7")
+    lab.wait_for_kernel("run.limits.conditions['StepCountIs'].steps", "7")
     let(lab, 6, 7)
     lab.wait_for_output(0, "Stop condition met: StepCountIs")
     lab.wait_for_output(0, re.compile(r"The provider said choices\[\].finish_reason = tool_calls"))

@@ -19,8 +19,8 @@ import pytest
 from work_done import calls_in
 
 import agentlab as lab
-from agentlab.condition_code import condition_code
 from agentlab.interop.rows import Imported
+from agentlab.limits.condition_tree import condition_code
 from agentlab.notebook.cards import FIRST, LAST, MOST_ROWS
 from agentlab.notebook.display import LONGEST_TEXT
 from agentlab.testing import ScriptedProvider, call, say

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from engine.made import agent, assert_is_whole, go, looping, run_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,18 +27,18 @@ from agentlab import (
     TerminatingTools,
     errors,
 )
-from agentlab.amounts import in_words
+from agentlab._internal.formatting import in_words
+from agentlab.engine.limit_increases import larger
 from agentlab.engine.next_actions import nothing_to_do
-from agentlab.history import RunHistory
-from agentlab.limits import limit_field
-from agentlab.more_room import larger
-from agentlab.results import Action, Reading
-from agentlab.stop import Off, StopCondition
-from agentlab.suggestions import FOR_STOP_REASON
+from agentlab.limits.combinators import Off, StopCondition
+from agentlab.limits.fields import limit_field
+from agentlab.limits.reading import Action, Reading
+from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse
+from agentlab.records.history import RunHistory
+from agentlab.records.stopped import FOR_STOP_REASON
 from agentlab.testing import call, say
-from agentlab.types import Confidence, FinishReason, ModelRequest, ModelResponse, TerminationSignal
-
-from .made import agent, assert_is_whole, go, looping, run_of
 
 
 async def to_the_end(run: lab.Run) -> lab.RunResult:
@@ -206,7 +207,7 @@ def test_a_condition_that_is_met_is_raised_or_turned_off(stop: Any, labels: list
     assert [one.label for one in run.next_actions] == labels
     for proposal in run.next_actions:
         branch = went_on(run, proposal)
-        assert branch.limits.leaves.keys() == run.limits.leaves.keys(), "what is turned off is kept"
+        assert branch.limits.conditions.keys() == run.limits.conditions.keys(), "what is turned off is kept"
 
 
 def test_a_limit_met_in_the_same_step_is_raised_with_the_condition() -> None:

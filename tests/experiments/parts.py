@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 
 import agentlab as lab
+from agentlab.model.requests import ModelRequest
 from agentlab.testing import Said, ScriptedProvider, call, say
-from agentlab.types import ModelRequest
 
 TIMING = ["begun_at", "elapsed_s", "started_s", "duration_s", "remaining_time_s", "at_s", "detection_s"]
 STEPS = 4

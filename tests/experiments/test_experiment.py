@@ -18,7 +18,8 @@ import pytest
 from fixtures.scenarios import SCENARIOS
 
 import agentlab as lab
-from agentlab import AgentlabWarning, Budget, StepCountIs, known_keys
+from agentlab import AgentlabWarning, Budget, StepCountIs
+from agentlab._internal import secrets as known_keys
 from agentlab.errors import ConfigurationError, LimitError, ProviderStatusError, StorageError
 from agentlab.storage import MemoryStorage
 from agentlab.storage.store import Store
@@ -623,7 +624,7 @@ def test_an_agent_that_is_observed_by_the_same_store_is_kept_once() -> None:
     store, seen = Store(), []
     agent = lab.Agent(ScriptedProvider(script), tools=[look], observers=[store, seen.append], name="a")
     assert go(lab.Experiment([agent], ["x"], store=store)).runs["steps"].to_list() == [STEPS]
-    assert [type(event).__name__ for event in seen].count("TurnCompleted") == STEPS
+    assert [type(event).__name__ for event in seen].count("StepCompleted") == STEPS
 
 
 def test_providers_take_turns(tmp_path: Path) -> None:

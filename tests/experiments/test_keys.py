@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import agentlab as lab
-from agentlab.redaction import Redactor
+from agentlab._internal.redaction import Redactor
 from agentlab.storage.codec import equal_when_redacted
 
 KEY = "planted/Opaque+0123456789"

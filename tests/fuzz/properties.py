@@ -19,9 +19,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import agentlab as lab
+from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
+from agentlab.model.messages import ToolCall
+from agentlab.model.responses import ModelResponse, StreamEvent, TextDelta
 from agentlab.providers.base import StreamParser
 from agentlab.providers.registry import Provider
-from agentlab.types import Confidence, FinishReason, ModelResponse, StreamEvent, TerminationSignal, TextDelta, ToolCall
 from tests.fuzz.wires import UNKNOWN_NAME, Event, family, form, has_content, has_reason, is_last, split
 from tests.providers.test_any_json import check_types
 

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import agentlab as lab
+from agentlab.model.finish_reasons import Confidence, FinishReason
 from agentlab.transport.cassette import load_cassettes, load_document
-from agentlab.types import Confidence, FinishReason
 from tests.fuzz.wires import PROVIDERS, UNKNOWN_NAME, Event, family, form, has_reason, is_error, is_last, split
 from tests.providers import bedrock_bodies, bodies, responses_bodies
 from tests.providers.bodies import Answer, Call

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import agentlab as lab
+from agentlab.model.finish_reasons import Confidence, FinishReason
 from agentlab.providers.wires.read import dumps
-from agentlab.types import Confidence, FinishReason
 from tests.fuzz.properties import read
 from tests.providers import bedrock_bodies, bodies, responses_bodies
 from tests.providers.bodies import Answer, Call, sse

@@ -19,8 +19,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, StepCountIs, errors
+from agentlab.model.messages import ToolCall
+from agentlab.model.usage import Usage, UsageSource
 from agentlab.testing import ScriptedProvider, call, say
-from agentlab.types import ToolCall, Usage, UsageSource
 from tests.fixtures.scenarios import ALL, Fixture
 
 OF_STEPS = [

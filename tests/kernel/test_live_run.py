@@ -29,7 +29,7 @@ IN_THE_MIDDLE_OF_A_STEP = SLOW_RUN.replace(
 
 TELL_OF_STEPS = """
 def tell(event):
-    if type(event).__name__ == "TurnCompleted":
+    if type(event).__name__ == "StepCompleted":
         print("a step under", event.step.settings.stop.steps, flush=True)
 
 run.observe(tell)
@@ -53,7 +53,7 @@ def test_a_limit_lowered_in_the_page_ends_the_run_at_the_next_step(kernel: LiveK
     kernel.wait(lambda: kernel.value("run.result is not None"), what="the run to end")
     assert kernel.value("str(run.result.stop_reason)") == "turn_limit"
     happened = kernel.value("[type(e).__name__ for e in run.events]")
-    assert "TurnStarted" not in happened[happened.index("LimitsChanged") :], "the run went on after the limit was lowered"
+    assert "StepStarted" not in happened[happened.index("LimitsChanged") :], "the run went on after the limit was lowered"
     assert kernel.value("[e.by for e in run.events if type(e).__name__ == 'LimitsChanged']") == ["panel"]
     assert kernel.value("len(run.history)") == 6
     assert kernel.value("run.history[-1].settings.budget.max_turns") == 3
@@ -244,7 +244,7 @@ CUT_RUN = """
 import asyncio
 import agentlab as lab
 from agentlab.testing import ScriptedProvider, say
-from agentlab.types import FinishReason, ToolCall
+from agentlab.model.messages import FinishReason, ToolCall
 
 did = []
 
@@ -298,7 +298,7 @@ def agreement():
         "tools": began == sum(r.error != "not_executed" for r in results) and ended == sum(r.error is None for r in results),
         "booked": did.count("book began") == did.count("book ended"),
         "cleaned": did.count("search began") == did.count("search cleaned"),
-        "events": [type(e).__name__ for e in run.events][-2:] == ["TurnCompleted", "RunEnded"],
+        "events": [type(e).__name__ for e in run.events][-2:] == ["StepCompleted", "RunEnded"],
         "tasks": len([t for t in asyncio.all_tasks(run.stepper.affinity._loop) if "agentlab" in repr(t.get_coro())]) == 0,
     }
 """

@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import agentlab as lab
-from agentlab.results import RunResult
+from agentlab.records.result import RunResult
 
 from .llama_server import HEADERS, MODEL_NAME, PACKAGES, llama_server
 from .scenarios import SCENARIOS, Scenario

@@ -13,9 +13,9 @@ from dataclasses import replace
 import pytest
 
 import agentlab as lab
-from agentlab.results import RunResult
+from agentlab.model.finish_reasons import Confidence, FinishReason, StopReason
+from agentlab.records.result import RunResult
 from agentlab.transport import current
-from agentlab.types import Confidence, FinishReason, StopReason
 
 from .llama_server import llama_server
 from .record import PORT, cases, environment, run

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 import agentlab as lab
-from agentlab.results import RunResult
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.records.result import RunResult
 from agentlab.transport.cassette import load_cassette
-from agentlab.types import FinishReason
 
 from .record import FOLDER, cases, run
 from .scenarios import Scenario

@@ -11,8 +11,9 @@ import pandas as pd
 
 import agentlab as lab
 from agentlab import AgentlabWarning
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse
 from agentlab.testing import Script, ScriptedProvider, call, say
-from agentlab.types import ModelRequest, ModelResponse
 
 NA = pd.NA
 

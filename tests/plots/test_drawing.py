@@ -16,9 +16,9 @@ from matplotlib.lines import Line2D
 
 import agentlab as lab
 from agentlab import Budget, MaxCost, MaxTokensUsed, errors
+from agentlab.model.finish_reasons import StopReason
 from agentlab.plots import PlotFigure
 from agentlab.plots.figure import END_MARKERS
-from agentlab.types import StopReason
 
 from .made import NA, looping, run_of, runs_of, steps_of
 

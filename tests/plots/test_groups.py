@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 import agentlab as lab
 from agentlab import errors
 from agentlab.plots import PlotFigure, bands_data, cost_success_data, estimates_data, stop_reasons_data, survival_data
-from tests.compare.made import runs_of
+from tests.analysis.made_frames import runs_of
 
 from .made import NA, listed, looping, run_of, steps_of
 from .test_drawing import legend_of, words_in

@@ -16,12 +16,12 @@ from PIL import Image
 
 import agentlab as lab
 from agentlab import errors
-from agentlab.columns import EVENT_COLUMNS
+from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.plots import PlotFigure, timeline_data
 from agentlab.plots.figure import END_MARKERS
 from agentlab.plots.run_timeline import BARS, LANES, MARKS, SHOWN_RUNS, UNWELL
+from agentlab.records.columns import EVENT_COLUMNS
 from agentlab.testing import say
-from agentlab.types import FinishReason, StopReason
 
 from .made import NA, listed, look, looping, run_of
 from .test_look import DARK, LIGHT, contrast
@@ -46,7 +46,7 @@ def rows_of(data: pd.DataFrame, *lanes: str) -> list[tuple[Any, ...]]:
 
 STEP: tuple[Happened, ...] = (
     ("RunStarted", 0.0, NA, "openai:gpt-4.1-mini, Budget(max_turns=20), stop=None"),
-    ("TurnStarted", 0.0, 1, ""),
+    ("StepStarted", 0.0, 1, ""),
 )
 ALL = events_of(
     *STEP,
@@ -57,10 +57,10 @@ ALL = events_of(
     ("ToolStarted", 3.0, 1, "open: x({})"),
     ("ToolFinished", 3.4, 1, "open: x: exception"),
     ("LimitsChanged", 3.4, NA, "max_tokens 10 -> 20 (by panel)"),
-    ("TurnCompleted", 3.5, 1, "The model asks for tools."),
+    ("StepCompleted", 3.5, 1, "The model asks for tools."),
     ("RunPaused", 3.5, NA, ""),
     ("RunResumed", 3.5, NA, "after 12.0 s"),
-    ("TurnStarted", 3.5, 2, ""),
+    ("StepStarted", 3.5, 2, ""),
     ("StopReasonObserved", 5.0, 2, "max_tokens ('length')"),
     ("ContinuationAttempted", 5.1, 2, "attempt 1, 2 left: 30 output tokens and 120 characters so far"),
     ("StopReasonObserved", 6.0, 2, "max_tokens ('length')"),
@@ -69,9 +69,9 @@ ALL = events_of(
     ("ContinuationEnded", 7.0, 2, "completed after 2 attempts and 2.0 s"),
     ("ToolPayloadRepair", 7.1, 2, "incomplete tool call: asked again, in vain"),
     ("Nudged", 7.2, 2, "reminder 1 of 1 in a row"),
-    ("TurnCompleted", 7.3, 2, "An answer without a tool call."),
-    ("TurnStarted", 7.3, 3, ""),
-    ("TurnCompleted", 8.0, 3, "ProviderConnectionError: no"),
+    ("StepCompleted", 7.3, 2, "An answer without a tool call."),
+    ("StepStarted", 7.3, 3, ""),
+    ("StepCompleted", 8.0, 3, "ProviderConnectionError: no"),
     ("RunEnded", 8.1, NA, "error: ProviderConnectionError: no"),
 )
 
@@ -130,7 +130,7 @@ def test_how_a_continuation_ended(outcome: str, expected: str, attempts: int) ->
 
 def test_a_call_that_is_continued_and_then_fails() -> None:
     happened = [("StopReasonObserved", 1.0, 1, "max_tokens ('length')"), ("ContinuationAttempted", 1.0, 1, "attempt 1")]
-    data = timeline_data(events_of(*STEP, *happened, ("TurnCompleted", 3.0, 1, "ProviderConnectionError: no")))
+    data = timeline_data(events_of(*STEP, *happened, ("StepCompleted", 3.0, 1, "ProviderConnectionError: no")))
 
     assert rows_of(data, "call") == [(0.0, 1.0, "bar", "cut", "max_tokens"), (1.0, 3.0, "bar", "failed", "no answer")]
 
@@ -317,7 +317,7 @@ def crowded() -> pd.DataFrame:
     happened = [STEP[0]]
     for step in range(60):
         happened += [
-            ("TurnStarted", step * 0.1, step + 1, ""),
+            ("StepStarted", step * 0.1, step + 1, ""),
             ("StopReasonObserved", step * 0.1 + 0.08, step + 1, "tool_calls ('x')"),
             ("ToolStarted", step * 0.1 + 0.08, step + 1, "t()"),
             ("ToolFinished", step * 0.1 + 0.1, step + 1, f"a_tool_with_a_rather_long_name_{step % 3}: ok"),

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from agentlab.model.finish_reasons import FinishReason
 from agentlab.transport.aws_eventstream import build_frame, encode_headers
-from agentlab.types import FinishReason
 
 from .bodies import Answer, sse
 

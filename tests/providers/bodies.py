@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.responses import ModelResponse, StreamEvent
 from agentlab.providers import base
 from agentlab.providers.registry import Provider
-from agentlab.types import FinishReason, ModelResponse, StreamEvent
 
 WIRES = ("openai", "openrouter", "xai", "azure", "compatible", "anthropic", "gemini")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agentlab.types import FinishReason
+from agentlab.model.finish_reasons import FinishReason
 
 from .bodies import Answer, sse
 

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentlab.types import (
-    FinishReason,
-    ModelResponse,
-)
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.responses import ModelResponse
 
 from .bodies import WIRES, Answer, Call, cut, parse_stream, provider, sse, whole
 

@@ -11,7 +11,9 @@ import pytest
 
 import agentlab as lab
 from agentlab.errors import ConfigurationError, MissingKeyError
-from agentlab.types import Confidence, FinishReason, Message, ModelRequest
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.messages import Message
+from agentlab.model.requests import ModelRequest
 
 from .bodies import CALL, chat, parse_stream, provider, sse
 

@@ -9,9 +9,11 @@ import botocore.session
 import pytest
 from botocore.parsers import create_parser
 
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.messages import ToolCall
+from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.bedrock import FINISH_REASONS, WIRE, Bedrock, read_usage
 from agentlab.providers.finish_detection import detect
-from agentlab.types import Confidence, FinishReason, ToolCall, Usage, UsageSource
 
 from .bedrock_bodies import TOOL_USE, converse, whole
 from .bodies import Answer, Call

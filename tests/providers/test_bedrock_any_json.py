@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentlab.model.responses import ModelResponse
 from agentlab.providers.bedrock import Bedrock
-from agentlab.types import ModelResponse
 
 from .bedrock_bodies import converse, frame, lines
 from .bodies import parse_stream

@@ -17,13 +17,14 @@ from botocore.credentials import Credentials
 from botocore.validate import ParamValidator
 
 import agentlab as lab
+from agentlab._internal.redaction import Redactor, secrets_in_headers
 from agentlab.engine.client import HttpModel
 from agentlab.errors import ConfigurationError, MissingKeyError
+from agentlab.model.messages import Message, NativeContent, ToolCall, ToolResult
+from agentlab.model.requests import ModelRequest, ToolSpec
 from agentlab.providers.bedrock import WIRE, Bedrock, tool_use_id
 from agentlab.providers.registry import resolve
-from agentlab.redaction import Redactor, secrets_in_headers
 from agentlab.transport.http import HttpRequest
-from agentlab.types import Message, ModelRequest, NativeContent, ToolCall, ToolResult, ToolSpec
 
 from .bedrock_bodies import whole
 from .bodies import Answer, Call

@@ -13,22 +13,13 @@ from botocore.parsers import EventStreamJSONParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.messages import ToolCall
+from agentlab.model.responses import ReasoningDelta, SignalSeen, TextDelta, ToolCallDelta
 from agentlab.providers.bedrock import Bedrock
 from agentlab.providers.finish_detection import detect
-from agentlab.types import Confidence, FinishReason, ReasoningDelta, SignalSeen, TextDelta, ToolCall, ToolCallDelta
 
-from .bedrock_bodies import (
-    Events,
-    array,
-    events,
-    frame,
-    frames,
-    lines,
-    named_text_events,
-    stream,
-    text_events,
-    whole,
-)
+from .bedrock_bodies import Events, array, events, frame, frames, lines, named_text_events, stream, text_events, whole
 from .bodies import Answer, Call, cut, parse_stream
 from .test_any_json import check_types
 from .test_broken_streams import is_clean

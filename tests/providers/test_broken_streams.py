@@ -12,14 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agentlab as lab
-from agentlab.types import (
-    Confidence,
-    FinishReason,
-    Hole,
-    ModelResponse,
-    TerminationSignal,
-    marked,
-)
+from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
+from agentlab.model.responses import Hole, ModelResponse, marked
 
 from . import bedrock_bodies, responses_bodies
 from .bodies import WIRES, Answer, Call, cut, parse_stream, sse, stream

@@ -11,9 +11,9 @@ import pytest
 import agentlab as lab
 from agentlab import FinishReason
 from agentlab.errors import ConfigurationError
+from agentlab.model.responses import ModelResponse
 from agentlab.providers import FINISH_REASONS, Capabilities, ChatCompletions, Dialect, Provider, Table, find_key
 from agentlab.testing import ProviderContract, StorageContract, verify
-from agentlab.types import ModelResponse
 
 from . import bedrock_bodies, bodies, responses_bodies
 from .bodies import Answer, Call

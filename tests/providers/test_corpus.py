@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.responses import SignalSeen, TextDelta
 from agentlab.providers.finish_detection import detect
-from agentlab.types import Confidence, FinishReason, SignalSeen, TextDelta
 
 from .bodies import cut, parse_stream, provider
 from .responses_bodies import RESPONSES

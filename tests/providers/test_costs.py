@@ -15,9 +15,10 @@ from typing import Any
 
 import genai_prices
 
-from agentlab.pricing import cost_of
+from agentlab.model.pricing import cost_of
+from agentlab.model.responses import ModelResponse
+from agentlab.model.usage import CostSource
 from agentlab.transport.cassette import load_cassette
-from agentlab.types import CostSource, ModelResponse
 
 from . import test_corpus as corpus
 from .bodies import parse_stream, provider

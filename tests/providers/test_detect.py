@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from work_done import calls_in
 
 import agentlab as lab
+from agentlab.model.finish_reasons import Confidence, FinishReason
 from agentlab.providers.finish_detection import detect
-from agentlab.types import Confidence, FinishReason
 
 from .bodies import WIRES, Answer, stream, whole
 from .test_any_json import odd

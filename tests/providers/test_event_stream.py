@@ -12,11 +12,12 @@ from botocore.eventstream import EventStreamBuffer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.responses import ReasoningDelta, TextDelta
 from agentlab.providers.finish_detection import detect
 from agentlab.providers.registry import Provider
 from agentlab.providers.wires.incoming import UNREADABLE, FrameDecoder, Incoming
 from agentlab.transport.aws_eventstream import build_frame, encode_headers, is_whole, join_headers, read_prelude, text_headers
-from agentlab.types import Confidence, FinishReason, ReasoningDelta, TextDelta
 
 from .bedrock_bodies import chunk_frames, events, frame, frames
 from .bodies import Answer, Call, cut, parse_stream

@@ -16,11 +16,14 @@ from typing import Any
 import pytest
 
 import agentlab as lab
-from agentlab.events import TextReceived
+from agentlab.model.finish_reasons import FinishReason, StopReason
+from agentlab.model.messages import Message
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse, StreamEvent
 from agentlab.providers.base import Provider as ProviderProtocol
 from agentlab.providers.base import StreamParser
 from agentlab.providers.registry import names
-from agentlab.types import FinishReason, Message, ModelRequest, ModelResponse, StopReason, StreamEvent
+from agentlab.records.events import TextReceived
 
 from . import bedrock_bodies, bodies, responses_bodies
 from .bodies import Answer, Call, cut, provider

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import agentlab as lab
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.messages import Message
+from agentlab.model.requests import ModelRequest
 from agentlab.providers.openrouter import NATIVE_REASONS
-from agentlab.types import Confidence, FinishReason, Message, ModelRequest
 
 from .bodies import CALL, CUT_CALL, chat, parse_stream, provider, sse
 

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agentlab as lab
-from agentlab.conversation import Conversation
 from agentlab.errors import ConfigurationError
+from agentlab.model.conversation import Conversation
+from agentlab.model.messages import Message, NativeContent, ToolCall, ToolResult
+from agentlab.model.requests import ModelRequest, ToolSpec
 from agentlab.providers.anthropic import DEFAULT_MAX_TOKENS
-from agentlab.types import Message, ModelRequest, NativeContent, ToolCall, ToolResult, ToolSpec
 
 from .bodies import WIRES, provider
 

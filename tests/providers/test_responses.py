@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from agentlab.types import Confidence, FinishReason, ModelResponse, ToolCall, Usage, UsageSource
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.messages import ToolCall
+from agentlab.model.responses import ModelResponse
+from agentlab.model.usage import Usage, UsageSource
 
 from .bodies import CALL, FUNCTION_CALL, TOOL_USE, Answer, Call, chat, claude, google, provider, whole
 

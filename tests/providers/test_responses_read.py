@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentlab.types import Confidence, FinishReason, ModelResponse, ToolCall, Usage, UsageSource
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.messages import ToolCall
+from agentlab.model.responses import ModelResponse
+from agentlab.model.usage import Usage, UsageSource
 
 from .bodies import Answer, Call, provider
 from .responses_bodies import RESPONSES, body, function_call, message, reasoning, refusal, whole

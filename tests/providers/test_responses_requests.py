@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentlab.conversation import Conversation
 from agentlab.errors import ConfigurationError, MissingKeyError
+from agentlab.model.conversation import Conversation
+from agentlab.model.messages import Message, NativeContent, ToolCall, ToolResult
+from agentlab.model.requests import ModelRequest, ToolSpec
 from agentlab.providers.registry import Provider, names, resolve
-from agentlab.types import Message, ModelRequest, NativeContent, ToolCall, ToolResult, ToolSpec
 
 from .bodies import provider
 from .responses_bodies import RESPONSES

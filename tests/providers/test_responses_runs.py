@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
-from calls import server
-from calls.server import Reply, serving
+from engine import server
+from engine.server import Reply, serving
 
 import agentlab as lab
-from agentlab.types import FinishReason, StopReason
+from agentlab.model.finish_reasons import FinishReason, StopReason
 
 from .bodies import Answer, Call
 from .responses_bodies import MANNERS, RESPONSES, stream, whole

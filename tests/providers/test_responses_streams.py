@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentlab.types import Confidence, FinishReason, ReasoningDelta, SignalSeen, TextDelta, ToolCallDelta
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.responses import ReasoningDelta, SignalSeen, TextDelta, ToolCallDelta
 
 from .bodies import Answer, Call, cut, parse_stream, provider, sse
 from .responses_bodies import MANNERS, RESPONSES, body, events, function_call, message, refusal, stream, whole

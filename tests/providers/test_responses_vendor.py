@@ -8,8 +8,10 @@ from typing import Any, get_args
 import pytest
 from pydantic import TypeAdapter
 
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.messages import Message, ToolCall, ToolResult
+from agentlab.model.requests import ModelRequest, ToolSpec
 from agentlab.providers.wires.responses import INCOMPLETE_REASONS, LAST_EVENTS, STATUSES, is_waiting_kind
-from agentlab.types import FinishReason, Message, ModelRequest, ToolCall, ToolResult, ToolSpec
 
 from .bodies import Answer, Call, provider
 from .responses_bodies import RESPONSES, events, whole

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab.errors import ConfigurationError, UnknownProviderError
+from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
+from agentlab.model.responses import SignalSeen, TextDelta
 from agentlab.providers import FINISH_REASONS, Capabilities, ChatCompletions, Dialect, Table, finish_detection
 from agentlab.providers.finish_detection import SignalRegistry
 from agentlab.providers.registry import names
-from agentlab.types import Confidence, FinishReason, SignalSeen, TerminationSignal, TextDelta
+from agentlab.records.result import RunResult
 
 from .bodies import WIRES, Answer, Call, stream, whole
 
@@ -127,7 +129,7 @@ def test_unknown_words_are_logged_once_per_provider_model_and_word(
     said = [record.message for record in caplog.records if record.name == "agentlab.providers"]
     models = [f"({model})" if name == "openai" else f"({name}:{model})" for model in "ab"]
     assert [next(one for one in models if one in text) for text in said] == models
-    looked = [record for record in caplog.records if record.name == "agentlab.signals"]
+    looked = [record for record in caplog.records if record.name == "agentlab.providers.finish_detection"]
     assert len(looked) == (name != "openai")  # an unknown provider is logged once, whatever the model
 
 
@@ -143,22 +145,26 @@ LOGGED = [
 
 def debugged(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the logger of signals got, without what is for everybody."""
-    return [one.getMessage() for one in caplog.records if one.name == "agentlab.signals" and one.levelno == logging.DEBUG]
+    return [
+        one.getMessage()
+        for one in caplog.records
+        if one.name == "agentlab.providers.finish_detection" and one.levelno == logging.DEBUG
+    ]
 
 
 @pytest.mark.parametrize(("body", "expected"), LOGGED)
 def test_signals_are_logged_at_debug_without_text(body: Any, expected: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="agentlab.signals"):
+    with caplog.at_level(logging.INFO, logger="agentlab.providers.finish_detection"):
         lab.detect("openai:gpt-5.4", body)
     assert debugged(caplog) == []
-    with caplog.at_level(logging.DEBUG, logger="agentlab.signals"):
+    with caplog.at_level(logging.DEBUG, logger="agentlab.providers.finish_detection"):
         lab.detect("openai:gpt-5.4", body)
     assert debugged(caplog) == [f"openai (gpt-5.4): {expected}"]
 
 
 def test_signals_of_runs_are_logged_too(caplog: pytest.LogCaptureFixture) -> None:
     script = lab.testing.ScriptedProvider([lab.testing.say(SAID)], name="openai", model="gpt-5.4")
-    with caplog.at_level(logging.DEBUG, logger="agentlab.signals"):
+    with caplog.at_level(logging.DEBUG, logger="agentlab.providers.finish_detection"):
         lab.Agent(script).run(SAID).start().wait()
     assert debugged(caplog) == ["openai (gpt-5.4): end_turn, high confidence, finish_reason=end_turn"]
 
@@ -287,7 +293,7 @@ def test_a_run_is_read_by_what_is_registered(streamed: bool) -> None:
     assert (signal.finish_reason, signal.raw_field, signal.provider) == (F.MAX_TOKENS, "mine", "openai")
 
 
-async def _run(agent: lab.Agent) -> lab.results.RunResult:  # type: ignore[name-defined]
+async def _run(agent: lab.Agent) -> RunResult:  # type: ignore[name-defined]
     return await agent.run("Do I need an umbrella?", budget=lab.Budget(max_turns=1))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from agentlab.model.finish_reasons import Confidence, FinishReason
 from agentlab.providers.wires import finish_rules
-from agentlab.types import Confidence, FinishReason
 
 from .bodies import CALL, CUT_CALL, FUNCTION_CALL, TOOL_USE, chat, claude, google, provider
 

@@ -6,12 +6,8 @@ from typing import Any
 
 import pytest
 
-from agentlab.types import (
-    Confidence,
-    FinishReason,
-    ModelResponse,
-    SignalSeen,
-)
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.responses import ModelResponse, SignalSeen
 
 from .bodies import WIRES, Answer, parse_stream, sse, stream
 

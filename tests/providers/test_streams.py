@@ -9,15 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentlab.types import (
-    Confidence,
-    FinishReason,
-    ModelResponse,
-    ReasoningDelta,
-    SignalSeen,
-    TextDelta,
-    ToolCallDelta,
-)
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, TextDelta, ToolCallDelta
 
 from .bodies import WIRES, Answer, Call, cut, parse_stream, provider, stream, whole
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.responses import SignalSeen, ToolCallDelta
 from agentlab.providers.finish_detection import detect
-from agentlab.types import Confidence, FinishReason, SignalSeen, ToolCallDelta
 
 from .bedrock_bodies import converse
 from .bodies import chat, claude, cut, google, parse_stream, provider, sse

@@ -8,9 +8,11 @@ from typing import Any, get_args
 import pytest
 from pydantic import TypeAdapter
 
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.messages import Message, ToolCall, ToolResult
+from agentlab.model.requests import ModelRequest, ToolSpec
 from agentlab.providers import anthropic, gemini
 from agentlab.providers.wires import chat as chat_wire
-from agentlab.types import FinishReason, Message, ModelRequest, ToolCall, ToolResult, ToolSpec
 
 from .bodies import Answer, Call, provider, whole
 

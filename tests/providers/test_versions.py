@@ -12,8 +12,9 @@ import pytest
 
 import agentlab as lab
 from agentlab.errors import ConfigurationError
+from agentlab.model.messages import Message
+from agentlab.model.requests import ModelRequest
 from agentlab.providers.registry import resolve
-from agentlab.types import Message, ModelRequest
 
 REQUEST = ModelRequest([Message("user", "Hi")])
 RARE = Path(__file__).parents[2] / "fixtures" / "rare"

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 import agentlab as lab
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.messages import Message
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import SignalSeen, TextDelta
 from agentlab.providers.xai import SAMPLE_REASONS
-from agentlab.types import Confidence, FinishReason, Message, ModelRequest, SignalSeen, TextDelta
 
 from .bodies import chat, cut, parse_stream, provider, sse
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from core.made import assert_conversation_is_whole, assert_is_whole
-from core.stored import assert_kept, spoken
+from engine.made import assert_conversation_is_whole, assert_is_whole
 from other_threads import drawn
+from storage.stored import assert_kept, spoken
 
 import agentlab as lab
-from agentlab import events
+from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import Answer
 from agentlab.notebook.panel.pictures import Curve
 from agentlab.notebook.panel.static_view import StaticView
+from agentlab.records import events
 from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider
-from agentlab.types import StopReason
 
 from .scenes import Ledger
 
@@ -43,7 +43,7 @@ def assert_agreement(run: lab.Run, ledger: Ledger, store: Store, *, frames: bool
 
 def assert_events_agree(run: lab.Run) -> None:
     """What observers were told is what stands in the history, in order and once."""
-    completed = [event.step for event in run.events if isinstance(event, events.TurnCompleted)]
+    completed = [event.step for event in run.events if isinstance(event, events.StepCompleted)]
     assert [(one.index, one.usage, one.tool_results) for one in completed] == [
         (one.index, one.usage, one.tool_results) for one in run.history
     ]

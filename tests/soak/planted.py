@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from calls.made import before_the_end, is_streamed, pieces
-from calls.server import Asked, Reply, raw, status, stream, whole
+from engine.made_calls import before_the_end, is_streamed, pieces
+from engine.server import Asked, Reply, raw, status, stream, whole
 from providers.bodies import Answer, Call
 from providers.bodies import whole as body_of
 
 import agentlab as lab
-from agentlab.types import FinishReason
+from agentlab.model.finish_reasons import FinishReason
 
 WIRE = "openai"
 

@@ -8,15 +8,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from calls.made import HELLO, LOOK, before_the_end, reply_to
-from calls.made import agent as agent_on
-from calls.server import status, stream
-from core.made import Slow
+from engine.made import Slow
+from engine.made_calls import HELLO, LOOK, before_the_end, reply_to
+from engine.made_calls import agent as agent_on
+from engine.server import status, stream
 
 import agentlab as lab
 from agentlab import Budget, Custom, StepCountIs
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.messages import ToolCall
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse
 from agentlab.testing import Said, call, say
-from agentlab.types import FinishReason, ModelRequest, ModelResponse, ToolCall
 
 
 @dataclass

@@ -15,13 +15,13 @@ import pytest
 from other_threads import drawn, undisturbed
 
 import agentlab as lab
-from agentlab.recorder import FRAMES
+from agentlab.records.frames import FRAMES
 
 Kind = Literal["html", "text", "svg", "trait"]
 
 
 @dataclass(frozen=True)
-class Shown:
+class Displayable:
     """Something that is shown: which kind of text it is, and where it is to be seen."""
 
     kind: Kind
@@ -32,13 +32,13 @@ class Shown:
 BY = ("provider", "model", "prompt")
 
 
-def all_of(runs: Sequence[lab.Run], by: Sequence[str] = BY) -> Iterator[Shown]:
+def all_of(runs: Sequence[lab.Run], by: Sequence[str] = BY) -> Iterator[Displayable]:
     """Everything that shows runs which have ended, in groups by these columns."""
     yield from displays_of(runs)
     yield from plots(runs, by)
 
 
-def displays_of(runs: Sequence[lab.Run]) -> Iterator[Shown]:
+def displays_of(runs: Sequence[lab.Run]) -> Iterator[Displayable]:
     """All but the plots: of each run, of several, and of their figures."""
     results, frames = _results(runs), {what: lab.frame(_results(runs), what) for what in FRAMES}
     for run in runs:
@@ -54,15 +54,15 @@ def _results(runs: Sequence[lab.Run]) -> list[lab.RunResult]:
     return [run.result for run in runs if run.result is not None]
 
 
-def of_run(run: lab.Run) -> Iterator[Shown]:
+def of_run(run: lab.Run) -> Iterator[Displayable]:
     """A run's own displays: the result's, and the panel's, live and as it is kept."""
     assert run.result is not None
     yield from of_bundle("result", run.result._repr_mimebundle_())
-    yield Shown("text", "run.next_actions", "\n".join(map(repr, (*run.next_actions, run, run.agent, run.agent.model))))
+    yield Displayable("text", "run.next_actions", "\n".join(map(repr, (*run.next_actions, run, run.agent, run.agent.model))))
     yield from of_view("panel", run.panel(), opened=run)
 
 
-def of_view(where: str, view: Any, opened: lab.Run | None = None) -> Iterator[Shown]:
+def of_view(where: str, view: Any, opened: lab.Run | None = None) -> Iterator[Displayable]:
     """A view of the panel's kind, live and as it is kept."""
     from agentlab.notebook.panel import step_detail
     from agentlab.notebook.panel.markup import Html
@@ -77,22 +77,22 @@ def of_view(where: str, view: Any, opened: lab.Run | None = None) -> Iterator[Sh
             sections = ("messages", "tools", "calls", "signal", "decision", "limits", "raw")
             for step in opened.history:
                 yield from of_widget(f"{where}, a step opened", Html(step_detail.detail(opened, step.index, sections)))
-    yield Shown("text", f"{where}, repr", repr(view))
+    yield Displayable("text", f"{where}, repr", repr(view))
     yield from of_bundle(f"{where}, kept", view._kept_bundle())
     for data, about in view._static().outputs():
         yield from of_bundle(f"{where}, static", data)
-        yield Shown("text", f"{where}, static: alt", " ".join(str(one.get("alt", "")) for one in about.values()))
+        yield Displayable("text", f"{where}, static: alt", " ".join(str(one.get("alt", "")) for one in about.values()))
 
 
-def of_widget(where: str, widget: ipywidgets.Widget) -> Iterator[Shown]:
+def of_widget(where: str, widget: ipywidgets.Widget) -> Iterator[Displayable]:
     """HTML of those that show HTML, and whatever else a widget tells the page."""
     state = widget.get_state()
     if isinstance(widget, ipywidgets.HTML):
-        yield Shown("html", f"{where}, live", str(state.pop("value")))
+        yield Displayable("html", f"{where}, live", str(state.pop("value")))
     for name, value in state.items():
         if name not in ("_esm", "_css") and not name.startswith("_model") and not name.startswith("_view"):
             for text in _texts(value):
-                yield Shown("trait", f"{where}, {type(widget).__name__}.{name}", text)
+                yield Displayable("trait", f"{where}, {type(widget).__name__}.{name}", text)
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -113,29 +113,29 @@ def _below(widget: Any) -> Iterator[ipywidgets.Widget]:
             yield from _below(child)
 
 
-def of_bundle(where: str, data: dict[str, Any]) -> Iterator[Shown]:
+def of_bundle(where: str, data: dict[str, Any]) -> Iterator[Displayable]:
     """What a display gives, by mime type; pictures are looked at elsewhere."""
     for mime, content in data.items():
         if mime == "text/html":
-            yield Shown("html", where, content)
+            yield Displayable("html", where, content)
         elif not mime.startswith("image/"):
-            yield Shown("text", f"{where} ({mime})", content if isinstance(content, str) else json.dumps(content))
+            yield Displayable("text", f"{where} ({mime})", content if isinstance(content, str) else json.dumps(content))
 
 
-def of_frame(where: str, frame: pd.DataFrame) -> Iterator[Shown]:
+def of_frame(where: str, frame: pd.DataFrame) -> Iterator[Displayable]:
     """A frame: its cells, and as a notebook shows it."""
     with pd.option_context("display.max_colwidth", None, "display.max_rows", 500, "display.max_columns", 100):
-        yield Shown("html", f"{where}, HTML", frame.to_html())  # what _repr_html_ gives, with all rows
-    yield Shown("text", where, frame.to_csv() + repr(frame))
+        yield Displayable("html", f"{where}, HTML", frame.to_html())  # what _repr_html_ gives, with all rows
+    yield Displayable("text", where, frame.to_csv() + repr(frame))
 
 
-def side_by_side(runs: Sequence[lab.Run]) -> Iterator[Shown]:
+def side_by_side(runs: Sequence[lab.Run]) -> Iterator[Displayable]:
     """Several runs in one panel."""
     view = lab.panel(list(runs))
     yield from of_view("side by side", view)
 
 
-def explorer(results: Sequence[lab.RunResult], steps: pd.DataFrame) -> Iterator[Shown]:
+def explorer(results: Sequence[lab.RunResult], steps: pd.DataFrame) -> Iterator[Displayable]:
     """Limits tried on recorded runs, from the runs and from their frame alone."""
     for name, recorded in (("explorer", list(results)), ("explorer of a frame", steps)):
         view: Any = lab.explore(recorded, limits={"StepCountIs": [1, 2], "HasToolCall": None})
@@ -144,12 +144,12 @@ def explorer(results: Sequence[lab.RunResult], steps: pd.DataFrame) -> Iterator[
         if tools:
             view.limits["HasToolCall"] = tools
             yield from of_view(f"{name}, tools chosen", view)
-        yield Shown("text", f"{name}, code", view.code)
+        yield Displayable("text", f"{name}, code", view.code)
         yield from of_frame(f"{name}.frame", view.frame)
         yield from of_frame(f"{name}.others", view.others)
 
 
-def figures_of(runs: pd.DataFrame, steps: pd.DataFrame) -> Iterator[Shown]:
+def figures_of(runs: pd.DataFrame, steps: pd.DataFrame) -> Iterator[Displayable]:
     """Figures told in tables and sentences."""
     for by in BY:
         yield from of_frame(f"summary by {by}", lab.summary(runs, by))
@@ -164,13 +164,13 @@ def figures_of(runs: pd.DataFrame, steps: pd.DataFrame) -> Iterator[Shown]:
     yield from of_frame("backtest", tried)
     suggestion = lab.suggest(steps, lab.StepCountIs([1, 2]))
     yield from of_html("suggestion", suggestion)
-    yield Shown("text", "suggestion.why", "\n".join(suggestion.why))
+    yield Displayable("text", "suggestion.why", "\n".join(suggestion.why))
 
 
-def of_html(where: str, value: Any) -> Iterator[Shown]:
+def of_html(where: str, value: Any) -> Iterator[Displayable]:
     """Something with a `_repr_html_`."""
-    yield Shown("html", where, value._repr_html_())
-    yield Shown("text", where, f"{value!r}\n{value}")
+    yield Displayable("html", where, value._repr_html_())
+    yield Displayable("text", where, f"{value!r}\n{value}")
 
 
 def _or_none(make: Callable[[], Any]) -> Any:
@@ -183,7 +183,7 @@ def _or_none(make: Callable[[], Any]) -> Any:
 # Plots ------------------------------------------------------------------------------------------------------------------------
 
 
-def plots(runs: Sequence[lab.Run], by: Sequence[str] = BY) -> Iterator[Shown]:
+def plots(runs: Sequence[lab.Run], by: Sequence[str] = BY) -> Iterator[Displayable]:
     """Every plot of these runs: the texts that are drawn, as SVG, and what is told in words."""
     shown, results = lab.plots, _results(runs)
     frame = lab.frame(results, "runs")
@@ -218,14 +218,14 @@ def _tools_tried(steps: pd.DataFrame) -> pd.DataFrame:
     return lab.backtest(steps, stops)
 
 
-def of_picture(name: str, drawn: Any) -> Iterator[Shown]:
+def of_picture(name: str, drawn: Any) -> Iterator[Displayable]:
     """A picture: its texts as SVG has them, and its words."""
     figure = getattr(drawn, "figure", drawn)
-    yield Shown("text", f"plot {name}: alt", f"{drawn.alt}")
+    yield Displayable("text", f"plot {name}: alt", f"{drawn.alt}")
     data, metadata = figure.bundle()
     yield from of_bundle(f"plot {name}", data)
-    yield Shown("text", f"plot {name}: metadata", metadata["image/png"]["alt"])
+    yield Displayable("text", f"plot {name}: metadata", metadata["image/png"]["alt"])
     out = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none"}):
         figure.savefig(out, format="svg", metadata={"Date": None})
-    yield Shown("svg", f"plot {name}", out.getvalue())
+    yield Displayable("svg", f"plot {name}", out.getvalue())

@@ -13,11 +13,12 @@ from providers import bedrock_bodies, bodies, responses_bodies
 from providers.bodies import Answer, Call
 
 import agentlab as lab
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.requests import ModelRequest
 from agentlab.providers.registry import names
 from agentlab.transport import Replay, Transport
 from agentlab.transport.cassette import parse_cassette
 from agentlab.transport.replaying import ReplayIndex
-from agentlab.types import FinishReason, ModelRequest
 
 NAMES = names()
 KEY = "tok-" + "Zq81mN4pXw77-planted"

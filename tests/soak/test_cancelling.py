@@ -19,25 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calls.server import serving
-from core.made import Slow
+from engine.made import Slow
+from engine.server import serving
 
 import agentlab as lab
 from agentlab.engine import worker
+from agentlab.model.finish_reasons import StopReason
 from agentlab.storage.store import Store
-from agentlab.types import StopReason
 
 from .agreeing import assert_agreement, assert_it_goes_on, assert_live_panel_agrees
-from .moments import (
-    Act,
-    ManualClock,
-    Moments,
-    TimeRunsOut,
-    cancel_the_task,
-    cancel_the_task_late,
-    from_a_thread,
-    press_ctrl_c,
-)
+from .moments import Act, ManualClock, Moments, TimeRunsOut, cancel_the_task, cancel_the_task_late, from_a_thread, press_ctrl_c
 from .scenes import SCENES, Ledger, Scene, calls, tools
 from .table import show
 from .tallies import EVERY_SECOND, MOST_MOMENTS, TALLIES, THE_OTHERS, Tally, moments_of, rows_of_the_table

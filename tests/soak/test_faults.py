@@ -17,9 +17,9 @@ from own_time import OwnTime
 import agentlab as lab
 from agentlab.engine.client import _says_nothing
 from agentlab.errors import ProviderConnectionError, ProviderPayloadError, ProviderStatusError
+from agentlab.model.finish_reasons import Confidence, FinishReason
 from agentlab.providers.wires.read import ends_early
 from agentlab.testing import faults, faulty
-from agentlab.types import Confidence, FinishReason
 
 from .table import show
 from .talk import ANSWERS, NAMES, SPOILT, TALKS, WHOLE, Held, Talk

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from calls.made import everything_shown
-from calls.server import Handler, Reply, cut, hang, raw, reset, serving, status
+from engine.made_calls import everything_shown
+from engine.server import Handler, Reply, cut, hang, raw, reset, serving, status
 
 import agentlab as lab
 from agentlab.engine import client

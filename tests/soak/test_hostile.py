@@ -17,9 +17,9 @@ import pandas as pd
 import pytest
 
 import agentlab as lab
+from agentlab.model.messages import ToolCall
 from agentlab.testing import ScriptedProvider
 from agentlab.tools import execute
-from agentlab.types import ToolCall
 
 from .table import show
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calls.server import serving
+from engine.server import serving
 
 import agentlab as lab
 from agentlab.errors import AgentlabError

@@ -18,11 +18,11 @@ import pytest
 
 import agentlab as lab
 from agentlab.errors import ProviderConnectionError
-from agentlab.stop import Custom
+from agentlab.limits.combinators import Custom
+from agentlab.model.finish_reasons import Confidence, TerminationSignal
 from agentlab.testing import ScriptedProvider, call, say
-from agentlab.types import Confidence, TerminationSignal
 
-from .shown import Shown, all_of, displays_of, of_picture
+from .shown import Displayable, all_of, displays_of, of_picture
 from .table import show
 
 # conditions that name hostile tools are what is shown here
@@ -104,7 +104,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 LONGEST_ALT = 20_000
 
 
-def wrong_with(one: Shown) -> Iterator[str]:
+def wrong_with(one: Displayable) -> Iterator[str]:
     """What came of a hostile text that is no text."""
     if one.kind == "html":
         yield from _wrong_with_html(one.text, formulas=not _is_frame(one))
@@ -116,12 +116,12 @@ def wrong_with(one: Shown) -> Iterator[str]:
         yield f"a control character in {one.text[:60]!a}"
 
 
-def _is_frame(one: Shown) -> bool:
+def _is_frame(one: Displayable) -> bool:
     """Whether pandas shows it: the data themselves, as they came."""
     return one.where.startswith(("frame", "summary", "paired", "backtest")) or ".frame" in one.where or ".others" in one.where
 
 
-def _is_typed_in(one: Shown) -> bool:
+def _is_typed_in(one: Displayable) -> bool:
     """Whether it is in a box in which a person edits it."""
     return one.where.endswith(("Textarea.value", "Text.value"))
 
@@ -198,12 +198,14 @@ def test_the_checks_see_what_is_wrong() -> None:
         "svg": ["<svg><a/></svg>", "<svg", "<svg>\x00</svg>", '<svg href="http://x"/>'],
         "text": ["\x1b[31m", "\ud83d"],
     }
-    missed = [(kind, text) for kind, texts in wrong.items() for text in texts if not list(wrong_with(Shown(kind, "x", text)))]  # type: ignore[arg-type]
+    missed = [
+        (kind, text) for kind, texts in wrong.items() for text in texts if not list(wrong_with(Displayable(kind, "x", text)))
+    ]  # type: ignore[arg-type]
     assert missed == []
-    assert list(wrong_with(Shown("html", "x", f'<div class="mathjax_ignore"><b title="{M}">$x$</b></div>'))) == []
+    assert list(wrong_with(Displayable("html", "x", f'<div class="mathjax_ignore"><b title="{M}">$x$</b></div>'))) == []
 
 
-def _told(name: str, shown: Iterator[Shown]) -> tuple[list[object], list[tuple[str, str, str]]]:
+def _told(name: str, shown: Iterator[Displayable]) -> tuple[list[object], list[tuple[str, str, str]]]:
     """A row of the table, and what was wrong."""
     kinds = dict.fromkeys(("html", "text", "trait", "svg"), 0)
     wrong = []

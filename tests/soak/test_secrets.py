@@ -14,14 +14,14 @@ from typing import Any
 
 import ipywidgets
 import pytest
-from calls.server import serving
+from engine.server import serving
 from interop.collected import Collected
 from other_threads import drawn, undisturbed
 
 import agentlab as lab
-from agentlab import known_keys
-from agentlab.recorder import FRAMES
-from agentlab.stop import Custom
+from agentlab._internal import secrets as known_keys
+from agentlab.limits.combinators import Custom
+from agentlab.records.frames import FRAMES
 
 from .planted import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, Source, found_in
 from .table import show
@@ -117,7 +117,7 @@ def went_through(source: Source, folder: Path) -> Sinks:
     values += [
         run.limits,
         run.limits.snapshot(),
-        run.limits.leaves,
+        run.limits.conditions,
         settings,
         run.next_actions,
         *agent.tools.values(),
@@ -126,7 +126,9 @@ def went_through(source: Source, folder: Path) -> Sinks:
     sinks["repr"] = "\n".join([*map(repr, values), result.detail, *(step.decision.reason for step in result.history)])
     sinks["traceback"] = _traceback(result) + "".join(str(one.message) for one in warned)
     sinks["telemetry"] = "\n".join(span.to_json() for span in collected.spans)
-    shown = [value for value in (*values, *run.limits.leaves.values(), *run.next_actions) if hasattr(value, "_repr_mimebundle_")]
+    shown = [
+        value for value in (*values, *run.limits.conditions.values(), *run.next_actions) if hasattr(value, "_repr_mimebundle_")
+    ]
     sinks["page"] = json.dumps([value._repr_mimebundle_() for value in shown]) + _panel(run)
     sinks["chat"] = reply + _bytes_of(folder, "chat.sqlite")
     sinks["what-if"] = _what_if(store)

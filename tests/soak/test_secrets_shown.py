@@ -15,12 +15,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from calls.server import serving
+from engine.server import serving
 from rich.console import Console
 from rich.traceback import Traceback
 
 import agentlab as lab
-from agentlab import known_keys
+from agentlab._internal import secrets as known_keys
 from agentlab.interop.import_inspect import from_lines
 from agentlab.testing import ScriptedProvider, call, say
 

@@ -32,8 +32,8 @@ LEFT_OUT = (
     "tests/browser", "tests/kernel", "tests/live", "tests/soak",
     "tests/fixtures/test_vendors.py", "tests/providers/test_azure.py",  # vendors' libraries as oracles, which are newer than the bounds
     "tests/interop/test_otel_own.py", "tests/interop/test_otel_others.py",
-    "tests/serve/test_schema.py",
-    "tests/core/test_typed.py",  # builds a wheel and checks its types, with what only development needs
+    "tests/serving/test_schema.py",
+    "tests/package/test_typed.py",  # builds a wheel and checks its types, with what only development needs
     "tests/docs",  # the site is built with the newest, and examples show frames as the newest pandas prints them
 )  # fmt: skip
 ORACLES = (

@@ -22,13 +22,13 @@ from own_time import OwnTime
 from read_by_now import wait_until_read
 
 import agentlab as lab
+from agentlab._internal.redaction import REDACTED, Redactor
+from agentlab.model.responses import TextDelta
 from agentlab.providers.bedrock import Bedrock
-from agentlab.redaction import REDACTED, Redactor
-from agentlab.results import RunResult
+from agentlab.records.result import RunResult
 from agentlab.transport import current, record, replay
 from agentlab.transport.aws_eventstream import CONTENT_TYPE, build_frame, encode_headers
 from agentlab.transport.stream_redaction import redact_frames
-from agentlab.types import TextDelta
 
 from .conftest import KEY, asked, interactions
 

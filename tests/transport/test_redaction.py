@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from work_done import takes_no_more
 
-from agentlab.redaction import (
+from agentlab._internal.redaction import (
     _KEY_PATTERNS,
     Redactor,
     _literals,

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from agentlab import known_keys
-from agentlab.redaction import Redactor
+from agentlab._internal import secrets as known_keys
+from agentlab._internal.redaction import Redactor
 from agentlab.transport.stream_redaction import redact_lines
 
 KEY = "sk-proj-Planted0123456789abcdefXYZ"

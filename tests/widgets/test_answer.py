@@ -16,12 +16,14 @@ from other_threads import drawn, wait_until
 import agentlab as lab
 from agentlab import Budget, StepCountIs
 from agentlab.engine.client import CallContext
-from agentlab.events import Event, TextReceived
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import Hole, ModelResponse
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import LONGEST, LONGEST_COMING, Answer, Said, answer_html, answer_label_html
+from agentlab.records.events import Event, TextReceived
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
-from agentlab.types import FinishReason, Hole, ModelRequest, ModelResponse
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=\"alert(2)\">\n\ud83d & 'so' on"

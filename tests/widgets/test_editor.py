@@ -14,8 +14,11 @@ import pytest
 import agentlab as lab
 from agentlab import AllOf, Budget, FinishReasonIs, HasToolCall, MaxCost, Off, StepCountIs
 from agentlab.errors import ConfigurationError
-from agentlab.history import RunHistory
-from agentlab.limits import limit_field
+from agentlab.limits.combinators import AnyOf, Custom, StopCondition
+from agentlab.limits.fields import limit_field
+from agentlab.limits.policies import TerminatingTools
+from agentlab.limits.reading import Reading
+from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import (
     CheckField,
@@ -30,12 +33,9 @@ from agentlab.notebook.panel.fields import (
 from agentlab.notebook.panel.settings_editor import LimitEditor
 from agentlab.notebook.panel.state import PanelServices, PanelState
 from agentlab.notebook.panel.stop_editor import GroupRow, LeafRow
-from agentlab.results import Reading
+from agentlab.records.history import RunHistory
 from agentlab.run import Run
-from agentlab.stop import AnyOf, Custom, StopCondition
-from agentlab.terminating import TerminatingTools
 from agentlab.testing import ScriptedProvider, call
-from agentlab.types import FinishReason
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
 
@@ -162,8 +162,8 @@ def test_a_click_on_a_tree_that_changed_elsewhere_changes_nothing() -> None:
 def test_rows_stay_while_values_change_so_that_focus_is_kept() -> None:
     desk = Desk(StepCountIs(3) | MaxCost(1))
     rows = [desk.row(0), desk.row(1)]
-    desk.run.limits.edit_leaf("StepCountIs", steps=5)
-    desk.run.limits.switch_leaf("MaxCost", False)
+    desk.run.limits.edit_condition("StepCountIs", steps=5)
+    desk.run.limits.toggle_condition("MaxCost", False)
     assert desk.editor.show() is False
     assert [desk.row(0), desk.row(1)] == rows
     assert rows[0].fields["steps"].number.value == 5 and rows[1].flags.counts.value is False
@@ -289,7 +289,7 @@ def test_each_control_writes_a_value_of_its_type(name: str, entered: object, hel
     desk.editor.leaves["Everything", name].box.value = entered
     found = getattr(desk.stop, name)
     assert found == held and type(found) is type(held)
-    desk.run.limits.edit_leaf("Everything", **{name: getattr(Everything(), name)})
+    desk.run.limits.edit_condition("Everything", **{name: getattr(Everything(), name)})
     desk.editor.show()
     assert desk.editor.leaves["Everything", name]._shown == getattr(Everything(), name)
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab import Budget, Custom, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs
+from agentlab.analysis.simulate import UNKNOWN
+from agentlab.limits.combinators import StopCondition
+from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.explorer.limits import KINDS
-from agentlab.stop import StopCondition
 from agentlab.testing import Said, call, say
-from agentlab.types import FinishReason
-from agentlab.whatif.judging import UNKNOWN
-from tests.whatif.made import newest_calls_a_tool, run, scripts
+from tests.analysis.made import newest_calls_a_tool, run, scripts
 
 LEAVES: dict[str, Any] = {
     "StepCountIs": st.builds(StepCountIs, st.integers(1, 7)),

@@ -13,12 +13,12 @@ import pytest
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs
-from agentlab.history import RunHistory
-from agentlab.limits import limit_field
+from agentlab.limits.combinators import Off, StopCondition
+from agentlab.limits.fields import limit_field
+from agentlab.limits.reading import Reading
 from agentlab.notebook.panel import markup
-from agentlab.results import Reading
+from agentlab.records.history import RunHistory
 from agentlab.run import Run
-from agentlab.stop import Off, StopCondition
 from agentlab.testing import ScriptedProvider, call
 
 HOSTILE = '<script>alert(1)</script>\x1b[31m\u202e"onmouseover="alert(2)'

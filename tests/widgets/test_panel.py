@@ -26,14 +26,14 @@ from agentlab import (
     TerminatingTools,
 )
 from agentlab.errors import ConfigurationError, LimitError
-from agentlab.history import RunHistory
-from agentlab.limits import limit_field
+from agentlab.limits.combinators import StopCondition
+from agentlab.limits.fields import limit_field
+from agentlab.limits.reading import Reading
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.controls import why_not
 from agentlab.notebook.panel.step_browser import StepTable
-from agentlab.results import Reading
+from agentlab.records.history import RunHistory
 from agentlab.run import Run, RunState
-from agentlab.stop import StopCondition
 from agentlab.testing import ScriptedProvider, call, say
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
@@ -359,9 +359,9 @@ NUMBERS: dict[str, tuple[Callable[[Any], Any], Callable[[Run], object], Callable
         for name in ("consecutive_nudges", "max_invocations")
     },
     "StepCountIs": (lambda panel: panel.run_view.editor.leaves["StepCountIs", "steps"],
-                    lambda run: run.limits.leaves["StepCountIs"].steps, StepCountIs),
+                    lambda run: run.limits.conditions["StepCountIs"].steps, StepCountIs),
     "MaxTokensUsed": (lambda panel: panel.run_view.editor.leaves["MaxTokensUsed", "tokens"],
-                      lambda run: run.limits.leaves["MaxTokensUsed"].tokens, MaxTokensUsed),
+                      lambda run: run.limits.conditions["MaxTokensUsed"].tokens, MaxTokensUsed),
 }  # fmt: skip
 """All whole numbers of a panel: the field, the value in force, and what refuses it in Python."""
 

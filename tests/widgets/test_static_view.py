@@ -12,12 +12,12 @@ from nbconvert import HTMLExporter
 
 import agentlab as lab
 from agentlab import Budget, ContinuationPolicy
+from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.panel import live_view
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.notebook.panel.static_view import MOST_STEPS
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
-from agentlab.types import FinishReason
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 

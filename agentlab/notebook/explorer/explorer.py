@@ -14,8 +14,12 @@ import ipywidgets as widgets
 import pandas as pd
 import traitlets
 
-from agentlab.amounts import counted
-from agentlab.budget import Budget
+from agentlab._internal.formatting import counted
+from agentlab._internal.safe_text import label, printable
+from agentlab.analysis.outcomes import Goal
+from agentlab.analysis.sources import Recorded, records_of
+from agentlab.limits.budget import Budget
+from agentlab.limits.combinators import StopCondition
 from agentlab.notebook.explorer.figures import (
     Others,
     TradeOff,
@@ -47,10 +51,6 @@ from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.pictures import Picture
 from agentlab.notebook.panel.state import is_drawing
 from agentlab.notebook.panel.static_view import StaticOutputs, panel_html
-from agentlab.printable import label, printable
-from agentlab.stop import StopCondition
-from agentlab.whatif.goals import Goal
-from agentlab.whatif.sources import Recorded, records_of
 
 SETTLED_S = 0.8
 """Time after the last change until the choice is saved in the notebook's file."""

@@ -13,14 +13,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from agentlab.budget import LIMIT_REASONS, Budget
+from agentlab.analysis.grids import Grid, fields_of
+from agentlab.analysis.records import Bools, Records, numbers
 from agentlab.errors import ConfigurationError
-from agentlab.limits import no_such
+from agentlab.limits.budget import LIMIT_REASONS, Budget
+from agentlab.limits.combinators import AnyOf, StopCondition
+from agentlab.limits.conditions import HasToolCall, MaxCost, MaxTokensUsed, StepCountIs
+from agentlab.limits.fields import no_such
+from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook.panel import markup
-from agentlab.stop import AnyOf, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs, StopCondition
-from agentlab.types import StopReason
-from agentlab.whatif.grids import Grid, fields_of
-from agentlab.whatif.records import Bools, Records, numbers
 
 MOST_STOPS = 40
 """Values on a slider: more cannot be distinguished."""

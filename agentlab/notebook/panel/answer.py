@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 
 import ipywidgets as widgets
 
-from agentlab import events
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.messages import ToolCall
+from agentlab.model.responses import marked
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import PanelState
-from agentlab.results import StepResult
+from agentlab.records import events
+from agentlab.records.step import StepResult
 from agentlab.run import Run, RunState
-from agentlab.types import FinishReason, ToolCall, marked
 
 LONGEST_COMING = 2_000
 """Characters shown of an answer that is streaming in."""
@@ -147,7 +149,7 @@ class Answer:
                 if coming is None or coming.step != step:
                     coming = self._begin(step, 0)
                 coming.tools.append(tool_call)
-            case events.TurnCompleted(step=completed):
+            case events.StepCompleted(step=completed):
                 self._complete(completed)
         self._seen_from_start = self._seen_from_start or not isinstance(event, events.TextReceived)
 
@@ -175,7 +177,7 @@ class Answer:
 
 
 _TAKEN = (
-    events.TextReceived, events.CallRetried, events.AskedAgain, events.StopReasonObserved, events.ToolStarted, events.TurnCompleted,
+    events.TextReceived, events.CallRetried, events.AskedAgain, events.StopReasonObserved, events.ToolStarted, events.StepCompleted,
 )  # fmt: skip
 
 

@@ -8,17 +8,18 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from agentlab._internal.redaction import redact
+from agentlab._internal.safe_text import printable
 from agentlab.engine.run_tree import RunNode, differences, family_of
 from agentlab.errors import AgentlabError, ConfigurationError
+from agentlab.model.finish_reasons import StopReason
+from agentlab.model.messages import ToolResult
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import as_typed
 from agentlab.notebook.panel.markup import Html, Markup
 from agentlab.notebook.panel.pictures import Courses, PacedPicture, figure_html, state_of, tree_figure
 from agentlab.notebook.panel.state import PanelState, drawing, is_drawing
-from agentlab.printable import printable
-from agentlab.redaction import without_keys
 from agentlab.run import Run, RunState
-from agentlab.types import StopReason, ToolResult
 
 THIS_AGENT, ANOTHER_MODEL = "", "another"
 LONGEST_RESULT = 20_000
@@ -104,7 +105,7 @@ class ForkForm:
         self.model = _wide(widgets.Dropdown, "Model", options=self._models())
         self.other_model = _wide(widgets.Text, "provider:model", placeholder="anthropic:claude-sonnet-4", continuous_update=False)
         self.other_model.layout.display = "none"
-        self.prompt = _text_area("Prompt", value=without_keys(state.run.prompt))
+        self.prompt = _text_area("Prompt", value=redact(state.run.prompt))
         self.message = _text_area("Add a message", placeholder="one more message after the kept steps")
         self.result = _wide(widgets.Dropdown, "Tool result")
         self.content = _text_area("Content")
@@ -162,7 +163,7 @@ class ForkForm:
 
     def _show_content(self) -> None:
         chosen = self._chosen_result()
-        given = "" if chosen is None else without_keys(chosen.content)
+        given = "" if chosen is None else redact(chosen.content)
         too_long = len(given) > LONGEST_RESULT
         self.content.placeholder = f"{len(given):,} characters: typed text replaces them" if too_long else ""
         key = (self.kept, "" if chosen is None else chosen.call_id)
@@ -193,7 +194,7 @@ class ForkForm:
         if chosen is None or is_drawing():
             return
         key, text = (self.kept, chosen.call_id), change["new"]
-        shown = without_keys(chosen.content)
+        shown = redact(chosen.content)
         if text == (shown if len(shown) <= LONGEST_RESULT else ""):
             self._edited.pop(key, None)
         else:
@@ -219,7 +220,7 @@ class ForkForm:
             changes["model"] = self.other_model.value.strip()
         elif self.model.value != THIS_AGENT:
             changes["agent"] = self._state.agents[self.model.value.removeprefix("agent ")]
-        if self.prompt.value != without_keys(self._state.run.prompt):
+        if self.prompt.value != redact(self._state.run.prompt):
             changes["prompt"] = self.prompt.value
         if self.message.value.strip():
             changes["message"] = self.message.value

@@ -6,13 +6,13 @@ import time
 
 import ipywidgets as widgets
 
+from agentlab._internal.redaction import redact
+from agentlab._internal.safe_text import one_line, printable
 from agentlab.engine.next_actions import NextAction, nothing_to_do
+from agentlab.limits.settings import RunSettings
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import PanelState
-from agentlab.printable import one_line, printable
-from agentlab.redaction import without_keys
-from agentlab.settings import RunSettings
 
 MOST_OFFERS = 3
 SHORTEST_PAUSE_S = 1.0
@@ -47,7 +47,7 @@ class Ending:
         self.buttons: tuple[widgets.Button, ...] = ()
         self.offers = widgets.VBox([])
         self.prompt = widgets.Textarea(
-            value=without_keys(state.run.prompt),
+            value=redact(state.run.prompt),
             description="Prompt",
             rows=min(12, max(3, state.run.prompt.count("\n") + 2)),
             layout=widgets.Layout(width="auto"),

@@ -19,13 +19,13 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from agentlab._internal.redaction import redact
+from agentlab._internal.safe_text import label as label_of
 from agentlab.errors import ConfigurationError, LimitError
-from agentlab.limits import start_of, whole_number
+from agentlab.limits.fields import start_of, whole_number
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import is_drawing
-from agentlab.printable import label as label_of
-from agentlab.redaction import without_keys
 
 Write = Callable[[Any], None]
 """Receives a new value; raises if it is refused."""
@@ -123,7 +123,7 @@ class Field:
         return shown
 
     def _in_words(self, value: Any) -> str:
-        return self.face.nothing if value is None else without_keys(str(value))
+        return self.face.nothing if value is None else redact(str(value))
 
     def _changed(self, change: Any) -> None:
         if not is_drawing():
@@ -216,10 +216,10 @@ class TextField(Field):
         super().__init__(face, value, write, self.text)
 
     def _display(self, value: str | None) -> None:
-        self.text.value = without_keys(value or "")
+        self.text.value = redact(value or "")
 
     def _entered(self, shown: str) -> str | None:
-        if self._shown and shown == without_keys(self._shown):  # a key is not shown; it stays unless the text is edited
+        if self._shown and shown == redact(self._shown):  # a key is not shown; it stays unless the text is edited
             return str(self._shown)
         return shown if shown.strip() or not self.face.nothing else None
 
@@ -281,10 +281,10 @@ class NamesField(Field):
         self.pick.value = ""
 
     def _in_words(self, value: Iterable[str] | None) -> str:
-        return self.face.nothing if value is None else ", ".join(without_keys(str(one)) for one in value)
+        return self.face.nothing if value is None else ", ".join(redact(str(one)) for one in value)
 
     def _entered(self, shown: str) -> Any:
-        known = {without_keys(str(one)): str(one) for one in self._shown or ()}  # values that contain a key are shown redacted
+        known = {redact(str(one)): str(one) for one in self._shown or ()}  # values that contain a key are shown redacted
         names = [known.get(name.strip(), name.strip()) for name in shown.split(",") if name.strip()]
         return None if not names and self.face.nothing else self._make(names)
 
@@ -296,7 +296,7 @@ class ChoiceField(Field):
         self._choices = [*([None] if face.nothing else []), *choices]
         if value not in self._choices:
             self._choices.append(value)
-        options = [(face.nothing if choice is None else without_keys(str(choice)), choice) for choice in self._choices]
+        options = [(face.nothing if choice is None else redact(str(choice)), choice) for choice in self._choices]
         self.choice = widgets.Dropdown(**face.dress(options=options, value=value))
         super().__init__(face, value, write, self.choice)
 

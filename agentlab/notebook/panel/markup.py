@@ -13,15 +13,16 @@ from typing import TypeGuard
 import ipywidgets as widgets
 from traitlets import CUnicode
 
-from agentlab.columns import named_leaves
+from agentlab._internal.safe_text import AS_WRITTEN, printable
+from agentlab._internal.safe_text import escape as escape  # noqa: PLC0414  the panel's parts import it from here
 from agentlab.engine.next_actions import nothing_to_do
-from agentlab.printable import AS_WRITTEN, printable
-from agentlab.printable import escape as escape  # noqa: PLC0414  the panel's parts import it from here
-from agentlab.results import Reading, RunResult, Scalar
+from agentlab.limits.combinators import Custom, read_off
+from agentlab.limits.condition_tree import outline
+from agentlab.limits.reading import Reading, Scalar
+from agentlab.model.finish_reasons import StopReason
+from agentlab.records.columns import named_leaves
+from agentlab.records.result import RunResult
 from agentlab.run import Run, RunState
-from agentlab.stop import Custom, read_off
-from agentlab.stop_tree import outline
-from agentlab.types import StopReason
 
 NEAR = 0.8
 """Share of a limit from which its bar is marked as near."""
@@ -189,11 +190,11 @@ def _meters(run: Run, *, timing: bool = True) -> list[tuple[str, str, str, str]]
 
 
 def last_custom_readings(run: Run) -> dict[str, Reading]:
-    """The readings of the person's own functions after the newest step, by their names in `run.limits.leaves`. The panel never
+    """The readings of the person's own functions after the newest step, by their names in `run.limits.conditions`. The panel never
     calls these functions."""
     newest = run.history.last
     read = named_leaves(newest.readings) if newest is not None and newest.readings is not None else {}
-    return {name: read.get(name, Reading(name)) for name, leaf in run.limits.leaves.items() if isinstance(leaf, Custom)}
+    return {name: read.get(name, Reading(name)) for name, leaf in run.limits.conditions.items() if isinstance(leaf, Custom)}
 
 
 def _meter(reading: Reading, label: str, *, off: bool = False, negated: bool = False) -> tuple[str, str, str, str]:

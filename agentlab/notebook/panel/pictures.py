@@ -24,17 +24,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from agentlab import plots
-from agentlab.budget import Budget
+from agentlab._internal.safe_text import printable
+from agentlab.limits.budget import Budget
+from agentlab.limits.conditions import MaxCost, MaxTokensUsed
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import PanelState, RunningTotals
 from agentlab.plots import branch_tree
 from agentlab.plots.figure import COLOURS, TEXT, PlotAxes, PlotFigure, shorten
 from agentlab.plots.run_timeline import TimelinePart, draw_timeline, timeline_data, timeline_part
-from agentlab.printable import printable
-from agentlab.recorder import array
+from agentlab.records.frames import array
 from agentlab.run import Run, RunState
-from agentlab.stop import MaxCost, MaxTokensUsed
 
 _BLUE, LIMIT, _GREEN = COLOURS[:3]
 TITLES = ("total tokens", "total cost, USD")

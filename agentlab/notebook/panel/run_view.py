@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import ipywidgets as widgets
 
-from agentlab import events
 from agentlab.engine.run_tree import family_of
 from agentlab.notebook.panel.answer import Answer, AnswerView
 from agentlab.notebook.panel.branches import Branches, Lineage
@@ -19,6 +18,7 @@ from agentlab.notebook.panel.settings_editor import LimitEditor
 from agentlab.notebook.panel.state import PanelServices, PanelState, Part
 from agentlab.notebook.panel.static_view import StaticView
 from agentlab.notebook.panel.step_browser import StepBrowser
+from agentlab.records import events
 from agentlab.run import Run, RunState
 
 if TYPE_CHECKING:

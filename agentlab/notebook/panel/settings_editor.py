@@ -8,17 +8,16 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from agentlab.budget import Budget
-from agentlab.continuation import FIRST_CAPS, ContinuationPolicy
+from agentlab._internal.safe_text import label
+from agentlab.limits.budget import Budget
+from agentlab.limits.live import LiveSettings
+from agentlab.limits.policies import FIRST_CAPS, NUDGE_MESSAGE, ContinuationPolicy, TerminatingTools
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import field_for
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import PanelState, is_drawing
 from agentlab.notebook.panel.stop_editor import StopEditor
-from agentlab.printable import label
 from agentlab.run import RunState
-from agentlab.settings import LiveSettings
-from agentlab.terminating import NUDGE_MESSAGE, TerminatingTools
 
 STACKED: dict[str, Any] = {"label_width": "auto", "width": "100%"}
 """Long labels, above their controls."""
@@ -59,7 +58,7 @@ class LimitEditor:
 
     @property
     def leaves(self) -> dict[tuple[str, str], Any]:
-        """The fields of the stop condition, by the names of the condition (as in `run.limits.leaves`) and of the field."""
+        """The fields of the stop condition, by the names of the condition (as in `run.limits.conditions`) and of the field."""
         return {(name, field): control for name, field, control in self.stop.leaves()}
 
     def show(self) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import ipywidgets as widgets
 
-from agentlab import events
+from agentlab._internal.safe_text import printable
 from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel import markup
@@ -19,7 +19,7 @@ from agentlab.notebook.panel.pictures import SCALE, Courses, PacedPicture, Pictu
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.notebook.panel.static_view import StaticOutputs, panel_html
 from agentlab.plots.figure import DPI
-from agentlab.printable import printable
+from agentlab.records import events
 from agentlab.run import Run, RunState
 
 if TYPE_CHECKING:

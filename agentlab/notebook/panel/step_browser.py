@@ -14,7 +14,7 @@ from agentlab.notebook.panel.controls import set_button
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import PanelState, RunningTotals, is_drawing
 from agentlab.notebook.panel.step_detail import OPEN_AT_FIRST, detail, seconds, seen
-from agentlab.results import StepResult
+from agentlab.records.step import StepResult
 from agentlab.run import Run
 
 MOST_ROWS = 12

@@ -17,14 +17,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from decimal import Decimal
 from typing import Any
 
-from agentlab.amounts import as_set, measured
+from agentlab._internal.formatting import as_set, measured
+from agentlab._internal.redaction import REDACTED, is_secret_name, redact
+from agentlab._internal.safe_text import printable
+from agentlab.limits.reading import Reading
+from agentlab.model.messages import JSON, Message, ToolCall, ToolResult
+from agentlab.model.responses import marked
+from agentlab.model.usage import Usage
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import dollars, escape, escape_whole, note, tokens
-from agentlab.printable import printable
-from agentlab.redaction import REDACTED, is_secret_name, without_keys
-from agentlab.results import ChildUse, Reading, StepResult
+from agentlab.records.step import ChildUse, StepResult
 from agentlab.run import Run
-from agentlab.types import JSON, Message, ToolCall, ToolResult, Usage, marked
 
 OPEN_AT_FIRST = frozenset({"messages", "tools"})
 """The sections that are open until a person closes them."""
@@ -436,7 +439,7 @@ def _cut(text: str, longest: int, where: str) -> tuple[str, str]:
 
 def _clean(text: str, longest: int) -> str:
     """The beginning of a text, redacted before it is cut."""
-    return without_keys(text[: longest + _MARGIN])[:longest]
+    return redact(text[: longest + _MARGIN])[:longest]
 
 
 def _block(css: str, escaped: str) -> str:

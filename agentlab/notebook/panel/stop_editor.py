@@ -15,19 +15,20 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from agentlab import stop_tree
+from agentlab._internal.safe_text import printable
+from agentlab.engine.unreachable import why_never
 from agentlab.errors import ConfigurationError
-from agentlab.history import RunHistory
-from agentlab.never_met import why_never
+from agentlab.limits import condition_tree as stop_tree
+from agentlab.limits.combinators import AllOf, AnyOf, Custom, Off, StopCondition
+from agentlab.limits.condition_tree import Node, Path
+from agentlab.limits.conditions import StepCountIs
+from agentlab.limits.reading import Reading
+from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import LINE, Field, field_for
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import PanelState
-from agentlab.printable import printable
-from agentlab.results import Reading
-from agentlab.stop import AllOf, AnyOf, Custom, Off, StepCountIs, StopCondition
-from agentlab.stop_tree import Node, Path
-from agentlab.types import FinishReason
+from agentlab.records.history import RunHistory
 
 NEW_GROUPS: dict[str, type[AnyOf | AllOf]] = {"a group: any of": AnyOf, "a group: all of": AllOf}
 NONE_YET = '<span class="agentlab-note">No condition: only the budget limits this run.</span>'
@@ -152,7 +153,7 @@ class StopEditor:
 
     def write(self, name: str, field: str, value: Any) -> None:
         """Set a field of a condition; raises if the value is refused."""
-        self._limits.edit_leaf(name, by="panel", **{field: value})
+        self._limits.edit_condition(name, by="panel", **{field: value})
 
     def add(self, path: Path, kind: str) -> None:
         """Add a new condition with its start values; turned off if it is met already, since it would end the run at once."""

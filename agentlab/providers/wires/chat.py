@@ -24,22 +24,15 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from agentlab.conversation import encode_messages
+from agentlab.model.conversation import encode_messages
+from agentlab.model.finish_reasons import FinishReason, TerminationSignal
+from agentlab.model.messages import JSON, Message, NativeContent, ToolCall
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse
+from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.base import merge_options
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, is_cut, judge, weigh_native
-from agentlab.types import (
-    JSON,
-    FinishReason,
-    Message,
-    ModelRequest,
-    ModelResponse,
-    NativeContent,
-    TerminationSignal,
-    ToolCall,
-    Usage,
-    UsageSource,
-)
 
 FINISH_REASONS = Table(
     field="choices[].finish_reason",

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from agentlab.model.finish_reasons import TerminationSignal
+from agentlab.model.messages import JSON
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.base import Server, StreamParser, clean_url, content_headers, place_version
 from agentlab.providers.wires import read
 from agentlab.providers.wires.chat import (
@@ -22,17 +26,6 @@ from agentlab.providers.wires.chat import (
 from agentlab.providers.wires.finish_rules import Ended, Facts
 from agentlab.providers.wires.stream import BodyParser
 from agentlab.transport.http import HttpRequest
-from agentlab.types import (
-    JSON,
-    ModelRequest,
-    ModelResponse,
-    ReasoningDelta,
-    SignalSeen,
-    StreamEvent,
-    TerminationSignal,
-    TextDelta,
-    ToolCallDelta,
-)
 
 _TOP = ("id", "object", "created", "model", "provider", "system_fingerprint", "service_tier")
 _CALL_KEYS = ("index", "id", "type", "function", "custom")

@@ -21,8 +21,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
+from agentlab.model.messages import JSON
+from agentlab.model.responses import Hole
 from agentlab.providers.wires.read import as_dict, as_text, dumps, whole_text
-from agentlab.types import JSON, Confidence, FinishReason, Hole, TerminationSignal
 
 logger = logging.getLogger("agentlab.providers")
 

@@ -19,10 +19,10 @@ import re
 from json import JSONDecoder
 from typing import Any, TypeAlias
 
+from agentlab.model.messages import JSON
 from agentlab.providers.wires import read
 from agentlab.providers.wires.read import ends_early, loads
 from agentlab.transport.aws_eventstream import FIRST_BYTES, PRELUDE_BYTES, Prelude, read_frame, read_prelude
-from agentlab.types import JSON
 
 LARGEST_ANSWER_BYTES = 64 * 2**20
 """The most that is read of one answer, so that a server that never ends does not use up the memory. No model says so much."""

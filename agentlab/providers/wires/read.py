@@ -17,8 +17,10 @@ from typing import Any, TypeAlias
 
 from pydantic_core import from_json
 
-from agentlab.printable import whole
-from agentlab.types import JSON, ModelResponse, ToolCall, Usage
+from agentlab._internal.safe_text import whole
+from agentlab.model.messages import JSON, ToolCall
+from agentlab.model.responses import ModelResponse
+from agentlab.model.usage import Usage
 
 MAX_COUNT = 2**63 - 1
 """The largest token count that fits the column of a frame."""
@@ -240,7 +242,7 @@ def tool_calls(
     return tuple(calls)
 
 
-def with_ids_of_their_own(response: ModelResponse) -> ModelResponse:
+def unique_call_ids(response: ModelResponse) -> ModelResponse:
     """Return the response with a new id for each call that repeats an earlier one's or has none, since results are sent by id. The
     native form of the turn gets the same ids."""
     ids = {call.id for call in response.tool_calls}

@@ -16,20 +16,13 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
+from agentlab.model.messages import JSON, NativeContent, ToolCall
+from agentlab.model.responses import ModelResponse
+from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.wires import read
 from agentlab.providers.wires.chat import cost_in_ticks, reported_cost
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, error_code, error_text, find_error, judge, raw_value
-from agentlab.types import (
-    JSON,
-    Confidence,
-    FinishReason,
-    ModelResponse,
-    NativeContent,
-    TerminationSignal,
-    ToolCall,
-    Usage,
-    UsageSource,
-)
 
 STATUSES = Table(
     field="status",

@@ -17,13 +17,15 @@ from functools import partial
 from types import MappingProxyType
 from typing import ClassVar
 
-from agentlab.conversation import encode_messages
+from agentlab.model.conversation import encode_messages
+from agentlab.model.messages import JSON, Message, ToolCall
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse
 from agentlab.providers.base import Server, StreamParser, content_headers, merge_options
 from agentlab.providers.wires import read
 from agentlab.providers.wires.responses import INCOMPLETE_REASONS, LAST_EVENTS, STATUSES, Origin, read_body
 from agentlab.providers.wires.responses_stream import ResponsesStreamParser
 from agentlab.transport.http import HttpRequest
-from agentlab.types import JSON, Message, ModelRequest, ModelResponse, ToolCall
 
 
 def request_body(request: ModelRequest, *, model: str, wire: str, full_items: bool, defaults: Mapping[str, JSON]) -> bytes:

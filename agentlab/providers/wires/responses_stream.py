@@ -15,20 +15,13 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from agentlab.model.finish_reasons import TerminationSignal
+from agentlab.model.messages import JSON
+from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended
 from agentlab.providers.wires.responses import LAST_EVENTS, Item, Origin, call_id_of, items_of, read_body, weight
 from agentlab.providers.wires.stream import BROKEN, MISSING, BodyParser
-from agentlab.types import (
-    JSON,
-    ModelResponse,
-    ReasoningDelta,
-    SignalSeen,
-    StreamEvent,
-    TerminationSignal,
-    TextDelta,
-    ToolCallDelta,
-)
 
 _TEXT_DELTA = "response.output_text.delta"
 _ARGUMENTS_DELTA = "response.function_call_arguments.delta"

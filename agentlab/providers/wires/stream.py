@@ -8,23 +8,12 @@ from typing import Any, TypeAlias
 
 from pydantic_core import from_json
 
+from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
+from agentlab.model.messages import JSON, ToolCall
+from agentlab.model.responses import Hole, ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, find_error, not_whole
 from agentlab.providers.wires.incoming import UNREADABLE, Incoming
-from agentlab.types import (
-    JSON,
-    Confidence,
-    FinishReason,
-    Hole,
-    ModelResponse,
-    ReasoningDelta,
-    SignalSeen,
-    StreamEvent,
-    TerminationSignal,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-)
 
 BlockReader: TypeAlias = Callable[[JSON, tuple[ToolCall, ...] | None, Ended, bool], ModelResponse]
 Signaller: TypeAlias = Callable[[JSON, Facts], TerminationSignal]

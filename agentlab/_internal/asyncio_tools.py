@@ -1,0 +1,154 @@
+"""Cancellation: tasks that have to end before a cancel of their awaiter counts, and tasks that do not end when cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import math
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+T = TypeVar("T")
+
+GRACE_S = 2.0
+"""How long a cancelled task may take to end, its `finally` included. Then it is left behind."""
+
+_left_behind: set[asyncio.Future[Any]] = set()
+"""Tasks left behind, until they end: a loop holds its tasks weakly."""
+
+
+async def ends(
+    work: Iterable[asyncio.Future[Any]], grace_s: float | None = GRACE_S
+) -> tuple[bool, asyncio.CancelledError | None]:
+    """Cancel tasks and wait for their end; also return a cancel that came meanwhile, which the caller has to raise.
+
+    False if a task did not end within the grace: it is left behind and its result dropped. Without a grace (None) each cancel is
+    passed on.
+    """
+    running, cut = {one for one in work if not one.done()}, None
+    for one in running:
+        one.cancel()
+    until_s = math.inf if grace_s is None else time.monotonic() + grace_s
+    while running and (left_s := until_s - time.monotonic()) > 0:
+        try:
+            _, running = await asyncio.wait(running, timeout=None if grace_s is None else left_s)
+        except asyncio.CancelledError as error:
+            cut = cut or error
+            running = {one for one in running if not one.done()}
+            if grace_s is None:
+                for one in running:
+                    one.cancel()
+    for one in running:
+        _left_behind.add(one)
+        one.add_done_callback(_dropped)
+    return not running, cut
+
+
+def _dropped(work: asyncio.Future[Any]) -> None:
+    _left_behind.discard(work)
+    if not work.cancelled():
+        work.exception()  # or asyncio reports that it was never retrieved
+
+
+async def sheltered(work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.CancelledError | None]:
+    """Do the work to its end; return its result and a cancel that came meanwhile, which the caller has to raise afterwards.
+
+    A second cancel cancels the work, too, so that work that waits for ever can be ended.
+    """
+    task = asyncio.ensure_future(work)
+    cut: asyncio.CancelledError | None = None
+    try:
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                if cut is not None:
+                    task.cancel()
+                cut = cut or error
+    finally:
+        if not task.done():  # this coroutine was closed
+            task.cancel()
+    if cut is not None and task.cancelled():
+        raise cut
+    return task.result(), cut
+
+
+P = ParamSpec("P")
+
+
+def is_async(function: object) -> bool:
+    """True if it is known, without a call, that the result must be awaited; also for a partial and an async `__call__`."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def name_of(function: object) -> str:
+    """Return the name of a function; `custom` for a lambda."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", type(function).__name__)
+    return "custom" if name == "<lambda>" else str(name)
+
+
+def discard(awaitable: Awaitable[Any]) -> None:
+    """Close an awaitable that nobody will await, without a warning."""
+    if isinstance(awaitable, Coroutine):
+        awaitable.close()
+    elif hasattr(awaitable, "cancel"):
+        awaitable.cancel()
+
+
+class NotAwaited(Coroutine[Any, Any, T]):
+    """A coroutine that explains a forgotten `await` when it is used like its result."""
+
+    __slots__ = ("__weakref__", "_call", "_coroutine")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], call: str) -> None:
+        self._coroutine, self._call = coroutine, call
+
+    def send(self, value: Any) -> Any:
+        """Continue to the next wait."""
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise this error where it waits."""
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """Close it."""
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._coroutine.__await__()
+
+    if not TYPE_CHECKING:  # with it, type checkers would take any name for an attribute
+
+        def __getattr__(self, name):
+            if name.startswith(("cr_", "__")):  # asyncio and debuggers read these
+                return getattr(self._coroutine, name)
+            raise AttributeError(f"{self._call} was not awaited: write `(await {self._call}).{name}`.", name=name, obj=self)
+
+    def __getitem__(self, place: object) -> Any:
+        raise TypeError(f"{self._call} was not awaited: write `(await {self._call})[{place!r}]`.")
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"{self._call} was not awaited, so it is neither true nor false: write `await {self._call}`.")
+
+    def __repr__(self) -> str:
+        return f"<{self._call} was not awaited: write `await {self._call}`>"
+
+
+def needs_await(call: str) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, NotAwaited[T]]]:
+    """Make an async method return a NotAwaited; `call` is the call as people write it."""
+
+    def decorated(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, NotAwaited[T]]:
+        @functools.wraps(method)
+        def called(*args: P.args, **more: P.kwargs) -> NotAwaited[T]:
+            return NotAwaited(method(*args, **more), call)
+
+        return called
+
+    return decorated

@@ -1,0 +1,264 @@
+"""Errors for names and keywords that agentlab does not have: they name the equivalent of another tool's name, or the nearest name.
+
+Other modules of agentlab are imported only when an error is made, since they import this one while they are imported themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from importlib import import_module
+from operator import attrgetter
+from typing import Any, TypeVar
+
+_EVENTS = (
+    "RunStarted", "RunPaused", "RunResumed", "RunEnded", "StepStarted", "StepCompleted", "Nudged", "CallRetried", "AskedAgain",
+    "TextReceived", "StopReasonObserved", "ContinuationAttempted", "ContinuationEnded", "ToolPayloadRepair", "ToolStarted",
+    "ToolFinished", "ChildStarted", "ChildEnded", "LimitsChanged", "Warned",
+)  # fmt: skip
+
+_HINTS = {
+    # why something ended
+    "`lab.TerminationSignal`": "UnifiedTerminationSignal",
+    "`lab.FinishReason`, why one response ended": "NormalizedStopReason",
+    "`lab.StopReason`, why a run ended": "TerminationReason",
+    '`lab.detect("openai", payload)`, or `lab.signals.get("openai")` for the detector itself': "TerminationDetector",
+    "`lab.signals.register`, or `lab.signals.SignalRegistry()` for a registry apart": "TerminationDetectionRegistry",
+    "`lab.decide(signal)`": "TerminationDecisionEngine",
+    '`lab.signals.stream("openai")`': "StreamingTerminationHandler",
+    # stop conditions
+    "`lab.AnyOf`, or join conditions with |": "Any",
+    "`lab.AllOf`, or join conditions with &": "All",
+    "`lab.is_stop_condition_met`": "IsStopConditionMet",
+    '`lab.StepCountIs(8) | lab.HasToolCall("finalize")`': "StopConditions",
+    '`stop=lab.StepCountIs(8) | lab.HasToolCall("finalize")`': "stop_conditions stop_when termination_condition",
+    "`lab.StopCondition`": "TerminationCondition",
+    "`lab.StepCountIs`": "MaxMessageTermination",
+    "`stop=lab.StepCountIs(8)`, which counts steps": "max_messages",
+    '`stop=lab.HasToolCall("finalize")`, or count in a tool middleware: no limit counts tool calls': "max_tool_calls tool_calls_limit",
+    # limits
+    "`budget=lab.Budget(max_turns=8)`": "maxTurns max_steps max_iterations recursion_limit step_limit max_consecutive_auto_reply",
+    "`budget=lab.Budget(max_calls=8)`": "max_requests request_limit usage_limits",
+    "`lab.Budget`": "UsageLimits",
+    "`budget=lab.Budget(max_tokens=10_000)`": "total_tokens_limit token_limit",
+    "`budget=lab.Budget(max_tokens_per_turn=1_000)`": "max_output_tokens max_completion_tokens",
+    "`budget=lab.Budget(max_cost=0.05)`": "cost_limit max_budget_usd",
+    "`budget=lab.Budget(timeout=60)`": "time_limit working_limit max_time max_duration",
+    "`retry=lab.RetryPolicy(attempts=4)`": "max_retries",
+    # agents and their results
+    "`lab.Agent`": "Orchestrator",
+    "`lab.RunResult`": "OrchestrationResult",
+    "`lab.StepResult`": "TurnResult",
+    "`step.tool_results`, which holds what each tool returned": "ToolOutput",
+    '`ValueError("…")`, raised in the tool: the model reads the message': "ModelRetry",
+    "a closure or a bound method as the tool: it holds what the tool needs": "deps deps_type",
+    "a function for each tool: agentlab has no MCP client": "mcp_servers",
+    "`observers=[print]` to see each event, or give `lab.Agent` a middleware that changes calls": "hooks",
+    "its settings as arguments of `lab.Agent`": "run_config",
+    '`asyncio.run(main())` in a script, with `await agent.run("…")` in `main`': "run_sync",
+    "`run.cancel()`": "cancellation_token",
+    "`store.keep(run)`": "store",
+    '`agent.run("…")`: the prompt is the first argument': "input message user_prompt",
+    '`instructions="…"`': "system system_prompt system_message",
+    '`options={"temperature": 0}`': "temperature",
+    '`options={"top_p": 0.9}`': "top_p",
+    '`options={"top_k": 40}`': "top_k",
+    '`options={"stop": ["END"]}`; Anthropic calls it `"stop_sequences"`, Gemini and Bedrock `"stopSequences"`': "stop_sequences",
+    '`options={"reasoning_effort": "low"}`; Anthropic calls it `"thinking"`, Gemini `"thinkingConfig"`': "thinking",
+    '`options={"seed": 7}`': "seed",
+    '`options={"tool_choice": "required"}`': "tool_choice",
+    '`lab.Provider("openai", model="gpt-5.4-mini", api_key="…")`, or set the provider\'s environment variable': "api_key",
+    '`lab.Provider("compatible", model="gemma3", base_url="http://127.0.0.1:8080/v1")`': "base_url",
+    '`terminating=["finalize"]`, with a tool `finalize` whose parameters are the fields: `result.output` is its value': "output_type",
+    '`terminating=lab.TerminatingTools(["finalize"])`': "terminating_config",
+    '`terminating=lab.TerminatingTools(tools=["finalize"])`': "tool_ids",
+    "`lab.events.ContinuationAttempted`": "continuation_attempt",
+    "`lab.events.ContinuationEnded`": "continuation_terminated",
+}
+"""What to write in agentlab, and the names that other tools have for it."""
+
+ELSEWHERE = {
+    **{name: ours for ours, names in _HINTS.items() for name in names.split()},
+    **{re.sub("(?<=[a-z])(?=[A-Z])", "_", event).lower(): f"`lab.events.{event}`" for event in _EVENTS},
+}
+"""Names in other tools, and what to write in agentlab."""
+
+
+@functools.cache
+def _spelled() -> dict[str, str]:
+    return {_plain(name): ours for name, ours in reversed(ELSEWHERE.items())}
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def hint_for(name: str) -> str:
+    """Return what to write in place of a name of other tools, in any case, as a sentence; "" for an unknown name."""
+    ours = ELSEWHERE.get(name) or _spelled().get(_plain(name))
+    return f"Write {ours}." if ours else ""
+
+
+def near(name: str, known: Sequence[str], cutoff: float = 0.78) -> str:
+    """Return the known name that `name` misspells, else "". A lower cutoff finds names that merely share letters."""
+    found = difflib.get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=cutoff)
+    return next((one for one in known if found and one.lower() == found[0]), "")
+
+
+def no_such_name(module: str, name: str, known: Sequence[str]) -> AttributeError:
+    """Return the error for `module.name`, where `known` are the existing names."""
+    close = near(name, known)
+    other_case = close.lower() == name.lower()
+    hint = f"Write {ELSEWHERE[name]}." if name in ELSEWHERE and not other_case else ""
+    is_class = name[:1].isupper() and not hint  # `from agentlab import file` asks too, while errors are still being imported
+    for other, place in (("errors", "errors"), ("events", "records.events")) if is_class else ():
+        if name in getattr(import_module(f"agentlab.{place}"), "__all__", ()):
+            hint = f"Write `lab.{other}.{name}`."
+    hint = hint or ("" if other_case else hint_for(name))
+    if not hint:
+        there = f"It has: {', '.join(known)}." if len(known) <= 30 else f"`dir({module})` lists what it has."
+        hint = f"Did you mean {close!r}? {there}" if close else there
+    error = AttributeError(f"{module} has no name {name!r}. {hint}")
+    error._render_traceback_ = lambda: import_module("agentlab._internal.display").rendered(error)  # type: ignore[attr-defined]
+    return error
+
+
+def defined_in(module: Mapping[str, object]) -> list[str]:
+    """Return the public names that a module defines, without those it imports; `module` is its `globals()`."""
+    here = module["__name__"]
+    return sorted(name for name, value in module.items() if name[0] != "_" and getattr(value, "__module__", None) == here)
+
+
+def only(module: str, names: Sequence[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a module: a missing name is an error that helps, and completion offers only `names`."""
+
+    def missing(name: str) -> Any:
+        raise no_such_name(module, name, names)
+
+    return missing, lambda: list(names)
+
+
+# Keywords -------------------------------------------------------------------------------------------------------------------
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+_HOLDERS = {
+    "budget": ("agentlab.limits.budget", "Budget"),
+    "continuation": ("agentlab.limits.policies", "ContinuationPolicy"),
+    "terminating": ("agentlab.limits.policies", "TerminatingTools"),
+    "retry": ("agentlab.engine.client", "RetryPolicy"),
+}
+"""Keywords whose value is a dataclass: people may write one of its fields in place of the keyword."""
+
+_SETTINGS = ("budget", "stop", "policy", "continuation", "terminating")
+"""Settings in which the runs of an experiment may differ."""
+
+_OF_ONE_RUN = ("max_turns", "max_tokens_per_turn")
+"""Limits of a single run, which the budget of an experiment does not have."""
+
+
+def helps_with_keywords(target: C) -> C:
+    """Make an unknown keyword of a function, or of the `__init__` of a dataclass, an error that names the right one.
+
+    The signature stays as it is for editors and type checkers.
+    """
+    if isinstance(target, type):
+        target.__init__ = _checking(target.__init__, target.__name__, "LimitError")  # type: ignore[misc]
+        return target
+    outer, _, name = target.__qualname__.rpartition(".")
+    return _checking(target, outer if name == "__init__" else name, "ConfigurationError")
+
+
+def _checking(function: C, owner: str, kind: str) -> C:
+    parameters = [one for one in inspect.signature(function).parameters.values() if one.name != "self"]
+    known = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    listed = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
+
+    @functools.wraps(function)
+    def checked(*args: Any, **given: Any) -> Any:
+        for name, value in given.items():
+            if name not in known:
+                positional = f"Write its {listed} without a keyword: {owner}(…)." if listed and not known else ""
+                hint = positional or advice(name, known, owner=owner, value=value)
+                raise getattr(import_module("agentlab.errors"), kind)(f"{owner} takes no {name!r}. {hint}")
+        return function(*args, **given)
+
+    return checked  # type: ignore[return-value]
+
+
+def advice(name: str, known: Sequence[str], *, owner: str = "", value: object = None, lists: str = "It takes") -> str:
+    """Return what to write in place of a keyword that `owner` does not take; it takes those in `known`.
+
+    A field of a budget is shown within one, with the given `value` if that is a number. `lists` begins the list of `known`.
+    """
+    takes = f"{lists}: {', '.join(known)}."
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    close = near(plain, known)
+    if plain == close:
+        return f"Did you mean {plain!r}? {takes}"
+    if hint := _hint(name if name in ELSEWHERE else plain, known, owner, value, takes):
+        return hint
+    if close:
+        return f"Did you mean {close!r}? {takes}"
+    fields = [field for keyword in _HOLDERS if keyword in known for field in _fields(keyword)]
+    others = [other for other, ours in ELSEWHERE.items() if re.match(r"`\w+=", ours)]
+    nearest = near(plain, [*fields, *_parameters("Agent"), *others], 0.85)  # a looser match finds time_limit for rate_limit
+    hint = _hint(nearest, known, owner, value, takes) if nearest else ""
+    code = re.match("Write (`[^`]+`)", hint)
+    return f"Did you mean {code[1]}? {takes}" if code else hint or takes
+
+
+def _hint(name: str, known: Sequence[str], owner: str, value: object, takes: str) -> str:
+    """Return what to write for a name of another tool, or for a keyword of agentlab that belongs elsewhere; "" for other names."""
+    foreign = hint_for(name)
+    if not foreign:
+        code = _code(name, known, owner, value)
+        return f"Write `{code}`." if code else ""
+    field = re.search(r"`(\w+)=lab\.(\w+)\((\w+)=", foreign)
+    if field is not None and field[3] in known and owner in ("", field[2]):
+        return f"Did you mean {field[3]!r}? {takes}"
+    keyword = re.search(r"`(\w+)=", foreign)
+    if keyword is None or (keyword[1] in known and field is None):
+        return foreign
+    if keyword[1] not in known and len(known) == 1:
+        return takes  # arguments of an agent do not help with a condition
+    if field is not None:
+        return f"Write `{_code(field[3], known, owner, value, field[1])}`."
+    return re.sub(r"`(\w+=[^`]*)`", r"`lab.Agent(…, \1)`", foreign, count=1)
+
+
+def _code(name: str, known: Sequence[str], owner: str, value: object, holder: str = "") -> str:
+    """Return the code that passes on a keyword of agentlab which belongs elsewhere; "" for an unknown one."""
+    is_number = holder in ("", "budget") and isinstance(value, int | float | Decimal)
+    code, keyword = f"{name}={value if is_number else '…'}", name
+    if holder or name not in _parameters("Agent"):
+        keyword = holder or next((one for one in _HOLDERS if name in _fields(one)), "")
+        if not keyword:
+            is_of_run = owner == "Agent" and name in _parameters("Agent.run")
+            return f"agent.run({'' if name == 'prompt' else '…, '}{name}=…)" if is_of_run else ""
+        needed = [f"{one}=[…]" for one, field in _fields(keyword).items() if field.default is dataclasses.MISSING and one != name]
+        code = f"{keyword}=lab.{_HOLDERS[keyword][1]}({', '.join([*needed, code])})"
+    if owner == "Experiment" and keyword in _SETTINGS and (keyword not in known or name in _OF_ONE_RUN):
+        return f"settings=[dict({code})]"
+    return code if keyword in known else f"lab.Agent(…, {code})"
+
+
+def _parameters(name: str) -> list[str]:
+    """Return the parameters of `Agent` or `Agent.run`."""
+    return [one for one in inspect.signature(attrgetter(name)(import_module("agentlab.agent"))).parameters if one != "self"]
+
+
+def _fields(keyword: str) -> dict[str, dataclasses.Field[Any]]:
+    module, name = _HOLDERS[keyword]
+    return {field.name: field for field in dataclasses.fields(getattr(import_module(module), name))}
+
+
+def call(target: str, *args: Any, **kwargs: Any) -> Any:
+    """Call `"module:function"` with the given arguments."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)(*args, **kwargs)

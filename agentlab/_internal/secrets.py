@@ -1,0 +1,108 @@
+"""The keys that this process knows: those that its providers sent and those in its environment. In memory only.
+
+They are replaced in everything that is written or shown, as they are and as JSON and URLs write them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import PurePath
+from typing import TypeAlias
+
+Spelling: TypeAlias = tuple[bytes, "re.Pattern[bytes]"]
+"""A word that the key contains in any spelling, quick to search for, and the pattern of the whole key."""
+
+SHORTEST = 12
+"""Length from which on a key is replaced everywhere. A shorter one could be a word, and is replaced only where it was sent."""
+LONGEST_WITHOUT_DIGIT = 20
+"""A shorter text of letters alone may be a word, such as the password of a local database."""
+MOST = 256
+"""Number of remembered keys, the most recently sent. Signed requests send a new one each time."""
+_ENVIRONMENT_INTERVAL_S = 1.0
+
+_NAME = re.compile(
+    r"(?i)(?:.*_)?(?:(?:api|access|secret|private|account|subscription|master|encryption|signing|service)_?key|secret|token|password"
+    r"|passwd|passphrase|credentials?|pat|secret_access_key|api_?secret|auth)(?:_id|_value|_[0-9]+|_bedrock)?"
+)
+"""Names of environment variables that hold keys: OPENAI_API_KEY, AWS_SESSION_TOKEN, DB_PASSWORD, …"""
+_NO_KEY = re.compile(r"(?i)(?:true|false|yes|no|none|null|disabled|enabled|[0-9]+)")
+_WORD = re.compile(rb"[A-Za-z0-9]+")
+
+_lock = threading.Lock()
+_sent: dict[str, None] = {}
+_environment: frozenset[str] = frozenset()
+_environment_read_s = float("-inf")
+_spellings: tuple[Spelling, ...] = ()
+
+
+def remember(values: Iterable[str]) -> None:
+    """Redact these values from now on, except those that could be ordinary words."""
+    distinctive = [value for value in values if value in _sent or is_distinctive(value)]
+    with _lock:
+        has_new = any(value not in _sent for value in distinctive)
+        for value in distinctive:
+            _sent.pop(value, None)
+            _sent[value] = None  # moved to the end: the least recently sent key is forgotten first
+        if has_new:
+            for old in list(_sent)[:-MOST]:
+                del _sent[old]
+            _renew()
+
+
+def spellings() -> tuple[Spelling, ...]:
+    """Return the patterns of all known keys. Reads the environment again from time to time."""
+    if time.monotonic() - _environment_read_s > _ENVIRONMENT_INTERVAL_S:
+        look()
+    return _spellings
+
+
+def look() -> None:
+    """Read the environment now."""
+    global _environment, _environment_read_s  # noqa: PLW0603  under a lock
+    found = in_environment(os.environ)
+    with _lock:
+        _environment_read_s = time.monotonic()
+        if found != _environment:
+            _environment = found
+            _renew()
+
+
+def in_environment(environment: Mapping[str, str]) -> frozenset[str]:
+    """Return the values that are keys, judged by the names of their variables."""
+    found = (value.strip() for name, value in environment.items() if _NAME.fullmatch(name))
+    return frozenset(value for value in found if is_distinctive(value))
+
+
+def is_distinctive(value: str) -> bool:
+    """True if a key is so unlike a word, a number or a path that replacing it everywhere spoils nothing else."""
+    if len(value) < SHORTEST or _NO_KEY.fullmatch(value) or any(character.isspace() for character in value):
+        return False
+    if value.startswith(("/", "./", "~/")) and (PurePath(value).suffix or os.path.exists(value)):  # noqa: PTH110  any text
+        return False
+    digits = sum(character.isdigit() for character in value)
+    return 0 < digits < len(value) or len(value) >= LONGEST_WITHOUT_DIGIT
+
+
+def _renew() -> None:
+    global _spellings  # noqa: PLW0603  one assignment, under the lock
+    _spellings = tuple(map(spelling_of, sorted({*_sent, *_environment}, key=len, reverse=True)))
+
+
+@lru_cache(maxsize=2 * MOST)
+def spelling_of(value: str) -> Spelling:
+    """Return the pattern of a key as it is, and as JSON or a URL escapes it, once or twice."""
+    literal = max(_WORD.findall(value.encode("utf-8", "surrogatepass")), key=len, default=b"")
+    return literal, re.compile(b"".join(map(_of_character, value)))
+
+
+def _of_character(character: str) -> bytes:
+    data = character.encode("utf-8", "surrogatepass")
+    if character.isascii() and (character.isalnum() or character in "-_."):
+        return re.escape(data)
+    in_url = b"".join(b"%%(?:25)?(?i:%02x)" % byte for byte in data)
+    return b"(?:" + rb"\\*" + re.escape(data) + b"|" + in_url + rb"|\\+u(?i:%04x))" % ord(character)

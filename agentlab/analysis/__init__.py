@@ -1,0 +1,1 @@
+"""Answers from recorded runs."""

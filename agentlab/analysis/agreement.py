@@ -1,0 +1,253 @@
+"""Agreement of groups of runs: do they end for the same reason on the same task?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from agentlab._internal.formatting import counted
+from agentlab._internal.safe_text import AS_WRITTEN, printable
+from agentlab.analysis.compare import default_shared, hint, in_words, small_sample
+from agentlab.analysis.groups import (
+    By,
+    checked,
+    columns_of,
+    each_once,
+    in_order,
+    names_of,
+    runs_of,
+    typed_frame,
+    unit_of,
+    units_of,
+)
+from agentlab.analysis.intervals import FEWEST, Estimate, checked_level, of_share
+from agentlab.errors import ConfigurationError
+from agentlab.records.frames import Recordings
+
+MOST_PAIRS = 24
+"""So many pairs of groups are shown; `pairs` has them all."""
+
+REASONS = ("stop_reason", "finish_reason")
+MEANING = {
+    "stop_reason": "the same stop_reason, why the run ended",
+    "finish_reason": "the same finish_reason, why the last response of the run ended",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How often groups of runs ended for the same reason on the same tasks; the answer of `lab.agreement`.
+
+    Example:
+        >>> both = lab.agreement(lab.frame([result, *others], "runs"), on="prompt")
+        >>> both.pairs[["group_a", "group_b", "scenarios", "same"]]
+             group_a group_b  scenarios  same
+        0  anthropic  openai          1     1
+        1  anthropic  gemini          1     1
+        2     openai  gemini          1     1
+    """
+
+    what: str
+    """What is compared, in words."""
+    overall: pd.DataFrame
+    """One row: `groups`, `scenarios` (for which all of them have a reason), `units` (how many independent ones),
+    `left_out`, `same` (in which all agree), `share`, `share_low`, `share_high` (Wilson), `kappa` (Fleiss), `kappa_low`,
+    `kappa_high`, `small_sample`, `no_interval`."""
+    pairs: pd.DataFrame
+    """One row per pair of groups, `group_a` and `group_b`: the same columns, with Cohen's kappa."""
+    confusion: pd.DataFrame
+    """One row for each two reasons that met: `group_a`, `group_b`, `reason_a`, `reason_b`, `scenarios`."""
+    scenarios: pd.DataFrame
+    """One row per scenario: what it is, one column per group with its reason (NA: no run that ended), `same` (NA: not all have)."""
+
+    def table(self, group_a: str, group_b: str) -> pd.DataFrame:
+        """Counts of scenarios: one row per reason of `group_a`, one column per reason of `group_b`.
+
+        Example:
+            >>> both = lab.agreement(lab.frame([result, *others], "runs"), on="prompt")
+            >>> both.table("anthropic", "openai")
+            openai          stop_condition
+            anthropic
+            stop_condition               1
+        """
+        groups = list(self.overall["groups"].iloc[0].split(", ")) if len(self.overall) else []
+        for name in (group_a, group_b):
+            if name not in self.scenarios.columns:
+                raise ConfigurationError(f"There is no group {name!r}; there are {', '.join(groups) or 'none'}.")
+        both = self.scenarios[[group_a, group_b]].dropna()
+        return pd.crosstab(both[group_a], both[group_b])
+
+    def __repr__(self) -> str:
+        return printable(f"Agreement({self.what}; {self._words()})")
+
+    def _repr_html_(self) -> str:
+        import html
+
+        tables = "".join(
+            table.head(MOST_PAIRS).to_html(index=False, border=0, escape=True, na_rep="") for table in (self.overall, self.pairs)
+        )
+        if len(self.pairs) > MOST_PAIRS:
+            tables += f"<p>… and {len(self.pairs) - MOST_PAIRS:,} more in <code>.pairs</code></p>"
+        return f'<div class="{AS_WRITTEN}"><p>{html.escape(printable(f"{self.what}: {self._words()}"))}</p>{tables}</div>'
+
+    def _words(self) -> str:
+        row = self.overall.iloc[0]
+        if not row["scenarios"]:
+            return "no scenario for which every group has a reason"
+        units = f" in {counted(int(row['units']), 'independent unit')}" if row["units"] < row["scenarios"] else ""
+        return f"the same in {row['same']} of {counted(int(row['scenarios']), 'scenario')}{units}"
+
+
+def agreement(
+    frame: Recordings | pd.DataFrame,
+    what: str | None = None,
+    by: By = "provider",
+    on: By | None = None,
+    *,
+    level: float = 0.95,
+    unit: By | None = None,
+) -> Agreement:
+    """How often groups of runs end for the same reason on equivalent scenarios, beyond chance.
+
+    `frame` is what `lab.frame` takes, or has one row per run, or is the termination frame (one row per response, of which the last of
+    each run counts) with what makes the scenario. `what` is the column that is compared, `stop_reason` (ours, why the run ended) or
+    `finish_reason` (why its last response did); by default the first that exists. `on` is what makes a scenario; by default those
+    of `prompt_id` (or `prompt`), `settings` and `repeat` that exist.
+
+    Kappa is 1 where all agree, 0 where they agree as often as by chance, given how often each reason occurs; it is NA where there is
+    only one reason. Each repeat of a prompt is a scenario. Scenarios of one prompt or one recording are one unit, from which the
+    intervals are computed; see `lab.summary` for `unit`. A failed run has the reason `error`. Scenarios of a run without a
+    reason are left out.
+
+    Errors: ConfigurationError where columns are missing, and where a group has several runs of one scenario.
+
+    Example:
+        >>> lab.agreement(lab.frame([result, *others], "runs"), on="prompt")
+        Agreement(the same stop_reason, why the run ended; the same in 1 of 1 scenario)
+    """
+    columns, level, frame = columns_of(by), checked_level(level), runs_of(frame, "lab.agreement")
+    of = what if what is not None else next((name for name in REASONS if name in frame.columns), REASONS[0])
+    shared = columns_of(on, "on") if on is not None else default_shared(frame, columns)
+    advice = 'one row per run with what makes a scenario, such as by frame.merge(runs[["run_id", "prompt_id"]], on="run_id")'
+    rows = checked(frame, [*columns, of, *shared, *([] if unit is None else unit_of(frame, unit))], "lab.agreement", advice)
+    if "call" in rows.columns and "run_id" in rows.columns:
+        rows = rows.drop_duplicates("run_id", keep="last")
+    rows = each_once(rows)
+    rows = rows[rows[shared].notna().all(axis=1)].reset_index(drop=True)
+    if "stop_reason" in rows.columns:  # the newest response of a run that is still running is not its end
+        rows = rows.assign(**{of: rows[of].astype("string").where(rows["stop_reason"].notna())})
+    answers, rows = _answers(rows, of, columns, shared)
+    groups = [name for name in answers.columns if name not in shared]
+    whole = answers[groups].notna().all(axis=1) & (len(groups) > 1)
+    same = _alike(answers[groups]).astype("boolean").mask(~whole)
+    pairs = list(combinations(groups, 2))
+    met = [_met(answers, a, b) for a, b in pairs]
+
+    def agreed(*names: str) -> list[Any]:
+        row = _agreed(answers[[*names]], rows[rows[_SCENARIO_GROUP].isin(names)], unit, level)
+        return [row[name] for name in _AGREED]
+
+    return Agreement(
+        what=MEANING.get(of, f"the same {of}"),
+        overall=typed_frame([(", ".join(groups), *agreed(*groups))], {"groups": "string", **_AGREED}),
+        pairs=typed_frame([(a, b, *agreed(a, b)) for a, b in pairs], {"group_a": "string", "group_b": "string", **_AGREED}),
+        confusion=pd.concat(met, ignore_index=True) if met else _met(pd.DataFrame(columns=["a", "b"], dtype="string"), "a", "b"),
+        scenarios=answers.assign(same=same),
+    )
+
+
+_PLACE, _SCENARIO_GROUP = "its scenario", "its group"
+
+
+def _answers(rows: pd.DataFrame, of: str, by: Sequence[str], on: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One row per scenario, with the columns that make it and one per group; and the runs, each with the place of its scenario."""
+    task, group = names_of(rows, on, between="\x1f"), names_of(rows, by)
+    twice = pd.DataFrame({"task": task, "group": group}).duplicated()
+    if twice.any():
+        first = int(twice.to_numpy().argmax())
+        words = ", ".join(f"{name}={rows[name].astype(object)[first]!r}" for name in on)
+        of_group = int(((task == task[first]) & (group == group[first])).sum())
+        raise ConfigurationError(
+            f"lab.agreement(): {group[first]} has {of_group} runs with {words}: add what distinguishes them to on=[…], such as "
+            f'a column "repeat", counted with frame.groupby({[*by, *on]!r}).cumcount().'
+        )
+    scenarios = rows[~task.duplicated()][list(on)].reset_index(drop=True)
+    order = in_order(task)
+    groups = in_order(group)
+    called = {name: f"{name} (group)" if name in (*on, "same") else name for name in groups}
+    reasons = {name: pd.Series(rows[of].astype("string").array, index=task)[(group == name).to_numpy()] for name in groups}
+    answers = {called[name]: reasons[name].reindex(order).array for name in groups}
+    places: dict[str, Any] = {_PLACE: task.map({name: at for at, name in enumerate(order)}), _SCENARIO_GROUP: group.map(called)}
+    return scenarios.assign(**answers), rows.assign(**places)
+
+
+def _met(answers: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
+    both = answers[[a, b]].dropna()
+    counts = Counter(zip(both[a].astype(str), both[b].astype(str), strict=True))
+    rows: list[tuple[Any, ...]] = [(a, b, *reasons, counts[reasons]) for reasons in sorted(counts)]
+    return typed_frame(rows, dict.fromkeys(("group_a", "group_b", "reason_a", "reason_b"), "string") | {"scenarios": "Int64"})
+
+
+_AGREED: dict[str, Any] = {
+    **dict.fromkeys(("scenarios", "units", "left_out", "same"), "Int64"),
+    **dict.fromkeys(("share", "share_low", "share_high", "kappa", "kappa_low", "kappa_high"), "Float64"),
+    **dict.fromkeys(("small_sample", "no_interval"), "string"),
+}
+
+
+def _alike(answers: pd.DataFrame) -> pd.Series[bool]:
+    """True for scenarios in which all have the same reason."""
+    texts = answers.astype(object)
+    return texts.eq(texts.iloc[:, 0], axis=0).all(axis=1) if len(texts.columns) else pd.Series(False, index=answers.index)
+
+
+def _agreed(answers: pd.DataFrame, rows: pd.DataFrame, unit: By | None, level: float) -> dict[str, Any]:
+    """One row of `overall` or `pairs`, without the names."""
+    whole = answers.dropna() if answers.shape[1] > 1 else answers.iloc[:0]
+    rows = rows[rows[_PLACE].isin(whole.index)]
+    units = pd.Series(units_of(rows, unit, _PLACE), index=rows[_PLACE]).groupby(level=0).first().reindex(whole.index)
+    codes = np.unique(units.to_numpy(), return_inverse=True)[1]
+    agree = _alike(whole).to_numpy(dtype=bool)
+    share, kappa = of_share(agree, codes, level=level), _kappa(whole, codes, level)
+    reasons = {what: one.why for what, one in (("share", share), ("kappa", kappa)) if one.why}
+    advice = hint(rows.drop_duplicates(_PLACE), unit) if share.units < FEWEST <= len(whole) else None
+    return {
+        "scenarios": len(whole),
+        "units": share.units,
+        "left_out": len(answers) - len(whole),
+        "same": int(agree.sum()),
+        **share.columns("share", "share"),
+        **kappa.columns("kappa", "kappa"),
+        "small_sample": small_sample(share),
+        "no_interval": in_words(reasons, advice),
+    }
+
+
+def _kappa(whole: pd.DataFrame, units: Any, level: float) -> Estimate:
+    """Cohen's kappa of two groups, Fleiss' of more, with the interval of the agreement beyond chance.
+
+    J. Cohen, A coefficient of agreement for nominal scales (1960); J. L. Fleiss, Measuring nominal scale agreement among many raters
+    (1971). The interval is that of the share of pairs of groups that agree, Wilson's, on kappa's scale.
+    """
+    number, groups = whole.shape
+    if not number:
+        return Estimate(None, None, None, 0, "no scenario for which all have a reason")
+    codes, reasons = pd.factorize(whole.to_numpy().ravel(), sort=True)
+    if len(reasons) == 1:
+        return Estimate(None, None, None, number, f"not defined, all end by {reasons[0]}")
+    chosen = np.eye(len(reasons))[codes].reshape(number, groups, -1)  # scenario, group, reason: 1 where it is
+    counts, shares = chosen.sum(axis=1), chosen.mean(axis=0)
+    agree = of_share((counts * (counts - 1)).sum(axis=1) / (groups * (groups - 1)), units, level=level)
+    expected = float((shares[0] * shares[1] if groups == 2 else shares.mean(axis=0) ** 2).sum())
+    if 1 - expected < 1e-12:
+        return Estimate(None, None, None, number, "not defined, chance alone agrees always")
+    value, low, high = (
+        None if one is None else (one - expected) / (1 - expected) for one in (agree.value, agree.low, agree.high)
+    )
+    return replace(agree, value=value, low=None if low is None else max(-1.0, low), high=high)

@@ -1,0 +1,414 @@
+"""Groups of runs compared: what each completed, cost and achieved, with intervals, and how they differ on the same prompts.
+
+    runs = lab.frame(results, "runs")                     one row per run; an experiment adds `prompt_id`, `repeat`, `score`
+    lab.summary(runs, by="provider")                      one row per group
+    lab.paired(runs, "cost_usd")                          one row per pair of groups: the difference on the same prompts
+
+Nothing is ranked: groups keep the order of their first row, and each value has its interval. Runs of one prompt and replays of one
+recording are not independent: they are one unit, and each interval is computed from the units. So it holds for other prompts like
+these. What is left out is counted and named.
+
+The usage of sub-agents counts as that of their caller, unlike in the frame of runs; their own rows are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from agentlab._internal.formatting import counted
+from agentlab.analysis.groups import (
+    By,
+    checked,
+    columns_of,
+    each_once,
+    failed_of,
+    floats,
+    has_ended,
+    in_order,
+    mixed,
+    names_of,
+    runs_of,
+    scores_of,
+    typed_frame,
+    unit_of,
+    units_of,
+    whole_runs,
+)
+from agentlab.analysis.intervals import FEW, FEWEST, Estimate, checked_level, of_change, of_mean, of_median, of_share
+from agentlab.errors import ConfigurationError
+from agentlab.records.frames import Recordings
+
+TOO_FEW = f"fewer than {FEW}, intervals from so few tend to be too narrow"
+SHARED = ("prompt_id", "settings", "repeat")
+"""The columns that are the same for runs of different groups with the same task in an experiment."""
+
+
+def summary(
+    runs: Recordings | pd.DataFrame,
+    by: By = "provider",
+    *,
+    level: float = 0.95,
+    success_at: float | None = None,
+    unit: By | None = None,
+    failures: str = "count",
+) -> pd.DataFrame:
+    """One row per group: how many runs completed and succeeded, and what they used, each with its interval.
+
+    `runs` is what `lab.frame` takes, or a frame with one row per run; `by` is the column or columns that make the groups. The same
+    run twice counts once. Runs that have not ended, or never began, count as `not_ended` and nowhere else. Columns, beside those of
+    `by`:
+
+    - `runs`, `not_ended`; `failed`: how many ended with an error; `replayed`: how many are replays (NA: not known)
+    - `units`: the number of independent units of the ended runs
+    - `completed` finished on their own; `completion_rate`, `completion_low`, `completion_high`
+    - `scored` runs have a score; `success_rate`, `success_low`, `success_high` where scores are yes or no, or by `success_at`,
+      the score from which on a run succeeded; `score_mean`, `score_low`, `score_high`
+    - `tokens_mean`, `tokens_low`, `tokens_high`, `tokens_median`, `tokens_median_low`, `tokens_median_high`, of the runs whose usage
+      is known; `tokens_unknown`, the share of which it is not
+    - `cost_mean`, …, `cost_unknown`: the same for cost, in US dollars
+    - in words: `left_out`, which runs are left out of which figure; `small_sample`, which intervals are from few units; `no_interval`,
+      which intervals could not be computed, and why; `mixed`, where some runs are replays and others are not
+
+    A unit is all runs of one prompt (`prompt_id`, or `prompt`), or of one recording (`recording_id`). The intervals hold for other
+    prompts like these, and there is none from fewer than 5 units. For these prompts only, where each was repeated, pass
+    `unit="run_id"`, or other columns that say what is independent; replays of one recording are always one unit. Shares have Wilson's
+    interval, means the wider of Student's t and Hall's correction for skewness, medians that of their ranks.
+
+    A failed run counts as not succeeded where scores are yes or no, and is in every mean for which it has a value;
+    `failures="leave_out"` leaves it out of everything but its count. `level` is that of all intervals. NA is unknown, never 0.
+    Errors: ConfigurationError where columns are missing.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.summary(runs)[["provider", "runs", "completed", "tokens_mean"]]
+            provider  runs  completed  tokens_mean
+        0  anthropic     1          1       3146.0
+        1     openai     1          1       1424.0
+        2     gemini     1          1       2020.0
+    """
+    columns = columns_of(by)
+    groups = groups_of(runs_of(runs, "lab.summary"), columns, level=level, success_at=success_at, unit=unit, failures=failures)
+    firsts = pd.concat([group.first for group in groups]) if groups else pd.DataFrame(columns=columns)
+    rows = [_row(group) for group in groups]
+    figures = typed_frame([[row[name] for name in _DTYPES] for row in rows], _DTYPES)
+    return pd.concat([firsts[columns].reset_index(drop=True), figures], axis=1)
+
+
+MEASURES = {
+    "completion": "completion_rate",
+    "success": "success_rate",
+    "score": "score_mean",
+    "tokens": "tokens_mean",
+    "tokens_median": "tokens_median",
+    "cost": "cost_mean",
+    "cost_median": "cost_median",
+}
+"""The measures of a group, each with its column; its interval is in the columns of its own name with `_low` and `_high`."""
+
+
+def _columns(*measures: str) -> dict[str, str]:
+    return {name: "Float64" for one in measures for name in (MEASURES[one], f"{one}_low", f"{one}_high")}
+
+
+_DTYPES: dict[str, Any] = {
+    **dict.fromkeys(("runs", "not_ended", "failed", "replayed", "units", "completed"), "Int64"),
+    **_columns("completion"),
+    "scored": "Int64",
+    **_columns("success", "score", "tokens", "tokens_median"),
+    "tokens_unknown": "Float64",
+    **_columns("cost", "cost_median"),
+    "cost_unknown": "Float64",
+    **dict.fromkeys(("left_out", "small_sample", "no_interval", "mixed"), "string"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The figures of one group of runs."""
+
+    name: str
+    first: pd.DataFrame
+    """Its first row."""
+    counts: dict[str, int | None]
+    """`runs`, `not_ended`, `failed`, `replayed`, `units`, `completed`, `scored`, and `ended`: the runs in the figures."""
+    measures: dict[str, Estimate]
+    """By the names of MEASURES, without those that do not exist."""
+    left_out: dict[str, str]
+    """Which runs are left out of a measure, in words."""
+    advice: str | None
+    """How to get an interval where there are too few units."""
+    mixed: str | None
+
+
+def groups_of(
+    runs: pd.DataFrame,
+    columns: list[str],
+    *,
+    level: float = 0.95,
+    success_at: float | None = None,
+    unit: By | None = None,
+    failures: str = "count",
+    function: str = "lab.summary",
+) -> list[Group]:
+    """The groups with the figures of `summary`."""
+    checked_level(level)
+    if success_at is not None and (isinstance(success_at, bool) or not isinstance(success_at, int | float)):
+        raise ConfigurationError(f"success_at={success_at!r}: pass the score from which on a run succeeded, or leave it out.")
+    needed = [*columns, "terminated", "total_tokens", "cost_usd", *([] if unit is None else unit_of(runs, unit))]
+    frame = whole_runs(each_once(checked(runs, needed, function))).reset_index(drop=True)
+    names, failed = names_of(frame, columns), failed_of(frame, failures)
+    ended = has_ended(frame).to_numpy(dtype=bool)
+    entering = ended & ~failed if failures == "leave_out" else ended
+    units = np.full(len(frame), -1)
+    units[entering] = units_of(frame[entering], unit, within=names[entering])
+    whole = _Runs(frame, failed, ended, entering, units, {name: floats(frame, name) for name in _READ})
+    places = names.groupby(names, sort=False).indices
+    return [_group(name, places[name], whole, level=level, success_at=success_at, unit=unit) for name in in_order(names)]
+
+
+_READ = ("terminated", "score", "total_tokens", "cost_usd", "replayed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """The runs of all groups, in arrays."""
+
+    frame: pd.DataFrame
+    failed: Any
+    ended: Any
+    entering: Any
+    """The runs in the figures."""
+    units: Any
+    values: dict[str, Any]
+
+
+def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: float | None, unit: By | None) -> Group:
+    there = places[whole.entering[places]]
+    number, units, failed = len(there), whole.units[there], whole.failed[there]
+    number_failed, open_ = int((whole.failed & whole.ended)[places].sum()), int((~whole.ended[places]).sum())
+    terminated, given, tokens, cost = (whole.values[column][there] for column in _READ[:-1])
+    scores = scores_of(given, failed, whole.values["score"])
+    success = scores
+    if success_at is not None and not np.isnan(whole.values["score"]).all():
+        success = np.where(np.isnan(given), np.where(failed, 0.0, np.nan), given >= success_at)
+    known_scores, replayed = scores[~np.isnan(scores)], whole.values["replayed"][places]
+    yes_or_no = bool(np.isin(known_scores, (0, 1)).all())
+    counts: dict[str, int | None] = {
+        "runs": len(places),
+        "not_ended": open_,
+        "failed": number_failed if "stop_reason" in whole.frame.columns else None,
+        "replayed": None if np.isnan(replayed).all() else int(np.nansum(replayed)),
+        "units": len(np.unique(units)),
+        "ended": number,
+        "completed": int(np.nansum(terminated)),
+        "scored": int((~np.isnan(given)).sum()),
+    }
+    measures: dict[str, Estimate] = {}
+    missing = [f"{open_} of {len(places)} not ended"] if open_ else []
+    if number_failed > failed.sum():
+        missing.append(f"{number_failed} failed")
+    left_out = {"all": ", ".join(missing)} if missing else {}
+
+    def measure(what: str, values: Any, of: Any, unknown: str = "unknown", **options: float) -> None:
+        known = ~np.isnan(values)
+        measures[what] = of(values[known], units[known], level=level, **options)
+        if 0 < known.sum() < number:
+            left_out[what] = f"{number - int(known.sum())} of {number} {unknown}"
+
+    measure("completion", terminated, of_share)
+    if "score" in whole.frame.columns:
+        if success_at is None and not yes_or_no:
+            measures["success"] = Estimate(None, None, None, 0, "scores are graded, pass success_at=…")
+        else:
+            measure("success", success, of_share, "without a score")
+        if yes_or_no:
+            measure("score", scores, of_share, "without a score")
+        else:
+            bounds = {"least": 0.0, "most": 1.0} if known_scores.min() >= 0 and known_scores.max() <= 1 else {}
+            measure("score", scores, of_mean, "without a score", **bounds)
+    for what, values in (("tokens", tokens), ("cost", cost)):
+        measure(what, values, of_mean, least=0.0)
+        measure(f"{what}_median", values, of_median)
+    advice = hint(whole.frame.iloc[there], unit) if len(np.unique(units)) < FEWEST <= number else None
+    return Group(name, whole.frame.iloc[places[:1]], counts, measures, left_out, advice, mixed(replayed))
+
+
+def hint(runs: pd.DataFrame, unit: By | None) -> str:
+    """What a unit is, and what to do, where enough runs are too few units for an interval."""
+    of = [f"one {name}" for name in [*unit_of(runs, unit), "recording_id"] if name in runs.columns]
+    alone = "run_id" in runs.columns and len(np.unique(units_of(runs, "run_id"))) >= FEWEST
+    also = "; unit='run_id' gives intervals that hold for these prompts only" if alone and unit is None else ""
+    return f"a unit is all runs of {' or '.join(of)}{also}"
+
+
+def in_words(reasons: Mapping[str, str], advice: str | None = None) -> str | None:
+    """Each reason with its figures, `tokens, cost: why`; None where there is none."""
+    of: dict[str, list[str]] = {}
+    for what, why in reasons.items():
+        of.setdefault(why, []).append(what)
+    return "; ".join([*(f"{', '.join(names)}: {why}" for why, names in of.items()), *([advice] if of and advice else [])]) or None
+
+
+def _row(group: Group) -> dict[str, Any]:
+    """A row of the summary."""
+    none = Estimate(None, None, None, 0)
+    row: dict[str, Any] = dict(group.counts)
+    for what, column in MEASURES.items():
+        row |= group.measures.get(what, none).columns(column, what)
+    ended = row["ended"]
+    for what in ("tokens", "cost"):
+        row[f"{what}_unknown"] = 1 - group.measures[what].known / ended if ended else None
+    reasons = {what: one.why for what, one in group.measures.items() if one.why and not what.endswith("_median")}
+    row["no_interval"] = in_words(reasons, group.advice)
+    row["left_out"] = in_words({what: why for what, why in group.left_out.items() if not what.endswith("_median")})
+    row["small_sample"], row["mixed"] = _few(group), group.mixed
+    return row
+
+
+def _few(group: Group) -> str | None:
+    """Which intervals are from few units, in words."""
+    units = group.counts["units"] or 0
+    few = units < FEW and any(one.low is not None for one in group.measures.values())
+    parts = [counted(units, "independent unit")] if few else []
+    for what in ("success", "tokens", "cost"):
+        one = group.measures.get(what)
+        if one is not None and one.low is not None and one.units < min(FEW, units):
+            parts.append(f"{what} known of {one.units}")
+    return f"{', '.join(parts)}: {TOO_FEW}" if parts else None
+
+
+def small_sample(one: Estimate) -> str | None:
+    """A sentence where an interval is from few units."""
+    return f"{counted(one.units, 'independent unit')}: {TOO_FEW}" if one.low is not None and one.units < FEW else None
+
+
+# Differences ---------------------------------------------------------------------------------------------------------------------
+
+
+def paired(
+    runs: Recordings | pd.DataFrame,
+    what: str,
+    by: By = "provider",
+    on: By | None = None,
+    *,
+    against: str | None = None,
+    level: float = 0.95,
+    unit: By | None = None,
+    failures: str = "count",
+) -> pd.DataFrame:
+    """How groups differ on the same tasks: one row per pair of groups, the mean of the differences with its interval.
+
+    `runs` is what `lab.frame` takes, or a frame with one row per run; `what` is a column: `cost_usd`, `total_tokens`, `steps`,
+    `terminated`, `score` (booleans count as 1 and 0). `on` are the columns that both runs of a pair share, their task; by default those
+    of `prompt_id` (or `prompt`), `settings` and `repeat` that exist. Several runs of one group on one task are first averaged, over
+    those with a known value: one pair. With `against`, the name of a group, only the differences from that one. Columns:
+
+    - `group`, `against`, `what`: a positive difference means that `group` has more of it
+    - `difference`, `low`, `high`: the mean over the pairs
+    - `pairs`: complete ones, from which all figures are computed; `units`: the number of independent units of these; `left_out`: tasks
+      for which not both groups have a known value (where only some repeats are unknown the mean of the others counts); `failed`: how
+      many runs of the two ended with an error
+    - `ties`: the share of pairs with no difference; `more`: the share in which `group` has more
+    - `group_mean`, `against_mean`: over the same pairs
+    - `small_sample`, `no_interval`, `mixed`: in words
+
+    Pairs of one prompt or one recording are one unit, from which the interval is computed; see `lab.summary` for `unit` and `failures`.
+    Where each unit is one pair of yes-or-no values the interval is Tango's, and excludes 0 only where McNemar's exact test does.
+
+    Of twenty such intervals at 95 %, about one misses the true value by chance. Errors: ConfigurationError where columns are missing.
+
+    Example:
+        >>> runs = lab.frame([result, *others], "runs")
+        >>> lab.paired(runs, "total_tokens")[["group", "against", "difference"]]
+            group    against  difference
+        0  openai  anthropic     -1722.0
+        1  gemini  anthropic     -1126.0
+        2  gemini     openai       596.0
+    """
+    columns, level, runs = columns_of(by), checked_level(level), runs_of(runs, "lab.paired")
+    shared = columns_of(on, "on") if on is not None else default_shared(runs, columns)
+    needed = [*columns, what, *shared, *([] if unit is None else unit_of(runs, unit))]
+    frame = whole_runs(each_once(checked(runs, needed, "lab.paired")))
+    frame = frame[has_ended(frame)] if {"terminated", "stop_reason"} & set(frame.columns) else frame
+    failed, values = failed_of(frame, failures), floats(frame, what)
+    if what == "score" or what.startswith("score."):
+        values = scores_of(values, failed)
+    if failures == "leave_out":
+        values = np.where(failed, np.nan, values)
+    names = names_of(frame, columns)
+    task = names_of(frame, shared, between="\x1f").where(frame[shared].notna().all(axis=1))
+    marks: dict[str, Any] = {_TASK: task, _GROUP: names, _VALUE: values, _FAILED: failed}
+    cells = frame.assign(**marks)
+    groups = in_order(names)
+    if against is not None and against not in groups:
+        raise ConfigurationError(f"against={against!r}: there is no such group; there are {', '.join(groups) or 'none'}.")
+    pairs = [(b, a) for a, b in combinations(groups, 2)] if against is None else [(g, against) for g in groups if g != against]
+    every = {name: cells[names == name] for name in groups}
+    rows = [
+        {"group": group, "against": other, "what": what, **_difference(every[group], every[other], unit, level)}
+        for group, other in pairs
+    ]
+    return typed_frame([[row[name] for name in _PAIRED] for row in rows], _PAIRED)
+
+
+_TASK, _GROUP, _VALUE, _FAILED = "its task", "its group", "its value", "it failed"
+_PAIRED: dict[str, Any] = {
+    **dict.fromkeys(("group", "against", "what"), "string"),
+    **dict.fromkeys(("difference", "low", "high"), "Float64"),
+    **dict.fromkeys(("pairs", "units", "left_out", "failed"), "Int64"),
+    **dict.fromkeys(("ties", "more", "group_mean", "against_mean"), "Float64"),
+    **dict.fromkeys(("small_sample", "no_interval", "mixed"), "string"),
+}
+
+
+def default_shared(runs: pd.DataFrame, by: Sequence[str]) -> list[str]:
+    """The columns that say which runs of different groups had the same task."""
+    prompt = "prompt" if "prompt" in runs.columns and "prompt_id" not in runs.columns else "prompt_id"
+    return [prompt, *(name for name in SHARED[1:] if name in runs.columns and name not in by and runs[name].notna().any())]
+
+
+def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, level: float) -> dict[str, Any]:
+    """The difference of two groups, a row of `paired`."""
+    both = pd.concat([group, against])
+    ordered = both.dropna(subset=[_TASK]).sort_values(_VALUE, kind="stable")  # so that the order of the rows changes no digit
+    table = ordered.groupby([_TASK, _GROUP], sort=True)[_VALUE].mean().unstack(_GROUP)
+    whole = table.dropna().astype(float) if len(table.columns) == 2 else table.iloc[:0].astype(float)
+    known, sides = len(whole), [str(side[_GROUP].iloc[0]) for side in (group, against)]
+    mean, other = (whole[side].to_numpy() if known else np.zeros(0) for side in sides)
+    differences = mean - other
+    rounding = np.abs(differences) <= 1e-12 * np.maximum(np.abs(mean), np.abs(other))  # of equal means
+    differences[rounding] = 0.0
+    rows = both[both[_TASK].isin(whole.index) & both[_VALUE].notna()]
+    units = pd.Series(units_of(rows, unit, _TASK), index=rows[_TASK]).groupby(level=0).first()
+    yes_or_no = bool(rows[_VALUE].isin([0, 1]).all())
+    if yes_or_no and len(rows) == 2 * known == 2 * units.nunique():
+        estimate = of_change(differences.tolist(), level=level)
+    else:
+        bounds = {"least": -1.0, "most": 1.0} if yes_or_no else {}
+        estimate = of_mean(differences, units.reindex(whole.index).to_numpy(), level=level, **bounds)
+    advice = hint(rows.drop_duplicates(_TASK), unit) if estimate.units < FEWEST <= known else None
+    few = f"{counted(known, 'pair')} in {counted(estimate.units, 'independent unit')}, an interval takes {FEWEST} units"
+    reason = "no complete pair" if not known else few if estimate.units < FEWEST else estimate.why
+    why = "; ".join(words for words in (reason, advice) if words)
+    return {
+        "difference": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "pairs": known,
+        "units": estimate.units,
+        "left_out": len(table) - known,
+        "failed": int(both[_FAILED].sum()) if "stop_reason" in both.columns else None,
+        "ties": float((differences == 0).mean()) if known else None,
+        "more": float((differences > 0).mean()) if known else None,
+        "group_mean": float(mean.mean()) if known else None,
+        "against_mean": float(other.mean()) if known else None,
+        "small_sample": small_sample(estimate),
+        "no_interval": why or None,
+        "mixed": mixed(floats(both, "replayed")),
+    }

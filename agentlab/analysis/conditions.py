@@ -1,0 +1,368 @@
+"""The first step of each run in which a tool was called or a finish reason was given, for the conditions on such words."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from agentlab._internal.asyncio_tools import discard
+from agentlab.analysis.records import Bools, Ints, Records, Rows, first_met, numbers, smallest
+from agentlab.engine.worker import submit
+from agentlab.errors import ConfigurationError
+from agentlab.limits.combinators import AllOf, AnyOf, Custom, Not, Off, StopCondition
+from agentlab.limits.conditions import FinishReasonIs, HasToolCall
+from agentlab.limits.evaluation import read_condition
+from agentlab.limits.fields import limit_fields
+from agentlab.limits.reading import Reading
+from agentlab.model.usage import add_cost, add_usage
+from agentlab.records.history import RunHistory
+from agentlab.records.step import StepResult
+
+
+@dataclass(slots=True)
+class WordRows:
+    """Which words occur in which rows: a few different cells per column, and rows that were read one by one."""
+
+    columns: list[tuple[Ints, dict[str, list[int]]]] = field(default_factory=list)
+    """For each column the cell of each row, by number, and for each word the cells that contain it."""
+    extra: dict[str, list[int]] = field(default_factory=dict)
+    """For each word more rows with it."""
+
+    def of(self, word: str) -> Ints:
+        """The rows with a word."""
+        found = [np.flatnonzero(np.isin(codes, cells_of[word])) for codes, cells_of in self.columns if word in cells_of]
+        return np.concatenate([*found, np.array(self.extra.get(word, ()), dtype=np.int64)])
+
+    def add(self, cells: pd.Series[str], words_in: Callable[[str], Sequence[str]], where: Bools | None = None) -> None:
+        """Read a column, only in the rows of `where`."""
+        codes, different = pd.factorize(cells.fillna("").astype(str))
+        cells_of: dict[str, list[int]] = {}
+        for code, cell in enumerate(different):
+            for word in words_in(str(cell)):
+                cells_of.setdefault(word, []).append(code)
+        self.columns.append((codes if where is None else np.where(where, codes, -1), cells_of))
+
+
+def _tools(records: Records) -> WordRows:
+    cells = records.column("tools", "HasToolCall").fillna("").astype(str)
+    names = {cell: cell.split(", ") if cell else [] for cell in cells.unique()}
+    found = WordRows()
+    if records.histories is None:
+        found.add(cells, names.__getitem__)
+        return found
+    counts = numbers(records.steps, "tool_calls").to_numpy()
+    odd = ~np.isnan(counts) & (cells.map({cell: len(several) for cell, several in names.items()}).to_numpy() != counts)
+    found.add(cells, names.__getitem__, where=~odd)
+    for row in map(int, np.flatnonzero(odd)):  # a name with a comma that a model made up
+        history, place = _step_of(records, records.histories, row)
+        for call in history[place].tool_calls:
+            found.extra.setdefault(call.name, []).append(row)
+    return found
+
+
+def _finish_reasons(records: Records) -> WordRows:
+    found = WordRows()
+    found.add(records.column("finish_reason", "FinishReasonIs"), lambda cell: [cell] if cell else [])
+    if "raw_finish_reason" in records.steps.columns:
+        found.add(records.steps["raw_finish_reason"], lambda cell: [cell] if cell else [])
+    if records.histories is not None:
+        for row in map(int, np.flatnonzero(records.several_calls)):
+            history, place = _step_of(records, records.histories, row)
+            for signal in (call.response.signal for call in history[place].calls):
+                for word in {signal.finish_reason.value, signal.raw_value} - {None}:
+                    found.extra.setdefault(str(word), []).append(row)
+    return found
+
+
+def _step_of(records: Records, histories: Callable[[int], RunHistory], row: int) -> tuple[RunHistory, int]:
+    run = int(records.run[row])
+    return histories(run), int(row - records.start[run])
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A condition on words: its field with the words, and how their rows are read. With `last_call_only` a frame has only the word of
+    the last call of a step."""
+
+    field: str
+    read: Callable[[Records], WordRows]
+    last_call_only: bool = False
+
+
+WORDS = {HasToolCall: _Kind("names", _tools), FinishReasonIs: _Kind("reasons", _finish_reasons, last_call_only=True)}
+
+
+def first_row(records: Records, leaf: StopCondition) -> Ints:
+    """The first row of each run with any of a condition's words; the number of its rows where there is none."""
+    kind = WORDS[type(leaf)]
+    if kind.field not in records.words:
+        records.words[kind.field] = kind.read(records)
+    found = [records.words[kind.field].of(str(word)) for word in getattr(leaf, kind.field)]
+    return _first_of(records, np.concatenate(found))
+
+
+def unsure_from(records: Records, tree: StopCondition | None) -> Ints:
+    """For each run the row from which on a frame alone cannot say what the tree says, since of a step with several calls it has only
+    the last one's word. The number of rows where all is known."""
+    unsure = tree is not None and any(type(leaf) in WORDS and WORDS[type(leaf)].last_call_only for leaf in tree.leaves())
+    if records.histories is not None or not unsure:
+        return records.lengths
+    return _first_of(records, np.flatnonzero(numbers(records.steps, "calls").to_numpy() > 1))
+
+
+def _first_of(records: Records, rows: Ints) -> Ints:
+    """The first of these rows in each run, from 0; the number of its rows where there is none."""
+    first = records.lengths.copy()
+    np.minimum.at(first, records.run[rows], rows - records.start[records.run[rows]])
+    return first
+
+
+def first_true(records: Records, met: Bools) -> Ints:
+    """The first row of each run that is true."""
+    return _first_of(records, np.flatnonzero(met))
+
+
+STEPS = "steps"
+
+MEASURES = {"tokens": "tokens", "cost": "cost_usd"}
+"""The running total of the records for each total that a condition may declare, beside STEPS, which are counted."""
+
+First: TypeAlias = npt.NDArray[Any]
+"""For each run the first row at which something is met; the number of its rows where it never is."""
+
+
+@functools.cache
+def limit_field_of(kind: type[StopCondition]) -> str | None:
+    """The field with the limit of conditions on a total; None for all other conditions."""
+    fields = limit_fields(kind) if kind.total == STEPS or kind.total in MEASURES else ()
+    return fields[0].name if len(fields) == 1 else None
+
+
+def is_in_arrays(leaf: StopCondition) -> bool:
+    """True if the records say where a single condition is met. All others are called step by step."""
+    return limit_field_of(type(leaf)) is not None or type(leaf) in WORDS  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The answer of a condition row by row: met, or not, or open where it is neither."""
+
+    met: Bools
+    open: Bools
+
+    @property
+    def not_met(self) -> Bools:
+        """True where it is known not to be met."""
+        found: Bools = ~(self.met | self.open)
+        return found
+
+
+def without_off(tree: StopCondition) -> StopCondition | None:
+    """The tree without what is turned off; None where nothing is left."""
+    if tree.is_off:
+        return None
+    parts = tuple(kept for part in tree.parts if (kept := without_off(part)) is not None)
+    same = len(parts) == len(tree.parts) and all(kept is part for kept, part in zip(parts, tree.parts, strict=True))
+    return tree if same else tree.with_parts(parts)
+
+
+def latches(tree: StopCondition) -> bool:
+    """True if first rows are enough: of custom conditions only where any one of them will do."""
+    if isinstance(tree, Not):
+        return False
+    return all(latches(part) and (not isinstance(tree, AllOf) or all_in_arrays(part)) for part in tree.parts)
+
+
+def all_in_arrays(tree: StopCondition) -> bool:
+    """True if the records say where each leaf is met."""
+    return all(map(is_in_arrays, tree.leaves()))
+
+
+# By first rows -------------------------------------------------------------------------------------------------------------------
+
+
+def first_rows(records: Records, leaves: Sequence[StopCondition]) -> list[First]:
+    """For each of these conditions, which are of one kind and in the arrays, the first row at which it is met in each run."""
+    kind = type(leaves[0])
+    field = limit_field_of(kind)  # type: ignore[arg-type]
+    if field is None:
+        return [first_row(records, leaf) for leaf in leaves]
+    limits = [getattr(leaf, field) for leaf in leaves]
+    if kind.total == STEPS:
+        steps = np.array([max(0, min(math.ceil(limit) - 1, records.longest)) for limit in limits])
+        dtype = smallest(records.longest)
+        return list(np.minimum(steps.astype(dtype)[:, None], records.lengths.astype(dtype)[None, :]))
+    return list(first_met(records.used[MEASURES[str(kind.total)]], records.start, np.array([float(limit) for limit in limits])))
+
+
+def combined(tree: StopCondition, first: Callable[[StopCondition], First]) -> First:
+    """The first row at which a tree that latches is met."""
+    if not tree.parts:
+        return first(tree)
+    return functools.reduce(_joining(tree), [combined(part, first) for part in tree.parts])
+
+
+def _joining(tree: StopCondition) -> Callable[[Any, Any], Any]:
+    return np.minimum if isinstance(tree, AnyOf) else np.maximum
+
+
+def everywhere(
+    tree: StopCondition, axis_of: Mapping[int, int], axes: int, firsts: Callable[[StopCondition], Sequence[First]]
+) -> Rows:
+    """`combined` for every value of the axes at once: an array of as many dimensions, each 1 or an axis long, and the runs as the last.
+
+    `axis_of` says which axis has the values of a leaf (by its id); `firsts` gives its first rows, for each of them.
+    """
+    if not tree.parts:
+        rows = np.stack(list(firsts(tree)))
+        shape = [1] * axes
+        if id(tree) in axis_of:
+            shape[axis_of[id(tree)]] = len(rows)
+        return rows.reshape(*shape, -1)
+    parts = [everywhere(part, axis_of, axes, firsts) for part in tree.parts]
+    parts.sort(key=lambda part: part.size)  # small ones first, so that only the last join is as large as all axes together
+    found: Rows = functools.reduce(_joining(tree), parts)
+    return found
+
+
+# Row by row ----------------------------------------------------------------------------------------------------------------------
+
+
+def answers_of(tree: StopCondition, leaf_answers: Callable[[StopCondition], Answers]) -> Answers:
+    """The answer of a tree in each row, by the logic of `agentlab.limits.conditions`."""
+    if not tree.parts:
+        return leaf_answers(tree)
+    parts = [answers_of(part, leaf_answers) for part in tree.parts]
+    if isinstance(tree, Not):
+        return Answers(parts[0].not_met, parts[0].open)
+    some_open = np.logical_or.reduce([part.open for part in parts])
+    if isinstance(tree, AnyOf):
+        met = np.logical_or.reduce([part.met for part in parts])
+        return Answers(met, ~met & some_open)
+    not_met = np.logical_or.reduce([part.not_met for part in parts])
+    return Answers(~not_met & ~some_open, ~not_met & some_open)
+
+
+def latched(records: Records, leaf: StopCondition, first: First) -> Answers:
+    """The answers of a condition in the arrays: met from its first row on, before it open where usage is unknown."""
+    row = np.arange(len(records.run)) - records.start[records.run]
+    met: Bools = row >= first[records.run]
+    total = MEASURES.get(leaf.total or "")
+    unknown = np.isnan(records.totals[total]) if total is not None else np.zeros(len(met), bool)
+    return Answers(met, ~met & unknown)
+
+
+def deciding(tree: StopCondition, is_met: Callable[[StopCondition], Bools]) -> list[tuple[StopCondition, Bools]]:
+    """The parts that made the tree met, each with the runs in which it did; a Not is given in place of what is below it."""
+
+    def look(node: StopCondition, within: Bools) -> Iterable[tuple[StopCondition, Bools]]:
+        here = within & is_met(node)
+        if not node.parts or isinstance(node, Not | Off):
+            yield node, here
+        else:
+            for part in node.parts:
+                yield from look(part, here)
+
+    some = next(iter(tree.leaves()))
+    return list(look(tree, np.ones_like(is_met(some))))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The answers of a condition row by row, the first row of each run at which it raised (the number of its rows: never), the name of
+    its readings, and whether they mean that the task was done."""
+
+    answers: Answers
+    raised: First
+    name: str
+    goal: bool
+
+
+def history_of(records: Records, run: int, condition: StopCondition) -> RunHistory:
+    """A run's history. Raises ConfigurationError where there are only frames."""
+    if records.histories is None:
+        raise ConfigurationError(
+            f"{condition!r} reads the history of each run, and a frame has only its columns: pass the results, the runs, or the store "
+            "in place of the frame."
+        )
+    return records.histories(run)
+
+
+def ask(records: Records, condition: StopCondition) -> Asked | None:
+    """Call a custom condition after every step of every run; None where its answer has to be awaited."""
+    met, open_ = np.zeros(len(records.run), bool), np.zeros(len(records.run), bool)
+    raised, name, goal = records.lengths.copy(), condition.short_name, False
+    for run, length in enumerate(records.lengths):
+        steps, history = history_of(records, run, condition) if length else (), RunHistory()
+        for place, step in enumerate(steps):
+            history.append(step)
+            try:
+                reading = condition.ask(history) if isinstance(condition, Custom) else condition.read(history)
+            except Exception:
+                raised[run] = place
+                break
+            if not isinstance(reading, Reading):
+                if inspect.isawaitable(reading):
+                    discard(reading)
+                return None
+            row = int(records.start[run]) + place
+            met[row], open_[row] = bool(reading.met), reading.met is None
+            name, goal = reading.name, reading.goal
+    return Asked(Answers(met, open_), raised, name, goal)
+
+
+def ask_tree(records: Records, tree: StopCondition) -> tuple[First, First]:
+    """Read a tree that has to be awaited after every step of every run: the first row at which it is met, and at which it raised."""
+
+    async def over_all() -> tuple[First, First]:
+        first, raised = records.lengths.copy(), records.lengths.copy()
+        for run, length in enumerate(records.lengths):
+            steps, history = history_of(records, run, tree) if length else (), RunHistory()
+            for place, step in enumerate(steps):
+                history.append(step)
+                try:
+                    reading = await read_condition(tree, history)
+                except Exception:
+                    raised[run] = place
+                    break
+                if reading.met:
+                    first[run] = place
+                    break
+        return first, raised
+
+    return submit(over_all()).result()
+
+
+def broken_off(history: RunHistory, place: int, calls: int) -> RunHistory:
+    """The history as if its step at `place` had been broken off after so many of its calls."""
+    kept, step, made = history.prefix(place), history[place], history[place].calls[:calls]
+    usage, cost = RunHistory().usage, RunHistory().cost
+    for call in made:
+        usage, cost = add_usage(usage, call.usage), add_cost(cost, call.cost)
+    shortened: StepResult = replace(
+        step, calls=made, usage=usage, cost=cost, answer=None, tool_results=(), children=(), readings=None, error=None
+    )
+    kept.append(shortened)
+    return kept
+
+
+def deciding_readings(history: RunHistory, tree: StopCondition) -> Sequence[Reading] | None:
+    """The readings that made a tree met after this history; None where it raises."""
+    try:
+        reading = submit(read_condition(tree, history)).result() if tree.may_wait else tree.read(history)
+    except Exception:
+        return None
+    return list(reading.deciding())
+
+
+def reading_name(reading: Reading) -> str:
+    """A reading's name, of a negated one with its not."""
+    return f"not {reading_name(reading.children[0])}" if reading.name == "Not" and reading.children else reading.name

@@ -1,0 +1,222 @@
+"""Limits worth trying where a person names none: around what the successful runs had used by then."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from agentlab.analysis.conditions import First
+from agentlab.analysis.grids import BOUNDS, Grid, plain_value
+from agentlab.analysis.outcomes import Cells, Sums, Task
+from agentlab.analysis.records import USED, Bools, Floats, Ints, Records
+from agentlab.analysis.simulate import STOPPED, Verdict
+from agentlab.errors import ConfigurationError
+from agentlab.limits.combinators import StopCondition
+from agentlab.limits.conditions import MaxCost, MaxTokensUsed, StepCountIs
+
+SHARES = (0.25, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 1.0)
+"""Limits at these shares of the successes; most of them near the share that is to be kept."""
+
+DIGITS = 2
+"""Limits are rounded up to so many digits: to be readable, and to depend little on single runs."""
+
+
+def candidates(records: Records, goal: First, succeeded: Bools, keep: float) -> dict[str, StopCondition | None]:
+    """Grids by name: no limit, which is the record itself; steps, tokens and cost, each alone and in pairs."""
+    single: dict[str, StopCondition] = {}
+    shares = sorted({*SHARES, keep})
+    steps = np.quantile(goal[succeeded] + 1, shares, method="higher")
+    single["steps"] = StepCountIs(sorted({int(value) for value in steps}))
+    for name, kind in (("tokens", MaxTokensUsed), ("cost", MaxCost)):
+        before = _used_before(records, {"cost": "cost_usd"}.get(name, name), goal, succeeded)
+        quantiles = np.quantile(before, shares, method="higher") if len(before) else ()
+        if values := sorted({_above(value, whole=name == "tokens") for value in quantiles if value > 0}):
+            single[name] = kind(values)
+    pairs = {f"{a} | {b}": single[a] | single[b] for a, b in combinations(single, 2)}
+    return {"no limit": None, **single, **pairs}
+
+
+def _used_before(records: Records, name: str, goal: First, succeeded: Bools) -> Floats:
+    """What each success had used before the step in which it succeeded, which a higher limit allows. Empty where little is known."""
+    try:
+        totals = records.totals[name]
+    except ConfigurationError:
+        return np.zeros(0)
+    rows = (records.start[:-1] + goal)[succeeded] - 1
+    first = goal[succeeded] == 0
+    used = np.where(first, 0.0, totals[np.where(first, 0, rows)])
+    known = used[~np.isnan(used)]
+    return known if 2 * len(known) >= len(used) else np.zeros(0)
+
+
+def _above(value: float, *, whole: bool) -> Any:
+    """The next number of few digits that is above `value`."""
+    exact = Decimal(repr(float(value)))
+    unit = Decimal(1).scaleb(math.floor(math.log10(value)) - DIGITS + 1)
+    unit = max(unit, Decimal(1)) if whole else unit
+    found = (exact // unit + 1) * unit
+    return int(found) if whole else found.normalize()
+
+
+PARTS = {"cost_usd": 1e9, "time_s": 1e6, "tokens": 1.0, "steps": 1.0}
+"""The measures of cost, and the parts in which they are counted: whole numbers, so that no order of runs decides a tie."""
+
+# Counting ----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Which runs succeeded in the record, what counts as cost, and what each cost in all (NaN: not known)."""
+
+    succeeded: Bools
+    cost: str
+    whole: Floats
+
+    def part(self, runs: slice) -> Measured:
+        """Some of the runs."""
+        return Measured(self.succeeded[runs], self.cost, self.whole[runs])
+
+    def kept(self, verdict: Verdict) -> Floats:
+        """For each run that succeeded 1 where it still does, else 0, NaN where that is not known; NaN for all others."""
+        return np.where(self.succeeded, verdict.goal, np.nan)
+
+    def used(self, verdict: Verdict) -> Floats:
+        """What each run would have cost, NaN where that is not known."""
+        if self.cost == "steps":
+            known = verdict.outcome <= 1
+            return np.where(known, np.minimum(verdict.row + 1.0, self.whole), np.nan)
+        return np.where(np.isnan(self.whole), np.nan, verdict.used[self.cost])
+
+    def spent(self, verdict: Verdict, records: Records) -> Floats:
+        """`used` as far as the record goes, so that all configurations are compared on the same runs.
+
+        Nothing is added after the end of a record, so a run that was cut off before the limits counts with the least it would have
+        cost; a step that a limit may have broken off counts whole.
+        """
+        used = self.used(verdict)
+        lost = np.isnan(used) & ~np.isnan(self.whole)
+        if not lost.any():
+            return used
+        filled = np.where(lost, self.whole, used)
+        inside = np.flatnonzero(lost & (verdict.outcome == STOPPED))
+        if len(inside) and self.cost != "steps":
+            filled[inside] = records.totals[self.cost][records.start[:-1][inside] + verdict.row[inside]]
+        return filled
+
+
+def measured(records: Records, goal: First, goal_open: Bools, cost: str) -> Measured:
+    """The measures of these runs."""
+    whole = records.lengths.astype(float) if cost == "steps" else records.at_the_end(cost)
+    return Measured((goal < records.lengths) & ~goal_open, cost, whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """For each configuration and fold: successes that are `kept`, for how many that is `known`, and what runs `spent`, in PARTS."""
+
+    kept: Floats
+    known: Floats
+    spent: Floats
+
+    def without(self, fold: int) -> Counts:
+        """The sums over all folds but one."""
+        return Counts(*((values.sum(axis=1) - values[:, fold])[:, None] for values in (self.kept, self.known, self.spent)))
+
+    @property
+    def share(self) -> Floats:
+        """The share that is kept by each configuration; NaN where nothing is known."""
+        with np.errstate(all="ignore"):
+            found: Floats = self.kept.sum(axis=1) / self.known.sum(axis=1)
+        return found
+
+    def cheapest(self, keep: float, order: Ints) -> int | None:
+        """The cheapest that keeps this share: of equal cost the one that keeps most, then the first by `order`. None: none does."""
+        share = self.share
+        enough = np.flatnonzero(share >= keep - 1e-12)
+        if not len(enough):
+            return None
+        return int(enough[np.lexsort((order[enough], -share[enough], self.spent.sum(axis=1)[enough]))[0]])
+
+    def most(self, order: Ints) -> int:
+        """The one that keeps most; of several the cheapest."""
+        share = np.nan_to_num(self.share, nan=-1.0)
+        return int(np.lexsort((order, self.spent.sum(axis=1), -share))[0])
+
+
+def count(task: Task, measures: Measured, fold: Ints, folds: int) -> tuple[Counts, Sums]:
+    """Go once through all configurations and runs; the sums are those of a backtest's frame."""
+    found = [np.zeros((task.size, folds)) for _ in range(3)]
+    sums = Sums(task.size, 1)
+    last = {name: task.records.at_the_end(name) for name in USED}
+    for runs, judge in task.parts():
+        part, here = measures.part(runs), fold[runs]
+        whole = {name: values[runs] for name, values in last.items()}
+        cells = Cells(None if task.units is None else task.units[runs])
+        success, priced = np.flatnonzero(part.succeeded), np.flatnonzero(~np.isnan(part.whole))
+        for number, (grid, point) in enumerate(task.configurations()):
+            verdict = judge.verdict(grid, point)
+            sums.add(number, verdict, whole, cells)
+            kept = verdict.goal[success]
+            spent = np.rint(part.spent(verdict, judge.records)[priced] * PARTS[part.cost])
+            found[0][number] += np.bincount(here[success], kept == 1, folds)
+            found[1][number] += np.bincount(here[success], ~np.isnan(kept), folds)
+            found[2][number] += np.bincount(here[priced], spent, folds)
+    return Counts(*found), sums
+
+
+def preference(grids: Sequence[Grid]) -> Ints:
+    """A rank for each configuration, the least preferred in a tie: fewer limits, then the earlier grid, then the strictest."""
+    keys: list[tuple[Any, ...]] = []
+    for place, grid in enumerate(grids):
+        leaves = 0 if grid.stop is None else len(list(grid.stop.leaves(that_count=True)))
+        limits = leaves + len(set(grid.budget) | {axis.field for axis in grid.axes if axis.leaf is None})
+        for point in grid.points():
+            values = [(axis.values[at], at) for axis, at in zip(grid.axes, point, strict=True)]
+            plain = [plain_value(value) for value, _ in values]
+            numbers = [one if isinstance(one, int | float) else at for one, (_, at) in zip(plain, values, strict=True)]
+            keys.append((limits, place, *numbers))
+    ranks = np.empty(len(keys), np.int64)
+    ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+    return ranks
+
+
+# Judging -----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """For each run whether it is `kept` (NaN: no success, or not known) and what it would have `used`, by the choice of other folds."""
+
+    kept: Floats
+    used: Floats
+    unknown: Bools
+
+
+def judge(task: Task, measures: Measured, chosen: Sequence[int], fold: Ints) -> Judged:
+    """Judge each run by the configuration that was chosen on the other folds; `chosen` has the number of one for each fold."""
+    runs = len(task.records)
+    judged = Judged(np.full(runs, np.nan), np.full(runs, np.nan), np.zeros(runs, bool))
+    points = list(task.configurations())
+    different = sorted(set(chosen))
+    few = dataclasses.replace(task, grids=[single(*points[number]) for number in different])
+    for part, one in few.parts():
+        for number, (grid, point) in zip(different, few.configurations(), strict=True):
+            here = np.isin(fold[part], [at for at, taken in enumerate(chosen) if taken == number])
+            verdict, of_part = one.verdict(grid, point), measures.part(part)
+            judged.kept[part] = np.where(here, of_part.kept(verdict), judged.kept[part])
+            judged.used[part] = np.where(here, of_part.used(verdict), judged.used[part])
+            judged.unknown[part] |= here & (verdict.outcome > 1)
+    return judged
+
+
+def single(grid: Grid, point: Sequence[int]) -> Grid:
+    """A configuration as a grid of one point."""
+    budget = {name: value for name in BOUNDS if (value := getattr(grid.budget_at(point), name)) is not None}
+    return Grid(grid.name, grid.stop_at(point), budget, ())

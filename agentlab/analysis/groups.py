@@ -1,0 +1,263 @@
+"""The groups of a frame, by one column or several, in the order of their first row; and reading columns of a person's frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from agentlab._internal.safe_text import cut
+from agentlab.errors import ConfigurationError
+from agentlab.records.frames import Recordings, frame_of
+
+RUNS_ADVICE = 'one row per run, lab.frame(results, "runs")'
+STEPS_ADVICE = "one row per step, lab.frame(results)"
+BETWEEN = " · "
+"""Between the values of several columns in one name."""
+
+By: TypeAlias = str | Sequence[str]
+
+
+def columns_of(by: object, option: str = "by") -> list[str]:
+    """A column's name, or several of them, as a list. Raises ConfigurationError for anything else."""
+    names = [by] if isinstance(by, str) else list(by) if isinstance(by, Sequence) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ConfigurationError(f"{option}={by!r}: pass the name of a column, or a list of names.")
+    return list(dict.fromkeys(cast(list[str], names)))
+
+
+def runs_of(given: Recordings | pd.DataFrame, function: str) -> pd.DataFrame:
+    """One row per run of what a person passed. Raises ConfigurationError for what has no runs."""
+    return frame_of(given, "runs", function, RUNS_ADVICE)
+
+
+def steps_of(given: Recordings | pd.DataFrame, function: str) -> pd.DataFrame:
+    """One row per step of what a person passed. Raises ConfigurationError for what has no runs."""
+    return frame_of(given, "steps", function, STEPS_ADVICE)
+
+
+def checked(frame: object, needed: Sequence[str], function: str, advice: str = RUNS_ADVICE) -> pd.DataFrame:
+    """The frame with its index from 0; one with neither rows nor columns gets the columns that are needed.
+
+    Raises ConfigurationError where a column is missing, and for anything but a frame.
+    """
+    if not isinstance(frame, pd.DataFrame):
+        raise ConfigurationError(f"{function}() takes a DataFrame, not {type(frame).__name__}: pass {advice}.")
+    if not len(frame.columns) and not len(frame):
+        return pd.DataFrame({name: pd.array([], dtype="string") for name in needed})
+    no_column_twice(frame)
+    missing = [name for name in dict.fromkeys(needed) if name not in frame.columns]
+    if missing:
+        raise misses(function, missing, advice)
+    return frame.reset_index(drop=True)
+
+
+def misses(function: str, missing: Sequence[str], advice: str) -> ConfigurationError:
+    """The error for columns that are missing."""
+    plural, them = ("s", "them") if len(missing) > 1 else ("", "it")
+    return ConfigurationError(
+        f"{function}() needs the column{plural} {', '.join(missing)}: pass {advice}, or add {them}, pd.NA where unknown."
+    )
+
+
+def names_of(frame: pd.DataFrame, by: Sequence[str], between: str = BETWEEN) -> pd.Series[str]:
+    """The name of each row's group."""
+    names, *others = (
+        frame[name].map(lambda value: None if _is_na(value) else str(value)).astype("string").fillna(f"unknown {name}")
+        for name in by
+    )
+    for part in others:
+        names = names + between + part
+    return names
+
+
+def _is_na(value: object) -> bool:
+    return value is None or value is pd.NA or (isinstance(value, float) and value != value)  # noqa: PLR0124  NaN is not itself
+
+
+def in_order(names: pd.Series[str]) -> list[str]:
+    """The different names, in the order of their first row."""
+    return [str(name) for name in names.unique()]
+
+
+def unit_of(frame: pd.DataFrame, unit: By | None) -> list[str]:
+    """The columns that make a unit: those that a person names, else the prompt where there is one."""
+    if unit is not None:
+        return columns_of(unit, "unit")
+    return next(([name] for name in ("prompt_id", "prompt") if name in frame.columns and frame[name].notna().any()), [])
+
+
+def units_of(
+    frame: pd.DataFrame, unit: By | None, task: str | None = None, within: pd.Series[str] | None = None
+) -> npt.NDArray[np.intp]:
+    """The number of each row's independent unit.
+
+    Rows are in one unit if they have the same value of `unit`, replay the same recording (`recording_id`), or are of the same `task`,
+    also over other rows; `within` these groups only. Unknown values link nothing.
+    """
+    groups = 0 if within is None else pd.factorize(within)[0]
+    recording = ["recording_id"] if "recording_id" in frame.columns else []
+    found = np.arange(len(frame))
+    links = []
+    for columns in (unit_of(frame, unit), recording, [task] if task else []):
+        if not columns:
+            continue
+        codes = pd.factorize(names_of(frame, columns, between="\x1f").where(frame[columns].notna().all(axis=1)))[0]
+        both = np.where(codes < 0, -1, codes + groups * (codes.max(initial=0) + 1))
+        links.append((codes >= 0, np.unique(both[codes >= 0], return_inverse=True)[1]))
+    before = None
+    while before is None or (found != before).any():
+        before = found.copy()
+        for known, codes in links:
+            least = np.full(len(frame), len(frame))
+            np.minimum.at(least, codes, found[known])
+            found[known] = least[codes]
+    return found
+
+
+def no_column_twice(frame: pd.DataFrame) -> None:
+    """Raise ConfigurationError for a frame with two columns of one name."""
+    if frame.columns.has_duplicates:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise ConfigurationError(
+            f"The column {twice!r} is there twice: keep one, frame.loc[:, ~frame.columns.duplicated()], or rename the other."
+        )
+
+
+def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequence[str] | None = None) -> pd.DataFrame:
+    """The frame without repeated rows; rows with an unknown value in `of` are all kept.
+
+    Raises ConfigurationError where rows with the same `of` differ, in `values` (else the last is kept) or without these in any column.
+    """
+    keys = [name for name in of if name in frame.columns]
+    if len(keys) < len(of):
+        return frame
+    frame = frame.reset_index(drop=True)
+    twice = frame.duplicated(keys, keep=False) & frame[keys].notna().all(axis=1)
+    if not twice.any():
+        return frame
+    several = frame.loc[twice, [*dict.fromkeys([*keys, *(frame.columns if values is None else values)])]].astype(str)
+    different = several[~several.duplicated()]
+    different = different[different.duplicated(keys)]
+    if len(different):
+        name = ", ".join(f"{key}={frame[key].astype(object)[different.index[0]]!r}" for key in keys)
+        raise ConfigurationError(
+            f"{name} is there twice, with different values. If these are two states of one run, keep the last: "
+            f"frame.drop_duplicates({keys!r}, keep='last'). If two experiments or stores gave the same name to different runs, rename "
+            "those of one before you join them: frame.assign(run_id='second ' + frame['run_id'])."
+        )
+    again = frame.duplicated(keys, keep="first" if values is None else "last")
+    return frame[~again | ~twice].reset_index(drop=True)
+
+
+def numbers(frame: pd.DataFrame, column: str) -> pd.Series[float]:
+    """A column as numbers, booleans as 1 and 0; NA where it is unknown or not finite, and where there is no such column.
+
+    Raises ConfigurationError for text that is no number.
+    """
+    if column not in frame.columns:
+        return cast("pd.Series[float]", pd.Series(pd.NA, index=frame.index, dtype="Float64"))
+    values = frame[column]
+    if not pd.api.types.is_numeric_dtype(values.dtype):  # booleans from a file, or mixed with NA
+        values = values.astype(object).map(lambda value: _TRUTH.get(str(value).strip(), value))
+        read = pd.to_numeric(values, errors="coerce")
+        lost = read.isna() & values.notna()
+        if lost.any():
+            value = frame[column][lost].iloc[0]
+            raise ConfigurationError(
+                f"The column {column!r} has {cut(repr(value), 80)}, which is no number: make it one, or pd.NA where it is not known. "
+                "For a file with decimal commas: pd.read_csv(…, decimal=',')."
+            )
+        values = read
+    found = values.astype("Float64")
+    infinite = np.isinf(found.to_numpy(dtype=float, na_value=np.nan))
+    return found.mask(infinite) if infinite.any() else found
+
+
+def texts(frame: pd.DataFrame, column: str) -> pd.Series[str]:
+    """A column as text; NA where it is unknown, and where there is no such column."""
+    if column in frame.columns:
+        return frame[column].astype("string")
+    return pd.Series(pd.NA, index=frame.index, dtype="string")
+
+
+def typed_frame(rows: Sequence[Sequence[Any]], dtypes: Mapping[str, Any]) -> pd.DataFrame:
+    """A frame of these rows, whose columns have these names and dtypes."""
+    columns = zip(*rows, strict=True) if rows else ([] for _ in dtypes)
+    return pd.DataFrame(
+        {name: pd.array(list(values), dtype=dtype) for (name, dtype), values in zip(dtypes.items(), columns, strict=True)}
+    )
+
+
+_TRUTH = {"True": 1, "False": 0, "true": 1, "false": 0, "TRUE": 1, "FALSE": 0, "": None}
+"""Booleans as Python, R and spreadsheets write them."""
+
+
+def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs with the tokens, cost and calls of their sub-agents added to their own.
+
+    A sub-agent's run whose caller is in the frame is left out, since it is in its caller's row.
+    """
+    if "child_calls" not in frame.columns:
+        return frame
+    called = numbers(frame, "child_calls").fillna(0) > 0
+    if called.any():
+        parts = (("total_tokens", "child_tokens"), ("cost_usd", "child_cost_usd"), ("calls", "child_calls"))
+        there = [(own, child) for own, child in parts if own in frame.columns]
+        frame = frame.assign(**{own: numbers(frame, own) + numbers(frame, child).where(called, 0) for own, child in there})
+    if {"run_id", "parent_run_id", "called_by"} - set(frame.columns) or not frame["called_by"].notna().any():
+        return frame
+    parent_of = dict(zip(frame["run_id"], frame["parent_run_id"], strict=True))
+    sub_agents = set(frame["run_id"][frame["called_by"].notna()])
+
+    def is_in_its_caller(run_id: object) -> bool:
+        passed = set()
+        while run_id in sub_agents and run_id not in passed:  # one that continues an earlier one is a branch of that
+            passed.add(run_id)
+            run_id = parent_of[run_id]
+        return run_id in parent_of and run_id not in passed
+
+    return frame[~frame["run_id"].map(lambda run_id: run_id in sub_agents and is_in_its_caller(run_id)).astype(bool)]
+
+
+FAILURES = ("count", "leave_out")
+
+
+def failed_of(runs: pd.DataFrame, failures: str) -> npt.NDArray[np.bool_]:
+    """Which runs ended by an error. Raises ConfigurationError for a value that is not in FAILURES."""
+    if failures not in FAILURES:
+        raise ConfigurationError(f"failures={failures!r}: choose one of {', '.join(FAILURES)}.")
+    if "stop_reason" not in runs.columns:
+        return np.zeros(len(runs), dtype=bool)
+    return runs["stop_reason"].astype("string").str.lower().eq("error").to_numpy(dtype=bool, na_value=False)
+
+
+def floats(frame: pd.DataFrame, column: str) -> npt.NDArray[np.floating]:
+    """A column as an array of numbers, as in `numbers`; NaN where it is unknown."""
+    return numbers(frame, column).to_numpy(dtype=float, na_value=np.nan)
+
+
+def scores_of(scores: Any, failed: Any, like: Any = None) -> Any:
+    """The scores; where they are 0 or 1 a failed run without one has 0. Where none is known `like` says if they are."""
+    unknown = np.isnan(scores)
+    known = scores[~unknown] if like is None or not unknown.all() else like[~np.isnan(like)]
+    return np.where(failed & unknown, 0.0, scores) if len(known) and np.isin(known, (0, 1)).all() else scores
+
+
+def mixed(replayed: Any) -> str | None:
+    """A sentence where some of the runs are replays and others are not."""
+    known = replayed[~np.isnan(replayed)]
+    if len(set(known)) < 2:
+        return None
+    return f"{int(known.sum())} of {len(known)} runs are replays of recordings, the others ran live"
+
+
+def has_ended(runs: pd.DataFrame) -> pd.Series[bool]:
+    """Which runs have ended."""
+    ended = numbers(runs, "terminated").notna()
+    if "stop_reason" in runs.columns:
+        ended = ended | runs["stop_reason"].notna()
+    return ended

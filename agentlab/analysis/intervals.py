@@ -1,0 +1,309 @@
+"""Intervals of shares, means, medians and differences, from independent units of one or several runs; survival curves.
+
+    of_share([1, 0, 1, …], units)        Wilson's interval, from as many runs as the units are worth
+    of_mean([0.01, 0.02, …], units)      the wider of Student's t and Hall's correction for skewness
+    of_median([0.01, 0.02, …], units)    ranks
+    of_change([1, 0, -1, …])             Tango's interval for differences of paired yes-or-no answers, in agreement with McNemar's test
+
+`units` gives each value the number of its unit: values of one unit are not independent, such as repeats of one prompt or replays of one
+recording. The estimate is that over all values, its error is that of the units' sums. Without `units` each value is independent.
+
+An interval that cannot be computed is None, and `why` has the reason. From fewer than FEWEST units there is none: so few do not show
+how uneven the values are. `python -m tests.benchmarks --only coverage` simulates how often each interval contains the true value. That
+is less often than the level where a few runs use nearly everything, and no small sample shows that: the mean of lognormal costs with a
+sigma of 1 is covered 91 to 96 % of the time from 5 to 50 units, with a sigma of 2 82 % from 10 and 88 % from 50.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from agentlab._internal.formatting import counted
+from agentlab.errors import ConfigurationError
+
+FEW = 20
+"""Fewer units than this get a warning."""
+FEWEST = 5
+"""No interval from fewer units than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value and its interval."""
+
+    value: float | None
+    """None: no value is known."""
+    low: float | None
+    high: float | None
+    """None: there is no interval, see `why`."""
+    known: int
+    """From how many values."""
+    why: str | None = None
+    """Why there is no interval."""
+    units: int = 0
+    """In how many independent units the values come."""
+
+    def columns(self, value: str, prefix: str) -> dict[str, float | None]:
+        """The value and its interval as columns of a frame."""
+        return {value: self.value, f"{prefix}_low": self.low, f"{prefix}_high": self.high}
+
+
+def checked_level(level: object) -> float:
+    """The level of confidence. Raises ConfigurationError unless it lies between 0 and 1."""
+    if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
+        raise ConfigurationError(f"level={level!r}: pass a number between 0 and 1, such as 0.95.")
+    return float(level)
+
+
+# Shares --------------------------------------------------------------------------------------------------------------------------
+
+
+def score_ends(share: Any, of: Any, quantile: Any) -> tuple[Any, Any]:
+    """Wilson's score interval of a share, of numbers or arrays; `of` need not be a whole number.
+
+    E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927).
+    """
+    square = quantile * quantile
+    middle = (share + square / (2 * of)) / (1 + square / of)
+    half = quantile / (1 + square / of) * np.sqrt(share * (1 - share) / of + square / (4 * of * of))
+    return np.where(share == 0, 0.0, np.maximum(0.0, middle - half)), np.where(share == 1, 1.0, np.minimum(1.0, middle + half))
+
+
+def of_share(yes: Iterable[float], units: Any = None, *, level: float = 0.95) -> Estimate:
+    """A share of answers of yes, 1, and no, 0, with Wilson's interval.
+
+    Answers of one unit count as so many independent ones as the variance between units says; the interval uses Student's quantile. They
+    count at least as if all answers of a unit were the same one, so that repeats of a prompt never widen the interval.
+    N. Dean, M. Pagano, Evaluating confidence interval methods for binomial proportions in clustered surveys, JSSAM 3 (2015).
+    """
+    answers, codes, bare = _units_of(yes, units)
+    if bare.why is not None or bare.value is None:
+        return bare
+    worth, quantile = _worth(answers - bare.value, codes, bare, level)
+    return _with(bare, *score_ends(bare.value, worth, quantile))
+
+
+def _worth(errors: Any, codes: Any, bare: Estimate, level: float) -> tuple[float, float]:
+    """The number of independent values that these are worth, by the variance of their units' sums, and the quantile to use with it."""
+    known, number = bare.known, bare.units
+    if number == known:
+        return known, normal(level)
+    least, z = known**2 / float((np.bincount(codes) ** 2).sum()), normal(level)
+    alone = float(np.sort(errors**2).sum()) / (known - 1)
+    if alone == 0:
+        return least, z
+    together = float(np.sort(np.bincount(codes, errors) ** 2).sum()) / (number - 1) * number / known
+    worth, quantile = known * alone / max(alone, together), student(level, number - 1)
+    return (worth, quantile) if quantile**2 / worth < z**2 / least else (least, z)
+
+
+# Means ---------------------------------------------------------------------------------------------------------------------------
+
+
+def of_mean(
+    values: Iterable[float], units: Any = None, *, level: float = 0.95, least: float = -math.inf, most: float = math.inf
+) -> Estimate:
+    """Their mean, with the wider of two intervals from the units' sums: Student's t, and that with Hall's correction for skewness.
+
+    `least` and `most` are bounds that the values are known to have. Of values from 0 on Student's t is taken on the logarithm of the
+    mean. P. Hall, On the removal of skewness by transformation, JRSS B 54 (1992); the error of units as in
+    E. Miller, Adding error bars to evals (2024).
+    """
+    found, codes, bare = _units_of(values, units)
+    if bare.why is not None or bare.value is None:
+        return bare
+    mean, number = bare.value, bare.units
+    sums = np.sort(np.bincount(codes, found - mean))  # so that the order of the rows changes no digit
+    spread = math.sqrt(float((sums**2).sum()) / (number - 1))
+    error = spread * math.sqrt(number) / bare.known
+    if error <= 1e-12 * float(np.abs(found).max()):
+        what = f"all {number} values are the same" if number == bare.known else f"the means of all {number} units are the same"
+        return Estimate(mean, None, None, bare.known, what, number)
+    half = student(level, number - 1) * error
+    skewness = number / ((number - 1) * (number - 2)) * float(((sums / spread) ** 3).sum())
+    low, high = mean_ends(mean, half, error * math.sqrt(number), skewness, number, from_0=least == 0)
+    return _with(bare, max(least, float(low)), min(float(high), most))
+
+
+def mean_ends(mean: Any, half: Any, scale: Any, skewness: Any, number: Any, *, from_0: bool) -> tuple[Any, Any]:
+    """The wider of a symmetric interval of this half width, which is one of the logarithm for values from 0 on, and the one that Hall's
+    transformation makes of it. Of numbers or arrays."""
+    with np.errstate(all="ignore"):
+        factor, shift = np.divide(3 * scale, skewness), skewness / (6 * number)
+        low, high = (
+            mean - np.where(np.abs(skewness) < 1e-6, side, factor * (np.cbrt(1 + skewness * (side / scale - shift)) - 1))
+            for side in (half, -half)
+        )
+        if from_0:
+            return np.fmin(low, mean * np.exp(-half / mean)), np.fmax(high, mean * np.exp(np.minimum(700.0, half / mean)))
+        return np.fmin(low, mean - half), np.fmax(high, mean + half)
+
+
+def of_median(values: Iterable[float], units: Any = None, *, level: float = 0.95) -> Estimate:
+    """Their median, with the interval between the values of two ranks: those of the interval of the share that lies below it.
+
+    R. S. Woodruff, Confidence intervals for medians and other position measures, JASA 47 (1952).
+    """
+    found, codes, bare = _units_of(values, units, np.median)
+    if bare.why is not None or bare.value is None:
+        return bare
+    ordered, known = np.sort(found), bare.known
+    if ordered[0] == ordered[-1]:
+        return Estimate(bare.value, None, None, known, f"all {known} values are the same", bare.units)
+    sides = np.sign(found - bare.value)
+    worth, quantile = _worth(sides - sides.mean(), codes, bare, level)
+    low, high = map(float, score_ends(0.5, worth, quantile))
+    return _with(bare, ordered[max(0, math.floor(low * known) - 1)], ordered[min(known - 1, math.ceil(high * known))])
+
+
+# Differences of yes-or-no answers ------------------------------------------------------------------------------------------------
+
+
+def of_change(differences: Sequence[float], *, level: float = 0.95) -> Estimate:
+    """The mean of independent differences of yes-or-no answers, 1, 0 or -1, with Tango's score interval.
+
+    Where McNemar's exact test finds no difference the interval is widened to 0, which it would exclude too often for few pairs.
+    T. Tango, Equivalence test and confidence interval for the difference in proportions for the paired-sample design, Statistics in
+    Medicine 17 (1998).
+    """
+    _, _, bare = _units_of(differences, None)
+    if bare.why is not None or bare.value is None:
+        return bare
+    more, fewer = (sum(one == sign for one in differences) for sign in (1, -1))
+    number, quantile = bare.known, normal(level)
+
+    def too_far(change: float) -> bool:
+        """True if the pairs speak against this difference."""
+        b = (2 * number - more + fewer) * change - more - fewer
+        rare = (math.sqrt(max(0.0, b * b + 8 * number * fewer * change * (1 - change))) - b) / (4 * number)
+        variance = number * (2 * rare + change * (1 - change))
+        return abs(more - fewer - number * change) > quantile * math.sqrt(max(0.0, variance))
+
+    low, high = _edge(too_far, -1.0, bare.value), _edge(too_far, 1.0, bare.value)
+    if mcnemar(more, fewer) > 1 - level:
+        low, high = min(low, 0.0), max(high, 0.0)
+    return _with(bare, low, high)
+
+
+def _edge(too_far: Any, outside: float, inside: float) -> float:
+    """The point between these two where `too_far` begins to be true."""
+    if not too_far(outside):
+        return outside
+    for _ in range(60):
+        middle = (outside + inside) / 2
+        outside, inside = (middle, inside) if too_far(middle) else (outside, middle)
+    return inside
+
+
+def mcnemar(more: int, fewer: int) -> float:
+    """The p-value of McNemar's exact test: how likely chance divides so many pairs at least as unevenly."""
+    number, part, below = more + fewer, 1, 0
+    for k in range(min(more, fewer) + 1):
+        below, part = below + part, part * (number - k) // (k + 1)
+    return min(1.0, float(2 * below / 2**number))
+
+
+# Survival ------------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Survival:
+    """A survival curve: `alive` after each of `times`, with its interval; None where that cannot be made."""
+
+    times: tuple[float, ...]
+    alive: tuple[float, ...]
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+
+
+def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = None, *, level: float = 0.95) -> Survival:
+    """The share that has not ended after each time, by Kaplan and Meier, with the log-log interval by Greenwood's formula.
+
+    What is not `ended` was censored at its time: it had not ended by then, and nothing more is known. With several of them in a
+    unit the variance is that of the units' sums. R. L. Williams, Product-limit survival functions with correlated survival times,
+    Lifetime Data Analysis 1 (1995).
+    """
+    if not len(times):
+        return Survival((), (), (), ())
+    own, known = np.asarray(times, dtype=float), len(times)
+    codes = np.arange(known) if units is None else np.unique(np.asarray(units), return_inverse=True)[1]
+    number = int(codes.max()) + 1
+    at = np.unique(own)
+    died, there = np.zeros((number, len(at))), np.zeros((number, len(at)))
+    place = np.searchsorted(at, own)
+    np.add.at(died, (codes, place), np.asarray(ended, dtype=float))
+    np.add.at(there, (codes, place), 1.0)
+    there = there[:, ::-1].cumsum(axis=1)[:, ::-1]
+    hazard = died.sum(axis=0) / there.sum(axis=0)
+    alive = np.cumprod(1 - hazard)
+    few, alone = number < FEWEST, number == known
+    quantile, factor = (normal(level), 1.0) if alone or few else (student(level, number - 1), number / (number - 1))
+    with np.errstate(all="ignore"):  # where none or all have ended there is no interval
+        errors = ((died - there * hazard) / (there.sum(axis=0) * (1 - hazard))).cumsum(axis=1)
+        half = quantile * np.sqrt(factor * (errors**2).sum(axis=0)) / np.abs(np.log(alive))
+        ends = [alive ** np.exp(half), alive ** np.exp(-half)]
+    fine = (alive > 0) & (alive < 1) & (not few)
+    low, high = (tuple(float(end) if there else None for end, there in zip(side, fine, strict=True)) for side in ends)
+    return Survival(tuple(map(float, at)), tuple(map(float, alive)), low, high)
+
+
+# Parts ---------------------------------------------------------------------------------------------------------------------------
+
+
+def _units_of(values: Iterable[float], units: Any, statistic: Any = np.mean) -> tuple[Any, Any, Estimate]:
+    """The values, the code of each one's unit, and the estimate without its interval, with the reason where there is none."""
+    found = np.asarray(list(values), dtype=float)
+    known = len(found)
+    if not known:
+        return found, found, Estimate(None, None, None, 0, "none known")
+    codes = np.arange(known) if units is None else np.unique(np.asarray(units), return_inverse=True)[1]
+    order, number = np.lexsort((found, codes)), int(codes.max()) + 1  # so that the order of the rows changes no digit
+    value = float(found[0]) if found.min() == found.max() else float(statistic(np.sort(found)))
+    return found[order], codes[order], Estimate(value, None, None, known, too_few(known, number), number)
+
+
+def too_few(known: int, units: int) -> str | None:
+    """Why there is no interval from so many values in so many units; None where there is one."""
+    if units >= FEWEST:
+        return None
+    if units < known:
+        return f"{known} values in {counted(units, 'independent unit')}, an interval takes {FEWEST} units"
+    return f"only {known if known > 1 else 'one'} known, an interval takes {FEWEST}"
+
+
+def _with(bare: Estimate, low: float, high: float) -> Estimate:
+    """The estimate with its interval, which contains it also after rounding."""
+    value = 0.0 if bare.value is None else bare.value
+    return Estimate(bare.value, min(float(low), value), max(float(high), value), bare.known, None, bare.units)
+
+
+def normal(level: float) -> float:
+    """How far from 0 a normal value lies with this probability, to both sides."""
+    return NormalDist().inv_cdf((1 + level) / 2)
+
+
+@cache
+def student(level: float, freedom: int) -> float:
+    """How far from 0 Student's t lies with this probability, to both sides. Abramowitz and Stegun 26.7.3 to 26.7.5."""
+    z = normal(level)
+    if freedom > 200:
+        n, s = 4 * freedom, z * z
+        first, second = (s + 1) / n, ((5 * s + 16) * s + 3) / (6 * n * n)
+        return z * (1 + first + second + (((3 * s + 19) * s + 17) * s - 15) / (6 * n**3))
+
+    def within(t: float) -> float:
+        angle, odd = math.atan(t / math.sqrt(freedom)), freedom % 2
+        square, part, total = math.cos(angle) ** 2, math.cos(angle) ** odd, 0.0
+        for k in range(odd, freedom - 1, 2):
+            total, part = total + part, part * (k + 1) / (k + 2) * square
+        total *= math.sin(angle)
+        return 2 / math.pi * (angle + total) if odd else total
+
+    return _edge(lambda t: within(t) > level, 1e9, 0.0)

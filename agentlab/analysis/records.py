@@ -1,0 +1,420 @@
+"""The first row at which a running value meets a limit, for many limits at once."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from agentlab._internal.formatting import counted
+from agentlab.analysis import groups
+from agentlab.errors import ConfigurationError
+from agentlab.limits.fields import no_such
+from agentlab.model.usage import add_cost, add_usage
+from agentlab.records.history import RunHistory
+
+Rows: TypeAlias = npt.NDArray[Any]
+"""Places of rows within their runs, from 0; a run's length where there is none. One row per limit, one column per run."""
+
+FEW = 24
+"""For so few limits comparing with each is faster than a search."""
+
+
+def smallest(longest: int) -> npt.DTypeLike:
+    """The narrowest type that holds the place of a row, and one more."""
+    return np.uint8 if longest < 2**8 else np.uint16 if longest < 2**16 else np.int64
+
+
+def running_maximum(values: npt.NDArray[Any], start: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """The highest value so far, run by run, without NaN: a limit that was met once stays met."""
+    flat = np.fmax.accumulate(np.where(np.isnan(values), -np.inf, values)) if len(values) else values
+    if not len(values) or (np.isfinite(values).all() and not _falls(values, start)):
+        return values
+    for first, last in itertools.pairwise(start):
+        flat[first:last] = np.fmax.accumulate(np.where(np.isnan(values[first:last]), -np.inf, values[first:last]))
+    return flat
+
+
+def _falls(values: npt.NDArray[Any], start: npt.NDArray[np.int64]) -> bool:
+    falls = np.diff(values) < 0
+    between = start[1:-1] - 1
+    falls[between[(between >= 0) & (between < len(falls))]] = False
+    return bool(falls.any())
+
+
+def first_met(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: npt.NDArray[Any]) -> Rows:
+    """For each limit and run the first row whose value is at or above the limit.
+
+    `values` rise within each run (see `running_maximum`), run r being values[start[r]:start[r + 1]]; `limits` in any order. Each row is
+    searched once among the limits: it is the first for those between the row before and itself.
+    """
+    lengths = np.diff(start)
+    kind = smallest(int(lengths.max(initial=0)))
+    different, places = np.unique(limits, return_inverse=True)
+    places = places.ravel()
+    if len(different) <= FEW:
+        return _of_few(values, start, different, kind)[places]
+    meets = np.searchsorted(different, values, side="right")  # how many of the limits each row meets
+    order = np.argsort(meets.astype(smallest(len(different) + 1)), kind="stable")
+    run = np.repeat(np.arange(len(lengths)), lengths)[order]
+    after = (np.arange(len(values)) - np.repeat(start[:-1], lengths) + 1).astype(kind)[order]
+    edges = np.searchsorted(meets[order], np.arange(len(different) + 1))
+    found = np.empty((len(different), len(lengths)), kind)
+    below = np.zeros(len(lengths), kind)  # rows of each run below the current limit
+    for limit in range(len(different)):
+        newly = slice(edges[limit], edges[limit + 1])
+        below[run[newly]] = after[newly]  # in the order of the rows, so that the last one stays
+        found[limit] = below
+    return found if len(different) == len(limits) and (places == np.arange(len(limits))).all() else found[places]
+
+
+def _of_few(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: npt.NDArray[Any], kind: npt.DTypeLike) -> Rows:
+    """For few limits in rising order: compare each row with each, and count by run and number of limits met."""
+    meets = np.zeros(len(values), np.int64)
+    for limit in limits:
+        meets += values >= limit
+    lengths = np.diff(start)
+    wide = len(limits) + 1
+    meets += np.repeat(np.arange(len(lengths)) * wide, lengths)
+    counts = np.bincount(meets, minlength=len(lengths) * wide).reshape(len(lengths), wide)
+    return np.ascontiguousarray(np.cumsum(counts[:, :-1], axis=1).T.astype(kind))
+
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+USED = ("tokens", "cost_usd", "calls", "time_s")
+"""What a run uses: running totals."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Runs as arrays. Row `start[r] + i` is step i + 1 of run r; a run may have none.
+
+    `used` are running totals as far as known, sub-agents included; limits are compared with them. `totals` are the same where all of
+    it is known, else NaN. `own_end`: the run finished on its own. `cut_short`: its last step was broken off. `wanted_more`: it ended at
+    a further call, which was not made or failed. `goal`: the row at which the run reached its goal.
+    """
+
+    about: pd.DataFrame
+    """One row per run: `run_id` and all else that is known of it."""
+    start: Ints
+    steps: pd.DataFrame
+    """One row per step, run after run."""
+    own_end: Bools
+    cut_short: Bools
+    wanted_more: Bools
+    reason: npt.NDArray[np.object_]
+    """The stop reason of each run; None where it has not ended."""
+    goal: Ints
+    histories: Callable[[int], RunHistory] | None = field(default=None, repr=False)
+    """The history of run r; None where there are only frames."""
+
+    @functools.cached_property
+    def lengths(self) -> Ints:
+        """Steps of each run."""
+        return np.diff(self.start)
+
+    @functools.cached_property
+    def longest(self) -> int:
+        """Steps of the longest run."""
+        return int(self.lengths.max(initial=0))
+
+    @functools.cached_property
+    def run(self) -> Ints:
+        """The run of each row."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def part(self, first: int, last: int) -> Records:
+        """The runs from place `first` up to `last`, exclusive."""
+        rows = slice(int(self.start[first]), int(self.start[last]))
+        runs, histories = slice(first, last), self.histories
+        return Records(
+            self.about.iloc[runs].reset_index(drop=True),
+            self.start[first : last + 1] - self.start[first],
+            self.steps.iloc[rows].reset_index(drop=True),
+            self.own_end[runs],
+            self.cut_short[runs],
+            self.wanted_more[runs],
+            self.reason[runs],
+            self.goal[runs],
+            None if histories is None else (lambda run: histories(first + run)),
+        )
+
+    def column(self, name: str, needed_by: str) -> pd.Series[Any]:
+        """A column of the steps. Raises ConfigurationError where there is none."""
+        if name not in self.steps.columns:
+            raise ConfigurationError(
+                f"The steps have no column {name!r}, which {needed_by} needs: pass a frame such as lab.frame(results) gives, a "
+                "store, or the results themselves."
+            )
+        return self.steps[name]
+
+    def with_columns(self, names: Sequence[str], option: str) -> pd.DataFrame:
+        """`about` with these columns, which may also be columns of the steps that are the same in all steps of a run.
+
+        Raises ConfigurationError for a column that is in neither, or that changes within a run; `option` is the parameter in question.
+        """
+        about = self.about
+        for name in [name for name in names if name not in about.columns]:
+            if name not in self.steps.columns:
+                raise ConfigurationError(f"{option}={name!r}: {no_such('column', name, [str(one) for one in about.columns])}")
+            changes = self.steps[name].groupby(self.run).nunique(dropna=False) > 1
+            if changes.any():
+                run = about["run_id"].iloc[int(changes.index[changes.to_numpy()][0])]
+                raise ConfigurationError(
+                    f"{option}={name!r}: it changes from step to step in run {run!r}. Take a column that is the same in all steps of "
+                    "a run, or pass runs=… with one row per run."
+                )
+            there = np.flatnonzero(self.lengths)
+            firsts = self.steps[name].iloc[self.start[:-1][there]].set_axis(there)
+            about = about.assign(**{name: firsts.reindex(range(len(self)))})
+        return about
+
+    @functools.cached_property
+    def used(self) -> Mapping[str, Floats]:
+        """Running totals as far as known, by the names of USED."""
+        return _Made(functools.partial(_used, self))
+
+    @functools.cached_property
+    def totals(self) -> Mapping[str, Floats]:
+        """Running totals, NaN where a part is unknown."""
+        return _Made(functools.partial(_total, self))
+
+    def at_the_end(self, name: str) -> Floats:
+        """The usage of each run at the end of its record."""
+        there = self.lengths > 0
+        found = np.zeros(len(self))
+        found[there] = self.totals[name][self.start[1:][there] - 1]
+        return found
+
+    @functools.cached_property
+    def at_stop(self) -> Mapping[str, Floats]:
+        """`totals` with two more places: 0 for a run that took no step, NaN for a run with an unknown end."""
+        return _Made(lambda name: np.concatenate([self.totals[name], [0.0, np.nan]]))
+
+    @functools.cached_property
+    def words(self) -> dict[str, Any]:
+        """The rows of words, as conditions on words have read them."""
+        return {}
+
+    @functools.cached_property
+    def several_calls(self) -> Bools:
+        """True for steps that limits may break off before a further call: with several calls, child runs, or a call not made."""
+        calls = numbers(self.steps, "calls").fillna(1).to_numpy() > 1
+        children = numbers(self.steps, "child_calls").fillna(0).to_numpy() > 0
+        found: Bools = calls | children
+        found[self.start[1:][self.wanted_more] - 1] = True
+        return found
+
+    @functools.cached_property
+    def inside(self) -> Mapping[int, list[AfterCall]]:
+        """The usage after each call of the steps with several, by row; empty without histories."""
+        if self.histories is None:
+            return {}
+        found = {}
+        for row in np.flatnonzero(self.several_calls):
+            found[int(row)] = list(calls_inside(self.histories(int(self.run[row])), int(row - self.start[self.run[row]])))
+        return found
+
+
+class _Made(dict[str, Floats]):
+    """Arrays by the names of USED, each made when it is first asked for."""
+
+    def __init__(self, make: Callable[[str], Floats]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, name: str) -> Floats:
+        self[name] = found = self._make(name)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class AfterCall:
+    """The usage of a run after one of a step's calls, by the names of USED: as far as known, and with NaN where a part is unknown; and
+    the output tokens of the call."""
+
+    used: dict[str, float]
+    totals: dict[str, float]
+    output_tokens: int
+
+
+def calls_inside(history: RunHistory, place: int) -> Iterator[AfterCall]:
+    """The usage of a run after each call of a step."""
+    so_far = history.prefix(place)
+    used_tokens, used_cost, calls = so_far.known_tokens, so_far.known_cost_usd, so_far.calls
+    usage, cost = so_far.usage, so_far.cost
+    for call in history[place].calls:
+        usage, cost = add_usage(usage, call.usage), add_cost(cost, call.cost)
+        used_tokens += call.usage.known_tokens
+        used_cost += call.cost.known_usd
+        calls += 1
+        same = {"calls": float(calls), "time_s": call.started_s + call.duration_s}
+        tokens = np.nan if usage.total_tokens is None else float(usage.total_tokens)
+        totals = {"tokens": tokens, "cost_usd": np.nan if cost.usd is None else float(cost.usd), **same}
+        yield AfterCall(
+            {"tokens": float(used_tokens), "cost_usd": float(used_cost), **same}, totals, call.usage.output_tokens or 0
+        )
+
+
+def numbers(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
+    """A column as floats, NaN where it is NA or missing. Raises ConfigurationError for text that is no number."""
+    return groups.numbers(frame, name).astype(float)
+
+
+# Running totals ------------------------------------------------------------------------------------------------------------------
+
+_KNOWN = {"tokens": "known_tokens", "cost_usd": "known_cost_usd"}
+
+_CUMULATIVE = {"tokens": "cumulative_tokens", "cost_usd": "cumulative_cost_usd"}
+
+_OWN = {"tokens": "total_tokens", "cost_usd": "cost_usd", "calls": "calls"}
+
+_CHILDREN = {"tokens": "child_tokens", "cost_usd": "child_cost_usd", "calls": "child_calls"}
+
+_CENT_PARTS = 12
+"""Decimals of sums, so that adding floats in another order changes nothing."""
+
+
+def _used(records: Records, name: str) -> Floats:
+    steps, start = records.steps, records.start
+    if name == "time_s":
+        return running_maximum(_elapsed(records), start)
+    known = numbers(steps, _KNOWN.get(name, "")) if name in _KNOWN else pd.Series(np.nan, index=steps.index)
+    if known.isna().any():
+        known = known.fillna(pd.Series(_summed(records, _per_step(records, name).fillna(0.0).to_numpy()), index=steps.index))
+    return running_maximum(known.to_numpy(dtype=float), start)
+
+
+def _total(records: Records, name: str) -> Floats:
+    """Running totals; NaN throughout where the frame has no column for them, which only limits on them need."""
+    columns = records.steps.columns
+    if not any(column in columns for column in (_CUMULATIVE.get(name), _OWN.get(name, "duration_s"))):
+        return np.full(len(records.run), np.nan)
+    if name in ("time_s", "calls"):
+        return _elapsed(records) if name == "time_s" else records.used["calls"]
+    if _CUMULATIVE[name] in records.steps.columns:
+        return numbers(records.steps, _CUMULATIVE[name]).to_numpy(dtype=float)
+    return _summed(records, _per_step(records, name, whole=True).to_numpy())
+
+
+def _per_step(records: Records, name: str, *, whole: bool = False) -> pd.Series[Any]:
+    """The usage of each step; without `whole` at least the part of the tokens that is known."""
+    own = numbers(records.steps, records.column(_OWN[name], f"a limit on {name}").name)  # type: ignore[arg-type]
+    if name == "tokens" and not whole:
+        own = own.fillna(numbers(records.steps, "input_tokens").fillna(0) + numbers(records.steps, "output_tokens").fillna(0))
+    children = numbers(records.steps, _CHILDREN[name])
+    return own + (children if whole and _CHILDREN[name] in records.steps.columns else children.fillna(0))
+
+
+def _summed(records: Records, values: Floats) -> Floats:
+    """Sums up to each row, run by run."""
+    sums = pd.Series(values).groupby(records.run, sort=False).cumsum(skipna=False)
+    return np.round(sums.to_numpy(dtype=float), _CENT_PARTS)
+
+
+def _elapsed(records: Records) -> Floats:
+    took = numbers(records.steps, records.column("duration_s", "a limit on time").name)  # type: ignore[arg-type]
+    if "started_s" in records.steps.columns:
+        return (numbers(records.steps, "started_s") + took).to_numpy(dtype=float)
+    return _summed(records, took.to_numpy(dtype=float))
+
+
+SEED = 20_240_229
+
+PROMPTS = ("prompt_id", "prompt")
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """`what` the units are, `prompt`, `recording` or `run`, and the unit of each run, from 0."""
+
+    what: str
+    of: Ints
+    one_prompt: bool
+    """All runs are of one prompt."""
+
+    @property
+    def number(self) -> int:
+        """The number of units."""
+        return int(self.of.max(initial=-1)) + 1
+
+    @property
+    def codes(self) -> Ints | None:
+        """`of`; None where each run is a unit."""
+        return None if self.number == len(self.of) else self.of
+
+    def count_of(self, runs: Bools) -> int:
+        """The number of units of these runs."""
+        return len(np.unique(self.of[runs]))
+
+    def counted(self, number: int) -> str:
+        """A number of units in words."""
+        return counted(number, self.what)
+
+
+def units_of(about: pd.DataFrame) -> Units:
+    """The units of these runs, numbered by their first run."""
+    about = about.reset_index(drop=True)
+    prompt = groups.unit_of(about, None)
+    one = bool(prompt) and about[prompt[0]].nunique(dropna=False) == 1
+    columns = about.drop(columns=[name for name in PROMPTS if name in about.columns]) if one else about
+    recorded = "recording_id" in about.columns and about["recording_id"].notna().any()
+    what = "prompt" if prompt and not one else "recording" if recorded else "run"
+    return Units(what, np.unique(groups.units_of(columns, None), return_inverse=True)[1].astype(np.int64), one)
+
+
+def order_of(about: pd.DataFrame) -> Ints:
+    """The places of the runs by unit and id, so that the order in which they were passed changes nothing."""
+    by_id = np.argsort(about["run_id"].astype(str).to_numpy(), kind="stable")
+    found: Ints = by_id[np.argsort(units_of(about.iloc[by_id]).of, kind="stable")]
+    return found
+
+
+def reordered(records: Records, order: Ints) -> Records:
+    """The runs at these places, in this order."""
+    if np.array_equal(order, np.arange(len(records))):
+        return records
+    lengths, histories = records.lengths[order], records.histories
+    start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    rows = np.arange(int(start[-1])) - np.repeat(start[:-1], lengths) + np.repeat(records.start[:-1][order], lengths)
+    return Records(
+        records.about.iloc[order].reset_index(drop=True),
+        start,
+        records.steps.iloc[rows].reset_index(drop=True),
+        records.own_end[order],
+        records.cut_short[order],
+        records.wanted_more[order],
+        records.reason[order],
+        records.goal[order],
+        None if histories is None else (lambda run: histories(int(order[run]))),
+    )
+
+
+def folds_of(units: Units, succeeded: Bools, folds: int) -> Ints:
+    """The fold of each run: successes spread evenly, then runs, else in a random order that is always the same."""
+    number = int(units.of.max()) + 1
+    successes = np.bincount(units.of[succeeded], minlength=number)
+    runs = np.bincount(units.of, minlength=number)
+    shuffled = np.random.default_rng(SEED).permutation(number)
+    fold_of = np.zeros(number, np.int64)
+    filled = [[0, 0, fold] for fold in range(folds)]
+    for unit in shuffled[np.argsort(-successes[shuffled], kind="stable")]:
+        least = min(filled)
+        least[0] += int(successes[unit])
+        least[1] += int(runs[unit])
+        fold_of[unit] = least[2]
+    return fold_of[units.of]

@@ -1,0 +1,495 @@
+"""A configuration simulated over all recorded runs: where each would have stopped, why, and what it would have used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from agentlab.analysis.conditions import (
+    Answers,
+    Asked,
+    First,
+    all_in_arrays,
+    answers_of,
+    ask,
+    ask_tree,
+    broken_off,
+    combined,
+    deciding,
+    deciding_readings,
+    everywhere,
+    first_rows,
+    first_true,
+    history_of,
+    is_in_arrays,
+    latched,
+    latches,
+    reading_name,
+    unsure_from,
+    without_off,
+)
+from agentlab.analysis.grids import BOUNDS, Grid
+from agentlab.analysis.records import USED, Bools, Floats, Ints, Records, Rows, calls_inside, first_met
+from agentlab.limits.budget import LIMIT_REASONS, Budget
+from agentlab.limits.combinators import Custom, Not, StopCondition
+from agentlab.limits.condition_tree import describe
+from agentlab.limits.fields import limit_fields
+from agentlab.limits.reading import Reading
+from agentlab.model.finish_reasons import StopReason
+
+_MEASURES = {"turns": "steps", "calls": "calls", "tokens": "tokens", "USD": "cost_usd", "s": "time_s"}
+
+BOUNDED = {field.name: _MEASURES[field.metadata["unit"]] for field in limit_fields(Budget) if field.name in LIMIT_REASONS}
+"""The running total that each limit bounds, by its unit; steps are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit over all runs: the first row at which it is met."""
+
+    name: str
+    value: Any
+    first: First
+
+    @property
+    def reason(self) -> StopReason:
+        """The stop reason of a run that reaches it."""
+        return LIMIT_REASONS[self.name]
+
+    @property
+    def measure(self) -> str:
+        """The running total that it bounds."""
+        return BOUNDED[self.name]
+
+    def is_met(self, used: dict[str, float]) -> bool:
+        """True if what was used reaches it. It is none on steps."""
+        return bool(used[self.measure] >= float(self.value))
+
+
+def limits_over(records: Records, name: str, values: list[Any]) -> list[Limit]:
+    """A limit with each of several values."""
+    if BOUNDED[name] == "steps":
+        firsts = list(np.minimum(np.array(values)[:, None] - 1, records.lengths[None, :]))
+    else:
+        firsts = list(first_met(records.used[BOUNDED[name]], records.start, np.array([float(value) for value in values])))
+    return [Limit(name, value, first) for value, first in zip(values, firsts, strict=True)]
+
+
+@dataclass(slots=True)
+class BrokenSteps:
+    """Which of the steps in which runs stop are broken off by limits, one place per run.
+
+    `off`: the step is broken off, after so many `calls`. `unsure`: it is not known whether it is, or with what usage. `by` is the place
+    of the limit among those that were checked.
+    """
+
+    off: Bools
+    unsure: Bools
+    calls: Ints
+    by: Ints
+    used: dict[str, Floats]
+
+
+def broken_steps(records: Records, limits: list[Limit], stop: First) -> BrokenSteps:
+    """Of the runs that stop by these limits, in the order of a budget, whether their last step is broken off."""
+    runs = len(records)
+    nothing = {name: np.full(runs, np.nan) for name in USED}
+    broken = BrokenSteps(np.zeros(runs, bool), np.zeros(runs, bool), np.zeros(runs, np.int64), np.full(runs, -1), nothing)
+    stops = stop < records.lengths
+    rows = np.where(stops, records.start[:-1] + stop, 0)
+    for place, limit in enumerate(limits):
+        here = stops & (limit.first == stop)
+        broken.by[here & (broken.by < 0)] = place
+        if not here.any() or limit.measure == "steps":
+            continue
+        if limit.measure == "time_s":
+            inside = np.flatnonzero(here & (records.used["time_s"][rows] > limit.value))
+            if records.histories is None:
+                _by_time_unseen(broken, inside, float(limit.value), place)
+            else:
+                for run in inside:
+                    _by_time(records, broken, int(run), limits, place)
+        else:
+            for run in np.flatnonzero(here & records.several_calls[rows]):
+                _before_a_call(records, broken, int(run), limits, place)
+    return broken
+
+
+def _before_a_call(records: Records, broken: BrokenSteps, run: int, limits: list[Limit], place: int) -> None:
+    """A limit on usage is checked before each further call."""
+    limit = limits[place]
+    row = int(records.start[run] + limit.first[run])
+    calls = records.inside.get(row)
+    if not calls:
+        broken.unsure[run] = True
+        return
+    reached = next((number for number, call in enumerate(calls, 1) if limit.is_met(call.used)), None)
+    one_more = bool(records.wanted_more[run]) and row == records.start[run + 1] - 1
+    if reached is None:  # by sub-agents, which would have had what was left as their limit
+        broken.unsure[run] = True
+    elif (
+        reached > 1
+        and limit.measure == "tokens"
+        and calls[reached - 1].output_tokens > limit.value - calls[reached - 2].used["tokens"]
+    ):
+        broken.unsure[run] = True  # the call continued a cut answer, and would have had only what was left
+    elif reached < len(calls) or one_more:
+        used = calls[reached - 1].used
+        at = row - records.start[run]
+        met = [one.first[run] == at if one.measure == "steps" else one.is_met(used) for one in limits]
+        _note(broken, run, reached, calls[reached - 1].totals, met.index(True))
+    elif records.steps["child_calls"].iloc[row] if "child_calls" in records.steps.columns else 0:
+        broken.unsure[run] = True
+
+
+def _by_time_unseen(broken: BrokenSteps, runs: Ints, limit: float, place: int) -> None:
+    """Time is up during steps of which a frame does not say what was complete by then: all these runs at once."""
+    broken.unsure[runs] = True
+    newly = runs[~broken.off[runs] | (broken.calls[runs] > 0)]
+    broken.off[newly], broken.calls[newly], broken.by[newly] = True, 0, place
+    for name in USED:
+        broken.used[name][newly] = limit if name == "time_s" else np.nan
+
+
+def _by_time(records: Records, broken: BrokenSteps, run: int, limits: list[Limit], place: int) -> None:
+    """Time is up during a step: the call that was under way is lost."""
+    assert records.histories is not None  # noqa: S101  for the type checker
+    limit = float(limits[place].value)
+    row = int(records.start[run] + limits[place].first[run])
+    history, number = records.histories(run), row - int(records.start[run])
+    step = history[number]
+    complete = sum(call.started_s + call.duration_s <= limit for call in step.calls)
+    if complete == 0:
+        used = dict.fromkeys(USED, 0.0) if number == 0 else {name: float(records.totals[name][row - 1]) for name in USED}
+    elif complete == len(step.calls) and not step.children:
+        used = {name: float(records.totals[name][row]) for name in USED}
+    else:  # only here the calls have to be added up one by one
+        used = list(calls_inside(history, number))[complete - 1].totals
+    _note(broken, run, complete, {**used, "time_s": limit}, place)
+
+
+def _note(broken: BrokenSteps, run: int, complete: int, used: dict[str, float], by: int) -> None:
+    """Record that a limit breaks a step off. The first one counts: limits on usage are met at the end of a call, before time is up."""
+    if broken.off[run] and complete >= broken.calls[run]:
+        return
+    broken.off[run], broken.calls[run], broken.by[run] = True, complete, by
+    for name in USED:
+        broken.used[name][run] = used[name]
+
+
+STOPPED, FINISHED, UNKNOWN = 0, 1, 2
+
+MOST_ROWS_AT_ONCE = 32_000_000
+"""So many first rows, of configurations times runs, are computed in one array."""
+
+OUTCOMES = ("stopped", "finished", "unknown")
+
+ENDS_BEFORE_CONDITIONS = (str(StopReason.TERMINATING_TOOL), str(StopReason.EXPLICIT_STOP))
+"""Ends that hold even where the run's condition raises at the same step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Why runs stop: the condition without what is off, the first rows at which it is met and at which it raised, the limits, and what
+    these do to the step in which a run stops."""
+
+    tree: StopCondition | None
+    met: First
+    raised: First
+    limits: Sequence[Limit]
+    broken: BrokenSteps
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How the runs end under a configuration, one place per run.
+
+    `row`: the step in which a run ends, from 0; the number of its steps where that is not known. `used`: what it had used by then, NaN
+    where that is not known. `goal`: 1 where it had reached its goal, 0 where not, NaN where that is not known.
+    """
+
+    outcome: npt.NDArray[np.uint8]
+    row: First
+    used: dict[str, Floats]
+    goal: Floats
+    found: Found
+
+
+class Judge:
+    """Simulates configurations of grids over the same runs; the rows of each condition and limit are computed once."""
+
+    def __init__(
+        self, records: Records, grids: Sequence[Grid], goal: First | None = None, goal_open: Bools | None = None
+    ) -> None:
+        self.records = records
+        self.goal = records.goal if goal is None else goal
+        self.goal_is_the_end = goal is None or np.array_equal(goal, records.goal)
+        self.goal_open = np.zeros(len(records), bool) if goal_open is None else goal_open
+        self._first: dict[StopCondition, First] = {}
+        self._asked: dict[StopCondition, Asked | None] = {}
+        self._limits: dict[tuple[str, Any], Limit] = {}
+        self._everywhere: dict[int, Rows] = {}
+        self._grids = tuple(grids)
+        self._read_broken: dict[tuple[StopCondition, int, int, int], Sequence[Reading] | None] = {}
+        for grid in grids:
+            self._prepare(grid)
+
+    def _prepare(self, grid: Grid) -> None:
+        """Compute all values of an axis at once."""
+        leaves = {} if grid.stop is None else describe(grid.stop)
+        for axis in grid.axes:
+            if axis.leaf is None:
+                for limit in limits_over(self.records, axis.field, list(axis.values)):
+                    self._limits[axis.field, limit.value] = limit
+            elif is_in_arrays(leaves[axis.leaf]):
+                several = [leaves[axis.leaf].changed(**{axis.field: value}) for value in axis.values]
+                self._first.update(zip(several, first_rows(self.records, several), strict=True))
+
+    def rows(self, grid: Grid) -> Rows | None:
+        """Where the condition of a grid stops each run in every configuration: a dimension for each axis, 1 long for axes of the
+        budget, and the runs as the last. None where first rows are not enough, or would be too many at once."""
+        counted = None if grid.stop is None else without_off(grid.stop)
+        if (
+            counted is None
+            or grid.size * len(self.records) > MOST_ROWS_AT_ONCE
+            or not (latches(counted) and all_in_arrays(counted))
+        ):
+            return None
+        if id(grid) in self._everywhere:
+            return self._everywhere[id(grid)]
+        rows = self._rows_of(grid, counted)
+        if any(grid is known for known in self._grids):  # the id of another may be that of one that is gone
+            self._everywhere[id(grid)] = rows
+        return rows
+
+    def _rows_of(self, grid: Grid, counted: StopCondition) -> Rows:
+        names = {} if grid.stop is None else {id(leaf): name for name, leaf in describe(grid.stop).items()}
+        axis_of = {leaf: place for leaf, name in names.items() for place, axis in enumerate(grid.axes) if axis.leaf == name}
+
+        def firsts(leaf: StopCondition) -> list[First]:
+            if id(leaf) not in axis_of:
+                return [self.first_of(leaf)]
+            axis = grid.axes[axis_of[id(leaf)]]
+            return [self.first_of(leaf.changed(**{axis.field: value})) for value in axis.values]
+
+        return everywhere(counted, axis_of, len(grid.axes), firsts)
+
+    def first(self, grid: Grid, point: Sequence[int]) -> First:
+        """Where each run would stop by a configuration alone; the number of its steps where it would not."""
+        stop, _ = self._condition(grid.stop_at(point))
+        for limit in self._budget(grid.budget_at(point)):
+            stop = np.minimum(stop, limit.first)
+        return stop
+
+    def _met(self, grid: Grid, point: Sequence[int], counted: StopCondition | None) -> tuple[First, First]:
+        rows = self.rows(grid)
+        if rows is None:
+            return self._condition(counted)
+        place = tuple(0 if length == 1 else at for at, length in zip(point, rows.shape[:-1], strict=True))
+        return rows[place], self.records.lengths
+
+    def verdict(self, grid: Grid, point: Sequence[int]) -> Verdict:
+        """Simulate a configuration over all runs; `why_ended` says why each ends."""
+        records = self.records
+        tree = grid.stop_at(point)
+        counted = None if tree is None else without_off(tree)
+        met, raised = self._met(grid, point, counted)
+        limits = self._budget(grid.budget_at(point))
+        row = np.minimum(met, raised)
+        for limit in limits:
+            row = np.minimum(row, limit.first)
+        row = row.astype(np.int64)
+        broken = broken_steps(records, limits, row)
+        broken.off &= raised >= row  # after a step that was broken off no condition is read
+        reached_here = self.goal == row
+        unsure = unsure_from(records, counted)
+        failed = np.zeros(len(records), bool) if raised is records.lengths else self._failed(row, raised, broken)
+        outcome = self._outcome(row, broken, failed, unsure_from=unsure)
+        row = np.where(outcome == UNKNOWN, records.lengths, np.where(outcome == FINISHED, records.lengths - 1, row))
+        used = self._used(outcome, row, broken)
+        goal = self._goal(outcome, row, broken.off, unsure)
+        goal[reached_here & broken.unsure] = np.nan
+        if self.goal_is_the_end:
+            goal[failed & reached_here] = 0.0  # its own end came to an error
+        verdict = Verdict(outcome, row, used, goal, Found(counted, met, raised, limits, broken))
+        self._count_declared_goals(verdict)
+        return verdict
+
+    # Where --------------------------------------------------------------------------------------------------------------
+
+    def _condition(self, tree: StopCondition | None) -> tuple[First, First]:
+        """The first row at which a tree is met, and at which a custom condition raised."""
+        records = self.records
+        counted = None if tree is None else without_off(tree)
+        if counted is None:
+            return records.lengths, records.lengths
+        own = list(dict.fromkeys(leaf for leaf in counted.leaves() if not is_in_arrays(leaf)))
+        if own and any(leaf.is_async for leaf in own if isinstance(leaf, Custom)):
+            return ask_tree(records, counted)
+        for leaf in own:
+            if leaf not in self._asked:
+                self._asked[leaf] = ask(records, leaf)
+            if self._asked[leaf] is None:
+                return ask_tree(records, counted)
+        raised = records.lengths
+        for leaf in own:
+            raised = np.minimum(raised, self._asked_of(leaf).raised)
+        if latches(counted):
+            return combined(counted, self.first_of), raised
+        return first_true(records, answers_of(counted, self.answers).met), raised
+
+    def _asked_of(self, leaf: StopCondition) -> Asked:
+        asked = self._asked[leaf]
+        assert asked is not None  # noqa: S101  else the tree was read as a whole
+        return asked
+
+    def first_of(self, leaf: StopCondition) -> First:
+        """The first row at which a single condition is met."""
+        if leaf not in self._first:
+            if is_in_arrays(leaf):
+                self._first[leaf] = first_rows(self.records, [leaf])[0]
+            else:
+                self._first[leaf] = first_true(self.records, self._asked_of(leaf).answers.met)
+        return self._first[leaf]
+
+    def answers(self, leaf: StopCondition) -> Answers:
+        """The answers of a single condition row by row."""
+        if is_in_arrays(leaf):
+            return latched(self.records, leaf, self.first_of(leaf))
+        return self._asked_of(leaf).answers
+
+    def _budget(self, budget: Budget) -> list[Limit]:
+        """The limits that are set, in the order in which a run checks them."""
+        found = []
+        for name in BOUNDS:
+            value = getattr(budget, name)
+            if value is None:
+                continue
+            if (name, value) not in self._limits:
+                self._limits[name, value] = limits_over(self.records, name, [value])[0]
+            found.append(self._limits[name, value])
+        return found
+
+    # What ---------------------------------------------------------------------------------------------------------------
+
+    def _failed(self, row: First, raised: First, broken: BrokenSteps) -> Bools:
+        """Runs that end by a condition that raised: only a terminating tool and a requested stop come before that."""
+        records = self.records
+        won = records.own_end & (row == records.lengths - 1) & np.isin(records.reason.astype(str), ENDS_BEFORE_CONDITIONS)
+        found: Bools = (row < records.lengths) & (raised == row) & ~broken.off & ~won
+        return found
+
+    def _outcome(self, row: First, broken: BrokenSteps, failed: Bools, *, unsure_from: First) -> npt.NDArray[np.uint8]:
+        records = self.records
+        stops = row < records.lengths
+        at_end = stops & (row == records.lengths - 1)
+        ends = at_end | ~stops
+        own_wins = records.own_end & ends & ~failed
+        if broken.off.any():
+            own_wins &= ~broken.off
+        outcome = np.where(own_wins, FINISHED, np.where(stops, STOPPED, UNKNOWN)).astype(np.uint8)
+        unknown = at_end & ((records.cut_short & ~broken.off) | (records.own_end & broken.unsure & ~broken.off))
+        if unsure_from is not records.lengths:
+            unsure = (unsure_from < records.lengths) & (row >= unsure_from)
+            unknown |= unsure & ~failed
+        outcome[unknown] = UNKNOWN
+        return outcome
+
+    def _used(self, outcome: npt.NDArray[np.uint8], row: First, broken: BrokenSteps) -> dict[str, Floats]:
+        """What each run had used where it stops."""
+        records = self.records
+        end = len(records.run)  # after the rows: the place of a run with no step, and of an unknown end
+        places = np.where(outcome == UNKNOWN, end + 1, np.where(records.lengths > 0, records.start[:-1] + row, end))
+        if broken.unsure.any():
+            places[broken.unsure & (outcome == STOPPED)] = end + 1
+        used = {name: records.at_stop[name].take(places) for name in USED}
+        if broken.off.any():
+            off = broken.off & (outcome != UNKNOWN)
+            for name, values in used.items():
+                values[off] = broken.used[name][off]
+        return used
+
+    def _goal(self, outcome: npt.NDArray[np.uint8], row: First, off: Bools, unsure_from: First) -> Floats:
+        lengths = self.records.lengths
+        here = self.goal == row
+        if off.any():
+            here &= ~off
+        reached: Floats = ((self.goal < lengths) & ((self.goal < row) | here)).astype(float)
+        reached[(outcome == UNKNOWN) & (self.goal >= np.minimum(lengths, unsure_from + 1))] = np.nan
+        if self.goal_open.any():
+            reached[self.goal_open & (row >= lengths - 1)] = np.nan
+        return reached
+
+    def _count_declared_goals(self, verdict: Verdict) -> None:
+        """Count runs that are stopped by a condition which declares that it is a goal, such as HasToolCall."""
+        tree, found = verdict.found.tree, verdict.found
+        if tree is None or not self.goal_is_the_end or not any(_may_be_goal(leaf) for leaf in tree.leaves()):
+            return
+        stopped = verdict.outcome == STOPPED
+        where = stopped & (found.met == verdict.row) & ~found.broken.off & (found.raised > verdict.row)
+        if where.any():
+            for _, decides in self.deciding(tree, verdict.row, where, goals_only=True):
+                verdict.goal[decides] = np.where(found.broken.unsure[decides], np.nan, 1.0)
+        for run, readings in self.read_broken(tree, found, verdict.row, stopped).items():
+            if any(reading.goal for reading in readings or ()):
+                verdict.goal[run] = 1.0
+
+    # Why ----------------------------------------------------------------------------------------------------------------
+
+    def deciding(self, tree: StopCondition, row: First, where: Bools, *, goals_only: bool = False) -> Iterator[tuple[str, Bools]]:
+        """The names of the parts that made a tree met in these runs, each with the runs in which it did; with `goals_only` only those
+        that are goals."""
+        if not all(is_in_arrays(leaf) or self._asked.get(leaf) is not None for leaf in tree.leaves()):
+            for run in np.flatnonzero(where):  # some have to be awaited: the tree was read as a whole
+                history = history_of(self.records, int(run), tree).prefix(int(row[run]) + 1)
+                for reading in deciding_readings(history, tree) or ():
+                    if reading.goal or not goals_only:
+                        yield reading_name(reading), np.arange(len(where)) == run
+            return
+        rows = np.where(where, self.records.start[:-1] + row, 0)
+
+        def is_met(node: StopCondition) -> Bools:
+            if is_in_arrays(node):
+                found: Bools = self.first_of(node) <= row
+                return found
+            return answers_of(node, self.answers).met[rows]
+
+        for node, decides in deciding(tree, is_met):
+            if not goals_only or self._is_goal(node):
+                yield self._name_of(node), decides & where
+
+    def read_broken(self, tree: StopCondition, found: Found, row: First, stopped: Bools) -> dict[int, Sequence[Reading] | None]:
+        """What made a tree met in the steps that were broken off, with their remaining calls (None: it raised): by run, where there are
+        histories."""
+        histories, broken = self.records.histories, found.broken
+        if histories is None:
+            return {}
+        off = stopped & broken.off
+        only_rises = latches(tree) and all_in_arrays(tree)
+        asked = off & (found.met == row) if only_rises else off  # what the whole step does not meet, no part of it does
+        read: dict[int, Sequence[Reading] | None] = {int(run): () for run in np.flatnonzero(off & ~asked)}
+        for run in map(int, np.flatnonzero(asked)):
+            key = (tree, run, int(row[run]), int(broken.calls[run]))
+            if key not in self._read_broken:
+                self._read_broken[key] = deciding_readings(broken_off(histories(run), *key[2:]), tree)
+            read[run] = self._read_broken[key]
+        return dict(sorted(read.items()))
+
+    def _name_of(self, node: StopCondition) -> str:
+        if isinstance(node, Not):
+            return f"not {self._name_of(node.parts[0])}"
+        asked = self._asked.get(node)
+        return node.short_name if asked is None else asked.name
+
+    def _is_goal(self, node: StopCondition) -> bool:
+        asked = self._asked.get(node)
+        return node.goal if asked is None else asked.goal
+
+
+def _may_be_goal(leaf: StopCondition) -> bool:
+    """True if its reading may be that of a goal: a custom condition says so only when it is read."""
+    return leaf.goal or not is_in_arrays(leaf)

@@ -1,0 +1,223 @@
+"""Recorded runs as arrays, made from frames, and how each run ended."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from agentlab._internal.safe_text import cut, one_line
+from agentlab.analysis import groups
+from agentlab.analysis.records import Bools, Floats, Ints, Records, numbers
+from agentlab.engine.lockstep import Lockstep
+from agentlab.errors import ConfigurationError
+from agentlab.model.finish_reasons import StopReason
+from agentlab.records.frames import to_frame
+from agentlab.records.history import RunHistory
+from agentlab.records.result import RunResult
+from agentlab.run import Run
+from agentlab.storage.store import Store
+
+OWN_ENDS = frozenset({
+    StopReason.COMPLETED, StopReason.TERMINATING_TOOL, StopReason.TRUNCATED, StopReason.CONTENT_FILTERED,
+    StopReason.NUDGES_EXHAUSTED,
+})  # fmt: skip
+"""Ends of a run that do not depend on its limits. An error is one too where it came from a response, see `_ends`."""
+
+
+def from_frames(
+    steps: pd.DataFrame, runs: pd.DataFrame | None = None, histories: Callable[[str], RunHistory] | None = None
+) -> Records:
+    """Records of a steps frame; `runs`, one row per run, has more columns of them, and runs that took no step.
+
+    `histories` gives a run's history by its id. Errors: ConfigurationError where columns or rows are missing.
+    """
+    groups.no_column_twice(steps)
+    for name in ("run_id", "step"):
+        if name not in steps.columns:
+            raise ConfigurationError(f"The steps have no column {name!r}: pass a frame such as lab.frame(results) gives.")
+    if steps["run_id"].isna().any() or steps["step"].isna().any():
+        raise ConfigurationError("The steps have rows whose run_id or step is NA: leave them out, steps.dropna(subset=[…]).")
+    whole = numbers(steps, "step")
+    if (uneven := whole != whole.round()).any():
+        raise ConfigurationError(f"Step {whole[uneven].iloc[0]:g} is not a whole number: steps are counted from 1.")
+    about = _about(steps, runs)
+    if runs is not None and len(about) and len(steps) and not steps["run_id"].isin(about["run_id"]).any():
+        one, other = cut(repr(steps["run_id"].tolist()[0]), 80), cut(repr(about["run_id"].tolist()[0]), 80)
+        raise ConfigurationError(
+            f"The steps belong to none of these runs: run_id is {one} in the steps and {other} in runs=…. Pass the two frames of the "
+            "same runs, with run_id in one dtype."
+        )
+    place = pd.Series(range(len(about)), index=about["run_id"])
+    run = place.reindex(steps["run_id"]).to_numpy()
+    known = ~np.isnan(run.astype(float))
+    run, kept = run[known].astype(np.int64), steps[known]
+    number = whole[known].to_numpy(dtype=np.int64)
+    order = np.lexsort((number, run))
+    if not np.array_equal(order, np.arange(len(order))):
+        run, number, kept = run[order], number[order], kept.iloc[order]
+    kept = kept.reset_index(drop=True)
+    lengths = np.bincount(run, minlength=len(about))
+    start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    wrong = number != np.arange(len(number)) - np.repeat(start[:-1], lengths) + 1
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        expected = row - int(start[run[row]]) + 1
+        raise ConfigurationError(
+            f"Run {about['run_id'].iloc[run[row]]!r} has step {number[row]} where step {expected} was expected: pass all steps of a "
+            "run, each once. Of several stores or experiments, pass the frames one by one."
+        )
+    own, short, more, reason = _ends(kept, about, start)
+    taken = numbers(about, "steps").fillna(0).to_numpy(dtype=float)
+    for run in np.flatnonzero(taken > lengths)[:1]:
+        raise ConfigurationError(
+            f"Run {about['run_id'].iloc[run]!r} took {taken[run]:g} steps, of which {lengths[run]} are in the steps frame: pass all "
+            "steps of the runs, or only the runs of these steps, runs[runs['run_id'].isin(steps['run_id'])]."
+        )
+    ids, goal = about["run_id"].tolist(), _finished_at(kept, about, start, reason)
+    by_place = None if histories is None else (lambda run: histories(ids[run]))
+    return Records(about, start, kept, own, short, more, reason, goal, by_place)
+
+
+def _about(steps: pd.DataFrame, runs: pd.DataFrame | None) -> pd.DataFrame:
+    kept = [name for name in ("run_id", "provider", "model") if name in steps.columns]
+    if runs is None:
+        of_frame = [name for name in ("agent", "prompt_id", "settings", "repeat", "score") if name in steps.columns]
+        return steps[kept + of_frame].drop_duplicates("run_id", ignore_index=True)
+    if "run_id" not in runs.columns:
+        raise ConfigurationError("The runs have no column 'run_id': pass a frame such as lab.frame(results, 'runs') gives.")
+    there = groups.each_once(runs[runs["run_id"].notna()].reset_index(drop=True))
+    if there["run_id"].duplicated().any():
+        twice = there["run_id"][there["run_id"].duplicated()].iloc[0]
+        raise ConfigurationError(f"Run {twice!r} is there twice: pass each run once.")
+    return there
+
+
+def _last(steps: pd.DataFrame, name: str, start: Ints) -> npt.NDArray[np.object_]:
+    """The value of a column in the last row of each run; None where it is NA, or the run has no row."""
+    found = np.full(len(start) - 1, None, dtype=object)
+    there = np.diff(start) > 0
+    if name in steps.columns:
+        values = steps[name].iloc[start[1:][there] - 1].astype(object)
+        found[there] = [None if pd.isna(value) else value for value in values]
+    return found
+
+
+def _last_number(steps: pd.DataFrame, name: str, start: Ints) -> Floats:
+    """The same for numbers and booleans of any dtype; NaN where there is none."""
+    return numbers(pd.DataFrame({name: _last(steps, name, start)}), name).to_numpy(dtype=float)
+
+
+def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools, Bools, Bools, npt.NDArray[np.object_]]:
+    """For each run whether it finished on its own, whether its last step was broken off, whether before a further call, and why it
+    ended. An answer that ends a run comes before a person, or a condition that raised, at the same step."""
+    reason, action, error = (_last(steps, name, start) for name in ("stop_reason", "action", "error"))
+    of_runs = _of_runs(about, "stop_reason")
+    reason = np.where(reason == None, of_runs, reason)  # noqa: E711  element by element
+    aborted = action == "abort"
+    by_tool = (reason == StopReason.EXPLICIT_STOP) & _is_true(about, "terminated")
+    own: Bools = np.isin(reason.astype(str), [str(one) for one in OWN_ENDS]) | by_tool
+    own |= (reason == StopReason.ERROR) & (aborted | (np.diff(start) == 0))
+    completed = (action == "complete") & ~own
+    own |= completed
+    reason = np.where(completed, str(StopReason.COMPLETED), reason)
+    short: Bools = ~own & (aborted | (error != None))  # noqa: E711
+    by_time = np.isin(reason.astype(str), [StopReason.TIMEOUT, StopReason.CANCELLED, StopReason.EXPLICIT_STOP])
+    more: Bools = short & aborted & ~by_time
+    calls = _last_number(steps, "calls", start)
+    failed = np.array([isinstance(one, str) and not one.startswith("MissingUsageError") for one in error], dtype=bool)
+    more |= (reason == StopReason.ERROR) & aborted & (calls > 0) & failed  # the further call failed
+    return own, short, more, reason
+
+
+def _of_runs(about: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
+    values: Sequence[Any] = about[name].tolist() if name in about.columns else [None] * len(about)
+    return np.array([None if value is None or pd.isna(value) else value for value in values], dtype=object)
+
+
+def _is_true(about: pd.DataFrame, name: str) -> Bools:
+    return (numbers(about, name) == 1).to_numpy(dtype=bool)
+
+
+def _finished_at(steps: pd.DataFrame, about: pd.DataFrame, start: Ints, reason: Any) -> Ints:
+    """The last row of the runs whose agent finished on its own; the number of rows of all others."""
+    lengths = np.diff(start)
+    if "terminated" in about.columns:
+        done = _is_true(about, "terminated") | (reason == StopReason.COMPLETED)
+    else:
+        done = np.isin(reason.astype(str), [StopReason.COMPLETED, StopReason.TERMINATING_TOOL])
+        for name in [name for name in map(str, steps.columns) if name.startswith("HasToolCall") and name.endswith(".met")]:
+            done |= (reason == StopReason.STOP_CONDITION) & (_last_number(steps, name, start) == 1)
+    return np.where(done, np.maximum(lengths - 1, 0), lengths)
+
+
+Recorded: TypeAlias = Any
+"""A steps frame; a Store; what an experiment or an importer gave (anything with the frames `steps` and `runs`); a result, a run, or
+several of these."""
+
+LOADED_AT_ONCE = 4_096
+"""So many loaded runs of a store stay in memory."""
+
+
+def records_of(recorded: Recorded, runs: pd.DataFrame | None = None) -> Records:
+    """The records of a person's runs; `runs` has more columns of those in a frame. Raises ConfigurationError for anything else."""
+    found = _records_of(recorded, runs)
+    if not len(found):
+        raise ConfigurationError("There are no runs in what was passed: record some first, or pass the frame with them.")
+    return found
+
+
+def _records_of(recorded: Recorded, runs: pd.DataFrame | None) -> Records:
+    if isinstance(recorded, pd.DataFrame):
+        return from_frames(recorded, runs)
+    if runs is not None:
+        raise ConfigurationError("runs=… goes with a steps frame; a store and results know their runs themselves.")
+    if isinstance(recorded, Store):
+        return _of_store(recorded)
+    if isinstance(recorded, Lockstep):
+        recorded = recorded.runs
+    if isinstance(recorded, RunResult | Run):
+        return _of_results([recorded])
+    steps, of_runs = getattr(recorded, "steps", None), getattr(recorded, "runs", None)
+    if isinstance(steps, pd.DataFrame) and isinstance(of_runs, pd.DataFrame):
+        return from_frames(steps, _begun(of_runs), _loading(recorded.store) if hasattr(recorded, "store") else None)
+    if isinstance(recorded, Iterable) and not isinstance(recorded, str | bytes):
+        several = list(recorded)
+        if all(isinstance(one, RunResult | Run) for one in several):
+            return _of_results(several)
+    shown = f"A {type(recorded).__name__}" if isinstance(recorded, pd.Series | list | tuple | dict) else one_line(repr(recorded))
+    raise ConfigurationError(
+        f"{shown} is not a record of runs: pass a steps frame, a store, results of an experiment, or a list of results."
+    )
+
+
+def _of_results(results: list[RunResult | Run]) -> Records:
+    histories = {(one.id if isinstance(one, Run) else one.run_id): one.history for one in results}
+    if len(histories) < len(results):
+        raise ConfigurationError("The same run is there twice: pass each run once.")
+    return from_frames(to_frame(results), to_frame(results, "runs"), histories.__getitem__)
+
+
+def _of_store(store: Store) -> Records:
+    """All runs but those of sub-agents, which are part of the run that called them."""
+    runs = store.frame("runs")
+    runs = runs[runs["called_by"].isna()]
+    steps = store.frame("steps")
+    return from_frames(steps[steps["run_id"].isin(set(runs["run_id"]))], runs, _loading(store))
+
+
+def _begun(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs that were begun."""
+    return runs[runs["state"] != "not_started"] if "state" in runs.columns else runs
+
+
+def _loading(store: Store) -> Callable[[str], RunHistory]:
+    @functools.lru_cache(maxsize=LOADED_AT_ONCE)
+    def history(run_id: str) -> RunHistory:
+        return store.load(run_id).history
+
+    return history

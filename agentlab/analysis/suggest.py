@@ -1,0 +1,405 @@
+"""The cheapest limits that keep a given share of the successes, judged on runs that they were not chosen on.
+
+found = lab.suggest(results)                                      of steps, tokens, cost and all pairs of them
+found = lab.suggest(steps, StepCountIs([2, 4, 8]), keep=0.9, cost="tokens")
+agent.run("…", stop=found.stop, budget=found.budget)              or paste found.code
+found.kept, found.kept_low, found.kept_high                       what to expect of it
+lab.suggest(results, by="model").frame                            for each model on its own
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args, overload
+
+import numpy as np
+import pandas as pd
+
+from agentlab._internal.formatting import counted
+from agentlab.analysis import groups
+from agentlab.analysis.compare import TOO_FEW
+from agentlab.analysis.conditions import First
+from agentlab.analysis.cross_validation import (
+    PARTS,
+    Counts,
+    Judged,
+    Measured,
+    candidates,
+    count,
+    judge,
+    measured,
+    preference,
+    single,
+)
+from agentlab.analysis.grids import Conditions, Grid, Limits, grids
+from agentlab.analysis.groups import By
+from agentlab.analysis.intervals import FEW, FEWEST, Estimate, checked_level, of_mean, of_share
+from agentlab.analysis.outcomes import Goal, Sums, Task, goal_reached
+from agentlab.analysis.records import Bools, Floats, Ints, Records, Units, folds_of, order_of, reordered, units_of
+from agentlab.analysis.sources import Recorded, records_of
+from agentlab.analysis.suggestion import IN_WORDS, NO_INTERVAL, CostIn, Suggestion, Suggestions, configuration, sentences
+from agentlab.errors import ConfigurationError
+from agentlab.model.finish_reasons import StopReason
+
+__all__ = ["Suggestion", "Suggestions", "suggest"]
+
+
+@overload
+def suggest(
+    recorded: Recorded,
+    conditions: Conditions = None,
+    *,
+    budget: Limits = None,
+    goal: Goal = None,
+    keep: float = 0.95,
+    cost: CostIn = "cost_usd",
+    by: None = None,
+    runs: pd.DataFrame | None = None,
+    folds: int = 5,
+    level: float = 0.95,
+) -> Suggestion: ...
+
+
+@overload
+def suggest(
+    recorded: Recorded,
+    conditions: Conditions = None,
+    *,
+    budget: Limits = None,
+    goal: Goal = None,
+    keep: float = 0.95,
+    cost: CostIn = "cost_usd",
+    by: By,
+    runs: pd.DataFrame | None = None,
+    folds: int = 5,
+    level: float = 0.95,
+) -> Suggestions: ...
+
+
+def suggest(
+    recorded: Recorded,
+    conditions: Conditions = None,
+    *,
+    budget: Limits = None,
+    goal: Goal = None,
+    keep: float = 0.95,
+    cost: CostIn = "cost_usd",
+    by: By | None = None,
+    runs: pd.DataFrame | None = None,
+    folds: int = 5,
+    level: float = 0.95,
+) -> Suggestion | Suggestions:
+    """The cheapest configuration that keeps a share of the successes, judged on runs that it was not chosen on.
+
+    recorded    what `lab.backtest` takes: a steps frame, a Store, results of an experiment, or a list of results
+    conditions  the candidates, a grid as for `lab.backtest`, with `budget`. Without both: no limit; and limits on steps, tokens and
+                cost, alone and in pairs, around what the successes had used
+    goal        what counts as success, as for `lab.backtest`. None: the agent finished on its own
+    keep        the share to keep, above 0 and up to 1, of the runs that had reached their goal in the record
+    cost        what to minimize: `cost_usd`, `tokens`, `time_s` or `steps`, the mean over all runs, successes or not
+    by          column or columns of the runs that make groups, such as `model`, as for `lab.backtest` and `lab.summary`. The answer is
+                then `Suggestions`: one for each group, found and judged on the runs of that group alone
+    runs        with a steps frame, its runs frame: columns for `goal` and `by`, the prompts, and runs that took no step
+    folds       into so many parts the runs are divided for judging; fewer where there are fewer independent units
+    level       that of the intervals
+
+    **The rule.** Of the configurations that keep at least `keep` of the successes, the one with the least cost; of equal cost the one
+    that keeps most; then the one with fewer limits, the one that was given first, the strictest. What a run that was cut off in the
+    record would have cost without that limit is not known: for choosing it counts with its cost by then, in every configuration.
+
+    **Cross-validation.** The rule is applied to all folds but one, and its choice is tried on that one, in turn. All figures of the
+    Suggestion are of these held-out runs together.
+
+    **Independent units.** Repeats of a prompt and replays of a recording are not independent. A unit is a prompt (`prompt_id`, else
+    `prompt`) with all that shares a `recording_id` with it; of runs of one prompt it is the recording; else the run. No fold divides a
+    unit, and the intervals are computed from the units' sums. `units` says how many there are; where the successes come from fewer
+    than 5 there is no suggestion.
+
+    **How good that is.** Simulated runs of prompts that differ in steps, success and cost; three in five succeed; some 250 candidates;
+    keep=0.95. In %, from 200 samples of each size (prompts x repeats), by `python -m tests.benchmarks --only suggest_coverage`:
+
+                                                                     60 x 1   200 x 1   20 x 5   50 x 4
+        kept of the successes on the runs that it was chosen on        96.8      95.4     95.9     95.5
+        truly, on other prompts                                        92.7      94.1     92.7     94.0
+        the figure given here, `kept`                                  92.0      93.9     92.3     93.6
+        truly, for what was chosen on four fifths of the runs          91.9      94.2     92.4     94.0
+        how often the interval of `kept` at 95 % contained the latter  94.5      88.5     95.0     92.0
+        that of `saved`                                                93.0      94.5     94.0     95.0
+        that of `cost`                                                 97.0      93.0     96.0     95.0
+        how often that of `kept` contained the suggestion's own truth  89.5      88.5     91.0     89.5
+
+    Errors: ConfigurationError and LimitError for what cannot be tried. Too few successes, no known cost, or a share that no candidate
+    keeps are not errors: the Suggestion is then False and says why.
+
+    Example:
+        >>> good = [await brief.run("?") for _ in range(30)]
+        >>> bad = [await endless.run("?", stop=lab.StepCountIs(9)) for _ in range(30)]
+        >>> found = lab.suggest(good + bad, lab.StepCountIs([1, 3, 9]), cost="tokens")
+        >>> found.code
+        'stop=StepCountIs(1)'
+        >>> found.kept, round(found.saved, 2)
+        (1.0, 0.8)
+        >>> both = await lab.Experiment({"brief": brief, "endless": endless}, ["?"], repeats=30).run(progress=False)
+        >>> each = lab.suggest(both, lab.StepCountIs([1, 3, 9]), cost="tokens", by="agent").frame
+        >>> each[["agent", "code", "runs", "successes", "kept", "kept_low"]]
+             agent                 code  runs  successes  kept  kept_low
+        0    brief  stop=StepCountIs(1)    30         30   1.0  0.886487
+        1  endless                 <NA>    30          0  <NA>      <NA>
+        >>> each["no_suggestion"][1]
+        'Only 0 of 30 runs had reached their goal, and it takes 5: record more runs, or say with goal=… what counts as success.'
+    """
+    rule = _Rule(conditions, budget, _checked_keep(keep), cost, _checked_folds(folds), checked_level(level))
+    if cost not in get_args(CostIn):
+        raise ConfigurationError(f"cost={cost!r}: choose one of {', '.join(get_args(CostIn))}.")
+    if rule.is_given:
+        grids(conditions, budget)  # what cannot be tried is an error for any runs
+    columns = [] if by is None else groups.columns_of(by)
+    records = records_of(recorded, runs)
+    reached, is_open = goal_reached(records, goal)
+    if by is None:
+        return _suggested(records, reached, is_open, rule)
+    about = records.with_columns(columns, "by")
+    names = groups.names_of(about, columns)
+    found = {}
+    for name in groups.in_order(names):
+        its = np.flatnonzero(names == name)
+        found[name] = _suggested(reordered(records, its), reached[its], is_open[its], rule)
+    return Suggestions(tuple(columns), found, about.loc[~names.duplicated(), columns].reset_index(drop=True))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Rule:
+    """What to look for."""
+
+    conditions: Conditions
+    budget: Limits
+    keep: float
+    cost: CostIn
+    folds: int
+    level: float
+
+    @property
+    def is_given(self) -> bool:
+        """True if a person says what to try."""
+        return self.conditions is not None or bool(self.budget)
+
+
+def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) -> Suggestion:
+    """The suggestion for these runs."""
+    order = order_of(records.about)
+    records, reached, is_open = reordered(records, order), reached[order], is_open[order]
+    keep, cost, folds, level = rule.keep, rule.cost, rule.folds, rule.level
+    measures = measured(records, reached, is_open, cost)
+    successes = int(measures.succeeded.sum())
+    units = units_of(records.about)
+    nothing = Suggestion(keep, cost, None, runs=len(records), units=units.number, successes=successes)
+    if (lacking := _lacking(measures, is_open, units)) is not None:
+        return _because(nothing, lacking)
+    own = None if rule.is_given else candidates(records, reached, measures.succeeded, keep)
+    tried = grids(rule.conditions if own is None else own, rule.budget)
+    task = Task(records, tried, reached, is_open, units.codes)
+    folds = min(folds, units.count_of(measures.succeeded))
+    fold = folds_of(units, measures.succeeded, folds)
+    counts, sums = count(task, measures, fold, folds)
+    order = preference(tried)
+    points = [single(grid, point) for grid, point in task.configurations()]
+    chosen = counts.cheapest(keep, order)
+    by_fold = [counts.without(out).cheapest(keep, order) for out in range(folds)]
+    elsewhere = [counts.without(out).most(order) if one is None else one for out, one in enumerate(by_fold)]
+    judged = judge(task, measures, elsewhere, fold)
+    frame = _frame(_Answer(task, counts, sums, elsewhere, chosen, judged, fold, measures, points), level)
+    if chosen is None:
+        best = counts.most(order)
+        return _because(
+            nothing,
+            f"None of {task.size:,} configurations keeps {keep:.4g} of the {successes:,} successes; the most, "
+            f"{counts.share[best]:.1%}, is kept by {configuration(points[best], 0).code}: try looser limits, or a lower keep.",
+            frame,
+        )
+    kept, saved, mean = _estimates(judged, measures, units, level)
+    both = ~np.isnan(judged.used)
+    found = Suggestion(
+        keep,
+        cost,
+        configuration(points[chosen], _longest(task, points[chosen])),
+        *(kept.value, kept.low, kept.high),
+        *(saved.value, saved.low, saved.high),
+        *(mean.value, mean.low, mean.high),
+        cost_recorded=float(measures.whole[both].mean()) if mean.value is not None else None,
+        runs=len(records),
+        units=units.number,
+        successes=successes,
+        unknown_share=float(judged.unknown.mean()),
+        folds=folds,
+        same_choice=elsewhere.count(chosen),
+        frame=frame,
+    )
+    own_share = float(counts.share[chosen])
+    why = list(sentences(found, candidates=task.size, own_share=own_share, unit=units.what, level=level))
+    ended = int((records.reason.astype(str) == str(StopReason.STOP_CONDITION)).sum())
+    if own is not None and ended:
+        why.append(
+            f"{ended:,} of {len(records):,} runs ended by a stop condition, which these limits do not have: pass it with them."
+        )
+    why += [*_cautions(records, measures, is_open, units, judged, by_fold), *_no_interval(kept, saved, mean)]
+    return dataclasses.replace(found, why=tuple(why))
+
+
+def _because(nothing: Suggestion, reason: str, frame: pd.DataFrame | None = None) -> Suggestion:
+    return dataclasses.replace(nothing, why=(reason,), frame=pd.DataFrame() if frame is None else frame)
+
+
+def _checked_keep(keep: object) -> float:
+    if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep <= 1:
+        raise ConfigurationError(f"keep={keep!r}: pass the share of the successes to keep, above 0 and up to 1, such as 0.95.")
+    return float(keep)
+
+
+def _checked_folds(folds: object) -> int:
+    if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
+        raise ConfigurationError(f"folds={folds!r}: pass the number of parts to divide the runs into, at least 2, such as 5.")
+    return folds
+
+
+def _lacking(measures: Measured, is_open: Bools, units: Units) -> str | None:
+    """Why there can be no suggestion; None where there can."""
+    runs, successes = len(is_open), int(measures.succeeded.sum())
+    if successes < FEWEST:
+        unknown = f"; of {counted(int(is_open.sum()), 'run')} it is not known whether they did" if is_open.any() else ""
+        return (
+            f"Only {successes} of {counted(runs, 'run')} had reached their goal{unknown}, and it takes {FEWEST}: record more runs, or "
+            "say with goal=… what counts as success."
+        )
+    if (several := units.count_of(measures.succeeded)) < FEWEST:
+        more = "record runs of more prompts" if units.what == "prompt" else "record the task again"
+        return (
+            f"All {successes:,} successes are of {units.counted(several)}, and runs of one {units.what} are not independent. A "
+            f"suggestion takes {FEWEST} {units.what}s: {more}."
+        )
+    if np.isnan(measures.whole).all():
+        others = ", ".join(repr(name) for name in get_args(CostIn) if name != measures.cost)
+        return f"cost={measures.cost!r} is not known for any run: use another measure, {others}."
+    return None
+
+
+def _longest(task: Task, grid: Grid) -> int:
+    """The most steps that a configuration lets a recorded run take."""
+    one = dataclasses.replace(task, grids=[grid])
+    return max(int(judge.verdict(grid, ()).row.max(initial=-1)) for _, judge in one.parts()) + 1
+
+
+# Figures -----------------------------------------------------------------------------------------------------------------------
+
+
+def _estimates(judged: Judged, measures: Measured, units: Units, level: float) -> tuple[Estimate, Estimate, Estimate]:
+    """The kept share of the successes, the saved share of the cost, and the mean cost, on held-out runs."""
+    known = ~np.isnan(judged.kept)
+    kept = of_share(judged.kept[known], units.of[known], level=level)
+    spent = ~np.isnan(judged.used) & ~np.isnan(measures.whole)
+    used, whole, of = judged.used[spent], measures.whole[spent], units.of[spent]
+    if 2 * len(used) < len(spent):
+        unknown = Estimate(None, None, None, len(used), f"unknown for {len(spent) - len(used):,} of {len(spent):,} runs")
+        return kept, unknown, unknown
+    mean = of_mean(used, of, level=level, least=0.0)
+    return kept, _saved(used, whole, of, level), mean
+
+
+def _saved(used: Floats, whole: Floats, of: Ints, level: float) -> Estimate:
+    """The saved share of the cost, with the interval of the logarithm of what is left, from the units' errors."""
+    if not used.sum():
+        return Estimate(1.0 if whole.sum() else None, None, None, len(used), "nothing was used")
+    left = float(used.sum() / whole.sum())
+    errors = used / used.mean() - whole / whole.mean()  # of the logarithm of a ratio, to the first order
+    found = of_mean(errors, of, level=level)
+    if found.low is None or found.high is None:
+        return dataclasses.replace(found, value=1 - left)
+    return dataclasses.replace(
+        found, value=1 - left, low=max(0.0, 1 - left * math.exp(found.high)), high=1 - left * math.exp(found.low)
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Answer:
+    task: Task
+    counts: Counts
+    sums: Sums
+    taken: Sequence[int]
+    chosen: int | None
+    judged: Judged
+    fold: Ints
+    measures: Measured
+    points: Sequence[Grid]
+
+
+def _frame(answer: _Answer, level: float) -> pd.DataFrame:
+    """One row per candidate: that of a backtest, and the figures by which it was chosen and judged."""
+    task, counts, judged = answer.task, answer.counts, answer.judged
+    priced = int((~np.isnan(answer.measures.whole)).sum())
+    size = range(task.size)
+    held = {
+        number: np.isin(answer.fold, [at for at, one in enumerate(answer.taken) if one == number]) for number in set(answer.taken)
+    }
+
+    def of_held_out(values: Any) -> list[float | None]:
+        means = {number: values[here & ~np.isnan(values)] for number, here in held.items()}
+        return [float(means[number].mean()) if number in means and len(means[number]) else None for number in size]
+
+    share = counts.share
+    return pd.DataFrame(
+        {
+            **task.named(),
+            **answer.sums.columns(level),
+            "code": pd.array([configuration(point, 0).code for point in answer.points], dtype="string"),
+            "kept_share": pd.array([None if np.isnan(one) else float(one) for one in share], dtype="Float64"),
+            "spent_mean": pd.array(counts.spent.sum(axis=1) / PARTS[answer.measures.cost] / priced, dtype="Float64"),
+            "chosen": pd.array([number == answer.chosen for number in size], dtype="boolean"),
+            "folds_chosen": pd.array([answer.taken.count(number) for number in size], dtype="Int64"),
+            "held_out_runs": pd.array([int(held[number].sum()) if number in held else None for number in size], dtype="Int64"),
+            "held_out_kept": pd.array(of_held_out(judged.kept), dtype="Float64"),
+            "held_out_cost": pd.array(of_held_out(judged.used), dtype="Float64"),
+        }
+    )
+
+
+# Words -------------------------------------------------------------------------------------------------------------------------
+
+
+def _cautions(  # noqa: PLR0917
+    records: Records, measures: Measured, is_open: Bools, units: Units, judged: Judged, by_fold: Sequence[int | None]
+) -> Iterator[str]:
+    """Sentences on how far it can be trusted."""
+    runs, successes = len(records), int(measures.succeeded.sum())
+    if successes < FEW:
+        yield f"{counted(successes, 'success').replace('successs', 'successes')}: {TOO_FEW}."
+    elif (several := units.count_of(measures.succeeded)) < FEW:
+        yield f"Successes of {units.counted(several)}: {TOO_FEW}."
+    if units.one_prompt:
+        yield "All runs are of one prompt: this holds for that prompt, not for others."
+    elif units.what == "run":
+        yield "Neither prompts nor recordings of the runs are known: this treats the runs as independent of each other."
+    if failed := int((records.reason.astype(str) == str(StopReason.ERROR)).sum()):
+        yield f"{failed:,} of {runs:,} runs ended in an error: they did not reach the goal, and their cost is in the mean."
+    if unknown := int(judged.unknown.sum()):
+        yield (
+            f"{unknown:,} of {runs:,} runs ({unknown / runs:.1%}) were cut off in the record before these limits: what they would have "
+            "cost is not known and left out; for choosing they count with their cost by then."
+        )
+    if no_cost := int(np.isnan(measures.whole).sum()):
+        what = IN_WORDS[measures.cost]
+        yield f"Of {no_cost:,} of {runs:,} runs ({no_cost / runs:.1%}) {what} is not known: they are left out of it."
+    if is_open.any():
+        yield f"Of {int(is_open.sum()):,} of {runs:,} runs it is not known whether they succeeded: they count as neither."
+    if lost := int(np.isnan(judged.kept[measures.succeeded]).sum()):
+        yield f"Of {lost:,} of {successes:,} successes it is not known whether these limits would keep them: they are left out."
+    if cut := int((~records.own_end & ~measures.succeeded & ~is_open).sum()):
+        yield f"{cut:,} of {runs:,} runs were cut off in the record without success: what they would have reached is not known."
+    if None in by_fold:
+        yield f"In {by_fold.count(None)} of {len(by_fold)} parts no configuration kept enough; the one that kept most was judged there."
+
+
+def _no_interval(kept: Estimate, saved: Estimate, cost: Estimate) -> Iterator[str]:
+    for what, estimate in (("what is kept", kept), ("what is saved", saved), ("the cost", cost)):
+        if estimate.why is not None:
+            yield f"{NO_INTERVAL} {what}: {estimate.why}."

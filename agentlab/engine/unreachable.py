@@ -1,0 +1,143 @@
+"""Conditions that can never be met: a tool that the agent does not have, a finish reason that no provider sends.
+
+`never_met(settings, agent)` checks a whole RunSettings, `why_never(leaf, agent)` a single condition. Both are silent where it cannot be
+known: tools or answers from a middleware, a provider's own tools, words of servers that are listed nowhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import re
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agentlab._internal.redaction import redact
+from agentlab.errors import AgentlabWarning
+from agentlab.limits.combinators import AnyOf, Not, Off, StopCondition
+from agentlab.limits.fields import known_words
+from agentlab.limits.settings import RunSettings
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.providers.pattern import WORDS
+from agentlab.providers.registry import capabilities
+from agentlab.records.history import RunHistory
+
+_VENDORS = ("openai", "openai-responses", "anthropic", "gemini", "bedrock")
+"""Vendors with a complete list of their words. Others pass on the words of another vendor."""
+_ERROR_CODE = re.compile(r"(?i)error|limit|exceed|exhaust|overload|throttl|unavailable|timeout|denied|invalid|^\d+$")
+"""The code of an error, such as `overloaded_error`, is a reason too, and no table lists them all."""
+
+
+def never_met(settings: RunSettings, agent: Any, history: RunHistory | None = None) -> tuple[str, ...]:
+    """Return one remark for each condition of `stop` and each terminating tool that a run of the agent can never meet.
+
+    A remark gives the reason, the effect on the whole, and what to write. `history` has the steps that a branch begins with.
+    """
+    tree = settings.stop
+    remarks = []
+    if tree is not None:
+        dead = {id(leaf): why for leaf in tree.leaves(that_count=True) if (why := why_never(leaf, agent, history))}
+        whole = _constant(tree, dead)
+        means = {
+            None: "The other conditions still count.",
+            False: "The stop condition as a whole can never be met." if tree.parts else "",
+            True: "The stop condition as a whole is met after the first step.",
+        }[whole]
+        for leaf in tree.leaves(that_count=True):  # a user's condition may be unhashable
+            if id(leaf) in dead:
+                remarks.append(f"{leaf!r} can never be met: {dead[id(leaf)]} {means}".rstrip())
+    if settings.terminating is not None and _knows_its_tools(agent):
+        missing = [name for name in settings.terminating.tools if name not in agent.tools]
+        others = len(missing) < len(settings.terminating.tools)
+        means = "The other terminating tools still count." if others else "No call can end the run."
+        remarks += [f"The terminating tool {name!r} can never be called: {_no_tool([name], agent)} {means}" for name in missing]
+    return tuple(dict.fromkeys(map(redact, remarks)))
+
+
+def why_never(leaf: StopCondition, agent: Any, history: RunHistory | None = None) -> str:
+    """Return why a single condition can never be met in a run of the agent, and what to write; "" where it may be met."""
+    kind, words = known_words(leaf)
+    if not words or (history is not None and leaf.read(history).met):
+        return ""
+    if kind == "tools" and _knows_its_tools(agent):
+        return "" if any(name in agent.tools for name in words) else _no_tool(words, agent)
+    if kind == "finish reasons" and not agent.middleware:
+        whys = [_no_reason(str(reason), agent.model) for reason in words]
+        return whys[0] if all(whys) else ""
+    return ""
+
+
+def warn_of(remarks: Iterable[str], stacklevel: int) -> None:
+    """Warn of each remark. `stacklevel` 1 is the caller of this function."""
+    for remark in remarks:
+        warnings.warn(remark, AgentlabWarning, stacklevel=stacklevel + 1)
+
+
+def _constant(tree: StopCondition, dead: Mapping[int, str]) -> bool | None:
+    """Return the constant answer of a tree whose leaves with these ids are never met; None if it has no constant answer."""
+    if not tree.parts:
+        return False if id(tree) in dead else None
+    parts = [_constant(part, dead) for part in tree.parts if not part.is_off]
+    if isinstance(tree, Not | Off):
+        return None if not parts or parts[0] is None else not parts[0]
+    deciding = isinstance(tree, AnyOf)
+    if deciding in parts:
+        return deciding
+    return not deciding if parts and None not in parts else None
+
+
+# Tools ------------------------------------------------------------------------------------------------------------------------
+
+
+def _knows_its_tools(agent: Any) -> bool:
+    """True if only the agent's tools can be called: no middleware adds any, and no option requests a provider's own."""
+    return not agent.middleware and not any(re.search("(?i)tool|mcp|function", name) for name in agent.options)
+
+
+def _no_tool(names: Iterable[str], agent: Any) -> str:
+    names = list(names)
+    near = [match for name in names for match in difflib.get_close_matches(name, agent.tools, n=1)]
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    missing = " or ".join(map(repr, names))
+    return f"the agent has no tool {missing}.{hint} Its tools: {', '.join(agent.tools) or 'none'}."
+
+
+# Reasons ----------------------------------------------------------------------------------------------------------------------
+
+
+def _no_reason(word: str, model: Any) -> str:
+    """Return why no response of the model ends for this reason; "" where one may."""
+    if word in set(FinishReason) or _ERROR_CODE.search(word) or not _is_built_in(model):
+        return ""
+    words = _words()
+    vendors = {vendor: words[vendor] for vendor in _VENDORS if word in words[vendor]}
+    if vendors and model.name in _VENDORS and model.name not in vendors and _is_at_home(model.provider):
+        vendor, theirs = next(iter(vendors.items()))
+        instead = "" if theirs[word] is FinishReason.UNKNOWN else f" Write {str(theirs[word])!r}, which holds for every provider."
+        return f"{word!r} is a word of {vendor}, which {model.name} does not send.{instead}"
+    known = {*map(str, FinishReason), *map(str, WORDS), *(one for table in words.values() for one in table)}
+    if word in known or word.lower() in known:
+        return ""
+    near = difflib.get_close_matches(word, sorted(known), n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"no provider sends {word!r}.{hint} There is: {', '.join(FinishReason)}, or a provider's own word."
+
+
+@functools.cache
+def _words() -> Mapping[str, Mapping[str, FinishReason]]:
+    """Return the words for finish reasons by provider, from the tables of their wires."""
+    tables = {name: can.tables for name, can in capabilities().items()}
+    return {name: {str(word): reason for table in of for word, reason in table.reasons.items()} for name, of in tables.items()}
+
+
+def _is_built_in(model: Any) -> bool:
+    """True if agentlab itself parses the model's answers, so that its words are known."""
+    return type(getattr(model, "provider", model)).__module__.startswith("agentlab.")
+
+
+def _is_at_home(provider: Any) -> bool:
+    """True if the vendor's own server answers, not a proxy that may pass on the words of others."""
+    address = next((field for field in dataclasses.fields(provider) if field.name == "base_url"), None)
+    return address is None or address.default == provider.base_url

@@ -1,0 +1,244 @@
+"""The budget of a run: how many turns, calls, tokens, dollars and seconds it may take."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from agentlab._internal.display import Displayable
+from agentlab._internal.lazy import helps_with_keywords
+from agentlab.errors import LimitError
+from agentlab.limits.fields import NO_LIMIT, check_limits, limit_field, limit_fields, reached
+from agentlab.limits.reading import Reading, Remaining, Totals
+from agentlab.model.finish_reasons import StopReason
+
+MissingUsage: TypeAlias = Literal["warn", "estimate", "fail", "charge_cap"]
+
+
+class DefaultTurns(int):
+    """The default of max_turns, not set by a person. It yields to a larger count that a person did set, see RunSettings."""
+
+    __slots__ = ()
+
+
+DEFAULT_TURNS = DefaultTurns(20)
+
+USED: Mapping[str, Callable[[Totals], tuple[Any, Any]]] = {
+    "steps": lambda history: (len(history), len(history)),
+    "calls": lambda history: (history.calls, history.calls),
+    "tokens": lambda history: (history.tokens, history.known_tokens),
+    "cost": lambda history: (history.cost_usd, history.known_cost_usd),
+}
+"""How each running total is read from a history: the total, None where a part is unknown, and the sum of its known parts."""
+
+
+def _bounds(total: str, reason: StopReason, label: str, none: str = NO_LIMIT) -> dict[str, Any]:
+    return {"total": total, "reason": reason, "label": label, "none_means": none}
+
+
+@helps_with_keywords
+@dataclass(frozen=True, slots=True, repr=False)
+class Budget(Displayable):
+    """Limits of a run. None means no limit. A limit is met when it is reached, and then no further call is started.
+
+    max_turns            steps of the loop; 20 by default, and more where another count that you set is larger (max_calls, a
+                         StepCountIs, the max_invocations of terminating tools)
+    max_calls            round trips to the model, over all steps
+    max_tokens           input and output tokens of all calls; one call may exceed it, since usage is known only afterwards
+    max_tokens_per_turn  the output cap given to the provider, lowered to what is left of max_tokens
+    max_cost             US dollars; one call may exceed it
+    timeout              seconds, or a timedelta, of wall time from the first step; time paused by the person does not count
+    missing_usage        for a provider that reports no usage: `warn` once, `estimate` from the text (4 characters a token), `fail`, or
+                         `charge_cap` (the output cap, and an estimate of the input)
+
+    Example:
+        >>> lab.Budget(max_turns=5, max_cost=0.05)
+        Budget(max_turns=5, max_cost=0.05)
+        >>> run = endless.run("?", budget=lab.Budget(max_turns=5, max_cost="0.025"))
+        >>> (await run).detail
+        'Budget reached: max_cost $0.03 of $0.025.'
+        >>> lab.Budget(max_tunrs=5)
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.LimitError: Budget takes no 'max_tunrs'. Did you mean 'max_turns'? It takes: max_turns, max_...
+    """
+
+    max_turns: int | None = limit_field(
+        default=DEFAULT_TURNS,
+        unit="turns",
+        minimum=1,
+        start=20,
+        help="steps of the loop",
+        metadata=_bounds("steps", StopReason.TURN_LIMIT, "the turn limit", " None means no limit; left out, it is 20."),
+    )
+    max_calls: int | None = limit_field(
+        default=None,
+        unit="calls",
+        minimum=1,
+        start=40,
+        help="round trips to the model",
+        metadata=_bounds("calls", StopReason.CALL_LIMIT, "the call limit"),
+    )
+    max_tokens: int | None = limit_field(
+        default=None,
+        unit="tokens",
+        minimum=1,
+        start=10_000,
+        help="input and output tokens of all calls",
+        metadata=_bounds("tokens", StopReason.TOKEN_BUDGET, "the token budget"),
+    )
+    max_tokens_per_turn: int | None = limit_field(
+        default=None,
+        unit="tokens",
+        minimum=1,
+        start=1_000,
+        help="output cap of one response",
+        metadata={"label": "the output cap", "none_means": NO_LIMIT},
+    )
+    max_cost: Decimal | None = limit_field(
+        default=None,
+        unit="USD",
+        minimum=0,
+        start=0.10,
+        help="cost of all calls",
+        metadata=_bounds("cost", StopReason.COST_BUDGET, "the cost budget"),
+    )
+    timeout: float | None = limit_field(
+        default=None,
+        unit="s",
+        minimum=0,
+        start=60.0,
+        help="active wall time from the first step",
+        metadata=_bounds("time", StopReason.TIMEOUT, "the time limit"),
+    )
+    missing_usage: MissingUsage = dataclasses.field(
+        default="warn", metadata={"help": "what to do where a provider reports no usage"}
+    )
+
+    if TYPE_CHECKING:  # the arguments take more types than the attributes have
+
+        def __init__(  # noqa: PLR0917  in the order of the fields
+            self,
+            max_turns: int | None = 20,
+            max_calls: int | None = None,
+            max_tokens: int | None = None,
+            max_tokens_per_turn: int | None = None,
+            max_cost: Decimal | float | str | None = None,
+            timeout: float | timedelta | None = None,
+            missing_usage: MissingUsage = "warn",
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        check_limits(self)
+        if self.missing_usage not in get_args(MissingUsage):
+            raise LimitError(f"Budget(missing_usage={self.missing_usage!r}): choose one of {', '.join(get_args(MissingUsage))}.")
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{field.name}={getattr(self, field.name)!s}"
+            for field in dataclasses.fields(self)
+            if field.name == "max_turns" or getattr(self, field.name) != field.default
+        ]
+        return f"Budget({', '.join(shown)})"
+
+    @property
+    def is_unlimited(self) -> bool:
+        """True if nothing bounds the run.
+
+        Example:
+            >>> lab.Budget().is_unlimited, lab.Budget(max_turns=None).is_unlimited
+            (False, True)
+        """
+        return all(getattr(self, name) is None for name in TOTAL_OF)
+
+    def readings(self, history: Totals, elapsed_s: float) -> list[Reading]:
+        """Return the use of each limit that is set.
+
+        Example:
+            >>> [str(reading) for reading in lab.Budget(max_turns=8, max_cost=0.05).readings(result.history, elapsed_s=1.0)]
+            ['max_turns 4 of 8', 'max_cost $0.014346 of $0.05']
+        """
+        found = []
+        for name, total in TOTAL_OF.items():
+            if (limit := getattr(self, name)) is not None:
+                used, known = (elapsed_s, elapsed_s) if total == "time" else USED[total](history)
+                found.append(Reading(name, *reached(used, known, limit)))
+        return found
+
+    def exhausted(self, history: Totals, elapsed_s: float) -> Reading | None:
+        """Return the first limit that is met, or None; the default of max_turns only where no other is.
+
+        Example:
+            >>> lab.Budget(max_turns=4).exhausted(result.history, elapsed_s=1.0)
+            Reading(name='max_turns', value=4, limit=4, met=True, children=(), goal=False)
+        """
+        for name, total in TOTAL_OF.items():  # asked twice per step, mostly in vain: readings are made only if a limit is met
+            limit = getattr(self, name)
+            if limit is not None and (elapsed_s if total == "time" else USED[total](history)[1]) >= limit:
+                met = [reading for reading in self.readings(history, elapsed_s) if reading.met]
+                return next((reading for reading in met if not isinstance(reading.limit, DefaultTurns)), met[0])
+        return None
+
+    def remaining(self, history: Totals, elapsed_s: float) -> Remaining:
+        """Return what is left of each limit, never below 0; None where there is no limit or the use is unknown.
+
+        Example:
+            >>> left = lab.Budget(max_turns=8, max_tokens=5000).remaining(result.history, elapsed_s=1.0)
+            >>> left.turns, left.tokens, left.cost_usd
+            (4, 1854, None)
+        """
+        left = []
+        for name, total in TOTAL_OF.items():
+            limit = getattr(self, name)
+            used = None if limit is None else elapsed_s if total == "time" else USED[total](history)[0]
+            left.append(_left(limit, used))
+        return Remaining(*left)
+
+    def remaining_within(self, history: Totals, calls: Sequence[Any], elapsed_s: float) -> Remaining:
+        """Return what is left within a step that has made these calls, after the step and its next call."""
+        left = self.remaining(history, elapsed_s)
+        return Remaining(
+            _left(left.turns, 1),
+            _left(left.calls, len(calls) + 1),
+            _left(left.tokens, _sum([call.usage.total_tokens for call in calls])),
+            _left(left.cost_usd, _sum([call.cost.usd for call in calls])),
+            left.time_s,
+        )
+
+    def output_cap(self, known_tokens: int) -> int | None:
+        """Return the output cap of the next call: `max_tokens_per_turn`, lowered to what is left of `max_tokens`.
+
+        None without `max_tokens_per_turn`: a provider refuses a cap above that of its model, which is not known here.
+
+        Example:
+            >>> lab.Budget(max_tokens_per_turn=500, max_tokens=1000).output_cap(known_tokens=800)
+            200
+        """
+        if self.max_tokens_per_turn is None or self.max_tokens is None:
+            return self.max_tokens_per_turn
+        return min(self.max_tokens_per_turn, max(1, self.max_tokens - known_tokens))
+
+
+def _left(limit: Any, used: Any) -> Any:
+    if limit is None or used is None:
+        return None
+    left = limit - used
+    return max(type(left)(), left)
+
+
+def _sum(parts: Sequence[Any]) -> Any:
+    """Return the sum; None where a part is unknown."""
+    return None if None in parts else sum(parts)
+
+
+TOTAL_OF = {field.name: field.metadata["total"] for field in limit_fields(Budget) if "total" in field.metadata}
+"""The limits of a budget in the order in which they are checked, and the running total that each bounds."""
+
+LIMIT_REASONS: dict[str, StopReason] = {
+    field.name: field.metadata["reason"] for field in limit_fields(Budget) if "reason" in field.metadata
+}
+"""The stop reason that each limit of the budget gives when it is met."""

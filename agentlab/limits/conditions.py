@@ -1,0 +1,198 @@
+"""The built-in stop conditions.
+
+    StepCountIs(8) | HasToolCall("finalize")        either
+    MaxCost(0.05) & ~HasToolCall("search")          both, and no search
+    StepCountIs(8) | (lambda history: "done" in history[-1].text)
+    Off(StepCountIs(8)) | MaxCost(0.05)             the first is kept but does not count
+    StepCountIs([2, 4, 8])                          a grid of three conditions, for `lab.backtest`
+
+A condition is met AT its limit (>=).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from agentlab._internal.lazy import helps_with_keywords
+from agentlab.errors import LimitError
+from agentlab.limits.combinators import AllOf, AnyOf, Custom, Not, Off, Predicate, StopCondition, as_condition, read_off
+from agentlab.limits.fields import (
+    amounts_as_code,
+    any_of,
+    limit_field,
+    money,
+    one_or_several,
+    reached,
+    whole_number,
+    words_as_code,
+)
+from agentlab.limits.reading import Reading, Totals
+from agentlab.model.finish_reasons import FinishReason
+
+__all__ = [
+    "AllOf",
+    "AnyOf",
+    "Custom",
+    "FinishReasonIs",
+    "HasToolCall",
+    "MaxCost",
+    "MaxTokensUsed",
+    "Not",
+    "Off",
+    "Predicate",
+    "StepCountIs",
+    "StopCondition",
+    "as_condition",
+    "read_off",
+]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class StepCountIs(StopCondition):
+    """Met after this many steps.
+
+    Example:
+        >>> (await endless.run("?", stop=lab.StepCountIs(3))).detail
+        'Stop condition met: StepCountIs 3 of 3.'
+        >>> lab.StepCountIs(4).read(result.history).met, lab.StepCountIs(5).read(result.history).met
+        (True, False)
+    """
+
+    steps: int = limit_field(unit="steps", minimum=1, start=8, help="stop after this many steps")
+    total: ClassVar[str | None] = "steps"
+
+    @helps_with_keywords
+    def __init__(self, steps: int | Iterable[int]) -> None:
+        object.__setattr__(self, "steps", one_or_several(whole_number, "StepCountIs", "steps", steps))
+
+    def read(self, history: Totals) -> Reading:
+        """Compare the steps so far with the limit."""
+        count = len(history)
+        return Reading("StepCountIs", count, self.steps, count >= self.steps)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class MaxTokensUsed(StopCondition):
+    """Met when the run has used this many tokens, input and output of all calls.
+
+    Where a provider reports no usage the sum is unknown; the condition is then met only if the known part reaches the limit.
+
+    Example:
+        >>> lab.MaxTokensUsed(3000).read(result.history)
+        Reading(name='MaxTokensUsed', value=3146, limit=3000, met=True, children=(), goal=False)
+    """
+
+    tokens: int = limit_field(unit="tokens", minimum=1, start=10_000, help="stop when this many tokens were used")
+    total: ClassVar[str | None] = "tokens"
+
+    @helps_with_keywords
+    def __init__(self, tokens: int | Iterable[int]) -> None:
+        object.__setattr__(self, "tokens", one_or_several(whole_number, "MaxTokensUsed", "tokens", tokens))
+
+    def read(self, history: Totals) -> Reading:
+        """Compare the tokens so far with the limit."""
+        return Reading("MaxTokensUsed", *reached(history.tokens, history.known_tokens, self.tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class MaxCost(StopCondition):
+    """Met when the run has cost this many US dollars. Unknown prices are handled like unknown tokens.
+
+    Example:
+        >>> str(lab.MaxCost(0.05).read(result.history))
+        'MaxCost $0.014346 of $0.05'
+        >>> (await endless.run("?", stop=lab.MaxCost("0.03"))).detail
+        'Stop condition met: MaxCost $0.03 of $0.03.'
+    """
+
+    usd: Decimal = limit_field(unit="USD", minimum=0, start=0.10, help="stop when this many US dollars were spent")
+    total: ClassVar[str | None] = "cost"
+
+    @helps_with_keywords
+    def __init__(self, usd: Decimal | float | str | Iterable[Decimal | float | str]) -> None:
+        object.__setattr__(self, "usd", one_or_several(money, "MaxCost", "usd", usd))
+
+    def read(self, history: Totals) -> Reading:
+        """Compare the US dollars so far with the limit."""
+        return Reading("MaxCost", *reached(history.cost_usd, history.known_cost_usd, self.usd))
+
+    def __repr__(self) -> str:
+        return f"MaxCost({amounts_as_code(self.usd)})"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class HasToolCall(StopCondition):
+    """Met when the model has called one of these tools in any step so far.
+
+    Example:
+        >>> lab.HasToolCall("search", "finalize").read(result.history)
+        Reading(name='HasToolCall', value=1, limit='search or finalize', met=True, children=(), goal=True)
+    """
+
+    names: tuple[str, ...] = dataclasses.field(
+        metadata={"help": "stop when one of these tools was called", "start": ("finalize",), "known": "tools"}
+    )
+    goal: ClassVar[bool] = True
+
+    @helps_with_keywords
+    def __init__(self, *names: str | list[str | tuple[str, ...]]) -> None:
+        object.__setattr__(self, "names", any_of(names, self._checked))
+
+    @staticmethod
+    def _checked(names: tuple[Any, ...]) -> tuple[str, ...]:
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise LimitError(
+                f'HasToolCall({", ".join(map(repr, names))}): name the tools as text, such as HasToolCall("finalize").'
+            )
+        return names
+
+    def read(self, history: Totals) -> Reading:
+        """Count the calls; the limit is the names themselves."""
+        count = sum([history.tool_count(name) for name in self.names])
+        return Reading("HasToolCall", count, " or ".join(self.names), count > 0, goal=self.goal)
+
+    def __repr__(self) -> str:
+        return f"HasToolCall({words_as_code(self.names)})"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class FinishReasonIs(StopCondition):
+    """Met when any response so far ended for one of these reasons: a FinishReason, or a provider's own word such as `length`.
+
+    Example:
+        >>> lab.FinishReasonIs("max_tokens").read(result.history).met
+        False
+        >>> lab.FinishReasonIs("tool_use").read(result.history).met
+        True
+    """
+
+    reasons: tuple[FinishReason | str, ...] = dataclasses.field(
+        metadata={"help": "stop when a response ended for this reason", "start": ("max_tokens",), "known": "finish reasons"}
+    )
+
+    @helps_with_keywords
+    def __init__(self, *reasons: FinishReason | str | list[FinishReason | str | tuple[FinishReason | str, ...]]) -> None:
+        object.__setattr__(self, "reasons", any_of(reasons, self._checked))
+
+    @staticmethod
+    def _checked(reasons: tuple[Any, ...]) -> tuple[FinishReason | str, ...]:
+        if not reasons or not all(isinstance(reason, str) and reason for reason in reasons):
+            known = ", ".join(FinishReason)
+            raise LimitError(
+                f"FinishReasonIs({', '.join(map(repr, reasons))}): give a FinishReason ({known}) or a provider's own word as text."
+            )
+        return reasons
+
+    def read(self, history: Totals) -> Reading:
+        """Check all responses. The value is the newest finish reason, the limit the reasons themselves."""
+        last = history.last
+        met = any(map(history.has_finish, self.reasons))
+        seen = str(last.finish_reason) if last is not None and last.finish_reason is not None else None
+        return Reading("FinishReasonIs", seen, " or ".join(map(str, self.reasons)), met)
+
+    def __repr__(self) -> str:
+        return f"FinishReasonIs({words_as_code(self.reasons)})"

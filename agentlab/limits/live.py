@@ -1,0 +1,305 @@
+"""The limits of a live run: one frozen RunSettings, replaced under a lock and read once per step."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import warnings
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
+
+from agentlab._internal.display import Displayable
+from agentlab._internal.redaction import in_words, redacted_repr
+from agentlab.errors import AgentlabWarning, LimitError
+from agentlab.limits.budget import Budget, MissingUsage
+from agentlab.limits.combinators import StopCondition
+from agentlab.limits.condition_tree import describe, leaf_switched
+from agentlab.limits.fields import no_such
+from agentlab.limits.policies import ContinuationPolicy, TerminatingTools
+from agentlab.limits.reading import Decision
+from agentlab.limits.settings import EDITABLE, PART_OF, PARTS, Read, RunSettings, Written
+
+# Live settings --------------------------------------------------------------------------------------------------------------
+
+LimitListener: TypeAlias = Callable[[RunSettings, RunSettings, str], object]
+"""Called with the settings before and after a change, and who made it."""
+
+
+class _Live(Generic[Read, Written]):
+    """A field of one of the parts of LiveSettings: reading gives one type, more types can be assigned."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name, self._part = name, PART_OF[name]
+        self.__doc__ = f"`{EDITABLE[self._part].__name__}.{name}`, live."
+
+    def __get__(self, settings: Any, owner: type) -> Read:
+        return self if settings is None else getattr(getattr(settings.snapshot(), self._part), self._name, None)  # type: ignore[return-value]
+
+    def __set__(self, settings: Any, value: Written) -> None:
+        settings.edit(**{self._name: value})
+
+
+@redacted_repr
+class LiveSettings(Displayable):
+    """The current settings of a run, read and edited by code, by the panel and by the loop.
+
+        run.limits.max_cost = 0.10
+        run.limits.stop = StepCountIs(4) | run.limits.stop
+        run.limits.edit_condition("StepCountIs", steps=3)
+        run.limits.toggle_condition("StepCountIs", on=False)
+
+    Every change replaces one immutable RunSettings under a lock, on any thread. It is checked first: an impossible value raises a
+    LimitError and changes nothing. A change takes effect when the loop next reads the settings.
+
+    Example:
+        >>> run.limits.max_cost = 0.10
+        >>> run.limits.max_cost
+        Decimal('0.1')
+        >>> run.limits.max_turns = 0
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. None means no limit; left out, it...
+        >>> run.limits.max_turns
+        20
+    """
+
+    __slots__ = ("_listeners", "_lock", "_settings")
+
+    max_turns = _Live[int | None, int | None]()
+    max_calls = _Live[int | None, int | None]()
+    max_tokens = _Live[int | None, int | None]()
+    max_tokens_per_turn = _Live[int | None, int | None]()
+    max_cost = _Live[Decimal | None, Decimal | float | str | None]()
+    timeout = _Live[float | None, float | timedelta | None]()
+    missing_usage = _Live[MissingUsage, MissingUsage]()
+    max_continuations_per_turn = _Live[int, int]()
+    max_total_completion_tokens_per_turn = _Live[int | None, int | None]()
+    max_total_output_chars_per_turn = _Live[int, int]()
+    max_tool_repair_attempts = _Live[int, int]()
+    hint = _Live[str, str]()
+    tools = _Live[tuple[str, ...], Iterable[Any]]()
+    consecutive_nudges = _Live[int, int]()
+    nudge_message = _Live[str, str]()
+    max_invocations = _Live[int, int]()
+
+    def __init__(self, settings: RunSettings | None = None) -> None:
+        self._settings = settings or RunSettings()
+        self._lock = threading.RLock()
+        self._listeners: list[LimitListener] = []
+
+    def snapshot(self) -> RunSettings:
+        """Return the current settings, immutable.
+
+        Example:
+            >>> before = run.limits.snapshot()
+            >>> run.limits.max_turns = 5
+            >>> before.budget.max_turns
+            20
+        """
+        return self._settings
+
+    @property
+    def budget(self) -> Budget:
+        """The whole budget, live.
+
+        Example:
+            >>> run.limits.budget = lab.Budget(max_turns=3)
+            >>> run.limits.max_turns
+            3
+        """
+        return self._settings.budget
+
+    @budget.setter
+    def budget(self, budget: Budget) -> None:
+        self.edit(budget=budget)
+
+    @property
+    def stop(self) -> StopCondition | None:
+        """The stop condition, live. Set it to a condition, a function, a list, or None.
+
+        Example:
+            >>> run.limits.stop = lab.StepCountIs(2) | lab.MaxCost(0.05)
+            >>> (await run).detail
+            'Stop condition met: StepCountIs 2 of 2.'
+        """
+        return self._settings.stop
+
+    @stop.setter
+    def stop(self, condition: object) -> None:
+        self.edit(stop=condition)
+
+    @property
+    def policy(self) -> Callable[..., Decision | Awaitable[Decision]] | None:
+        """The policy that decides on the end of a response, live: a function of signal and context, or None for the standard table.
+
+        Example:
+            >>> run.limits.policy = lab.termination.lenient
+            >>> run.limits.policy.__name__
+            'lenient'
+        """
+        return self._settings.policy
+
+    @policy.setter
+    def policy(self, policy: Callable[..., Decision | Awaitable[Decision]] | None) -> None:
+        self.edit(policy=policy)
+
+    @property
+    def continuation(self) -> ContinuationPolicy:
+        """The caps on continuing a truncated answer, live.
+
+        Example:
+            >>> run.limits.continuation = lab.ContinuationPolicy(max_continuations_per_turn=0)
+            >>> run.limits.max_continuations_per_turn
+            0
+        """
+        return self._settings.continuation
+
+    @continuation.setter
+    def continuation(self, continuation: ContinuationPolicy) -> None:
+        self.edit(continuation=continuation)
+
+    @property
+    def terminating(self) -> TerminatingTools | None:
+        """The tools that end the run, live; with None a plain answer ends it.
+
+        Example:
+            >>> run.limits.terminating = ["finalize"]
+            >>> run.limits.consecutive_nudges
+            1
+        """
+        return self._settings.terminating
+
+    @terminating.setter
+    def terminating(self, terminating: object) -> None:
+        self.edit(terminating=terminating)
+
+    @property
+    def conditions(self) -> dict[str, StopCondition]:
+        """The single conditions of `stop`, by a name unique in it.
+
+        Example:
+            >>> run.limits.conditions
+            {'HasToolCall': HasToolCall('finalize'), 'StepCountIs': StepCountIs(steps=8)}
+        """
+        return {} if self._settings.stop is None else dict(describe(self._settings.stop))
+
+    def edit(self, *, by: str = "code", **fields: Any) -> RunSettings:
+        """Change fields of the budget, the continuation policy or the terminating tools, all or none; return the new settings.
+
+        `budget`, `stop`, `policy`, `continuation` and `terminating` are replaced as a whole, before any of their fields; None removes
+        the latter four. `by` names the author in the LimitsChanged event.
+
+        Example:
+            >>> run.limits.edit(max_turns=5, max_cost=0.02).budget
+            Budget(max_turns=5, max_cost=0.02)
+        """
+        for name in fields:
+            if name not in PART_OF and name not in PARTS:
+                raise LimitError(no_such("limit", name, [*PART_OF, *PARTS]))
+        wholes = {name: PARTS[name](fields.pop(name)) for name in PARTS if name in fields}
+
+        def changed(now: RunSettings) -> RunSettings:
+            now = dataclasses.replace(now, **cast("dict[str, Any]", wholes))
+            for part in dict.fromkeys(PART_OF[name] for name in fields):
+                mine = {name: value for name, value in fields.items() if PART_OF[name] == part}
+                old = getattr(now, part)
+                if old is None and "tools" not in mine:
+                    raise LimitError(
+                        f"{next(iter(mine))} belongs to the terminating tools, and this run has none: set "
+                        'limits.terminating = TerminatingTools(["finalize"]) first.'
+                    )
+                new = TerminatingTools(**mine) if old is None else dataclasses.replace(old, **mine)
+                now = dataclasses.replace(now, **cast("dict[str, Any]", {part: new}))
+            return now
+
+        return self._swap(changed, by)
+
+    def edit_condition(self, name: str, /, *, by: str = "code", **fields: Any) -> RunSettings:
+        """Change one condition of `stop`, by its name in `conditions`; return the new settings.
+
+        Example:
+            >>> run.limits.edit_condition("StepCountIs", steps=3).stop
+            AnyOf(HasToolCall('finalize'), StepCountIs(steps=3))
+        """
+
+        def changed(now: RunSettings) -> RunSettings:
+            leaves = {} if now.stop is None else describe(now.stop)
+            if now.stop is None or name not in leaves:
+                raise LimitError(no_such("stop condition", name, list(leaves)))
+            known = [field.name for field in dataclasses.fields(leaves[name])]  # type: ignore[arg-type]
+            for field_name in fields:
+                if field_name not in known:
+                    raise LimitError(no_such(f"field of {name}", field_name, known))
+            return dataclasses.replace(now, stop=now.stop.with_leaf(leaves[name], leaves[name].changed(**fields)))
+
+        return self._swap(changed, by)
+
+    def toggle_condition(self, name: str, on: bool, *, by: str = "code") -> RunSettings:
+        """Switch one condition of `stop` off, so that it is kept but does not count, or on again; by its name in `conditions`.
+
+        The others count as before: switched on within a group that is off, it leaves the rest of the group off. Returns new settings.
+
+        Example:
+            >>> run.limits.toggle_condition("StepCountIs", on=False).stop
+            AnyOf(HasToolCall('finalize'), Off(StepCountIs(steps=8)))
+        """
+
+        def changed(now: RunSettings) -> RunSettings:
+            if now.stop is None:
+                raise LimitError(no_such("stop condition", name, []))
+            return dataclasses.replace(now, stop=leaf_switched(now.stop, name, on))
+
+        return self._swap(changed, by)
+
+    def subscribe(self, listener: LimitListener) -> Callable[[], None]:
+        """Call `listener(before, after, by)` after each change, on the thread that made it; return a function that unsubscribes.
+
+        An error in a listener becomes a warning; the change holds.
+
+        Example:
+            >>> seen = []
+            >>> end = run.limits.subscribe(lambda before, after, by: seen.append((after.budget.max_turns, by)))
+            >>> run.limits.max_turns = 5
+            >>> end()
+            >>> seen
+            [(5, 'code')]
+        """
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    def _swap(self, change: Callable[[RunSettings], RunSettings], by: str) -> RunSettings:
+        with self._lock:
+            before = self._settings
+            after = change(before)
+            if after == before and type(after.budget.max_turns) is type(
+                before.budget.max_turns
+            ):  # setting the default explicitly is a change
+                return before
+            self._settings = after
+            for listener in tuple(self._listeners):
+                try:
+                    listener(before, after, by)
+                except Exception as error:
+                    message = f"A listener to changed limits raised {in_words(error)}. The change holds."
+                    warnings.warn(message, AgentlabWarning, stacklevel=2)
+        return after
+
+    if not TYPE_CHECKING:  # with these, type checkers would take any name for an attribute
+
+        def __getattr__(self, name):
+            raise AttributeError(no_such("limit", name, [*PART_OF, *PARTS]))
+
+        def __setattr__(self, name, value):
+            if not hasattr(type(self), name):
+                raise LimitError(no_such("limit", name, [*PART_OF, *PARTS]))
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"LiveSettings({self._settings.budget!r}, stop={self._settings.stop!r})"

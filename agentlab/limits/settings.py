@@ -1,0 +1,118 @@
+"""The settings of a run: RunSettings, frozen, and LiveSettings, which can be changed while the run is under way."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from agentlab._internal.display import Displayable
+from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.redaction import redacted_repr
+from agentlab.errors import ConfigurationError, LimitError
+from agentlab.limits.budget import DEFAULT_TURNS, Budget, DefaultTurns
+from agentlab.limits.combinators import StopCondition, as_condition
+from agentlab.limits.fields import choices_of, limit_fields
+from agentlab.limits.policies import CONTINUATION, NO_CONTINUATION, ContinuationPolicy, TerminatingTools
+from agentlab.limits.reading import Decision
+
+
+@helps_with_keywords
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class RunSettings(Displayable):
+    """All limits of a run at one moment. Each step reads them once and keeps them.
+
+    `policy` decides what follows from the end of each response, sync or async, see `agentlab.engine.termination`; None is its standard table.
+    `continuation` caps the continuation of a truncated response; `terminating` names the tools that end the run. Without them a plain
+    answer ends it.
+
+    Where nobody set the budget's max_turns, it is the largest count of steps or calls that was set, and at least 20: the default never
+    undercuts another limit, and bounds runs that have none.
+
+    Example:
+        >>> run.limits.snapshot() == lab.RunSettings(stop=lab.HasToolCall("finalize") | lab.StepCountIs(8))
+        True
+        >>> result.history[0].settings.budget
+        Budget(max_turns=20)
+    """
+
+    budget: Budget = Budget()
+    stop: StopCondition | None = None
+    policy: Callable[..., Decision | Awaitable[Decision]] | None = None
+    continuation: ContinuationPolicy = CONTINUATION
+    terminating: TerminatingTools | None = None
+
+    def __post_init__(self) -> None:
+        for leaf in () if self.stop is None else self.stop.leaves():
+            if choices_of(leaf):
+                raise LimitError(f"{leaf!r} is a grid for lab.backtest(…): a run takes one value in each place.")
+        turns = self.budget.max_turns
+        if isinstance(turns, DefaultTurns) and turns != (most := max(DEFAULT_TURNS, *self._counts())):
+            object.__setattr__(self, "budget", dataclasses.replace(self.budget, max_turns=DefaultTurns(most)))
+
+    def _counts(self) -> Iterator[int]:
+        """Yield the limits on steps and calls; each turn uses at least one of them."""
+        yield self.budget.max_calls or 0
+        yield 0 if self.terminating is None else self.terminating.max_invocations
+        for leaf in () if self.stop is None else self.stop.leaves(that_count=True):
+            for field in limit_fields(leaf):
+                value = getattr(leaf, field.name)
+                if field.metadata["unit"] in ("steps", "turns", "calls") and isinstance(value, int):
+                    yield value
+
+
+def as_policy(policy: object) -> Callable[..., Decision | Awaitable[Decision]] | None:
+    """Return a policy, or None for the standard one. Raises ConfigurationError if it is not callable."""
+    if policy is None or callable(policy):
+        return policy
+    raise ConfigurationError(f"policy={policy!r}: pass a function of (signal, context) that returns a Decision, or None.")
+
+
+def as_continuation(continuation: object) -> ContinuationPolicy:
+    """Return a continuation policy; 0, False or None mean no continuation. Raises ConfigurationError for anything else."""
+    if isinstance(continuation, ContinuationPolicy):
+        return continuation
+    if continuation is None or (isinstance(continuation, int) and not continuation):
+        return NO_CONTINUATION
+    raise ConfigurationError(
+        f"continuation={continuation!r}: pass a ContinuationPolicy, such as ContinuationPolicy(max_continuations_per_turn=2)."
+    )
+
+
+def as_terminating(terminating: object) -> TerminatingTools | None:
+    """Return terminating tools, also from a list of names. Raises LimitError for anything else."""
+    if terminating is None or isinstance(terminating, TerminatingTools):
+        return terminating
+    return TerminatingTools(cast("tuple[str, ...]", terminating))  # its own check raises for anything else
+
+
+def _as_budget(budget: object) -> Budget:
+    if isinstance(budget, Budget):
+        return budget
+    raise ConfigurationError(f"limits.budget = {budget!r}: pass a Budget, such as Budget(max_cost=0.10).")
+
+
+def _as_stop(condition: object) -> StopCondition | None:
+    return None if condition is None else as_condition(condition)
+
+
+PARTS: dict[str, Callable[[object], object]] = {
+    "budget": _as_budget,
+    "stop": _as_stop,
+    "policy": as_policy,
+    "continuation": as_continuation,
+    "terminating": as_terminating,
+}
+"""The parts of RunSettings, with the check of a new value."""
+
+EDITABLE: dict[str, type] = {"budget": Budget, "continuation": ContinuationPolicy, "terminating": TerminatingTools}
+"""The parts of RunSettings whose fields can be edited one by one."""
+
+PART_OF = {field.name: part for part, kind in EDITABLE.items() for field in dataclasses.fields(kind)}
+"""The part that each field belongs to; no two parts share a field name."""
+
+Read = TypeVar("Read")
+
+Written = TypeVar("Written")

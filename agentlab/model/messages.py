@@ -1,0 +1,213 @@
+"""The conversation's values: messages, tool calls and tool results, and their JSON form for stores.
+
+All are frozen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from agentlab._internal.display import Displayable
+from agentlab._internal.redaction import redacted_repr
+from agentlab.errors import ConfigurationError
+from agentlab.model.usage import Cost as Cost
+from agentlab.model.usage import CostSource as CostSource
+from agentlab.model.usage import Usage as Usage
+from agentlab.model.usage import UsageSource as UsageSource
+
+# Messages --------------------------------------------------------------------------------------------------------------------
+
+JSON: TypeAlias = Any
+"""A value as `json.loads` returns it."""
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class ToolCall(Displayable):
+    """A tool call as the model sent it.
+
+    `arguments` is the raw JSON text, unparsed, since it may be cut off or invalid. `closed` is False if the provider did not finish the
+    block of the call: the stream broke off, or the response reached its cap.
+
+    Example:
+        >>> ended.history[0].tool_calls[0].name, ended.history[0].tool_calls[0].arguments
+        ('get_weather', '{"city":"Graz","day":"2027-06-12"}')
+    """
+
+    id: str
+    name: str
+    arguments: str
+    closed: bool = True
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class Stop(Displayable):
+    """Return this from a tool to end the run for a reason; `output` becomes the result's output.
+
+    Example:
+        >>> def give_up(why: str):
+        ...     'Give up.'
+        ...     return lab.Stop(f"it gave up: {why}", output=0)
+        >>> result = await lab.Agent(ScriptedProvider([call("give_up", {"why": "no train"})]), tools=[give_up]).run("?")
+        >>> result.stop_reason, result.detail, result.output
+        (<StopReason.EXPLICIT_STOP: 'explicit_stop'>, 'Stopped by the tool: it gave up: no train', 0)
+    """
+
+    reason: str
+    output: Any = None
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class ToolResult(Displayable):
+    """The result of a tool call.
+
+    `content` is the text that the model receives; `value` what the function returned, or the exception it raised. `error` is None for
+    success, else one word: `unknown_tool`, `invalid_arguments`, `exception`, `timeout`, `unserialisable`, `not_executed`, `interrupted`
+    (cut off by the end of the run), `may_have_run` (started in a process that ended, and not repeated). `stop` is set if the tool asked
+    the run to end.
+
+    `arguments` are those that the model sent. If a tool middleware changed something, `middleware` names it: `arguments`, `result`, or
+    `answer` (the tool was not executed); `executed_arguments` are those that the tool received.
+
+    Example:
+        >>> ended.history[0].tool_results[0].content
+        '{"city":"Graz","sky":"rain","high_c":17}'
+        >>> lab.ToolResult("call_1", "pay", "Ask the person first.", error="denied").is_error
+        True
+    """
+
+    call_id: str
+    name: str
+    content: str
+    value: Any = None
+    error: str | None = None
+    arguments: str = ""
+    duration_s: float = 0.0
+    stop: Stop | None = None
+    executed_arguments: str | None = None
+    middleware: str = ""
+
+    @property
+    def is_error(self) -> bool:
+        """True if the call failed; the model reads the error as the result.
+
+        Example:
+            >>> ended.history[0].tool_results[0].is_error
+            False
+        """
+        return self.error is not None
+
+
+Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class NativeContent:
+    """An assistant message in the provider's format, sent back unchanged to the same wire (thinking signatures, for example)."""
+
+    wire: str
+    content: JSON
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class Message(Displayable):
+    """One message of the conversation. The instructions are not a message: they are `ModelRequest.instructions`.
+
+    A `tool` message has the results of all calls of the assistant message before it, in order. A `system` message is an instruction
+    within the conversation, such as the reminder to call a terminating tool; wires without system messages send it as the user's.
+
+    Example:
+        >>> lab.Message("user", "What is the capital of France?").role
+        'user'
+        >>> later = brief.run("And of Italy?", messages=[lab.Message("user", "Hello."), lab.Message("assistant", "Hello!")])
+        >>> [message.role for message in later.messages]
+        ['user', 'assistant', 'user']
+    """
+
+    role: Role
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_results: tuple[ToolResult, ...] = ()
+    native: NativeContent | None = None
+
+
+def _member(kind: type[StrEnum], name: str, value: str) -> StrEnum:
+    """Convert a word, as a user's detector may return it, to a member of the enum. Raises ConfigurationError for other values."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise ConfigurationError(f"TerminationSignal({name}={value!r}): use one of {', '.join(kind)}.") from None
+
+
+def encode(message: Message) -> str:
+    """Return a message as JSON text, without empty fields."""
+    return json.dumps(plain(message), separators=(",", ":"))
+
+
+def plain(message: Message, place_of: Mapping[int, int] = MappingProxyType({})) -> dict[str, Any]:
+    """Return a message as a dict for JSON. Tool results whose `id()` is in `place_of` are replaced by that place."""
+    data: dict[str, Any] = {"role": message.role, "text": message.text}
+    if message.tool_calls:
+        data["tool_calls"] = [
+            {"id": call.id, "name": call.name, "arguments": call.arguments, "closed": call.closed} for call in message.tool_calls
+        ]
+    if message.tool_results:
+        data["tool_results"] = [
+            {"of_step": place_of[id(result)]} if id(result) in place_of else _result(result) for result in message.tool_results
+        ]
+    if message.native is not None:
+        data["native"] = {"wire": message.native.wire, "content": message.native.content}
+    return data
+
+
+def decode(text: str) -> Message:
+    """Return the message encoded by `encode`. Raises ValueError for any other text."""
+    return made(json.loads(text))
+
+
+def made(data: Any) -> Message:
+    """Return the message from a dict made by `plain`. Raises ValueError for anything else."""
+    try:
+        if data["role"] not in get_args(Role):
+            raise ValueError(f"role {data['role']!r} is none of {', '.join(get_args(Role))}")
+        native = data.get("native")
+        return Message(
+            cast(Role, data["role"]),
+            data["text"],
+            tuple([ToolCall(**call) for call in data.get("tool_calls", ())]),
+            tuple([_as_result(result) for result in data.get("tool_results", ())]),
+            None if native is None else NativeContent(native["wire"], native["content"]),
+        )
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"not a message: {type(error).__name__}: {error}") from error
+
+
+_RESULT_FIELDS = ("call_id", "name", "content", "error", "arguments", "duration_s")
+
+_CHANGED_FIELDS = ("middleware", "executed_arguments")
+
+
+def _result(result: ToolResult) -> dict[str, Any]:
+    names = _RESULT_FIELDS + _CHANGED_FIELDS if result.middleware else _RESULT_FIELDS
+    stop = {} if result.stop is None else {"stop": result.stop.reason}
+    return {name: getattr(result, name) for name in names} | stop
+
+
+def of_step(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored tool result of a step in the form of a message's."""
+    stop = {} if data.get("stop") is None else {"stop": data["stop"]["reason"]}
+    return {name: data[name] for name in _RESULT_FIELDS + _CHANGED_FIELDS if name in data} | stop
+
+
+def _as_result(data: dict[str, Any]) -> ToolResult:
+    stop = data.get("stop")
+    return ToolResult(**{**data, "stop": None if stop is None else Stop(stop)})

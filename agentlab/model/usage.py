@@ -1,0 +1,204 @@
+"""Usage and cost of model calls, each with its source. `None` means unknown, never zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
+from enum import StrEnum
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from agentlab._internal.display import Displayable
+
+T = TypeVar("T", "Usage", "Cost")
+
+
+class CostSource(StrEnum):
+    """Where a cost comes from."""
+
+    REPORTED = "reported"
+    PRICED = "priced"
+    UNKNOWN = "unknown"
+
+
+class UsageSource(StrEnum):
+    """Where a token count comes from. All but REPORTED result from `Budget(missing_usage=…)`."""
+
+    REPORTED = "reported"
+    ESTIMATED = "estimated"
+    CHARGED_CAP = "charged_cap"
+    UNKNOWN = "unknown"
+
+
+def shown_fields(value: Usage | Cost) -> Iterator[tuple[str, object]]:
+    """Yield the main fields of a usage or a cost, and those of the others that are set."""
+    always = 6 if isinstance(value, Usage) else 2
+    for place, field_ in enumerate(fields(value)):
+        part = getattr(value, field_.name)
+        if place < always or part != field_.default:
+            yield field_.name, part
+
+
+def _repr(value: Usage | Cost) -> str:
+    return f"{type(value).__name__}({', '.join(f'{name}={part!r}' for name, part in shown_fields(value))})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Usage(Displayable):
+    """Tokens and searches of one or several calls, by one convention for all providers. `None` means not reported.
+
+    `input_tokens` includes cache reads and writes; `total_tokens` is input + output; `reasoning_tokens` are part of `output_tokens`.
+    `cache_write_1h_tokens` are the part of `cache_write_tokens` that is cached for an hour. Tokens of audio, images and video are part
+    of the input, the output or the cache reads. A sum with an unknown part is unknown.
+
+    `web_searches` and `file_searches` are searches that the provider ran itself and charges for. They are 0, not None, if the wire
+    lists its own tools whenever one was used: no entry then means no search.
+
+    `service_tier` is the provider's word for the tier of the call (`flex`, `priority`, `batch`, `fast`); a sum names all of them.
+    `also_charged` names what the provider charges for in addition, such as `code execution`: the cost is then unknown.
+
+    Example:
+        >>> lab.Usage(input_tokens=100, output_tokens=20).total_tokens
+        120
+        >>> lab.Usage(input_tokens=100).total_tokens is None  # unknown, not 100
+        True
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    source: UsageSource = UsageSource.UNKNOWN
+    cache_write_1h_tokens: int | None = None
+    input_audio_tokens: int | None = None
+    output_audio_tokens: int | None = None
+    cache_read_audio_tokens: int | None = None
+    input_image_tokens: int | None = None
+    output_image_tokens: int | None = None
+    cache_read_image_tokens: int | None = None
+    input_video_tokens: int | None = None
+    web_searches: int | None = None
+    file_searches: int | None = None
+    service_tier: str | None = None
+    also_charged: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return _repr(self)
+
+    @property
+    def total_tokens(self) -> int | None:
+        """Input plus output, or None where either is unknown.
+
+        Example:
+            >>> lab.Usage(100, 20).total_tokens, lab.Usage(100).total_tokens
+            (120, None)
+        """
+        if self.input_tokens is None or self.output_tokens is None:
+            return None
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def known_tokens(self) -> int:
+        """A lower bound of `total_tokens`: the parts that were reported.
+
+        Example:
+            >>> lab.Usage(input_tokens=100).known_tokens
+            100
+        """
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+    def __add__(self, other: Usage | int) -> Usage:
+        return _sum_of_class(add_usage, self, other)
+
+    __radd__ = __add__  # `sum` begins with 0
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Cost(Displayable):
+    """Money of one or several calls, in US dollars; `usd` is None exactly where `source` is UNKNOWN.
+
+    `reason` is the sentence why it is unknown, and `at_least_usd` the known part of it, which counts against `max_cost`. `price_list`
+    names the price list, and the day of the prices.
+
+    Costs add up with `+` and `sum`, as in `history.cost`: unknown if a part is unknown, with the known parts in `known_usd`.
+
+    Example:
+        >>> sum(step.cost for step in result.history).usd
+        Decimal('0.014346')
+    """
+
+    usd: Decimal | None = None
+    source: CostSource = CostSource.UNKNOWN
+    reason: str = field(default="", compare=False)
+    price_list: str = field(default="", compare=False)
+    at_least_usd: Decimal = field(default=Decimal(0), compare=False)
+
+    def __repr__(self) -> str:
+        return _repr(self)
+
+    @property
+    def known_usd(self) -> Decimal:
+        """The cost if it is known, else the known part of it."""
+        return self.at_least_usd if self.usd is None else self.usd
+
+    def __add__(self, other: Cost | int) -> Cost:
+        return _sum_of_class(add_cost, self, other)
+
+    __radd__ = __add__  # `sum` begins with 0
+
+
+# Sums ----------------------------------------------------------------------------------------------------------------------
+
+_COUNTS = tuple(part.name for part in fields(Usage) if part.name not in ("source", "service_tier", "also_charged"))
+_FURTHER = _COUNTS[5:]
+_main_counts, _further_counts = attrgetter(*_COUNTS[:5]), attrgetter(*_FURTHER)
+_NONE_FURTHER = (None,) * len(_FURTHER)
+_USAGE_ORDER = (UsageSource.REPORTED, UsageSource.ESTIMATED, UsageSource.CHARGED_CAP, UsageSource.UNKNOWN)
+_COST_ORDER = (CostSource.REPORTED, CostSource.PRICED, CostSource.UNKNOWN)
+
+_ZEROS: dict[str, Any] = dict.fromkeys(_COUNTS, 0)
+NOTHING_USED = Usage(**_ZEROS, source=UsageSource.REPORTED)
+"""The usage of no call: the start of a sum."""
+
+FREE = Cost(Decimal(0), CostSource.REPORTED)
+"""The cost of no call: the start of a sum."""
+
+
+def add_usage(left: Usage, right: Usage) -> Usage:
+    """Return the sum of two usages. A count that is unknown in one is unknown in the sum; the source is the weaker of the two."""
+    tokens = [None if a is None or b is None else a + b for a, b in zip(_main_counts(left), _main_counts(right), strict=True)]
+    source = left.source if left.source is right.source else max(left.source, right.source, key=_USAGE_ORDER.index)
+    more: dict[str, Any] = {}
+    if left.service_tier or right.service_tier:
+        more["service_tier"] = _union(left.service_tier, right.service_tier)
+    if left.also_charged or right.also_charged:
+        more["also_charged"] = tuple(dict.fromkeys(left.also_charged + right.also_charged))
+    if (ours := _further_counts(left)) != _NONE_FURTHER and (others := _further_counts(right)) != _NONE_FURTHER:
+        for name, a, b in zip(_FURTHER, ours, others, strict=True):
+            more[name] = None if a is None or b is None else a + b
+    return Usage(tokens[0], tokens[1], tokens[2], tokens[3], tokens[4], source, **more)
+
+
+def add_cost(left: Cost, right: Cost) -> Cost:
+    """Return the sum of two costs, unknown if one is, with the first reason; the source is the weaker of the two."""
+    source = left.source if left.source is right.source else max(left.source, right.source, key=_COST_ORDER.index)
+    lists = _union(left.price_list or None, right.price_list or None) or ""
+    if left.usd is None or right.usd is None:
+        return Cost(None, source, left.reason or right.reason, lists, left.known_usd + right.known_usd)
+    return Cost(left.usd + right.usd, source, "", lists)
+
+
+def _sum_of_class(add: Callable[[T, T], T], value: T, other: object) -> T:
+    """Return the sum of two values of one class; 0 is the start of a `sum`."""
+    if isinstance(other, type(value)):
+        return add(value, other)
+    return value if type(other) is int and other == 0 else NotImplemented
+
+
+def _union(left: str | None, right: str | None) -> str | None:
+    """Return the comma-separated words of both, each once."""
+    if left == right or not left or not right:
+        return left or right
+    return ", ".join(dict.fromkeys([*left.split(", "), *right.split(", ")]))

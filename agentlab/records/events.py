@@ -1,0 +1,415 @@
+"""The events of a run. An observer is any callable that takes an event.
+
+`at_s` is the active time since the run's first step. Observers are called on the thread of the event: mostly the run's loop, for
+LimitsChanged the thread that made the change. An observer that raises is reported once and never ends the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from agentlab._internal.lazy import defined_in, only
+from agentlab._internal.redaction import redacted_repr
+from agentlab.limits.reading import Remaining
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.messages import ToolCall, ToolResult
+from agentlab.model.responses import Hole, RateLimit
+from agentlab.model.usage import Usage
+from agentlab.records.result import RunResult
+from agentlab.records.step import ChildUse, Seam, StepResult
+
+if TYPE_CHECKING:
+    from agentlab.limits.settings import RunSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The root of all events.
+
+    Example:
+        >>> sorted({type(event).__name__ for event in result.events})[:4]
+        ['RunEnded', 'RunStarted', 'StopReasonObserved', 'ToolFinished']
+        >>> all(isinstance(event, lab.events.Event) for event in result.events)
+        True
+    """
+
+    at_s: float
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class RunStarted(Event):
+    """The run is about to take its first step, or its first one after it was resumed from a store.
+
+    Example:
+        >>> started = result.events[0]
+        >>> type(started).__name__, started.provider, started.settings.budget
+        ('RunStarted', 'anthropic', Budget(max_turns=20))
+    """
+
+    run_id: str
+    provider: str
+    model: str
+    settings: RunSettings
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted(Event):
+    """A step begins; `budget_remaining` is what is left of the limits.
+
+    Example:
+        >>> turns = [event for event in result.events if isinstance(event, lab.events.StepStarted)]
+        >>> [(event.turn, event.budget_remaining.turns) for event in turns]
+        [(1, 20), (2, 19), (3, 18), (4, 17)]
+    """
+
+    turn: int
+    budget_remaining: Remaining
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class CallRetried(Event):
+    """A call failed and is retried after `wait_s` seconds. `reason` is the failure in one line; `rate_limit` the account's limits from
+    the headers of the response, None if they have none.
+
+    Example:
+        >>> from agentlab.testing import faults, faulty
+        >>> with lab.replay("fixtures/trip"), faulty(faults.Status(529), at=2):
+        ...     result = await agent.run(TASK)
+        >>> [(event.turn, event.attempt) for event in result.events if isinstance(event, lab.events.CallRetried)]
+        [(2, 1)]
+    """
+
+    turn: int
+    attempt: int
+    wait_s: float
+    reason: str
+    rate_limit: RateLimit | None = None
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class AskedAgain(Event):
+    """The streamed answer of the run's call number `call` lost a piece and is requested again: the `attempt`-th time, with `remaining`
+    further attempts. The answer stays among the step's calls, paid for and not used. `holes` are the missing pieces.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from agentlab.model.messages import Hole
+        >>> holed = replace(say("pay 100 to Bob"), holes=(Hole(8),))
+        >>> result = await lab.Agent(ScriptedProvider([holed, "pay 100 NOT to Bob"])).run("?")
+        >>> [(event.turn, event.attempt) for event in result.events if isinstance(event, lab.events.AskedAgain)]
+        [(1, 1)]
+        >>> [(call.response.text, call.used) for call in result.history[0].calls]
+        [('pay 100 to Bob', False), ('pay 100 NOT to Bob', True)]
+    """
+
+    turn: int
+    call: int
+    attempt: int
+    remaining: int
+    holes: tuple[Hole, ...] = ()
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class TextReceived(Event):
+    """A piece of streamed text of the run's call number `call`. Not recorded in `run.events`. After CallRetried and AskedAgain the text
+    starts again.
+
+    Example:
+        >>> seen = []
+        >>> result = await brief.run("?", observers=[seen.append])
+        >>> [(event.turn, event.text) for event in seen if isinstance(event, lab.events.TextReceived)]
+        [(1, 'Paris.')]
+    """
+
+    turn: int
+    text: str
+    call: int
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class StopReasonObserved(Event):
+    """A response was received, with this finish reason.
+
+    Example:
+        >>> seen = [event for event in result.events if isinstance(event, lab.events.StopReasonObserved)]
+        >>> seen[0].finish_reason, seen[0].raw_value, seen[0].turn
+        (<FinishReason.TOOL_CALLS: 'tool_calls'>, 'tool_use', 1)
+    """
+
+    provider: str
+    model: str
+    finish_reason: FinishReason
+    raw_value: str | int | None
+    turn: int
+    call: int
+
+
+ContinuationOutcome: TypeAlias = Literal["completed", "retry_limit", "budget_exhausted", "safety_blocked"]
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuationAttempted(Event):
+    """A response was cut off, and the model is asked to continue: the `attempt`-th time in this step.
+
+    `output_tokens` (None: not reported) and `output_chars` are those of the step so far. The others are what is left of each cap after
+    this attempt: `remaining` further attempts, `tokens_remaining` output tokens of the step (None: no cap is known), `chars_remaining`
+    characters of its answer, `repairs_remaining` repairs of a tool call, `invocations_remaining` round trips of terminating tools
+    (None: the run has none), and `budget_remaining` of the run's budget. The tokens, characters, money and time of the attempt itself
+    are not known yet. Events stored by an earlier version have None for all but `remaining`.
+
+    Example:
+        >>> cut = lab.Agent(ScriptedProvider([say("A cut", finish=lab.FinishReason.MAX_TOKENS), say(" answer.")]))
+        >>> result = await cut.run("?")
+        >>> [(event.attempt, event.remaining) for event in result.events if isinstance(event, lab.events.ContinuationAttempted)]
+        [(1, 2)]
+    """
+
+    turn: int
+    attempt: int
+    output_tokens: int | None
+    output_chars: int
+    remaining: int
+    tokens_remaining: int | None = None
+    chars_remaining: int | None = None
+    repairs_remaining: int | None = None
+    invocations_remaining: int | None = None
+    budget_remaining: Remaining | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuationEnded(Event):
+    """The continuation of a cut response ended after `attempts`, `duration_s` seconds after the first cut; with 0 attempts it was not
+    possible. `seams` are the places where the pieces meet in the step's text.
+
+    `completed`: the answer is complete. `retry_limit`: it is incomplete, and no attempt is left or allowed, or one failed.
+    `budget_exhausted`: a cap on tokens or characters of the step, the run's budget, or the model's context window is reached.
+    `safety_blocked`: the provider filtered the response.
+
+    Example:
+        >>> cut = lab.Agent(ScriptedProvider([say("A cut", finish=lab.FinishReason.MAX_TOKENS), say(" answer.")]))
+        >>> result = await cut.run("?")
+        >>> [(event.outcome, event.attempts) for event in result.events if isinstance(event, lab.events.ContinuationEnded)]
+        [('completed', 1)]
+        >>> result.history[0].seams
+        (Seam(call=2, place=5, dropped=''),)
+    """
+
+    turn: int
+    outcome: ContinuationOutcome
+    attempts: int
+    duration_s: float
+    seams: tuple[Seam, ...] = ()
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class ToolPayloadRepair(Event):
+    """A tool call was broken. `issue` is `incomplete` (cut off) or `malformed` (the provider could not parse it). `attempted` is True
+    if the model was asked again, `succeeded` if it then returned a complete one.
+
+    Example:
+        >>> script = [call("search", '{"words": "umb'), call("search", {"words": "umbrella"}), "Nothing found."]
+        >>> result = await lab.Agent(ScriptedProvider(script), tools=[search]).run("?")
+        >>> [(event.issue, event.succeeded) for event in result.events if isinstance(event, lab.events.ToolPayloadRepair)]
+        [('incomplete', True)]
+    """
+
+    turn: int
+    issue: str
+    attempted: bool
+    succeeded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Nudged(Event):
+    """The model answered without a tool call and got the reminder: the `consecutive`-th in a row of at most `allowed`.
+
+    Example:
+        >>> clerk = lab.Agent(ScriptedProvider(["I am done.", call("finalize", {"answer": "IC 41"})]), tools=[finalize])
+        >>> result = await clerk.run("?", terminating=["finalize"])
+        >>> [(event.consecutive, event.allowed) for event in result.events if isinstance(event, lab.events.Nudged)]
+        [(1, 1)]
+    """
+
+    turn: int
+    consecutive: int
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted(Event):
+    """A tool is about to run.
+
+    Example:
+        >>> [event.tool_call.name for event in result.events if isinstance(event, lab.events.ToolStarted)][:2]
+        ['get_weather', 'get_weather']
+    """
+
+    turn: int
+    tool_call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished(Event):
+    """A tool returned or failed.
+
+    Example:
+        >>> finished = [event for event in result.events if isinstance(event, lab.events.ToolFinished)]
+        >>> finished[0].result.content, finished[0].result.is_error
+        ('{"city":"Graz","sky":"rain","high_c":17}', False)
+    """
+
+    turn: int
+    result: ToolResult
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class ChildStarted(Event):
+    """A tool call is about to start the run of a sub-agent with these `settings`. The child run's events go to its own observers.
+
+    Example:
+        >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
+        >>> result = await planner.run("?")
+        >>> [(event.turn, event.tool) for event in result.events if isinstance(event, lab.events.ChildStarted)]
+        [(1, 'scout')]
+    """
+
+    turn: int
+    call_id: str
+    tool: str
+    run_id: str
+    settings: RunSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnded(Event):
+    """The run of a sub-agent ended; `child` is what it used.
+
+    Example:
+        >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
+        >>> result = await planner.run("?")
+        >>> [event.child.stop_reason for event in result.events if isinstance(event, lab.events.ChildEnded)]
+        [<StopReason.COMPLETED: 'completed'>]
+    """
+
+    turn: int
+    child: ChildUse
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsChanged(Event):
+    """The run's settings were changed by `code` or by the `panel`. The change applies from the next reading on.
+
+    Example:
+        >>> run = endless.run("?", stop=lab.StepCountIs(2))
+        >>> step = await run.step()
+        >>> run.limits.max_turns = 5
+        >>> result = await run
+        >>> [(event.after.budget.max_turns, event.by) for event in result.events if isinstance(event, lab.events.LimitsChanged)]
+        [(5, 'code')]
+    """
+
+    before: RunSettings
+    after: RunSettings
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaused(Event):
+    """The run is paused before its next step.
+
+    Example:
+        >>> step = await run.step()
+        >>> run.pause()
+        >>> type(run.events[-1]).__name__
+        'RunPaused'
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed(Event):
+    """The run continues after `paused_s` seconds, which do not count against the timeout.
+
+    Example:
+        >>> step = await run.step()
+        >>> run.pause()
+        >>> run.resume()
+        >>> run.events[-1].paused_s >= 0
+        True
+    """
+
+    paused_s: float
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class Warned(Event):
+    """A problem that does not end the run.
+
+    Example:
+        >>> import warnings
+        >>> silent = lab.Agent(ScriptedProvider([say("Hello.", tokens=(None, None))]))
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")  # it is a Python warning as well
+        ...     result = await silent.run("?", budget=lab.Budget(max_tokens=100))
+        >>> [event.message[:44] for event in result.events if isinstance(event, lab.events.Warned)]
+        ['scripted (script) reports no usage, so max_t']
+    """
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepCompleted(Event):
+    """A step was appended to the history.
+
+    Example:
+        >>> done = [event for event in result.events if isinstance(event, lab.events.StepCompleted)]
+        >>> [(event.step.index, event.cumulative_usage.total_tokens) for event in done]
+        [(1, 637), (2, 1384), (3, 2208), (4, 3146)]
+    """
+
+    step: StepResult
+    cumulative_usage: Usage
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class RunEnded(Event):
+    """The run ended.
+
+    Example:
+        >>> result.events[-1].result is result
+        True
+    """
+
+    result: RunResult
+
+
+class RunObserver(Protocol):
+    """A callable that takes an event.
+
+    Example:
+        >>> def print_turns(event):
+        ...     if isinstance(event, lab.events.StepCompleted):
+        ...         print(event.step)
+        >>> result = await brief.run("?", observers=[print_turns])
+        StepResult(1, end_turn, tokens=15, cost_usd=unknown, stop_reason=completed)
+    """
+
+    def __call__(self, event: Event, /) -> object:
+        """Handle the event; the return value is ignored."""
+        ...
+
+
+__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__)

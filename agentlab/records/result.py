@@ -1,0 +1,236 @@
+"""The result of a run, with its steps and events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agentlab import errors
+from agentlab._internal import lazy as sugar
+from agentlab._internal.formatting import counted
+from agentlab._internal.redaction import is_free_of_keys, redacted_repr, text_of
+from agentlab._internal.safe_text import cut
+from agentlab.limits.reading import Action, Decision, Reading, Remaining, Scalar
+from agentlab.model.finish_reasons import StopReason
+from agentlab.model.messages import Message
+from agentlab.model.usage import Cost, Usage
+from agentlab.records.step import ChildUse, ModelCall, Seam, StepResult, cost_usd_of, tokens_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from agentlab.records.events import Event
+    from agentlab.records.history import RunHistory
+
+__all__ = [
+    "Action",
+    "ChildUse",
+    "Decision",
+    "ModelCall",
+    "Reading",
+    "Remaining",
+    "RunResult",
+    "Scalar",
+    "Seam",
+    "StepResult",
+    "cost_usd_of",
+    "tokens_of",
+]
+
+_STOPPED: Mapping[StopReason, type[errors.RunStopped]] = {
+    StopReason.TURN_LIMIT: errors.TurnLimitReached,
+    StopReason.CALL_LIMIT: errors.CallLimitReached,
+    StopReason.TOKEN_BUDGET: errors.TokenBudgetReached,
+    StopReason.COST_BUDGET: errors.CostBudgetReached,
+    StopReason.TIMEOUT: errors.TimeoutReached,
+    StopReason.STOP_CONDITION: errors.ConditionReached,
+    StopReason.EXPLICIT_STOP: errors.ExplicitlyStopped,
+    StopReason.TRUNCATED: errors.ResponseTruncated,
+    StopReason.CONTENT_FILTERED: errors.ResponseFiltered,
+    StopReason.NUDGES_EXHAUSTED: errors.NudgesExhausted,
+    StopReason.CANCELLED: errors.RunCancelled,
+    StopReason.ERROR: errors.RunFailed,
+}
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The result of a run. Every run returns one, whatever ended it.
+
+    `detail` is one sentence on why the run stopped. `conditions_met` are the readings that were met at the last step, even if another
+    reason had precedence. `output` is the value that a tool or a middleware stopped with, or that the tool of a met `HasToolCall`
+    returned (None otherwise); `error` the exception behind StopReason.ERROR; `stopped_by` who stopped it explicitly: `tool`,
+    `middleware` or `person`.
+
+    `parent_run_id` is, for a fork, the run it was forked from, with `forked_at` the number of steps taken over; for a sub-agent's run
+    it is the calling run. If a tool call started the run, `parent_step` is its step and `called_by` its id.
+
+    Example:
+        >>> result
+        RunResult(stop_condition, terminated, 4 steps, 'Stop condition met: HasToolCall(finalize): 1 call.', text='Salzburg, ...')
+        >>> result.stop_reason, result.terminated, result.usage.total_tokens
+        (<StopReason.STOP_CONDITION: 'stop_condition'>, True, 3146)
+        >>> result.output[:26]
+        'Salzburg, by a wide margin'
+    """
+
+    run_id: str
+    provider: str
+    model: str
+    prompt: str
+    history: RunHistory
+    messages: Sequence[Message]
+    events: Sequence[Event]
+    stop_reason: StopReason
+    detail: str
+    conditions_met: tuple[Reading, ...] = ()
+    output: Any = None
+    error: BaseException | None = None
+    stopped_by: str = ""
+    parent_run_id: str | None = None
+    forked_at: int | None = None
+    parent_step: int | None = None
+    called_by: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer: `output` as text if there is one, else the model's last text, even if it was cut off.
+
+        The text of an output is what the model received of it: JSON, or the text itself.
+
+        Example:
+            >>> (await brief.run("What is the capital of France?")).text
+            'Paris.'
+            >>> result.text == result.output, result.model_text
+            (True, 'I left out the day for the way back. Let me ask again.')
+        """
+        return self.model_text if self.output is None else self._output_text()
+
+    @property
+    def model_text(self) -> str:
+        """The model's last text in the run, even if the answer is the output of a tool.
+
+        Example:
+            >>> result.model_text
+            'I left out the day for the way back. Let me ask again.'
+        """
+        return next((step.text for step in reversed(self.history) if step.text), "")
+
+    def _output_text(self) -> str:
+        """Return the content of the tool result that has the output: a store keeps the content, but not every object."""
+        from pydantic_core import to_json
+
+        output, last = self.output, self.history.last
+        for result in () if last is None else reversed(last.tool_results):
+            if result.value is output or (type(result.value) is type(output) is str and result.value == output):
+                return result.content
+        try:
+            return output if isinstance(output, str) else to_json(output).decode()
+        except Exception:  # not JSON, or an object that raises when it is read
+            return text_of(output)
+
+    @property
+    def steps(self) -> RunHistory:
+        """The steps of the run: another name of `history`.
+
+        Example:
+            >>> [step.total_tokens for step in result.steps]
+            [637, 747, 824, 938]
+        """
+        return self.history
+
+    @property
+    def stopped_by_condition(self) -> bool:
+        """True if a stop condition was met at the last step, even if another reason had precedence.
+
+        Example:
+            >>> result.stopped_by_condition, result.conditions_met
+            (True, (Reading(name='HasToolCall', value=1, limit='finalize', met=True, children=(), goal=True),))
+        """
+        return bool(self.conditions_met)
+
+    @property
+    def terminated(self) -> bool:
+        """True if the agent finished on its own: it completed, or called a tool that ends the run.
+
+        Example:
+            >>> result.terminated
+            True
+            >>> (await endless.run("?", budget=lab.Budget(max_turns=2))).terminated
+            False
+        """
+        if self.stop_reason is StopReason.STOP_CONDITION:
+            return any(reading.goal for reading in self.conditions_met)
+        if self.stop_reason is StopReason.EXPLICIT_STOP:
+            return self.stopped_by == "tool"
+        return self.stop_reason in (StopReason.COMPLETED, StopReason.TERMINATING_TOOL)
+
+    @property
+    def truncated(self) -> bool:
+        """True if something cut the agent off.
+
+        Example:
+            >>> (await endless.run("?", budget=lab.Budget(max_turns=2))).truncated
+            True
+        """
+        return not self.terminated
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the whole run, sub-agents included; `history.own_usage` excludes them.
+
+        Example:
+            >>> result.usage.input_tokens, result.usage.output_tokens
+            (2737, 409)
+        """
+        return self.history.usage
+
+    @property
+    def cost(self) -> Cost:
+        """Cost of the whole run, sub-agents included; `history.own_cost` excludes them.
+
+        Example:
+            >>> result.cost
+            Cost(usd=Decimal('0.014346'), source=<CostSource.PRICED: 'priced'>, price_list='genai-prices ...')
+        """
+        return self.history.cost
+
+    def raise_for_stop(self) -> RunResult:
+        """Raise the matching RunStopped error if something cut the agent off, else return the result.
+
+        Example:
+            >>> result.raise_for_stop() is result
+            True
+            >>> (await endless.run("?", budget=lab.Budget(max_turns=2))).raise_for_stop()
+            Traceback (most recent call last):
+                ...
+            agentlab.errors.TurnLimitReached: Budget reached: max_turns 2 of 2.
+        """
+        if self.terminated:
+            return self
+        cause = self.error if self.error is None or is_free_of_keys(self.error) else None  # the detail has it redacted
+        raise _STOPPED[self.stop_reason](self.detail, self) from cause
+
+    def to_frame(self, what: str = "steps") -> pd.DataFrame:
+        """Return a DataFrame of this run: `steps` (one row per step), `calls`, `tools`, `events`, `readings` or `termination`.
+
+        Example:
+            >>> result.to_frame()[["step", "input_tokens", "output_tokens"]].tail(2)
+               step  input_tokens  output_tokens
+            2     3           753             71
+            3     4           838            100
+        """
+        frame: pd.DataFrame = sugar.call("agentlab.records.frames:to_frame", self, what)
+        return frame
+
+    def __repr__(self) -> str:
+        end = "terminated" if self.terminated else "truncated"
+        answer = cut(" ".join(self.text[:5_000].split()), 80)
+        text = f", text={answer!r}" if answer else ""
+        return f"RunResult({self.stop_reason}, {end}, {counted(len(self.history), 'step')}, {self.detail!r}{text})"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        bundle: dict[str, str] = sugar.call("agentlab.records.frames:result_bundle", self)
+        return bundle

@@ -1,0 +1,378 @@
+"""`lab.backtest`: what it takes, what it answers, and both sides of each edge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import agentlab as lab
+from agentlab import Budget, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, Off, StepCountIs
+from agentlab.analysis import outcomes as frames
+from agentlab.analysis.grids import grids
+from agentlab.analysis.outcomes import goal_reached
+from agentlab.analysis.sources import records_of
+from agentlab.errors import ConfigurationError, LimitError
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.records.history import RunHistory
+from agentlab.testing import ScriptedProvider, call, say
+
+from .made import agent, run
+
+FIVE = [call("look", {}, tokens=(10, 5), cost="0.01") for _ in range(4)]
+
+
+def five() -> lab.RunResult:
+    """Five steps: four tool calls of 15 tokens and a cent each, then the end (5 tokens, 0.001 USD)."""
+    return run(FIVE)
+
+
+def twice() -> pd.DataFrame:
+    """A frame that has a run two times."""
+    return pd.concat([lab.frame(five()), lab.frame(five())]).assign(run_id="a")
+
+
+def row(recorded: Any, conditions: Any = None, **more: Any) -> dict[str, Any]:
+    """The one row of a run, NA as None."""
+    frame = lab.backtest(recorded, conditions, per="run", **more)
+    assert len(frame) == 1
+    return {str(name): None if pd.isna(value) else plain(value) for name, value in frame.iloc[0].items()}
+
+
+def plain(value: Any) -> Any:
+    """A value of numpy's as one of Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+# Both sides of each limit -----------------------------------------------------------------------------------------------------
+
+EDGES: dict[str, tuple[Any, Any, str, int]] = {
+    "steps-before": (StepCountIs(4), None, "stopped", 4),
+    "steps-at-the-end": (StepCountIs(5), None, "finished", 5),
+    "steps-behind": (StepCountIs(6), None, "finished", 5),
+    "tokens-at": (MaxTokensUsed(30), None, "stopped", 2),
+    "tokens-above": (MaxTokensUsed(31), None, "stopped", 3),
+    "cost-at": (MaxCost("0.03"), None, "stopped", 3),
+    "cost-above": (MaxCost("0.0300001"), None, "stopped", 4),
+    "cost-at-the-end": (MaxCost("0.041"), None, "finished", 5),
+    "turns": (None, {"max_turns": 2}, "stopped", 2),
+    "turns-at-the-end": (None, {"max_turns": 5}, "finished", 5),
+    "calls": (None, {"max_calls": 3}, "stopped", 3),
+    "tokens-of-a-budget": (None, {"max_tokens": 45}, "stopped", 3),
+    "cost-of-a-budget": (None, {"max_cost": 0.02}, "stopped", 2),
+    "never": (HasToolCall("nobody"), None, "finished", 5),
+    "at-once": (HasToolCall("look"), None, "stopped", 1),
+    "off": (Off(StepCountIs(1)), None, "finished", 5),
+    "off-beside": (Off(StepCountIs(1)) | StepCountIs(3), None, "stopped", 3),
+    "all-of": (StepCountIs(2) & MaxCost("0.03"), None, "stopped", 3),
+    "not": (~HasToolCall("look"), None, "finished", 5),
+    "not-the-first": (~StepCountIs(2), None, "stopped", 1),
+    "reason": (FinishReasonIs(FinishReason.TOOL_CALLS), None, "stopped", 1),
+}
+
+
+@pytest.mark.parametrize(("stop", "budget", "outcome", "step"), EDGES.values(), ids=EDGES.keys())
+def test_where_a_run_stops(stop: Any, budget: Any, outcome: str, step: int) -> None:
+    record = five()
+    for recorded in (record, [record], lab.frame(record)):
+        answer = row(recorded, stop, budget=budget)
+        assert (answer["outcome"], answer["step"]) == (outcome, step)
+        assert answer["goal_reached"] is (outcome == "finished" or isinstance(stop, HasToolCall))
+
+
+def test_what_it_had_used_and_what_was_saved() -> None:
+    answer = row(five(), StepCountIs(2))
+    assert (answer["tokens"], answer["cost_usd"], answer["calls"]) == (30, 0.02, 2)
+    assert (answer["tokens_saved"], answer["cost_saved"], answer["calls_saved"]) == (35, pytest.approx(0.021), 3)
+    assert 0 < answer["time_s"] < answer["time_s"] + answer["time_saved"]
+    assert (answer["stop_reason"], answer["fired"], answer["configuration"]) == ("stop_condition", "StepCountIs", 0)
+
+
+def test_behind_the_end_of_a_record_that_was_cut_off_nothing_is_said() -> None:
+    record = run(FIVE, StepCountIs(3))
+    assert row(record, StepCountIs(3))["outcome"] == "stopped"
+    answer = row(record, StepCountIs(4))
+    assert answer["outcome"] == "unknown"
+    nothing = (
+        "step",
+        "stop_reason",
+        "fired",
+        "goal_reached",
+        "tokens",
+        "cost_usd",
+        "calls",
+        "time_s",
+        "tokens_saved",
+        "cost_saved",
+    )
+    assert all(answer[name] is None for name in nothing)
+    table = lab.backtest([record, five()], StepCountIs([3, 4]))
+    assert list(table["unknown"]) == [0, 1]
+    assert list(table["unknown_share"]) == [0.0, 0.5]
+    assert list(table["tokens_mean"]) == [45.0, 60.0]  # of the one that can answer
+
+
+def test_usage_that_nobody_reported_stays_unknown() -> None:
+    record = run([call("look", {}, tokens=(10, 5)), call("look", {}, tokens=(None, 5)), call("look", {})])
+    assert row(record, StepCountIs(1))["tokens"] == 15
+    assert row(record, StepCountIs(2))["tokens"] is None
+    known = row(record, MaxTokensUsed(20))  # what is known already reaches it
+    assert (known["step"], known["tokens"]) == (2, None)
+    assert row(record, MaxTokensUsed(25))["step"] == 3
+    assert row(record, ~MaxTokensUsed(10**6))["step"] == 1  # before it is unknown it is surely not met
+
+
+def test_a_run_longer_than_a_byte() -> None:
+    record = run([call("look", {}, tokens=(1, 0))] * 300)
+    table = lab.backtest(record, StepCountIs([254, 255, 256, 257, 301]), per="run")
+    assert list(table["step"]) == [254, 255, 256, 257, 301]
+    table = lab.backtest(record, MaxTokensUsed([255, 256, 257]) | MaxCost([5, 6]), per="run")
+    assert list(table["step"]) == [255, 255, 256, 256, 257, 257]
+
+
+@pytest.mark.usefixtures("own_time")
+def test_time_is_up_in_the_middle_of_a_step() -> None:
+    async def slow() -> lab.RunResult:
+        async def wait() -> str:
+            """Wait."""
+            await asyncio.sleep(0.05)
+            return "done"
+
+        return await lab.Agent(ScriptedProvider([call("wait", {})] * 3 + ["end"]), tools=[wait]).run("go")
+
+    record = asyncio.run(slow())
+    second = record.history[1]
+    answer = row(record, budget={"timeout": second.started_s + 0.02})
+    assert (answer["outcome"], answer["step"], answer["stop_reason"]) == ("stopped", 2, "timeout")
+    assert (answer["tokens"], answer["calls"], answer["time_s"]) == (30, 2, pytest.approx(second.started_s + 0.02))
+    before = row(record, budget={"timeout": max(second.started_s, 1e-9)})
+    assert (before["step"], before["stop_reason"]) == (1, "timeout") or before["calls"] == 1
+    of_frame = row(lab.frame(record), budget={"timeout": second.started_s + 0.02})
+    assert (of_frame["step"], of_frame["tokens"], of_frame["outcome"]) == (2, None, "stopped")
+
+
+# Grids --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_list_is_an_axis() -> None:
+    table = lab.backtest([five(), five()], StepCountIs([2, 4]) | MaxCost([0.01, "0.05"]), budget={"max_calls": [3]})
+    assert list(table.columns[:4]) == ["configuration", "StepCountIs", "MaxCost", "max_calls"]
+    assert table[["StepCountIs", "MaxCost", "max_calls"]].to_numpy().tolist() == [
+        [2, 0.01, 3], [2, 0.05, 3], [4, 0.01, 3], [4, 0.05, 3]
+    ]  # fmt: skip
+    assert list(table["step_mean"]) == [1.0, 2.0, 1.0, 3.0]
+    assert (table["runs"] == 2).all()
+
+
+def test_several_conditions_each_by_its_name() -> None:
+    table = lab.backtest(
+        five(),
+        {"short": StepCountIs(2), "long": None, "tools": HasToolCall(["look", ("nobody", "look")])},
+        budget={"max_turns": 4},
+    )
+    assert list(table["configuration"]) == ["short", "long", "tools", "tools"]
+    assert list(table["step_mean"]) == [2, 4, 1, 1]
+    assert list(table["HasToolCall"].fillna("")) == ["", "", "look", "nobody or look"]
+    listed = lab.backtest(five(), [StepCountIs(2), MaxCost(0.03)])
+    assert list(listed["configuration"]) == ["StepCountIs(steps=2)", "MaxCost(0.03)"]
+
+
+def test_two_conditions_of_a_kind_have_a_column_each() -> None:
+    table = lab.backtest(five(), (StepCountIs([1, 2]) & HasToolCall("nobody")) | StepCountIs([3, 4]))
+    assert list(table.columns[1:3]) == ["StepCountIs", "StepCountIs_2"]
+    assert list(table["step_mean"]) == [3, 4, 3, 4]
+
+
+def test_a_run_takes_no_grid() -> None:
+    with pytest.raises(LimitError, match=r"StepCountIs\(steps=\[2, 4\]\) is a grid for lab.backtest"):
+        agent([]).run("go", stop=StepCountIs([2, 4]))
+
+
+# What it takes ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_and_an_experiment(tmp_path: Path) -> None:
+    async def main() -> Any:
+        study = lab.Experiment(
+            [agent(FIVE)], ["a", "b"], repeats=2, store=tmp_path / "runs.db", score=lambda result: len(result.history) == 5
+        )
+        return await study.run(progress=False)
+
+    results = asyncio.run(main())
+    with lab.Store(tmp_path / "runs.db") as store:
+        for recorded in (results, store):
+            table = lab.backtest(recorded, StepCountIs([2, 5]) | (lambda history: len(history) > 3))
+            assert list(table["step_mean"]) == [2, 4]
+            assert list(table["runs"]) == [4, 4]
+    by = lab.backtest(results, StepCountIs(2), by=["prompt_id"])
+    assert list(by["prompt_id"]) == ["p1", "p2"]
+    assert list(by["runs"]) == [2, 2]
+    scored = lab.backtest(results, StepCountIs([4, 5]), goal="score")
+    assert list(scored["success_rate"]) == [0.0, 1.0]
+
+
+def test_a_run_that_still_goes_on_and_one_without_a_step() -> None:
+    async def main() -> list[lab.Run]:
+        two, none = agent(FIVE).run("go"), agent(FIVE).run("go")
+        await two.step()
+        await two.step()
+        return [two, none]
+
+    table = lab.backtest(asyncio.run(main()), StepCountIs([1, 3]), per="run")
+    assert list(table["outcome"]) == ["stopped", "unknown", "unknown", "unknown"]
+
+
+def test_sub_agents_count_and_are_no_runs_of_their_own(tmp_path: Path) -> None:
+    scout = lab.Agent(ScriptedProvider([say("found", tokens=(100, 100))]), name="scout")
+    with lab.Store(tmp_path / "runs.db") as store:
+        boss = lab.Agent(
+            ScriptedProvider([call("scout", {"task": "look"}), "end"]),
+            tools=[scout.as_tool("scout", "Looks.")],
+            observers=[store],
+        )
+
+        async def main() -> lab.RunResult:
+            return await boss.run("go")
+
+        result = asyncio.run(main())
+        for recorded in (result, store):
+            assert row(recorded, StepCountIs(1))["tokens"] == 215
+            assert row(recorded, MaxTokensUsed(200))["step"] == 1
+            inside = row(recorded, budget={"max_tokens": 100})  # it would have been held to what was left: nobody knows with what
+            assert (inside["step"], inside["tokens"]) == (1, None)
+
+
+def test_a_frame_in_any_order_of_rows() -> None:
+    steps = lab.frame([five(), five(), five()])
+    mixed = steps.sample(frac=1, random_state=1)
+    first = lab.backtest(steps, StepCountIs([2, 4]) | MaxCost("0.03"), per="run").sort_values(["configuration", "run_id"])
+    again = lab.backtest(mixed, StepCountIs([2, 4]) | MaxCost("0.03"), per="run").sort_values(["configuration", "run_id"])
+    pd.testing.assert_frame_equal(first.reset_index(drop=True), again.reset_index(drop=True))
+
+
+def test_a_frame_of_somebody_else_with_no_sums() -> None:
+    steps = pd.DataFrame(
+        {"run_id": ["a"] * 3, "step": [1, 2, 3], "total_tokens": [5, 5, 5], "cost_usd": [0.1, 0.1, 0.1], "duration_s": 1.0}
+    )
+    assert row(steps, MaxTokensUsed(10))["step"] == 2
+    assert row(steps, MaxCost("0.3"))["step"] == 3  # three times 0.1, whatever floats make of it
+    assert row(steps, budget={"timeout": 2})["step"] == 2
+    assert row(steps, StepCountIs(4))["outcome"] == "unknown"  # nothing says that it ended
+    with pytest.raises(ConfigurationError, match=r"no column 'tools', which HasToolCall needs"):
+        lab.backtest(steps, HasToolCall("look"))
+
+
+def test_parts_of_the_runs_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    rows = [
+        {"run_id": f"r{number}", "step": place + 1, "total_tokens": int(rng.integers(1, 50)), "cost_usd": 0.01, "duration_s": 1.0,
+         "calls": 1, "action": "complete", "stop_reason": "completed" if place == number % 7 else None}
+        for number in range(2_500) for place in range(number % 7 + 1)
+    ]  # fmt: skip
+    steps = pd.DataFrame(rows)
+    tried = MaxTokensUsed(list(range(1, 200, 10))) | (StepCountIs([2, 4]) & MaxTokensUsed(30))
+    whole = lab.backtest(steps, tried), lab.backtest(steps, tried, per="run")
+    monkeypatch.setattr(frames, "AT_ONCE", 1)
+    pd.testing.assert_frame_equal(lab.backtest(steps, tried), whole[0])
+    pd.testing.assert_frame_equal(lab.backtest(steps, tried, per="run"), whole[1])
+
+
+# Goals --------------------------------------------------------------------------------------------------------------------------
+
+GOALS: dict[str, tuple[Any, list[bool | None]]] = {
+    "none": (None, [False, True]),
+    "condition": (StepCountIs(2), [True, True]),
+    "function": (lambda history: len(history) >= 4, [False, True]),
+    "tool": (HasToolCall("look"), [True, True]),
+    "never": (HasToolCall("nobody"), [False, False]),
+}
+
+
+@pytest.mark.parametrize(("goal", "reached"), GOALS.values(), ids=GOALS.keys())
+def test_what_counts_as_success(goal: Any, reached: list[bool | None]) -> None:
+    assert list(lab.backtest(five(), StepCountIs([3, 5]), goal=goal, per="run")["goal_reached"]) == reached
+
+
+def test_a_goal_of_values_by_run() -> None:
+    runs = [five(), five(), five()]
+    values = dict(zip([one.run_id for one in runs], [1, 0.5, None], strict=True))
+    table = lab.backtest(runs, StepCountIs([4, 5]), goal=values, per="run")
+    assert [None if pd.isna(one) else bool(one) for one in table["goal_reached"]] == [False, False, False, True, False, None]
+    assert list(lab.backtest(runs, StepCountIs(5), goal=pd.Series(values))["success_rate"]) == [0.5]
+
+
+def test_a_tool_that_hands_the_answer_in_is_success() -> None:
+    record = run([call("look", {}), call("finalize", {"answer": "42"}), call("look", {})])
+    assert row(record, HasToolCall("finalize"))["goal_reached"] is True
+    assert row(record, HasToolCall("look"), goal=HasToolCall("finalize"))["goal_reached"] is False
+
+
+# Bad input ----------------------------------------------------------------------------------------------------------------------
+
+REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "nothing": (lambda: lab.backtest(five()), ConfigurationError, "Nothing to try"),
+    "no-runs": (lambda: lab.backtest([], StepCountIs(2)), ConfigurationError, "There are no runs"),
+    "no-record": (lambda: lab.backtest("runs.db", StepCountIs(2)), ConfigurationError, "'runs.db' is not a record of runs"),
+    "number": (lambda: lab.backtest(3, StepCountIs(2)), ConfigurationError, "3 is not a record"),
+    "empty-list": (lambda: lab.backtest(five(), []), ConfigurationError, "An empty list of conditions"),
+    "empty-dict": (lambda: lab.backtest(five(), {}), ConfigurationError, "An empty dict"),
+    "empty-axis": (lambda: lab.backtest(five(), StepCountIs([])), LimitError, "an empty list"),
+    "class": (lambda: lab.backtest(five(), StepCountIs), ConfigurationError, "is a class"),
+    "budget": (lambda: lab.backtest(five(), budget=5), LimitError, "budget=5: pass a Budget"),
+    "limit": (lambda: lab.backtest(five(), budget={"max_turn": 5}), LimitError, "Did you mean 'max_turns'"),
+    "zero": (lambda: lab.backtest(five(), budget={"max_turns": [2, 0]}), LimitError, "max_turns=0"),
+    "cap": (lambda: lab.backtest(five(), budget=Budget(max_tokens_per_turn=5)), LimitError, "changes what the model says"),
+    "per": (lambda: lab.backtest(five(), StepCountIs(2), per="step"), ConfigurationError, "per='step'"),
+    "by": (lambda: lab.backtest(five(), StepCountIs(2), by="providers"), ConfigurationError, "Did you mean 'provider'"),
+    "goal": (lambda: lab.backtest(five(), StepCountIs(2), goal="scor"), ConfigurationError, "goal='scor'"),
+    "level": (lambda: lab.backtest(five(), StepCountIs(2), level=95), ConfigurationError, "level=95"),
+    "custom": (lambda: lab.backtest(lab.frame(five()), lambda history: True), ConfigurationError, "reads the history of each run"),
+    "columns": (lambda: lab.backtest(pd.DataFrame({"a": [1]}), StepCountIs(2)), ConfigurationError, "no column 'run_id'"),
+    "filtered": (lambda: lab.backtest(lab.frame(five()).iloc[2:], StepCountIs(2)), ConfigurationError, "step 3 where step 1"),
+    "twice": (lambda: lab.backtest(twice(), StepCountIs(2)), ConfigurationError, "step 1 where step 2"),
+    "same-run": (lambda: lab.backtest([(one := five()), one], StepCountIs(2)), ConfigurationError, "there twice"),
+    "runs": (lambda: lab.backtest(five(), StepCountIs(2), runs=pd.DataFrame()), ConfigurationError, "goes with a steps"),
+    "too-many-rows": (lambda: lab.backtest(five(), MaxTokensUsed(range(1, 5_000_002)), per="run"), ConfigurationError, "leave per="),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("ask", "kind", "said"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_tried_is_said(ask: Callable[[], object], kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind) as caught:
+        ask()
+    assert said in str(caught.value)
+
+
+def test_a_condition_that_raises_ends_the_run_there() -> None:
+    def third(history: RunHistory) -> bool:
+        if len(history) == 3:
+            raise ValueError("three")
+        return False
+
+    answer = row(five(), third)
+    assert (answer["outcome"], answer["step"], answer["stop_reason"]) == ("stopped", 3, "error")
+
+
+def test_everything_is_asked_once_for_all_configurations() -> None:
+    asked: list[int] = []
+
+    def count(history: RunHistory) -> bool:
+        asked.append(len(history))
+        return False
+
+    lab.backtest(five(), StepCountIs([1, 2, 3]) | count)
+    assert asked == [1, 2, 3, 4, 5]
+
+
+def test_the_goal_is_read_over_whole_runs() -> None:
+    records = records_of([five()])
+    reached, is_open = goal_reached(records, StepCountIs(3))
+    assert list(reached) == [2]
+    assert not is_open.any()
+    task = frames.Task(records, grids(StepCountIs([1, 2]), None), reached, is_open)
+    assert task.size == 2

@@ -1,0 +1,285 @@
+"""Groups of runs side by side: what is counted, what is left out, and what is said about it."""
+
+from __future__ import annotations
+
+import io
+import random
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import agentlab as lab
+from agentlab import errors
+from tests.plots.made import looping, run_of
+
+from .made_frames import runs_of
+
+
+def row_of(frame: pd.DataFrame, place: int = 0) -> dict[str, Any]:
+    return {str(name): None if pd.isna(value) else value for name, value in frame.iloc[place].items()}
+
+
+# Summary -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_real_runs_in_the_order_of_their_first() -> None:
+    results = [
+        run_of(looping((80, 20), "0.001", end=2), "two"),
+        run_of(looping((None, None), None), "one", budget=lab.Budget(max_turns=3)),
+    ]
+    found = lab.summary(lab.frame(results, "runs"))
+
+    assert list(found["provider"]) == ["two", "one"]
+    assert list(found["completed"]) == [1, 0]
+    two, one = row_of(found), row_of(found, 1)
+    assert (two["completion_rate"], two["tokens_mean"], two["cost_mean"], two["tokens_unknown"]) == (1, 200, 0.002, 0)
+    assert (one["completion_rate"], one["tokens_mean"], one["cost_mean"], one["tokens_unknown"], one["cost_unknown"]) == (
+        0,
+        None,
+        None,
+        1,
+        1,
+    )
+    assert (two["scored"], two["success_rate"], two["score_mean"]) == (0, None, None)
+    assert one["no_interval"] == "completion: only one known, an interval takes 5; tokens, cost: none known"
+    assert one["small_sample"] is None  # there is no interval to speak of
+
+
+def test_unknown_values_are_left_out_and_counted_never_0() -> None:
+    tokens = [100, 200, 300, 400, 500, None, None, None]
+    row = row_of(lab.summary(runs_of(["a"] * 8, total_tokens=tokens, cost_usd=[0.0] * 8)))
+
+    assert (row["tokens_mean"], row["tokens_median"], row["tokens_unknown"]) == (300, 300, 0.375)
+    assert row["tokens_low"] < 300 < row["tokens_high"]
+    assert (row["cost_mean"], row["cost_low"], row["cost_unknown"]) == (0, None, 0)
+    assert row["no_interval"] == "cost: all 8 values are the same"
+    assert row["small_sample"].startswith("8 independent units, tokens known of 5: fewer than 20")
+    assert row["left_out"] == "tokens: 3 of 8 unknown"
+
+
+def test_runs_that_have_not_ended_are_counted_and_enter_nothing_else() -> None:
+    row = row_of(lab.summary(runs_of(["a"] * 4, terminated=[True, False, None, None], total_tokens=[10, 30, 1, 1])))
+
+    assert (row["runs"], row["not_ended"], row["completed"], row["completion_rate"], row["tokens_mean"]) == (4, 2, 1, 0.5, 20)
+    assert row["left_out"] == "all: 2 of 4 not ended"
+
+
+@pytest.mark.parametrize(
+    ("scores", "success_at", "scored", "rate", "mean", "note"),
+    [
+        pytest.param([True, False, True, None], None, 3, 2 / 3, 2 / 3, None, id="yes or no"),
+        pytest.param([1, 0, 0, 0], None, 4, 0.25, 0.25, None, id="1 or 0"),
+        pytest.param([0.5, 0.9, 1.0, None], None, 3, None, 0.8, "success: scores are graded, pass success_at=…", id="graded"),
+        pytest.param([0.5, 0.9, 1.0, None], 0.9, 3, 2 / 3, 0.8, None, id="graded, from a score on"),
+        pytest.param([None] * 4, None, 0, None, None, "success, score, tokens, cost: none known", id="none known"),
+    ],
+)
+def test_scores(
+    scores: list[Any], success_at: float | None, scored: int, rate: float | None, mean: float | None, note: str | None
+) -> None:
+    row = row_of(lab.summary(runs_of(["a"] * 4, score=scores), success_at=success_at))
+
+    assert row["scored"] == scored
+    assert row["success_rate"] == (rate if rate is None else pytest.approx(rate))
+    assert row["score_mean"] == (mean if mean is None else pytest.approx(mean))
+    assert note is None or note in row["no_interval"]
+
+
+def test_groups_by_several_columns_with_unknown_ones() -> None:
+    runs = runs_of(["a", "a", "b", "a"]).assign(model=["m", "n", None, "m"])
+    found = lab.summary(runs, by=["provider", "model"])
+
+    assert [(p, None if pd.isna(m) else m) for p, m in zip(found["provider"], found["model"], strict=True)] == [
+        ("a", "m"),
+        ("a", "n"),
+        ("b", None),
+    ]
+    assert list(found["runs"]) == [2, 1, 1]
+
+
+def test_no_runs() -> None:
+    columns = list(lab.summary(runs_of(["a"])).columns)
+
+    for nothing in (pd.DataFrame(), lab.frame([], "runs"), runs_of(["a"]).iloc[:0]):
+        found = lab.summary(nothing)
+        assert list(found.columns) == columns
+        assert len(found) == 0
+
+
+many = st.lists(
+    st.tuples(
+        st.sampled_from("abc"),
+        st.sampled_from([True, False, None]),
+        st.none() | st.integers(0, 10_000),
+        st.none() | st.sampled_from([0.0, 0.5, 1.0]),
+    ),
+    min_size=1,
+    max_size=24,
+)
+
+
+def frame_of(rows: list[Any]) -> pd.DataFrame:
+    provider, terminated, tokens, score = (list(column) for column in zip(*rows, strict=True))
+    costs = [None if value is None else value / 1e5 for value in tokens]
+    return runs_of(provider, terminated=terminated, total_tokens=tokens, cost_usd=costs, score=score)
+
+
+@settings(deadline=None, max_examples=25)
+@given(many, st.randoms(use_true_random=False))
+def test_neither_the_order_of_rows_nor_other_groups_change_a_row(rows: list[Any], rng: random.Random) -> None:
+    frame = frame_of(rows)
+    whole = lab.summary(frame)
+    mixed = lab.summary(frame.sample(frac=1, random_state=rng.randrange(1000)))
+
+    pd.testing.assert_frame_equal(
+        whole.sort_values("provider", ignore_index=True), mixed.sort_values("provider", ignore_index=True), check_exact=True
+    )
+    for place, provider in enumerate(whole["provider"]):
+        alone = lab.summary(frame[frame["provider"] == provider])
+        assert row_of(alone) == row_of(whole, place)
+
+
+@settings(deadline=None, max_examples=25)
+@given(many)
+def test_intervals_contain_their_values(rows: list[Any]) -> None:
+    for row in lab.summary(frame_of(rows)).to_dict("records"):
+        rates = [("completion_rate", "completion"), ("success_rate", "success"), ("score_mean", "score")]
+        means = [
+            (f"{what}_{kind}", what if kind == "mean" else f"{what}_{kind}")
+            for what in ("tokens", "cost")
+            for kind in ("mean", "median")
+        ]
+        for value, prefix in rates + means:
+            if not pd.isna(row[f"{prefix}_low"]):
+                assert row[f"{prefix}_low"] <= row[value] <= row[f"{prefix}_high"]
+
+
+def test_the_frame_is_left_as_it_was_and_one_from_a_file_gives_the_same() -> None:
+    runs = frame_of([("a", True, 10 * n, n / 2 % 1) for n in range(9)] + [("b", None, None, None)] * 2)
+    before = runs.copy(deep=True)
+    found = lab.summary(runs)
+
+    pd.testing.assert_frame_equal(runs, before)
+    back = pd.read_csv(io.StringIO(runs.to_csv(index=False)))
+    pd.testing.assert_frame_equal(lab.summary(back).drop(columns="provider"), found.drop(columns="provider"))
+
+
+@pytest.mark.parametrize(
+    ("do", "said"),
+    [
+        pytest.param(lambda: lab.summary([1]), "lab.summary() cannot read list", id="no frame"),
+        pytest.param(lambda: lab.summary(runs_of(["a"]), by="agnet"), "needs the column agnet", id="no such group"),
+        pytest.param(lambda: lab.summary(runs_of(["a"]), by=[]), "by=[]: pass the name of a column", id="no columns"),
+        pytest.param(lambda: lab.summary(runs_of(["a"]), level=95), "level=95: pass a number between 0 and 1", id="level"),
+        pytest.param(lambda: lab.summary(runs_of(["a"]), success_at="x"), "success_at='x'", id="success_at"),
+        pytest.param(lambda: lab.summary(runs_of(["a"]), failures="drop"), "choose one of count, leave_out", id="failures"),
+        pytest.param(lambda: lab.summary(runs_of(["a"]), unit="task"), "needs the column task", id="no such unit"),
+        pytest.param(lambda: lab.agreement(runs_of(["a"]), unit=3), "unit=3: pass the name of a column", id="unit"),
+        pytest.param(lambda: lab.paired(runs_of(["a"]), "cots"), "lab.paired() needs the column cots", id="no such value"),
+        pytest.param(lambda: lab.summary(pd.DataFrame({"provider": ["a"]})), '"runs"), or add them, pd.NA where unknown.', id="many"),
+        pytest.param(lambda: lab.paired(runs_of(["a"])[["provider", "cost_usd"]], "cost_usd"), "the column prompt_id", id="no prompts"),
+        pytest.param(lambda: lab.paired(runs_of(["a"]), "cost_usd", against="b"), "no such group; there are a.", id="against"),
+    ],
+)  # fmt: skip
+def test_bad_input_names_the_value_and_what_to_do(do: Any, said: str) -> None:
+    with pytest.raises(errors.ConfigurationError) as caught:
+        do()
+    assert said in str(caught.value)
+
+
+# Pairs ---------------------------------------------------------------------------------------------------------------------------
+
+
+def pairs_of(first: list[Any], second: list[Any]) -> pd.DataFrame:
+    prompts = [f"p{place}" for place in range(len(first))]
+    return runs_of(["a"] * len(first) + ["b"] * len(second), prompt_id=prompts * 2, total_tokens=first + second)
+
+
+def test_differences_on_the_same_prompts_by_hand() -> None:
+    row = row_of(lab.paired(pairs_of([10, 20, 30, 40, 50, 60, None], [11, 20, 33, 44, None, 66, 70]), "total_tokens"))
+
+    assert (row["group"], row["against"], row["what"]) == ("b", "a", "total_tokens")
+    assert (row["difference"], row["pairs"], row["left_out"]) == (pytest.approx(14 / 5), 5, 2)
+    assert (row["ties"], row["more"]) == (0.2, 0.8)
+    assert (row["group_mean"], row["against_mean"]) == (pytest.approx(34.8), 32)
+    assert -1 < row["low"] < 0 < 14 / 5 < row["high"] < 8
+    assert (row["units"], row["small_sample"][:35]) == (5, "5 independent units: fewer than 20,")
+
+
+def test_pairing_sees_what_the_spread_between_prompts_hides() -> None:
+    first = [10 * 2**place for place in range(10)]
+    runs = pairs_of(first, [value + 5 + place % 3 for place, value in enumerate(first)])
+
+    row = row_of(lab.paired(runs, "total_tokens"))
+    assert 5 < row["low"] < row["difference"] < row["high"] < 7
+    table = lab.summary(runs)
+    assert table["tokens_high"].iloc[0] > table["tokens_low"].iloc[1]  # apart, the intervals tell nothing
+
+
+def test_every_two_groups_or_all_against_one() -> None:
+    runs = runs_of(["a", "b", "c"], prompt_id=["p"] * 3, total_tokens=[1, 2, 4])
+
+    every = lab.paired(runs, "total_tokens")
+    assert list(zip(every["group"], every["against"], every["difference"], strict=True)) == [
+        ("b", "a", 1),
+        ("c", "a", 3),
+        ("c", "b", 2),
+    ]
+    against = lab.paired(runs, "total_tokens", against="b")
+    assert list(zip(against["group"], against["difference"], strict=True)) == [("a", -1), ("c", 2)]
+
+
+def test_repeats_are_pairs_of_their_own_or_a_mean_for_each_prompt() -> None:
+    runs = runs_of(
+        ["a"] * 4 + ["b"] * 4, prompt_id=["p", "p", "q", "q"] * 2, repeat=[1, 2] * 4, total_tokens=[1, 3, 5, 7, 2, 4, 5, None]
+    )
+
+    assert lab.paired(runs, "total_tokens")["pairs"].item() == 3
+    row = row_of(lab.paired(runs, "total_tokens", on=["prompt_id"]))
+    assert (row["pairs"], row["left_out"], row["difference"]) == (2, 0, 0)  # (3 - 2), (5 - 6)
+    assert (row["no_interval"], row["small_sample"]) == ("2 pairs in 2 independent units, an interval takes 5 units", None)
+
+
+def test_truth_is_paired_as_1_and_0() -> None:
+    runs = runs_of(["a"] * 3 + ["b"] * 3, prompt_id=["p", "q", "r"] * 2, terminated=[True, False, None, True, True, True])
+
+    row = row_of(lab.paired(runs, "terminated"))
+    assert (row["pairs"], row["left_out"], row["difference"], row["ties"]) == (2, 1, 0.5, 0.5)
+
+
+def test_a_run_without_a_prompt_makes_no_pair() -> None:
+    runs = runs_of(["a", "b"], prompt_id=[None, None], total_tokens=[1, 2])
+
+    found = lab.paired(runs, "total_tokens")
+    assert len(found) == 1
+    assert (found["pairs"].item(), found["no_interval"].item()) == (0, "no complete pair")
+
+
+def test_differences_that_are_all_the_same_have_no_interval() -> None:
+    row = row_of(lab.paired(pairs_of([1, 2, 3, 4, 5], [2, 3, 4, 5, 6]), "total_tokens"))
+
+    assert (row["difference"], row["low"], row["no_interval"]) == (1, None, "all 5 values are the same")
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1, max_size=15), st.integers(0, 99))
+def test_a_difference_the_other_way_round_has_the_other_sign(values: list[tuple[int, int]], seed: int) -> None:
+    runs = pairs_of([a for a, _ in values], [b for _, b in values])
+    row = row_of(lab.paired(runs, "total_tokens", against="a"))
+    other = row_of(lab.paired(runs.sample(frac=1, random_state=seed), "total_tokens", against="b"))
+
+    assert row["difference"] == pytest.approx(-other["difference"])
+    assert row == row_of(lab.paired(runs.sample(frac=1, random_state=seed), "total_tokens", against="a"))
+    if row["low"] is not None:
+        assert row["low"] <= row["difference"] <= row["high"]
+
+
+@pytest.mark.timeout(20)
+def test_sub_agents_that_name_one_another_as_their_callers_stay_as_they_are() -> None:
+    runs = runs_of(
+        ["a", "a", "a"], parent_run_id=["r1", "r0", "r0"], called_by=["search", "search", "search"], child_calls=[0, 0, 0]
+    )
+    assert lab.summary(runs)["runs"].tolist() == [3]

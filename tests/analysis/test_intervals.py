@@ -1,0 +1,369 @@
+"""Intervals, against tables, scipy and each other."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import agentlab as lab
+from agentlab import errors
+from agentlab.analysis.intervals import (
+    FEWEST,
+    Estimate,
+    checked_level,
+    kaplan_meier,
+    mcnemar,
+    normal,
+    of_change,
+    of_mean,
+    of_median,
+    of_share,
+    score_ends,
+)
+
+from .made_frames import crossed, runs_of
+
+numbers = st.lists(st.floats(0, 1e6), min_size=1, max_size=30)
+
+
+def wilson(successes: int, of: int, *, level: float = 0.95) -> Estimate:
+    """A share of independent answers, also of fewer than have an interval elsewhere."""
+    low, high = map(float, score_ends(successes / of, of, normal(level)))
+    return Estimate(successes / of, low, high, of, units=of)
+
+
+@pytest.mark.parametrize(
+    ("successes", "of", "low", "high"),
+    [  # R. G. Newcombe, Statistics in Medicine 17 (1998), table I, method 3
+        pytest.param(81, 263, 0.2553, 0.3662, id="81 of 263"),
+        pytest.param(15, 148, 0.0624, 0.1605, id="15 of 148"),
+        pytest.param(0, 20, 0.0000, 0.1611, id="0 of 20"),
+        pytest.param(1, 29, 0.0061, 0.1718, id="1 of 29"),
+    ],
+)
+def test_wilson_gives_what_the_tables_have(successes: int, of: int, low: float, high: float) -> None:
+    found = wilson(successes, of)
+
+    assert (found.low, found.high) == pytest.approx((low, high), abs=5e-5)
+    assert found.value == pytest.approx(successes / of)
+
+
+@given(st.integers(1, 500).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of))), st.sampled_from([0.8, 0.95, 0.99]))
+def test_wilson_agrees_with_scipy_and_contains_the_share(counts: tuple[int, int], level: float) -> None:
+    found = wilson(*counts, level=level)
+    theirs = stats.binomtest(*counts).proportion_ci(level, method="wilson")
+
+    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
+    assert 0 <= found.low <= found.value <= found.high <= 1
+
+
+def test_a_share_of_nothing_is_unknown() -> None:
+    found = of_share([])
+
+    assert (found.value, found.low, found.high, found.why) == (None, None, None, "none known")
+
+
+answers = st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.integers(0, 8)), min_size=1, max_size=40)
+
+
+@settings(deadline=None, max_examples=60)
+@given(answers, st.randoms(use_true_random=False))
+def test_an_interval_contains_its_estimate_whatever_the_order_of_values_and_the_names_of_units(
+    rows: list[tuple[float, int]], rng: random.Random
+) -> None:
+    mixed = [(value, -unit) for value, unit in rng.sample(rows, len(rows))]
+    for estimate in (of_share, of_mean, of_median):
+        found = estimate(*map(list, zip(*rows, strict=True)))
+        assert found == estimate(*map(list, zip(*mixed, strict=True)))
+        assert (found.known, found.units) == (len(rows), len({unit for _, unit in rows}))
+        assert (found.low is None) == (found.high is None) == (found.why is not None)
+        if found.low is not None and found.high is not None and found.value is not None:
+            assert found.low <= found.value <= found.high
+
+
+@given(numbers)
+def test_the_mean_of_values_from_0_on_has_an_interval_from_0_on_and_a_median_one_among_its_values(values: list[float]) -> None:
+    mean, median = of_mean(values, least=0.0), of_median(values)
+
+    assert mean.low is None or mean.low >= 0
+    assert median.low is None or (median.low in values and median.high in values)
+
+
+def clustered(repeats: int, units: int = 12) -> tuple[Any, Any]:
+    random = np.random.default_rng(3)
+    values = np.repeat(random.normal(size=units), repeats) + random.normal(size=units * repeats)
+    return values, np.repeat(np.arange(units), repeats)
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
+@pytest.mark.parametrize("repeats", [1, 4])
+def test_the_interval_of_a_mean_is_student_s_from_the_sums_of_units_and_wider_on_the_longer_side(
+    repeats: int, level: float
+) -> None:
+    values, units = clustered(repeats)
+    means = values.reshape(12, repeats).mean(axis=1)
+    theirs = stats.ttest_1samp(means, 0).confidence_interval(level)
+
+    found = of_mean(values, units, level=level)
+
+    assert found.value == pytest.approx(means.mean())
+    outside = (theirs.low - found.low, found.high - theirs.high)  # type: ignore[operator]
+    assert min(outside) == pytest.approx(0, abs=1e-9) and max(outside) > 0
+    longer = "high" if stats.skew(means) > 0 else "low"
+    assert max(outside) == outside[longer == "high"]
+
+
+def test_units_of_different_sizes_have_the_error_of_a_ratio() -> None:
+    values, units = clustered(6)
+    kept = np.random.default_rng(5).random(len(values)) < 0.6
+    values, units = values[kept], units[kept]
+    errors = [sum(v - values.mean() for v, u in zip(values, units, strict=True) if u == unit) for unit in range(12)]
+    error = math.sqrt(12 / 11 * sum(e * e for e in errors)) / len(values)
+
+    found = of_mean(values, units)
+
+    half = stats.t.ppf(0.975, 11) * error
+    assert min(found.value - found.low - half, found.high - found.value - half) == pytest.approx(0, abs=1e-9)  # type: ignore[operator]
+
+
+def test_the_share_of_units_with_one_answer_each_has_wilson_s_interval() -> None:
+    assert of_share([1, 1, 0, 1, 0, 1, 1]) == wilson(5, 7)
+
+
+def test_a_share_of_units_that_agree_with_themselves_is_worth_its_units() -> None:
+    one, ten = (
+        of_share([1, 0, 1, 1, 0, 1]),
+        of_share([1] * 10 + [0] * 10 + [1] * 20 + [0] * 10 + [1] * 10, [*np.repeat(range(6), 10)]),
+    )
+
+    assert ten.value == one.value
+    assert (ten.low, ten.high) == pytest.approx((one.low, one.high))
+
+
+@pytest.mark.parametrize("number", [5, 10, 20])
+@pytest.mark.parametrize("successes", [0.5, 0.8, 1.0])
+def test_repeats_of_prompts_never_widen_the_interval_of_a_share(number: int, successes: float) -> None:
+    random = np.random.default_rng(number)
+    alone = wilson(round(number * successes), number)
+    for repeats in (2, 5, 20):
+        answers = np.arange(number) < round(number * successes)
+        same = of_share(np.repeat(answers, repeats), np.repeat(range(number), repeats))
+        assert (same.low, same.high) == pytest.approx((alone.low, alone.high))
+        varied = np.where(random.random((number, repeats)) < 0.3, 1 - answers[:, None], answers[:, None])
+        found = of_share(varied.ravel(), np.repeat(range(number), repeats))
+        widest = wilson(number // 2, number)
+        assert found.high - found.low <= widest.high - widest.low + 1e-9  # type: ignore[operator]
+
+
+def test_one_prompt_that_has_nearly_all_runs_is_worth_no_more_than_it_is() -> None:
+    """Of five prompts one was asked 96 times: the other four do not make it five independent answers."""
+    units = [0] * 96 + [1, 2, 3, 4]
+    found = of_share([1] * 100, units)
+    assert found.units == 5
+    assert found.low == pytest.approx(wilson(1, 1).low, abs=0.03)
+
+
+def test_a_median_lies_between_ranks_that_the_binomial_distribution_allows() -> None:
+    for number in (6, 10, 25, 60):
+        found = of_median(range(number))
+        outside = stats.binom.cdf(found.low, number, 0.5)  # type: ignore[arg-type]
+        assert 2 * outside <= 0.05 or found.low == 0
+
+
+def test_a_wider_level_gives_a_wider_interval() -> None:
+    values = [1.0, 2, 4, 8, 16, 32, 64]
+    narrow, wide = of_mean(values, level=0.8), of_mean(values, level=0.99)
+
+    assert wide.low < narrow.low < narrow.high < wide.high  # type: ignore[operator]
+
+
+# Differences of yes-or-no answers ------------------------------------------------------------------------------------------------
+
+counts = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 60)).filter(lambda three: sum(three) >= FEWEST)
+
+
+def changes(more: int, fewer: int, same: int, level: float = 0.95) -> Estimate:
+    return of_change([1] * more + [-1] * fewer + [0] * same, level=level)
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_mcnemar_s_exact_test_is_scipy_s(more: int, fewer: int) -> None:
+    assert mcnemar(more, fewer) == pytest.approx(stats.binomtest(more, more + fewer).pvalue if more + fewer else 1)
+
+
+@given(counts, st.sampled_from([0.8, 0.95, 0.99]))
+def test_a_change_excludes_0_only_where_mcnemar_s_exact_test_does_and_the_other_way_round_has_the_other_sign(
+    given: tuple[int, int, int], level: float
+) -> None:
+    more, fewer, same = given
+    found, other = changes(more, fewer, same, level), changes(fewer, more, same, level)
+
+    assert found.value == pytest.approx((more - fewer) / sum(given))
+    assert -1 <= found.low <= found.value <= found.high <= 1  # type: ignore[operator]
+    assert (found.low, found.high) == pytest.approx((-other.high, -other.low), abs=1e-9)  # type: ignore[operator]
+    if found.low > 1e-12 or found.high < -1e-12:  # type: ignore[operator]
+        assert stats.binomtest(more, more + fewer).pvalue <= 1 - level
+
+
+@pytest.mark.parametrize(("more", "fewer", "same"), [(0, 1, 43), (12, 2, 16), (21, 9, 70), (1, 9, 2)])
+def test_a_change_has_tango_s_interval(more: int, fewer: int, same: int) -> None:
+    found, number = changes(more, fewer, same), more + fewer + same
+
+    def score(change: float) -> float:  # with the share of the rarer at its likeliest for this difference, found on a grid
+        grid = np.linspace(max(0.0, -change), (1 - change) / 2, 200_001)[1:-1]
+        likely = more * np.log(grid + change) + fewer * np.log(grid) + same * np.log(1 - 2 * grid - change)
+        rare = grid[int(np.argmax(likely))]
+        return (more - fewer - number * change) / math.sqrt(number * (2 * rare + change - change**2))
+
+    assert score(found.low) == pytest.approx(stats.norm.ppf(0.975), abs=1e-3)  # type: ignore[arg-type]
+    assert score(found.high) == pytest.approx(-stats.norm.ppf(0.975), abs=1e-3)  # type: ignore[arg-type]
+
+
+def test_where_tango_s_interval_and_mcnemar_s_exact_test_differ_0_is_inside() -> None:
+    found = changes(5, 0, 5)  # Tango's interval alone begins above 0; chance parts five pairs so with 1 in 16
+
+    assert (found.low, mcnemar(5, 0)) == (0, 0.0625)
+    assert found.high > 0.7  # type: ignore[operator]
+
+
+# Where there is none ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "value", "why"),
+    [
+        pytest.param([], None, "none known", id="nothing"),
+        pytest.param([3.0], 3.0, "only one known, an interval takes 5", id="one"),
+        pytest.param([1.0, 2, 3, 4], 2.5, "only 4 known, an interval takes 5", id="one too few"),
+        pytest.param([0.1] * 7, 0.1, "all 7 values are the same", id="all the same"),
+    ],
+)
+def test_an_interval_that_cannot_be_made_says_why(values: list[float], value: float | None, why: str) -> None:
+    for estimate in (of_mean, of_median):
+        found = estimate(values)
+        assert (found.value, found.low, found.high, found.why) == (value, None, None, why)
+
+
+@pytest.mark.parametrize("estimate", [of_share, of_mean, of_median])
+def test_many_values_of_few_units_have_no_interval(estimate: Callable[..., Estimate]) -> None:
+    values, units = [0.0, 1, 1] * 20, [*np.repeat(range(4), 15)]
+
+    assert estimate(values, units).why == "60 values in 4 independent units, an interval takes 5 units"
+    assert estimate(values[:3], [1, 1, 1]).why == "3 values in 1 independent unit, an interval takes 5 units"
+    assert estimate(values, [*np.repeat(range(5), 12)]).why in (None, "the means of all 5 units are the same")
+
+
+def test_the_fewest_units_give_an_interval() -> None:
+    found = of_mean([1.0, 2, 3, 4, 5][:FEWEST])
+
+    assert found.why is None
+    assert found.low is not None and 1 <= found.low < 3
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.1, 95, "0.9", True, math.nan])
+def test_a_level_that_is_none_is_an_error(level: object) -> None:
+    with pytest.raises(errors.ConfigurationError, match="pass a number between 0 and 1"):
+        checked_level(level)
+
+
+# Kappa -----------------------------------------------------------------------------------------------------------------------
+
+FLEISS_1971 = [  # Fleiss, Levin and Paik: 14 raters, 10 subjects, 5 categories; kappa 0.210
+    [0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1],
+    [7, 7, 0, 0, 0], [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7],
+]  # fmt: skip
+
+
+def test_fleiss_kappa_of_the_known_example() -> None:
+    rated = [[str(place) for place, count in enumerate(row) for _ in range(count)] for row in FLEISS_1971]
+    found = lab.agreement(crossed(**{f"rater {number}": [row[number] for row in rated] for number in range(14)}))
+
+    assert found.overall["kappa"].item() == pytest.approx(0.210, abs=5e-4)
+
+
+def test_cohen_s_kappa_by_hand() -> None:
+    # 20 both yes, 15 both no, 5 and 10 apart: observed 0.7, expected 0.5, kappa 0.4
+    first, second = ["yes"] * 25 + ["no"] * 25, ["yes"] * 20 + ["no"] * 5 + ["yes"] * 10 + ["no"] * 15
+    row = lab.agreement(crossed(a=first, b=second)).pairs.iloc[0]
+
+    share = wilson(35, 50)
+    assert row["kappa"] == pytest.approx(0.4)
+    assert (row["kappa_low"], row["kappa_high"]) == pytest.approx(tuple((end - 0.5) / 0.5 for end in (share.low, share.high)))  # type: ignore[operator]
+
+
+# Survival --------------------------------------------------------------------------------------------------------------------
+
+
+def test_kaplan_meier_of_the_known_example() -> None:
+    # Remission of leukaemia with 6-MP, E. J. Freireich and others, Blood 21 (1963)
+    ended = [6, 6, 6, 7, 10, 13, 16, 22, 23]
+    cut = [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
+    found = kaplan_meier(ended + cut, [True] * 9 + [False] * 12)
+
+    alive = dict(zip(found.times, found.alive, strict=True))
+    assert [alive[time] for time in (6, 7, 10, 13, 16, 22, 23)] == pytest.approx(
+        [0.8571, 0.8067, 0.7529, 0.6902, 0.6275, 0.5378, 0.4482], abs=5e-5
+    )
+    at = found.times.index(6)
+    assert (found.low[at], found.high[at]) == pytest.approx((0.6197, 0.9516), abs=5e-4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=1, max_size=30))
+def test_a_survival_curve_falls_and_lies_in_its_interval(runs: list[tuple[int, bool]]) -> None:
+    found = kaplan_meier([time for time, _ in runs], [end for _, end in runs])
+
+    assert all(0 <= after <= before <= 1 for before, after in zip((1.0, *found.alive), found.alive, strict=False))
+    for low, alive, high in zip(found.low, found.alive, found.high, strict=True):
+        assert (low is None or low <= alive + 1e-9) and (high is None or alive <= high + 1e-9)
+    if all(end for _, end in runs):  # then it is the plain share
+        assert list(found.alive) == pytest.approx([sum(t > time for t, _ in runs) / len(runs) for time in found.times])
+
+
+def test_no_runs_no_curve() -> None:
+    assert kaplan_meier([], []).times == ()
+
+
+@pytest.mark.parametrize("repeats", [1, 5])
+def test_the_error_of_a_curve_is_that_of_the_sums_of_units(repeats: int) -> None:
+    random = np.random.default_rng(2)
+    times = random.integers(1, 9, 12 * repeats)
+    units = np.repeat(np.arange(12), repeats)
+    found = kaplan_meier([*times], [True] * len(times), units)
+
+    at = found.times.index(4)
+    over = (times > 4).astype(float)  # where nobody is censored the curve is a share
+    errors = [float((over - over.mean())[units == unit].sum()) for unit in range(12)]
+    error = math.sqrt(sum(e * e for e in errors)) / len(times)
+    quantile = stats.norm.ppf(0.975) if repeats == 1 else stats.t.ppf(0.975, 11) * math.sqrt(12 / 11)
+    half = quantile * error / over.mean() / abs(math.log(over.mean()))
+    assert found.low[at] == pytest.approx(over.mean() ** math.exp(half))
+
+
+def test_a_curve_of_few_units_has_no_interval() -> None:
+    assert set(kaplan_meier([1, 2, 3, 4], [True] * 4).low) == {None}
+    assert set(kaplan_meier([1, 2, 3, 4] * 3, [True] * 12, [1, 2, 3, 4] * 3).high) == {None}
+    assert set(kaplan_meier([1, 2, 3, 4, 5], [True] * 5).low) != {None}
+    assert lab.plots.survival_data(runs_of(["a"] * 12, steps=[1, 2, 3] * 4, prompt_id=["p"] * 12))["low"].isna().all()
+
+
+def test_curves_are_scipy_s() -> None:
+    random = np.random.default_rng(4)
+    times, ended = random.integers(1, 20, 50), random.random(50) < 0.7
+    theirs = stats.ecdf(stats.CensoredData(uncensored=times[ended], right=times[~ended])).sf
+    interval = theirs.confidence_interval(method="log-log")
+    found = kaplan_meier([*times], [*ended])
+
+    assert found.alive == pytest.approx(theirs.probabilities)
+    ends = [*zip(found.low, found.high, strict=True)]
+    expected = [*zip(interval.low.probabilities, interval.high.probabilities, strict=True)]
+    inside = [place for place, alive in enumerate(found.alive) if 0 < alive < 1]
+    assert [ends[place] for place in inside] == [pytest.approx(expected[place]) for place in inside]

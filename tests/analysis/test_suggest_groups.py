@@ -1,0 +1,201 @@
+"""Suggestions by group: each as for its runs alone, and a frame of them all that says what it does not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import agentlab as lab
+from agentlab import MaxTokensUsed, StepCountIs, StopCondition, Suggestions, suggest
+from agentlab.errors import ConfigurationError, LimitError
+from tests.analysis.made_runs import drawn, known, steps_of
+from tests.plots.made import looping, run_of
+
+LIMITS = StepCountIs(range(1, 13))
+
+
+def of(steps: pd.DataFrame, name: str | None, **more: Any) -> pd.DataFrame:
+    """The same runs under ids of their own, of a model of this name."""
+    return steps.assign(run_id=f"{name} " + steps["run_id"], model=pd.array([name] * len(steps), dtype="string"), **more)
+
+
+def three() -> pd.DataFrame:
+    """Models of which one needs 3 steps, one 6, and of one there are too few runs."""
+    slow = steps_of([6] * 95 + [12] * 5, [True] * 100)
+    return pd.concat([of(known(), "fast"), of(slow, "slow"), of(steps_of([2] * 4, [True] * 4), "rare")], ignore_index=True)
+
+
+# Each as alone ---------------------------------------------------------------------------------------------------------------
+
+conditions = st.sampled_from([None, StepCountIs([1, 2, 3, 5]), StepCountIs([2, 4]) | MaxTokensUsed([1_500, 4_000])])
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    st.lists(st.integers(0, 60), min_size=1, max_size=4),
+    st.integers(0, 10**6),
+    conditions,
+    st.sampled_from(["steps", "cost_usd"]),
+    st.sampled_from([None, 8]),
+    st.booleans(),
+)
+def test_each_group_has_what_is_suggested_for_it_alone(
+    sizes: list[int], seed: int, tried: StopCondition | None, cost: Any, prompts: int | None, several: bool
+) -> None:
+    random = np.random.default_rng(seed)
+    names = [None if place == 2 else f"m{place}" for place in range(len(sizes))]
+    parts = [
+        of(drawn(random, size, prompts=prompts), name, provider="p") for size, name in zip(sizes, names, strict=True) if size > 0
+    ]
+    if not parts:
+        return
+    mixed = pd.concat(parts).sample(frac=1, random_state=seed)
+    found = suggest(mixed, tried, cost=cost, keep=0.9, by=["provider", "model"] if several else "model")
+
+    assert len(found) == len(parts)
+    for part in parts:
+        name = part["model"].iloc[0]
+        called = "unknown model" if pd.isna(name) else name
+        alone, one = suggest(part, tried, cost=cost, keep=0.9), found[f"p · {called}" if several else called]
+        assert one == alone and one.why == alone.why
+        pd.testing.assert_frame_equal(one.frame, alone.frame)
+    assert (found.frame["code"].notna() == [bool(found[name]) for name in found]).all()
+    assert (found.frame["code"].isna() == found.frame["no_suggestion"].notna()).all()
+
+
+def test_groups_stand_in_the_order_of_their_first_run_under_the_names_of_a_comparison() -> None:
+    steps = three()
+    found = suggest(steps, LIMITS, keep=0.9, cost="steps", by="model")
+
+    assert isinstance(found, Suggestions) and found
+    assert list(found) == ["fast", "slow", "rare"] == lab.backtest(steps, LIMITS, by="model")["model"].iloc[:3].tolist()
+    assert [found[name].code if found[name] else None for name in found] == ["stop=StepCountIs(3)", "stop=StepCountIs(6)", None]
+
+
+def test_from_results_with_a_condition_of_my_own_as_goal() -> None:
+    results = [run_of(looping(end=end), model=model) for model, end in [("a", 2)] * 6 + [("b", 4)] * 6 + [("c", 3)]]
+
+    def looked(history: lab.RunHistory) -> bool:
+        return len(history) >= 2
+
+    found = suggest(results, StepCountIs([1, 2, 3]), goal=looked, cost="steps", by="model")
+    assert [bool(found[name]) for name in found] == [True, True, False]
+    assert found["b"].stop == StepCountIs(2) and found["b"].saved == 0.5
+    assert found.frame["successes"].tolist() == [6, 6, 1]
+
+
+# The frame -------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_frame_has_a_row_a_group_and_says_what_is_not_known() -> None:
+    frame = suggest(three(), LIMITS, keep=0.9, cost="steps", by="model").frame
+
+    assert frame["model"].tolist() == ["fast", "slow", "rare"] and frame["model"].dtype == "string"
+    assert frame["code"].tolist()[:2] == ["stop=StepCountIs(3)", "stop=StepCountIs(6)"]
+    assert frame["runs"].tolist() == [130, 100, 4] and frame["successes"].tolist() == [100, 100, 4]
+    assert frame.loc[2, ["code", "kept", "kept_low", "saved", "cost", "cost_recorded", "unknown_share"]].isna().all()
+    assert frame["no_suggestion"][2].startswith("Only 4 of 4 runs had reached their goal, and it takes 5")
+    assert frame["no_suggestion"].isna().tolist() == [True, True, False]
+    assert (frame["kept_low"][:2] < frame["kept"][:2]).all() and (frame["kept"][:2] < frame["kept_high"][:2]).all()
+
+
+def test_few_successes_are_said_to_be_few() -> None:
+    steps = pd.concat([of(known(), "many"), of(steps_of([2] * 8, [True] * 8), "few")])
+    frame = suggest(steps, LIMITS, keep=0.9, cost="steps", by="model").frame
+
+    assert frame["small_sample"].isna().tolist() == [True, False]
+    assert frame["small_sample"][1] == "8 successes: fewer than 20, intervals from so few tend to be too narrow."
+
+
+def test_a_figure_without_an_interval_says_why() -> None:
+    steps = pd.concat([of(known(), "priced"), of(steps_of([2] * 8, [True] * 8, price=None), "free")])
+    found = suggest(steps, LIMITS, keep=0.9, by="model")
+
+    assert found.frame["no_suggestion"][1].startswith("cost='cost_usd' is not known for any run")
+    one_prompt = pd.concat([of(known(), "a", prompt_id="p"), of(known(), "b", prompt_id="p")])
+    assert all("one prompt" in " ".join(one.why) for one in suggest(one_prompt, LIMITS, cost="steps", by="model").groups.values())
+
+
+def test_the_candidates_of_all_groups_are_one_frame_to_draw() -> None:
+    steps = pd.concat([of(known(), "a"), of(steps_of([2] * 30, [True] * 30, price=None), "b")], ignore_index=True)
+    found = suggest(steps, keep=0.9, cost="steps", by="model")
+
+    table = found.candidates
+    front = table.columns[: table.columns.get_loc("runs")].tolist()
+    assert front[-1] == "model" and {"configuration", "StepCountIs", "MaxTokensUsed", "MaxCost"} <= set(front)
+    assert len(table) == sum(len(found[name].frame) for name in found) and table["chosen"].sum() == 2
+    assert table.loc[table["model"] == "b", "MaxCost"].isna().all()
+    axes = found.plot()
+    assert "a: on the Pareto frontier" in axes.alt and axes.alt.endswith(f"a: {found['a'].code}; b: {found['b'].code}.")
+    assert len(next(line for line in axes.lines if line.get_markersize() == 16).get_xdata()) == 2
+
+
+# What cannot be --------------------------------------------------------------------------------------------------------------
+
+
+def test_no_group_with_a_suggestion_is_false_and_says_why_there_is_no_picture() -> None:
+    found = suggest(of(steps_of([1] * 3, [True] * 3), "few"), LIMITS, by="model")
+
+    assert not found and len(found) == 1 and found.candidates.empty
+    with pytest.raises(ConfigurationError, match="no candidates to show: few: Only 3 of 3 runs"):
+        found.plot()
+
+
+def test_a_group_that_there_is_not() -> None:
+    found = suggest(three(), LIMITS, cost="steps", by="model")
+
+    assert "fast" in found and "fats" not in found
+    with pytest.raises(ConfigurationError, match=r"no group 'fats'\. Did you mean 'fast'\? There is: fast, slow, rare"):
+        found["fats"]
+
+
+@pytest.mark.parametrize("by", [3, [], [1], ""], ids=repr)
+def test_what_is_no_column(by: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"by=|There is no column"):
+        suggest(three(), LIMITS, by=by)
+
+
+def test_a_column_of_the_steps_makes_groups_where_it_is_the_same_throughout_a_run() -> None:
+    steps = three().rename(columns={"model": "variant"})
+    found = suggest(steps, LIMITS, cost="steps", by="variant")
+
+    assert list(found) == ["fast", "slow", "rare"]
+    assert lab.backtest(steps, StepCountIs(3), by="variant")["runs"].tolist() == [130, 100, 4]
+    assert lab.backtest(steps, StepCountIs(3), by="variant", per="run")["variant"].value_counts().to_dict() == {
+        "fast": 130, "slow": 100, "rare": 4,
+    }  # fmt: skip
+    with pytest.raises(ConfigurationError, match="by='step': it changes from step to step in run 'fast r00000'"):
+        suggest(steps, LIMITS, by="step")
+    with pytest.raises(ConfigurationError, match="goal='duration': There is no column"):
+        lab.backtest(steps, StepCountIs(3), goal="duration")
+    passed = steps.assign(passed=steps["variant"] == "slow")
+    assert lab.backtest(passed, StepCountIs(12), goal="passed", by="variant")["success_rate"].tolist() == [0.0, 1.0, 0.0]
+
+
+def test_what_cannot_be_tried_is_an_error_even_where_no_group_has_enough_runs() -> None:
+    few = of(steps_of([1] * 3, [True] * 3), "few")
+    with pytest.raises(LimitError):
+        suggest(few, StepCountIs(2), budget={"max_turns": [0]}, by="model")
+    with pytest.raises(ConfigurationError, match="cost='money': choose one of"):
+        suggest(few, LIMITS, cost="money", by="model")  # type: ignore[call-overload]
+
+
+def test_names_of_models_are_text_of_others() -> None:
+    found = suggest(of(known(), "<script>\u202e$x$"), LIMITS, cost="steps", by="model")
+
+    assert "<script>" not in found._repr_html_() and "&lt;script&gt;" in found._repr_html_()
+    assert found == suggest(of(known(), "<script>\u202e$x$"), LIMITS, cost="steps", by=["model"])
+    assert repr(found).startswith("Suggestions(by model: <script>")
+
+
+def test_many_groups_are_shown_in_part() -> None:
+    steps = pd.concat([of(steps_of([1] * 5, [True] * 5), f"m{place}") for place in range(70)])
+    found = suggest(steps, StepCountIs([1, 2]), cost="steps", by="model")
+
+    assert found._repr_html_().count("<tr>") == 40 and "and 30 more in <code>.frame</code>" in found._repr_html_()
+    assert len(found.frame) == 70 and len(repr(found)) < 2_100

@@ -1,0 +1,257 @@
+"""Forks: another prompt, a further message, other tool results, another model; and how branches know of each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import agentlab as lab
+from agentlab import Budget, StopReason, errors
+from agentlab.limits.policies import RECOVERY_HINT
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.messages import Message, ToolCall
+from agentlab.model.requests import ModelRequest
+from agentlab.model.responses import ModelResponse
+from agentlab.testing import ScriptedProvider, call, say
+
+from .made import agent, assert_conversation_is_whole, assert_is_whole, go, look, looping, run_of
+
+
+async def ended(run: lab.Run) -> lab.RunResult:
+    return await run
+
+
+def told(request: ModelRequest) -> list[str]:
+    """What a model is given, message by message."""
+    return [f"{one.role}: {one.text}{''.join(result.content for result in one.tool_results)}" for one in request.messages]
+
+
+class Listening:
+    """A script that looks once and then answers, and keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.requests: list[list[str]] = []
+
+    def __call__(self, request: ModelRequest, index: int) -> ModelResponse:
+        self.requests.append(told(request))
+        return call("look", {"q": "x"}) if index == 1 else say("end")
+
+
+@pytest.fixture
+def script() -> Listening:
+    return Listening()
+
+
+@pytest.fixture
+def run(script: Listening) -> lab.Run:
+    made = agent(script).run("go", messages=[Message("user", "hello"), Message("assistant", "hi")])
+    go(ended(made))
+    script.requests.clear()
+    return made
+
+
+# What is put in the place of something -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_another_prompt_stands_in_the_place_of_the_first(run: lab.Run, script: Listening, at: int) -> None:
+    branch = run.fork(at, prompt="another task")
+    result = go(ended(branch))
+    assert all(one[:3] == ["user: hello", "assistant: hi", "user: another task"] for one in script.requests)
+    assert (branch.prompt, result.prompt, run.prompt, run.messages[2].text) == ("another task", "another task", "go", "go")
+    assert result.text == "end"
+    assert_is_whole(branch)
+
+
+def test_the_kept_steps_stay_under_another_prompt(run: lab.Run, script: Listening) -> None:
+    go(ended(run.fork(1, prompt="another task")))
+    assert script.requests == [["user: hello", "assistant: hi", "user: another task", "assistant: ", "tool: saw x"]]
+
+
+def test_a_branch_of_a_branch_keeps_the_prompt_and_may_have_another(run: lab.Run) -> None:
+    branch = run.fork(0, prompt="second")
+    assert [one.text for one in branch.fork(0).messages] == ["hello", "hi", "second"]
+    assert [one.text for one in branch.fork(0, prompt="third").messages] == ["hello", "hi", "third"]
+    assert [one.text for one in run.fork(0).messages] == ["hello", "hi", "go"]
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_message_follows_the_kept_steps(run: lab.Run, script: Listening, at: int) -> None:
+    branch = run.fork(at, message="and in French")
+    assert branch.messages[-1] == Message("user", "and in French")
+    go(ended(branch))
+    assert script.requests[0][-1] == "user: and in French"
+    assert len(script.requests[0]) == [4, 6, 7][at]
+    again = branch.fork(at, budget=Budget(max_turns=7))
+    assert [one.text for one in again.messages] == [one.text for one in branch.messages][: len(again.messages)]
+    assert again.messages[-1].text == "and in French", "it belongs to what the branch keeps"
+    assert_is_whole(branch)
+
+
+@pytest.mark.parametrize("field", ["prompt", "message"])
+@pytest.mark.parametrize("text", ["", "  ", 5], ids=repr)
+def test_an_empty_text_is_refused(run: lab.Run, field: str, text: Any) -> None:
+    with pytest.raises(errors.ConfigurationError, match=rf"{field}={text!r}.*leave it out"):
+        run.fork(0, **{field: text})
+
+
+def test_other_tool_results_are_what_the_model_sees_and_the_history_holds(run: lab.Run, script: Listening) -> None:
+    branch = run.fork(1, tool_results={"call_look": "nothing was found"})
+    go(ended(branch))
+    assert script.requests[0][-1] == "tool: nothing was found"
+    (result,) = branch.history[0].tool_results
+    assert (result.content, result.value, result.error) == ("nothing was found", "nothing was found", None)
+    assert run.history[0].tool_results[0].content == "saw x"
+    assert any(one.tool_results and one.tool_results[0].content == "saw x" for one in run.messages)
+    assert branch.history.tool_count("look") == 1
+    assert lab.frame(branch, "tools")["content"].tolist() == ["nothing was found"]
+
+
+def test_a_result_that_failed_or_never_was_is_replaced_too() -> None:
+    calls = [ToolCall("a", "look", "[1]"), ToolCall("b", "quit_it", "{}"), ToolCall("c", "look", "{}")]
+
+    def quit_it() -> lab.Stop:
+        return lab.Stop("enough")
+
+    run = run_of([say(finish=FinishReason.TOOL_CALLS, calls=calls), "end"], tools=[look, quit_it])
+    go(ended(run))
+    assert [one.error for one in run.history[0].tool_results] == ["invalid_arguments", None]
+    branch = run.fork(1, tool_results={"a": "A", "c": "C"})
+    assert [(one.call_id, one.content, one.error) for one in branch.history[0].tool_results if one.call_id != "b"] == [
+        ("a", "A", None),
+        ("c", "C", None),
+    ]
+    assert [one.call_id for one in branch.history[0].tool_results] == ["a", "b", "c"]
+    assert_conversation_is_whole(branch.messages)
+    stopped = run.fork(1, tool_results={"b": "no stop"})
+    assert stopped.history[0].tool_results[1].stop is None
+    assert len(stopped.history[0].tool_results) == 2, "what was not executed is no result"
+    assert go(ended(branch)).text == "end"
+
+
+@pytest.mark.parametrize(
+    ("at", "given", "said"),
+    [
+        pytest.param(1, {"nope": "x"}, r"'nope'.*Step 1 has 'call_look'", id="unknown"),
+        pytest.param(2, {"call_look": "x"}, "no tool call: none", id="of another step"),
+        pytest.param(0, {"call_look": "x"}, "no tool call: none", id="no step"),
+        pytest.param(1, {"call_look": 5}, "call_look': 5.*as text", id="no text"),
+    ],
+)
+def test_a_result_that_cannot_be_is_refused(run: lab.Run, at: int, given: Any, said: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=said):
+        run.fork(at, tool_results=given, message="go on")
+
+
+def test_another_model_takes_the_same_agent() -> None:
+    first = looping(instructions="be brief", stop=lab.StepCountIs(9))
+    run = first.run("go", budget=Budget(max_turns=1))
+    go(ended(run))
+    other = ScriptedProvider(["end"] * 3, name="other", model="one")
+    branch = run.fork(1, model=other, budget=Budget(max_turns=5))
+    assert (branch.agent.model, branch.agent.name, branch.agent.instructions) == (other, "other:one", "be brief")
+    assert branch.agent.tools == first.tools
+    result = go(ended(branch))
+    assert (result.provider, result.model, result.text) == ("other", "one", "end")
+    assert first.name == "scripted:script"
+    named = looping(name="mine").with_model("openai:gpt-4.1-mini")
+    assert (named.name, named.model.name, named.model.model) == ("mine", "openai", "gpt-4.1-mini")
+
+
+def test_agent_and_model_together_are_refused_and_a_terminating_tool_that_is_none(run: lab.Run) -> None:
+    with pytest.raises(errors.ConfigurationError, match="pass one of them"):
+        run.fork(0, agent=looping(), model=ScriptedProvider([]))
+    with pytest.raises(errors.ToolDefinitionError, match=r"finalise.*Did you mean 'finalize'"):
+        run.fork(0, terminating=["finalise"])
+    assert run.fork(0, terminating=["finalize"]).limits.tools == ("finalize",)
+
+
+# What the model can be asked --------------------------------------------------------------------------------------------------
+
+
+def test_a_completed_run_is_kept_whole_with_a_message_only(run: lab.Run) -> None:
+    with pytest.raises(
+        errors.ConfigurationError, match=r"the model finished with step 2.*message=…, or keep fewer steps \(at=1\)"
+    ):
+        run.fork(2)
+    assert go(ended(run.fork(1))).text == "end"
+    assert run.branches and len(run.branches) == 1, "what was refused is no branch"
+
+
+def test_a_cut_answer_is_followed_by_the_hint() -> None:
+    run = run_of([say("half of", finish=FinishReason.MAX_TOKENS), "the rest"])
+    go(ended(run))
+    branch = run.fork(1)
+    assert [one.text for one in branch.messages] == ["go", "half of", RECOVERY_HINT]
+    assert go(ended(branch)).text == "the rest"
+    own = run.fork(1, message="go on, please")
+    assert own.messages[-1].text == "go on, please"
+    assert len(own.messages) == 3
+
+
+def test_a_paused_turn_is_taken_back_as_it_is() -> None:
+    paused = say("searching", finish=FinishReason.PAUSED)
+    run = run_of([paused, "found"], budget=Budget(max_calls=1))
+    assert go(ended(run)).stop_reason is StopReason.CALL_LIMIT
+    branch = run.fork(1, budget=Budget())
+    assert [one.text for one in branch.messages] == ["go", "searching"]
+    assert go(ended(branch)).text == "found"
+
+
+# Parents and branches ----------------------------------------------------------------------------------------------------------
+
+
+def test_branches_know_where_they_come_from() -> None:
+    run = looping().run("go", budget=Budget(max_turns=2))
+    go(ended(run))
+    assert (run.origin.parent, run.origin.forked_at, run.branches, run.origin.parent_run_id) == (None, None, (), None)
+    first, second = run.fork(1), run.fork(0)
+    twig = first.fork(1)
+    assert run.branches == (first, second)
+    assert (first.origin.parent, first.origin.forked_at, first.origin.parent_run_id) == (run, 1, run.id)
+    assert (twig.origin.parent, first.branches, second.branches) == (first, (twig,), ())
+    assert second.origin.forked_at == 0
+    assert (go(ended(second)).forked_at, run.result and run.result.forked_at) == (0, None)
+    assert lab.frame([run, first, second], "runs")["forked_at"].tolist()[1:] == [1, 0]
+
+
+def test_who_watches_is_told_of_each_fork() -> None:
+    run, seen = looping().run("go"), []
+    end = run.branches.watch(seen.append)
+    first = run.fork(0)
+    assert seen == [first]
+    first.fork(0)
+    assert seen == [first], "a branch has listeners of its own"
+    end()
+    end()
+    run.fork(0)
+    assert seen == [first]
+
+
+def test_a_listener_that_raises_is_a_warning_and_the_fork_holds() -> None:
+    run, seen = looping().run("go"), []
+
+    def broken(branch: lab.Run) -> None:
+        raise ValueError("no")
+
+    run.branches.watch(broken)
+    run.branches.watch(seen.append)
+    with pytest.warns(lab.AgentlabWarning, match="A listener to forks raised ValueError: no"):
+        branch = run.fork(0)
+    assert run.branches == (branch,)
+    assert seen == [branch]
+
+
+def test_a_run_that_goes_on_is_forked_at_each_of_its_steps() -> None:
+    async def main() -> None:
+        run = looping().run("go")
+        async for step in run:
+            branch = run.fork(step.index, message="and?")
+            assert (await branch.step()) is not None
+            if step.index == 3:
+                break
+        assert [one.origin.forked_at for one in run.branches] == [1, 2, 3]
+        assert [len(one.history) for one in run.branches] == [2, 3, 4]
+
+    go(main())

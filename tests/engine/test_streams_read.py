@@ -1,0 +1,605 @@
+"""A stream tells its text while it goes on; one that breaks off is an error that keeps what was paid for, and runs no tool."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from own_time import OwnTime
+from providers import responses_bodies
+from providers.bodies import WIRES, Answer, Call
+
+import agentlab as lab
+from agentlab.engine.client import KEPT_ALIVE, LONGEST_SILENCE_S
+from agentlab.model.finish_reasons import Confidence, FinishReason, StopReason
+from agentlab.notebook.panel.step_detail import detail
+from agentlab.records.events import AskedAgain, Event, TextReceived, ToolStarted
+from agentlab.testing.fault_bodies import given, with_body
+
+from .made_calls import (
+    HELLO,
+    agent,
+    before_the_end,
+    finished,
+    go,
+    looked,
+    pieces,
+    reply_to,
+    result_of,
+    retried,
+    stream_bytes,
+    texts,
+    whole_body,
+)
+from .server import JSON_TYPE, SSE_TYPE, Reply, cut, pausing, raw, serving, status, stream, whole, zipped
+
+TALK_AND_LOOK = Answer(text=("Let me ", "see"), calls=(Call("look", {"q": "tea"}),), finish=FinishReason.TOOL_CALLS)
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    looked.clear()
+
+
+# While it goes on -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("kind", [SSE_TYPE, JSON_TYPE, ("x-no-type", "1")], ids=["events", "mislabelled as JSON", "no type"])
+def test_text_is_told_before_the_server_sends_the_last(wire: str, kind: tuple[str, str]) -> None:
+    seen: list[Event] = []
+
+    def observe(event: Event) -> None:
+        seen.append(event)
+        if isinstance(event, TextReceived):
+            server.go.set()
+
+    with serving(pausing(*before_the_end(wire, HELLO), kind)) as server:
+        result = result_of(server, wire, stream=True, observers=[observe])
+        assert not server.waited_in_vain
+    assert texts(seen) == ["Hel", "lo ", "there"]
+    assert {event.turn for event in seen if isinstance(event, TextReceived)} == {1}
+    assert (result.text, result.usage.total_tokens) == ("Hello there", 15)
+    assert texts(result.events) == []  # not kept
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_stream_that_calls_a_tool(wire: str) -> None:
+    seen: list[Event] = []
+    with serving(reply_to(wire, TALK_AND_LOOK, streaming=True), reply_to(wire, HELLO, streaming=True)) as server:
+        result = result_of(server, wire, stream=True, observers=[seen.append])
+    assert (result.stop_reason, result.text, looked) == (StopReason.COMPLETED, "Hello there", ["tea"])
+    assert texts(seen) == ["Let me ", "see", "Hel", "lo ", "there"]
+    assert [step.usage.total_tokens for step in result.history] == [15, 15]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_stream_in_gzip(wire: str) -> None:
+    with serving(zipped(stream_bytes(wire, HELLO), SSE_TYPE)) as server:
+        assert result_of(server, wire, stream=True).text == "Hello there"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_chunks_of_any_size(wire: str, size: int) -> None:
+    body = stream_bytes(wire, Answer(text=("Gr", "üße 🌊")))
+    with serving(stream(*[body[at : at + size] for at in range(0, len(body), size)])) as server:
+        seen: list[Event] = []
+        assert result_of(server, wire, stream=True, observers=[seen.append]).text == "Grüße 🌊"
+    assert texts(seen) == ["Gr", "üße 🌊"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_event_over_a_megabyte(wire: str) -> None:
+    long = "x" * 3_000_000
+    with serving(reply_to(wire, Answer(text=("a", long)), streaming=True)) as server:
+        assert result_of(server, wire, stream=True).text == f"a{long}"
+
+
+# Broken off -----------------------------------------------------------------------------------------------------------------
+
+ENDS = {"closed in order": "end", "closed in mid-body": "leave", "reset": "reset"}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_a_stream_that_breaks_off_keeps_its_text_and_is_not_tried_again(wire: str, end: str) -> None:
+    before, _ = before_the_end(wire, HELLO)
+    seen: list[Event] = []
+    with serving(stream(before, end=end), reply_to(wire, HELLO, streaming=True)) as server:
+        result = result_of(server, wire, stream=True, observers=[seen.append])
+    assert (len(server.asked), retried(result)) == (1, [])
+    assert (result.stop_reason, result.text) == (StopReason.ERROR, "Hello there")
+    assert texts(seen) == ["Hel", "lo ", "there"]
+    ((call,),) = [step.calls for step in result.history]
+    signal = call.response.signal
+    assert (signal.finish_reason, signal.confidence, call.retries) == (FinishReason.ERROR, Confidence.LOW, 0)
+    assert result.detail == signal.message
+    assert "broke off" in result.detail
+    assert (result.usage.output_tokens, result.usage.total_tokens) == (None, None)  # what was counted on the way is no sum
+    assert result.messages[-1].text == "Hello there"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    "before", [(), (b": working\n\n", b"\n"), (b'data: {"id": "r1", "mo',)], ids=["no byte", "comments", "half an event"]
+)
+@pytest.mark.parametrize("end", ["leave", "reset"])
+def test_a_stream_that_breaks_off_before_anything_of_the_answer_is_tried_again(
+    wire: str, before: tuple[bytes, ...], end: str
+) -> None:
+    with serving(stream(*before, end=end), reply_to(wire, HELLO, streaming=True)) as server:
+        result = result_of(server, wire, stream=True)
+    assert (len(server.asked), result.stop_reason, result.text) == (2, StopReason.COMPLETED, "Hello there")
+    (event,) = retried(result)
+    assert "broke off" in event.reason
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_empty_stream_is_asked_for_again(wire: str) -> None:
+    """As one that breaks off before anything has come: an overloaded server ends it in good order."""
+    with serving(stream(), reply_to(wire, HELLO, streaming=True)) as server:
+        result = result_of(server, wire, stream=True)
+    assert (len(server.asked), result.stop_reason, result.text) == (2, StopReason.COMPLETED, "Hello there")
+    (event,) = retried(result)
+    assert "ended before anything of it had come" in event.reason
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_no_tool_of_a_broken_stream_is_run(wire: str, end: str) -> None:
+    """Wherever it breaks off before it says how it ends, even with all of the call there."""
+    before, _ = before_the_end(wire, TALK_AND_LOOK)
+    events = [event + b"\n\n" for event in before.split(b"\n\n") if event]
+    for count in range(1, len(events) + 1):
+        with serving(stream(b"".join(events[:count]), end=end)) as server:
+            result = result_of(server, wire, stream=True)
+        assert result.stop_reason is StopReason.ERROR
+        assert result.text in ("", "Let me ", "Let me see")
+        assert not any(isinstance(event, ToolStarted) for event in result.events)
+        answered = [one for message in result.messages for one in message.tool_results]
+        assert {one.error for one in answered} <= {"not_executed"}
+        whole_calls = [one for message in result.messages for one in message.tool_calls]
+        assert len(whole_calls) == len(answered)
+    assert looked == []
+
+
+@pytest.mark.parametrize("wire", ["openai", "compatible", "anthropic"])
+@pytest.mark.parametrize("end", ["leave", "reset"])
+def test_a_stream_that_breaks_off_after_its_last_word_is_whole(wire: str, end: str) -> None:
+    replies = [stream(*pieces(wire, answer), end=end) for answer in (TALK_AND_LOOK, HELLO)]
+    with serving(*replies) as server:
+        result = result_of(server, wire, stream=True)
+    assert (result.stop_reason, result.text, looked) == (StopReason.COMPLETED, "Hello there", ["tea"])
+    assert result.usage.total_tokens == 30
+
+
+FINISHED = {
+    "closed in order": ("end", StopReason.COMPLETED, ["tea"]),
+    "closed in mid-body": ("leave", StopReason.ERROR, []),
+    "reset": ("reset", StopReason.ERROR, []),
+}
+
+
+@pytest.mark.parametrize("wire", ["openai", "compatible"])
+@pytest.mark.parametrize(("end", "expected", "run"), FINISHED.values(), ids=FINISHED)
+def test_a_stream_that_ends_between_its_finish_reason_and_its_last_word(
+    wire: str, end: str, expected: StopReason, run: list[str]
+) -> None:
+    """Some servers leave the last word out; a connection that breaks is another matter."""
+    with serving(stream(*pieces(wire, TALK_AND_LOOK)[:-1], end=end), stream(*pieces(wire, HELLO)[:-1])) as server:
+        result = result_of(server, wire, stream=True)
+    assert (result.stop_reason, looked) == (expected, run)
+    assert result.history[0].usage.total_tokens == 15
+    assert result.history[0].signal is not None
+    assert result.history[0].signal.confidence is (Confidence.MEDIUM if run else Confidence.LOW)
+
+
+def test_a_stream_that_lost_the_call_it_ends_for_is_an_error() -> None:
+    events = [event for event in pieces("compatible", TALK_AND_LOOK) if b'tool_calls": [' not in event]
+    lost = b'data: {"id": }\n\n'
+    with serving(stream(*events[:3], lost, *events[3:])) as server:
+        result = result_of(server, stream=True, retry=lab.RetryPolicy(attempts=1))
+    assert (result.stop_reason, result.text, looked) == (StopReason.ERROR, "Let me see", [])
+    assert isinstance(result.error, lab.errors.ProviderStreamError)
+    assert "no retry is allowed" in result.detail
+
+
+# With a hole ------------------------------------------------------------------------------------------------------------------
+
+PAY = Answer(text=("pay 100 ", "NOT ", "to Bob"))
+MARKED = "pay 100 [… part of the stream was lost here …] to Bob"
+
+
+def holed(wire: str, answer: Answer = PAY, piece: bytes = b"NOT ") -> Reply:
+    """The answer as a stream, in which the event with this piece is unreadable."""
+    return stream(*[b'data: {"id": \n\n' if piece in event else event for event in pieces(wire, answer)])
+
+
+def asked_again(result: lab.RunResult) -> list[AskedAgain]:
+    return [event for event in result.events if isinstance(event, AskedAgain)]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_answer_that_lost_a_piece_is_asked_for_again(wire: str) -> None:
+    seen: list[Event] = []
+    with serving(holed(wire), reply_to(wire, PAY, streaming=True)) as server:
+        result = result_of(server, wire, stream=True, observers=[seen.append])
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "pay 100 NOT to Bob")
+    assert server.asked[0].body == server.asked[1].body
+    ((first, second),) = [step.calls for step in result.history]
+    assert (first.used, first.response.text, first.usage.total_tokens) == (False, "pay 100 to Bob", 15)
+    assert (second.used, second.index, second.response.holes) == (True, 2, ())
+    assert first.decision is not None
+    assert first.decision.action is lab.Action.ASK_AGAIN
+    assert result.usage.total_tokens == 30  # both were paid for
+    (event,) = asked_again(result)
+    assert (event.turn, event.call, event.attempt, event.remaining, event.holes) == (1, 1, 1, 1, first.response.holes)
+    assert [message.text for message in result.messages] == ["go", "pay 100 NOT to Bob"]
+    kinds = [type(event).__name__ for event in seen if isinstance(event, AskedAgain | TextReceived)]
+    assert kinds == ["TextReceived"] * 2 + ["AskedAgain"] + ["TextReceived"] * 3
+    assert {event.call for event in seen if isinstance(event, TextReceived)} == {1, 2}
+    calls, steps = result.to_frame("calls"), result.to_frame()
+    assert calls["used"].to_list() == [False, True]
+    assert calls["holes"].fillna("").to_list() == ["at character 8: an event could not be read (7 bytes)", ""]
+    assert steps["holes"].to_list() == [0]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_answer_with_a_hole_is_never_complete(wire: str) -> None:
+    with serving(*[holed(wire)] * 9) as server:
+        result = result_of(server, wire, stream=True)
+    assert (len(server.asked), len(asked_again(result))) == (3, 2)
+    assert (result.stop_reason, result.text) == (StopReason.ERROR, "pay 100 to Bob")
+    assert isinstance(result.error, lab.errors.ProviderStreamError)
+    assert "at character 8" in result.detail
+    assert "asked for again 2 times" in result.detail
+    (step,) = result.history
+    assert [call.used for call in step.calls] == [False, False, True]
+    assert [hole.place for hole in step.holes] == [8]
+    assert (step.error, step.decision.suggestion) == (result.error, "retry")
+    assert "holes=1" in repr(step)
+    assert result.usage.total_tokens == 45
+    assert result.to_frame()["holes"].to_list() == [1]
+    with pytest.raises(lab.errors.RunFailed):
+        result.raise_for_stop()
+
+
+@pytest.mark.parametrize(
+    ("more", "calls", "words"),
+    [
+        pytest.param({"retry": lab.RetryPolicy(attempts=1)}, 1, "no retry is allowed", id="no retry"),
+        pytest.param({"retry": lab.RetryPolicy(attempts=2, first_wait_s=0)}, 2, "asked for again 1 time,", id="one retry"),
+        pytest.param({"budget": lab.Budget(max_calls=2)}, 2, "the budget leaves no call", id="two calls"),
+        pytest.param({"budget": lab.Budget(max_tokens=20)}, 2, "the budget leaves no call", id="tokens"),
+    ],
+)
+def test_it_is_asked_for_again_as_often_as_may_be(more: dict[str, Any], calls: int, words: str) -> None:
+    with serving(*[holed("compatible")] * 9) as server:
+        result = result_of(server, stream=True, **more)
+    assert (len(server.asked), result.stop_reason) == (calls, StopReason.ERROR)
+    assert words in result.detail
+
+
+def test_where_asking_again_fails_what_came_stays() -> None:
+    with serving(holed("compatible"), status(400)) as server:
+        result = result_of(server, stream=True)
+    assert (result.stop_reason, result.text) == (StopReason.ERROR, "pay 100 to Bob")
+    assert isinstance(result.error, lab.errors.ProviderStreamError)
+    assert isinstance(result.error.__cause__, lab.errors.ProviderStatusError)
+    assert "asking for it again failed" in result.detail
+
+
+def test_a_recording_without_another_answer_ends_with_the_error(tmp_path: Path) -> None:
+    with serving(holed("compatible")) as server, lab.record(tmp_path / "once.yaml"):
+        first = result_of(server, stream=True, retry=lab.RetryPolicy(attempts=1))
+    with lab.replay(tmp_path / "once.yaml"):
+        again = result_of(server, stream=True)
+    assert first.stop_reason is again.stop_reason is StopReason.ERROR
+    assert first.text == again.text == "pay 100 to Bob"
+    assert isinstance(again.error, lab.errors.ProviderStreamError)
+    assert "the recording has no other answer" in again.detail
+    assert [call.used for call in again.history[0].calls] == [True]
+
+
+def test_a_recording_of_both_answers_replays_both(tmp_path: Path) -> None:
+    with serving(holed("compatible"), reply_to("compatible", PAY, streaming=True)) as server, lab.record(tmp_path / "two.yaml"):
+        live = result_of(server, stream=True)
+    with lab.replay(tmp_path / "two.yaml"):
+        again = result_of(server, stream=True)
+    assert again.text == live.text == "pay 100 NOT to Bob"
+    assert [call.used for call in again.history[0].calls] == [False, True]
+
+
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+def test_a_call_that_lost_a_piece_is_asked_for_again_and_not_run(wire: str) -> None:
+    look = Answer(text=("Let me see",), calls=(Call("look", {"q": "all that you can find"}),), finish=FinishReason.TOOL_CALLS)
+    replies = [holed(wire, look, b"t you c"), reply_to(wire, look, streaming=True), reply_to(wire, HELLO, streaming=True)]
+    with serving(*replies) as server:
+        result = result_of(server, wire, stream=True)
+    assert looked == ["all that you can find"]
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Hello there")
+    assert server.asked[0].body == server.asked[1].body
+
+
+def test_the_rest_of_a_cut_answer_that_lost_a_piece_is_asked_for_again() -> None:
+    begun = Answer(text=("I say: ",), finish=FinishReason.MAX_TOKENS)
+    replies = [reply_to("compatible", begun, streaming=True), holed("compatible"), reply_to("compatible", PAY, streaming=True)]
+    with serving(*replies) as server:
+        result = result_of(server, stream=True)
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "I say: pay 100 NOT to Bob")
+    assert [call.used for call in result.history[0].calls] == [True, False, True]
+    assert server.asked[1].body == server.asked[2].body
+    with serving(replies[0], *[holed("compatible")] * 3) as server:
+        broken = result_of(server, stream=True)
+    assert (broken.stop_reason, broken.text) == (StopReason.ERROR, "I say: pay 100 to Bob")
+    assert [hole.place for hole in broken.history[0].holes] == [15]
+    assert broken.messages[-1].text == "I say: pay 100 to Bob"
+
+
+def test_a_cut_answer_with_a_hole_is_not_continued_but_asked_for_again() -> None:
+    cut_off = Answer(text=PAY.text, finish=FinishReason.MAX_TOKENS)
+    with serving(holed("compatible", cut_off), reply_to("compatible", PAY, streaming=True)) as server:
+        result = result_of(server, stream=True)
+    assert result.text == "pay 100 NOT to Bob"
+    assert server.asked[0].body == server.asked[1].body
+
+
+def test_a_policy_may_take_the_text_as_it_is() -> None:
+    with serving(holed("compatible")) as server:
+        run = agent(server, stream=True).run("go", policy=lab.termination.lenient)
+        result = go(finished(run))
+    assert (len(server.asked), result.stop_reason, result.text) == (1, StopReason.COMPLETED, "pay 100 to Bob")
+    assert result.detail.startswith("Taken as it is: ")
+    assert [hole.place for hole in result.history[0].holes] == [8]
+
+
+def test_the_signal_of_a_person_does_not_make_it_whole() -> None:
+    undo = lab.signals.register("compatible", lambda body: lab.TerminationSignal(FinishReason.END_TURN, Confidence.HIGH))
+    try:
+        with serving(*[holed("compatible")] * 3) as server:
+            assert result_of(server, stream=True).stop_reason is StopReason.ERROR
+    finally:
+        undo()
+
+
+def test_a_hole_is_kept_and_shown_in_its_place(tmp_path: Path) -> None:
+    with lab.Store(tmp_path / "runs.db") as store, serving(*[holed("compatible")] * 3) as server:
+        run = agent(server, stream=True, observers=[store]).run("go")
+        result = go(finished(run))
+        kept = store.load(result.run_id)
+        assert kept.result is not None
+        assert kept.history[0].holes == result.history[0].holes != ()
+        assert [type(event) for event in kept.events] == [type(event) for event in result.events]
+        assert store.frame("steps")["holes"].to_list() == [1]
+        for one in (run, kept):
+            assert MARKED in one.panel().bundle()["text/html"]
+            assert MARKED in detail(one, 1)
+            assert "A piece is missing at character 8" in detail(one, 1)
+    assert any("lost a piece" in told for told in result.to_frame("events")["detail"])
+
+
+def test_what_is_lost_between_the_pieces_of_a_thought_ends_no_run() -> None:
+    thinking = Answer(text=("Hello",), reasoning=("I ", "do not ", "know"))
+    with serving(holed("compatible", thinking, b"do not ")) as server:
+        result = result_of(server, stream=True)
+    assert (len(server.asked), result.stop_reason, result.text) == (1, StopReason.COMPLETED, "Hello")
+    assert [hole.in_reasoning for hole in result.history[0].holes] == [True]
+
+
+def test_what_a_stream_says_again_at_its_end_is_not_told_a_second_time() -> None:
+    events = responses_bodies.stream(PAY).split(b"\n\n")
+    body = [b'data: {"id": \n\n' if b'"NOT ' in event else event + b"\n\n" for event in events if event]
+    seen: list[Event] = []
+    with serving(stream(*body)) as server:
+        result = result_of(server, "compatible-responses", stream=True, observers=[seen.append])
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "pay 100 NOT to Bob")
+    assert texts(seen) == ["pay 100 ", "to Bob"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_run_goes_on_from_before_a_broken_step(wire: str) -> None:
+    before, _ = before_the_end(wire, TALK_AND_LOOK)
+    replies = [reply_to(wire, TALK_AND_LOOK, streaming=True), stream(before, end="reset"), reply_to(wire, HELLO, streaming=True)]
+
+    async def main() -> tuple[lab.RunResult, lab.RunResult]:
+        run = agent(server, wire, stream=True).run("go")
+        return await run, await run.fork(at=1)
+
+    with serving(*replies) as server:
+        broken, mended = go(main())
+    assert (broken.stop_reason, mended.stop_reason) == (StopReason.ERROR, StopReason.COMPLETED)
+    assert [step.text for step in mended.history] == ["Let me see", "Hello there"]
+
+
+# Errors within ---------------------------------------------------------------------------------------------------------------
+
+ERRORS = {
+    "openai": b'data: {"error": {"message": "The server had an error", "type": "server_error"}}\n\n',
+    "compatible": b'data: {"error": {"message": "The server had an error", "code": 502}, "choices": []}\n\n',
+    "anthropic": b'event: error\ndata: {"type": "error", "error": {"type": "api_error", "message": "The server had an error"}}\n\n',
+    "gemini": b'data: {"error": {"code": 503, "message": "The server had an error", "status": "UNAVAILABLE"}}\n\n',
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_an_error_within_a_stream(wire: str, end: str) -> None:
+    before, _ = before_the_end(wire, TALK_AND_LOOK)
+    with serving(stream(before, ERRORS.get(wire, ERRORS["openai"]), end=end)) as server:
+        result = result_of(server, wire, stream=True)
+    assert (len(server.asked), result.stop_reason, result.text) == (1, StopReason.ERROR, "Let me see")
+    assert result.detail == "The provider reports an error: The server had an error"
+    assert looked == []
+
+
+BODIES: dict[str, Any] = {
+    "object": {"error": {"message": "Out of capacity", "type": "overloaded"}},
+    "text": {"error": "Out of capacity"},
+    "typed": {"type": "error", "error": {"type": "overloaded_error", "message": "Out of capacity"}},
+    "flat": {"object": "error", "message": "Out of capacity"},
+    "list": [{"error": {"code": 503, "message": "Out of capacity"}}],
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_an_error_under_status_200(wire: str, streaming: bool, body: Any) -> None:
+    with serving(whole(body)) as server:
+        result = result_of(server, wire, stream=streaming)
+    assert (len(server.asked), result.stop_reason, result.text) == (1, StopReason.ERROR, "")
+    assert "Out of capacity" in result.detail
+
+
+# JSON where a stream was asked for -------------------------------------------------------------------------------------------
+
+
+def as_lines(wire: str, answer: Answer) -> bytes:
+    """The stream's chunks as JSON, one a line."""
+    events = [piece.split(b"data: ", 1)[1] for piece in pieces(wire, answer)]
+    return b"".join(event.strip() + b"\n" for event in events if b"[DONE]" not in event)
+
+
+def as_array(wire: str, answer: Answer) -> bytes:
+    """The stream's chunks as one JSON array, as Gemini sends them without `alt=sse`."""
+    return b"[" + b",\n".join(as_lines(wire, answer).splitlines()) + b"]"
+
+
+def in_json(wire: str, answer: Answer, form: str) -> bytes:
+    if form == "one body":
+        return json.dumps(whole_body(wire, answer)).encode()
+    return as_lines(wire, answer) if form == "lines" else as_array(wire, answer)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("form", ["one body", "lines", "array"])
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "text/event-stream"])
+def test_json_where_a_stream_was_asked_for(wire: str, form: str, kind: str) -> None:
+    replies = [raw(in_json(wire, answer, form), ("content-type", kind)) for answer in (TALK_AND_LOOK, HELLO)]
+    seen: list[Event] = []
+    with serving(*replies) as server:
+        result = result_of(server, wire, stream=True, observers=[seen.append])
+    assert (result.stop_reason, result.text, looked) == (StopReason.COMPLETED, "Hello there", ["tea"])
+    assert "".join(texts(seen)) == "Let me seeHello there"
+    assert result.usage.total_tokens == 30
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_last_event_may_lack_its_blank_line(wire: str) -> None:
+    body = stream_bytes(wire, HELLO).removesuffix(b"data: [DONE]\n\n").rstrip()
+    seen: list[Event] = []
+    with serving(stream(body)) as server:
+        result = result_of(server, wire, stream=True, observers=[seen.append])
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Hello there")
+    assert "".join(texts(seen)) == "Hello there"
+
+
+def test_text_in_an_event_that_nothing_ended_is_told_once() -> None:
+    body = b'data: {"choices": [{"index": 0, "delta": {"content": "Hi "}}]}\n\n'
+    body += b'data: {"choices": [{"index": 0, "delta": {"content": "there"}, "finish_reason": "stop"}]}'
+    seen: list[Event] = []
+    with serving(stream(body)) as server:
+        result = result_of(server, stream=True, observers=[seen.append])
+    assert (texts(seen), result.text) == (["Hi ", "there"], "Hi there")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("reply", ["cut", "closed"])
+def test_json_that_breaks_off_where_a_stream_was_asked_for(wire: str, reply: str) -> None:
+    body = json.dumps(whole_body(wire, TALK_AND_LOOK)).encode()
+    half: Reply = cut(body, "leave") if reply == "cut" else raw(body[: len(body) // 2], JSON_TYPE)
+    with serving(half) as server:
+        result = result_of(server, wire, stream=True)
+    assert (result.stop_reason, looked) == (StopReason.ERROR, [])
+
+
+def test_a_whole_answer_is_told_as_one_piece() -> None:
+    seen: list[Event] = []
+    with serving(reply_to("compatible", HELLO, streaming=False)) as server:
+        go(finished(agent(server).run("go", observers=[seen.append])))
+    assert texts(seen) == ["Hello there"]
+
+
+# Signs of life ----------------------------------------------------------------------------------------------------------------
+
+
+class Alive:
+    """A transport whose answer never ends: what is to be said, then `keep` every twenty seconds, `times` times or for ever."""
+
+    needs_key = True  # as one that reaches a provider: what fails is tried again
+
+    def __init__(self, before: bytes, keep: bytes, after: bytes = b"", times: int | None = None) -> None:
+        self.before, self.keep, self.after, self.times = before, keep, after, times
+        self.asked = 0
+
+    @asynccontextmanager
+    async def open(self, request: Any, **how: Any) -> AsyncIterator[Any]:
+        self.asked += 1
+        yield with_body(given(b""), self.chunks)
+
+    async def chunks(self, _: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        yield self.before
+        for _number in itertools.count() if self.times is None else range(self.times):
+            await asyncio.sleep(20)
+            yield self.keep
+        yield self.after
+
+
+KEEPS_OPEN = {
+    "comments": (b": OPENROUTER PROCESSING\n\n", "openrouter"),
+    "a comment without an end": (b":", "openrouter"),
+    "pings": (b'event: ping\ndata: {"type": "ping"}\n\n', "anthropic"),
+    "keepalives": (b'data: {"type":"keepalive","sequence_number":7}\n\n', "openai-responses"),
+    "empty events": (b"data:\n\n", "openai"),
+    "white space": (b" \n", "gemini"),
+    "an event without an end": (b"data: x", "openai"),
+}
+
+
+@pytest.mark.parametrize(("keep", "wire"), KEEPS_OPEN.values(), ids=KEEPS_OPEN)
+@pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "within it"])
+def test_what_only_keeps_the_connection_open_is_no_answer(keep: bytes, wire: str, begun: bool, own_time: OwnTime) -> None:
+    body = responses_bodies.stream(HELLO) if wire == "openai-responses" else stream_bytes(wire, HELLO)
+    before = b"\n\n".join([*body.split(b"\n\n")[:5], b""]) if begun else b""
+    transport = Alive(before, keep)
+    began_s = own_time.now_s
+    run = agent("http://nowhere/v1", wire, stream=True, retry=lab.RetryPolicy(attempts=2)).run("go", transport=transport)
+    result = go(finished(run))
+    assert result.stop_reason is StopReason.ERROR
+    assert "sent nothing but comments, pings or white space" in result.detail
+    assert bool(result.text) is begun
+    assert transport.asked == (1 if begun else 2)  # in mid-stream it is never asked again
+    waited_s = (own_time.now_s - began_s) / transport.asked
+    longest_s = KEPT_ALIVE * LONGEST_SILENCE_S
+    assert longest_s < waited_s < longest_s + 60
+
+
+@pytest.mark.parametrize(("streaming", "keep"), [(True, b": working\n\n"), (True, b"\n"), (False, b" ")])
+def test_a_model_that_thinks_for_minutes_is_waited_for(streaming: bool, keep: bytes, own_time: OwnTime) -> None:
+    body = stream_bytes("openai", HELLO) if streaming else json.dumps(whole_body("openai", HELLO)).encode()
+    times = int(KEPT_ALIVE * LONGEST_SILENCE_S / 20) - 1
+    result = go(
+        finished(agent("http://nowhere/v1", "openai", stream=streaming).run("go", transport=Alive(b"", keep, body, times)))
+    )
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Hello there")
+
+
+def test_a_whole_body_that_drips_white_space_is_given_up(own_time: OwnTime) -> None:
+    transport = Alive(b"", b" ")
+    run = agent("http://nowhere/v1", "openai", retry=lab.RetryPolicy(attempts=1)).run("go", transport=transport)
+    result = go(finished(run))
+    assert (result.stop_reason, type(result.error)) == (StopReason.ERROR, lab.errors.ProviderConnectionError)
+
+
+def test_an_answer_that_comes_slowly_is_waited_for(own_time: OwnTime) -> None:
+    chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
+    end = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+    result = go(finished(agent("http://nowhere/v1", "openai", stream=True).run("go", transport=Alive(b"", chunk, end, 100))))
+    assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "a" * 100)

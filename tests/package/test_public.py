@@ -1,0 +1,340 @@
+"""The public names, bad input at the front door, and what importing costs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine.made import agent, finalize, go, look, looping
+
+import agentlab as lab
+from agentlab import errors
+from agentlab._internal.lazy import ELSEWHERE, hint_for
+from agentlab.engine.client import RetryPolicy
+from agentlab.testing import ScriptedProvider
+
+BAD_INPUT: dict[str, tuple[Any, type[Exception], str]] = {
+    "empty-prompt": (lambda: agent(["end"]).run(""), errors.ConfigurationError, "prompt='': pass the task as text"),
+    "blank-prompt": (lambda: agent(["end"]).run(" \n"), errors.ConfigurationError, "pass the task as text"),
+    "no-prompt": (lambda: agent(["end"]).run(None), errors.ConfigurationError, "prompt=None"),
+    "prompt-list": (lambda: agent(["end"]).run(["go"]), errors.ConfigurationError, "prompt=['go']"),
+    "instructions": (lambda: agent(["end"], instructions=None), errors.ConfigurationError, "instructions=None: pass text"),
+    "budget-number": (lambda: agent(["end"]).run("go", budget=5), errors.LimitError, "budget=5: pass a Budget"),
+    "budget-dict": (lambda: agent(["end"], budget={"max_turns": 3}), errors.LimitError, "pass a Budget"),
+    "negative-limit": (lambda: lab.Budget(max_turns=-1), errors.LimitError, "max_turns=-1"),
+    "mistyped-limit": (lambda: lab.Budget(max_tunrs=1), errors.LimitError, "Did you mean 'max_turns'?"),
+    "mistyped-live-limit": (
+        lambda: setattr(looping().run("go").limits, "max_tunrs", 1), errors.LimitError, "Did you mean 'max_turns'?",
+    ),
+    "condition-number": (lambda: agent(["end"], stop=5), errors.ConfigurationError, "5 is not a stop condition"),
+    "condition-class": (lambda: agent(["end"], stop=lab.StepCountIs), errors.ConfigurationError, "StepCountIs("),
+    "untyped-tool": (lambda: agent(["end"], tools=[lambda x: x]), errors.ToolDefinitionError, "<lambda>"),
+    "tools-function": (lambda: agent(["end"], tools=look), errors.ToolDefinitionError, "pass a list of functions"),
+    "unknown-provider": (lambda: lab.Agent("opneai:gpt"), errors.UnknownProviderError, "opneai"),
+    "no-model": (lambda: lab.Agent("openai"), errors.UnknownProviderError, "'openai'"),
+    "empty-model": (lambda: lab.Agent("openai:"), errors.UnknownProviderError, "'openai:'"),
+    "empty-string": (lambda: lab.Agent(""), errors.UnknownProviderError, "''"),
+    "model-object": (lambda: lab.Agent(5), errors.ConfigurationError, "5 is not a model: pass a string such as"),
+    "no-attempts": (lambda: RetryPolicy(attempts=0), errors.LimitError, "attempts=0"),
+    "negative-wait": (lambda: RetryPolicy(first_wait_s=-1), errors.LimitError, "first_wait_s=-1"),
+    "endless-wait": (lambda: RetryPolicy(longest_wait_s=float("inf")), errors.LimitError, "longest_wait_s=inf"),
+    "unknown-name": (lambda: lab.Agnet, AttributeError, "agentlab has no name 'Agnet'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("do", "error", "said"), BAD_INPUT.values(), ids=BAD_INPUT.keys())
+def test_bad_input_is_an_error_that_names_the_value(do: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error) as caught:
+        do()
+    assert said in str(caught.value)
+
+
+def test_an_unknown_front_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "yes")
+    with pytest.raises(errors.ConfigurationError, match=r"AGENTLAB_FRONTEND='yes': set it to 'widgets' or 'none'"):
+        agent(["end"]).run("go").start()
+
+
+def test_every_error_is_in_the_tree_at_the_top_of_its_file() -> None:
+    classes = [value for value in vars(errors).values() if isinstance(value, type) and value.__module__ == errors.__name__]
+    assert len(classes) > 20
+    for each in classes:
+        assert each.__name__ in (errors.__doc__ or "") or each is errors.AgentlabWarning
+        assert each.__doc__
+        if each not in (errors.AgentlabWarning, errors.StopRequested):
+            assert issubclass(each, errors.AgentlabError)
+
+
+def test_every_public_name_is_there_and_listed() -> None:
+    for name in lab.__all__:
+        assert getattr(lab, name) is not None
+    assert set(lab.__all__) <= set(dir(lab))
+    assert lab.frame.__module__ == "agentlab.records.frames"
+    with pytest.raises(AttributeError, match=r"agentlab\.providers has no name 'Chat'\. It has: Capabilities"):
+        _ = lab.providers.Chat
+    with pytest.raises(AttributeError, match=r"agentlab\.plots has no name 'curve'\. Did you mean 'curves'\?"):
+        _ = lab.plots.curve
+    assert not hasattr(lab, "Budgt") and getattr(lab.plots, "curve", None) is None
+
+
+@pytest.mark.parametrize("name", [*(one for one in lab.__all__ if type(getattr(lab, one)) is type(lab)), "testing.faults"])
+def test_a_public_module_offers_its_public_names_alone(name: str) -> None:
+    module = lab
+    for part in name.split("."):
+        module = getattr(module, part)
+    assert dir(module) == sorted(module.__all__)
+    for one in module.__all__:
+        value = getattr(module, one)
+        assert not isinstance(value, type) or value.__module__.startswith("agentlab"), one
+    with pytest.raises(AttributeError, match=rf"agentlab\.{re.escape(name)} has no name 'turn_limit'\. "):
+        module.turn_limit  # noqa: B018  what is missing is asked for
+
+
+OTHERS = (
+    "UnifiedTerminationSignal", "TerminationReason", "NormalizedStopReason", "TerminationDetector", "TerminationDetectionRegistry",
+    "TerminationDecisionEngine", "StreamingTerminationHandler", "Any", "All", "IsStopConditionMet", "StopConditions",
+    "OrchestrationResult", "TurnResult", "ToolOutput", "Orchestrator", "terminating_config", "tool_ids", "stop_conditions", "stop_when",
+    "maxTurns", "max_steps", "max_iterations", "recursion_limit", "request_limit", "system_prompt", "output_type",
+    "continuation_attempt", "continuation_terminated", "tool_payload_repair", "turn_started", "run_ended",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("module", [lab, lab.errors, lab.events, lab.termination], ids=lambda module: str(module.__name__))
+def test_a_name_of_other_tools_leads_to_ours(module: Any, name: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(module, name)
+    assert str(caught.value) == f"{module.__name__} has no name {name!r}. {hint_for(name)}"
+    assert hint_for(name).startswith("Write `")
+
+
+def test_every_event_is_found_in_snake_case() -> None:
+    for event in set(lab.events.__all__) - {"Event", "RunObserver"}:
+        assert hint_for(re.sub(r"\B([A-Z])", r"_\1", event).lower()) == f"Write `lab.events.{event}`."
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_a_hint_says_can_be_written(name: str) -> None:
+    assert name not in lab.__all__
+    result = looping(stop=lab.StepCountIs(1)).run("go").start().wait()
+    signal = result.history[0].signal
+    script, run, store = looping(), looping().run("go"), lab.Store()
+    scope = {"lab": lab, "finalize": finalize, "result": result, "step": result.history[0], "signal": signal, "payload": {}}
+    scope |= {"agent": script, "run": run, "store": store}
+    for code in re.findall("`([^`]+)`", ELSEWHERE[name]):
+        if "await " in code or code.startswith(("asyncio", "main")):
+            compile(code, name, "eval", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)  # a whole script
+            continue
+        eval(f"lab.Agent('openai:gpt-5', tools=[finalize], {code})" if re.match(r"\w+=", code) else code, scope)
+
+
+def test_the_names_of_other_tools_are_a_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "names.md").read_text()
+    rows = [f"| `{name}` | {here.replace('|', chr(92) + '|')} |" for name, here in ELSEWHERE.items()]
+    assert [line for line in page.splitlines() if line.startswith("| `")] == rows
+
+
+KEYWORDS: dict[str, tuple[Any, str]] = {
+    "tool": (lambda: lab.Agent("openai:gpt-5", tool=[look]), "Agent takes no 'tool'. Did you mean 'tools'? It takes: model, tools,"),
+    "system_prompt": (lambda: lab.Agent("openai:gpt-5", system_prompt="Be brief."), 'Write `instructions="…"`.'),
+    "temperature": (lambda: lab.Agent("openai:gpt-5", temperature=0), 'Write `options={"temperature": 0}`.'),
+    "output_type": (lambda: lab.Agent("openai:gpt-5", output_type=int), 'Write `terminating=["finalize"]`'),
+    "agent-camel-case": (lambda: lab.Agent("openai:gpt-5", maxTurns=3), "Write `budget=lab.Budget(max_turns=3)`."),
+    "agent-retries": (lambda: lab.Agent("openai:gpt-5", attempts=3), "Write `retry=lab.RetryPolicy(attempts=3)`."),
+    "nothing-like-it": (lambda: lab.Agent("openai:gpt-5", colour=3), "Agent takes no 'colour'. It takes: model, tools,"),
+    "run-limit": (lambda: looping().run("x", max_turns=3), "run takes no 'max_turns'. Write `budget=lab.Budget(max_turns=3)`."),
+    "run-max_steps": (lambda: looping().run("x", max_steps=3), "Write `budget=lab.Budget(max_turns=3)`."),
+    "run-nearly": (lambda: looping().run("x", max_turn=3), "Did you mean `budget=lab.Budget(max_turns=3)`?"),
+    "run-max_iterations": (lambda: looping().run("x", max_iterations=3), "Write `budget=lab.Budget(max_turns=3)`."),
+    "run-recursion_limit": (lambda: looping().run("x", recursion_limit=3), "Write `budget=lab.Budget(max_turns=3)`."),
+    "run-request_limit": (lambda: looping().run("x", request_limit=3), "Write `budget=lab.Budget(max_calls=3)`."),
+    "run-stop_conditions": (lambda: looping().run("x", stop_conditions=[]), "Write `stop=lab.StepCountIs(8) | lab.HasToolCall"),
+    "run-stop_when": (lambda: looping().run("x", stop_when=None), "Write `stop=lab.StepCountIs(8) | lab.HasToolCall"),
+    "run-tool_ids": (lambda: looping().run("x", tool_ids=["a"]), "Write `terminating=lab.TerminatingTools(tools=…)`."),
+    "run-terminating_config": (lambda: looping().run("x", terminating_config={}), "Write `terminating=lab.TerminatingTools("),
+    "run-nudge": (lambda: looping().run("x", nudge_message="a"), "`terminating=lab.TerminatingTools(tools=[…], nudge_message=…)`"),
+    "run-agents-own": (lambda: looping().run("x", tools=[look]), "Write `lab.Agent(…, tools=…)`."),
+    "run-temperature": (lambda: looping().run("x", temperature=1), 'Write `lab.Agent(…, options={"temperature": 0})`.'),
+    "fork": (lambda: looping().run("x").fork(0, max_cost=0.5), "fork takes no 'max_cost'. Write `budget=lab.Budget(max_cost=0.5)`."),
+    "as_tool": (lambda: looping().as_tool("a", max_turns=3), "Write `budget=lab.Budget(max_turns=3)`."),
+    "experiment-of-all": (lambda: lab.Experiment([looping()], ["?"], max_cost=5), "Write `budget=lab.Budget(max_cost=5)`."),
+    "experiment-of-each": (lambda: lab.Experiment([looping()], ["?"], max_turns=5), "`settings=[dict(budget=lab.Budget(max_turns=5))]"),
+    "experiment-settings": (lambda: lab.Experiment([looping()], ["?"], [{"max_turns": 5}]), "Write `budget=lab.Budget(max_turns=5)`."),
+    "experiment-run": (lambda: go(lab.Experiment([looping()], ["?"]).run(concurency=5)), "Did you mean 'concurrency'?"),
+    "budget-max_steps": (lambda: lab.Budget(max_steps=3), "Budget takes no 'max_steps'. Did you mean 'max_turns'?"),
+    "budget-stop": (lambda: lab.Budget(stop_when=3), "Write `lab.Agent(…, stop=lab.StepCountIs(8)"),
+    "continuation": (lambda: lab.ContinuationPolicy(max_continuations=1), "Did you mean 'max_continuations_per_turn'?"),
+    "terminating": (lambda: lab.TerminatingTools(tool_ids=["a"]), "Did you mean 'tools'?"),
+    "retry": (lambda: lab.RetryPolicy(max_retries=2), "Did you mean 'attempts'?"),
+    "settings": (lambda: lab.RunSettings(max_turns=2), "Write `budget=lab.Budget(max_turns=2)`."),
+    "condition": (lambda: lab.StepCountIs(max_steps=3), "StepCountIs takes no 'max_steps'. It takes: steps."),
+    "condition-of-names": (lambda: lab.HasToolCall(name="a"), "Write its names without a keyword: HasToolCall(…)."),
+    "backtest": (lambda: lab.backtest([], budget={"max_steps": [3]}), "There is no limit 'max_steps'. Did you mean 'max_turns'?"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("write", "said"), KEYWORDS.values(), ids=KEYWORDS.keys())
+def test_a_keyword_that_there_is_not_says_what_to_write(write: Any, said: str) -> None:
+    with pytest.raises(errors.ConfigurationError) as caught:
+        write()
+    assert said in str(caught.value)
+
+
+ONLY_LISTED = ("usage", "description", "verbose", "colour", "rate_limit", "memory", "max_rounds")
+TYPOS = {
+    "max_tunrs": "`budget=lab.Budget(max_turns=3)`", "max_step": "`budget=lab.Budget(max_turns=3)`", "tool": "'tools'",
+    "instruction": "'instructions'", "observer": "'observers'", "streams": "'stream'", "temprature": '`options={"temperature": 0}`',
+}  # fmt: skip
+MEANT = {
+    "stop_sequences": '`options={"stop": ["END"]}`', "StopSequences": '`options={"stop": ["END"]}`', "thinking": "`options=",
+    "step_limit": "`budget=lab.Budget(max_turns=3)`.", "top_k": '`options={"top_k": 40}`.', "deps": "a closure",
+    "deps_type": "a closure",
+    "run_config": "its settings as arguments of `lab.Agent`.", "cancellation_token": "`run.cancel()`.",
+    "input": '`agent.run("…")`', "message": '`agent.run("…")`', "user_prompt": '`agent.run("…")`', "prompt": "`agent.run(prompt=…)`.",
+    "messages": "`agent.run(…, messages=…)`.", "max_messages": "`stop=lab.StepCountIs(8)`",
+    "max_consecutive_auto_reply": "`budget=lab.Budget(max_turns=3)`.", "maxConsecutiveAutoReply": "`budget=lab.Budget(max_turns=3)`.",
+    "hooks": "`observers=[print]`", "system": '`instructions="…"`.', "store": "`store.keep(run)`.",
+    "mcp_servers": "a function for each tool",
+    "max_time": "`budget=lab.Budget(timeout=3)`.", "max_duration": "`budget=lab.Budget(timeout=3)`.",
+    "working_limit": "`budget=lab.Budget(timeout=3)`.", "max_requests": "`budget=lab.Budget(max_calls=3)`.",
+    "max_tool_calls": '`stop=lab.HasToolCall("finalize")`', "tool_calls_limit": '`stop=lab.HasToolCall("finalize")`',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        *((name, f"Write {said}") for name, said in MEANT.items()),
+        *((name, f"Did you mean {said}?") for name, said in TYPOS.items()),
+        *((name, "It takes: model, tools,") for name in ONLY_LISTED),
+    ],
+)
+def test_advice_is_for_names_that_are_known_and_for_misspellings(name: str, said: str) -> None:
+    with pytest.raises(errors.ConfigurationError) as caught:
+        lab.Agent("openai:gpt-5", **{name: 3})  # type: ignore[arg-type]
+    assert str(caught.value).startswith(f"Agent takes no {name!r}. {said}")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    {
+        "max_time": "Did you mean 'timeout'?", "max_duration": "Did you mean 'timeout'?", "working_limit": "Did you mean 'timeout'?",
+        "max_requests": "Did you mean 'max_calls'?", "max_tunrs": "Did you mean 'max_turns'?", "max_step": "Did you mean 'max_turns'?",
+        "max_tool_calls": 'Write `lab.Agent(…, stop=lab.HasToolCall("finalize"))`',
+        "tool_calls_limit": 'Write `lab.Agent(…, stop=lab.HasToolCall("finalize"))`', "seconds": "It takes: max_turns,",
+    }.items(),
+)  # fmt: skip
+def test_a_limit_of_another_tool_is_the_same_limit_here(name: str, said: str) -> None:
+    with pytest.raises(errors.LimitError) as caught:
+        lab.Budget(**{name: 3})  # type: ignore[arg-type]
+    assert str(caught.value).startswith(f"Budget takes no {name!r}. {said}")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    {
+        "hooks": "Write `observers=[print]`", "usage": "It takes: prompt,", "store": "Write `store.keep(run)`.",
+        "input": 'Write `agent.run("…")`', "message": 'Write `agent.run("…")`', "tool": "Did you mean `lab.Agent(…, tools=3)`?",
+    }.items(),
+)  # fmt: skip
+def test_a_keyword_of_another_tools_run(name: str, said: str) -> None:
+    with pytest.raises(errors.ConfigurationError) as caught:
+        looping().run("x", **{name: 3})
+    assert str(caught.value).startswith(f"run takes no {name!r}. {said}")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    {
+        "ModelRetry": 'Write `ValueError("…")`, raised in the tool', "UsageLimits": "Write `lab.Budget`.",
+        "TerminationCondition": "Write `lab.StopCondition`.", "MaxMessageTermination": "Write `lab.StepCountIs`.",
+        "run_sync": "Write `asyncio.run(main())`", "MissingKeyError": "Write `lab.errors.MissingKeyError`.",
+        "ToolStarted": "Write `lab.events.ToolStarted`.", "message": "Did you mean 'Message'?",
+        "Telemetri": "Did you mean 'Telemetry'?",
+
+        "Wizard": "`dir(agentlab)` lists",
+    }.items(),
+)  # fmt: skip
+def test_a_name_that_lab_has_not(name: str, said: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(lab, name)
+    assert str(caught.value).startswith(f"agentlab has no name {name!r}. {said}")
+
+
+def test_a_key_as_a_wrong_keyword_is_not_repeated() -> None:
+    key = "sk-" + "a1B2c3D4" * 4
+    with pytest.raises(errors.ConfigurationError, match=r"Write `lab\.Provider\(") as caught:
+        lab.Agent("openai:gpt-5", api_key=key)  # type: ignore[call-arg]
+    assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [lab.Agent, lab.Agent.run, lab.Run.fork, lab.Experiment, lab.Experiment.run, lab.Budget],
+    ids=lambda one: one.__qualname__,
+)
+def test_signatures_stay_what_they_are(target: Any) -> None:
+    parameters = inspect.signature(target).parameters.values()
+    assert len(parameters) > 3
+    assert not {one.kind for one in parameters} & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    assert inspect.iscoroutinefunction(inspect.unwrap(target)) is (target is lab.Experiment.run)
+
+
+def test_any_is_not_that_of_typing() -> None:
+    for module in (lab, lab.errors, lab.plots, lab.providers):
+        assert getattr(module, "Any", None) is not typing.Any
+
+
+CHECK = """
+import os, sys
+before = set(os.listdir())
+import agentlab
+heavy = {"pandas", "matplotlib", "ipywidgets", "IPython", "httpx", "pydantic", "griffe", "genai_prices", "tenacity", "yaml", "scipy"}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+assert set(os.listdir()) == before
+from agentlab import Agent, Budget, StepCountIs, tool
+assert not {"pandas", "matplotlib", "ipywidgets", "IPython", "genai_prices"} & set(sys.modules)
+"""
+
+
+def test_importing_prints_nothing_makes_nothing_and_loads_nothing_heavy(tmp_path: Any) -> None:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", CHECK], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_script_is_read_from_its_start_by_every_run() -> None:
+    made = lab.Agent(ScriptedProvider(["end"]))
+
+    async def main() -> list[str]:
+        return [(await made.run("go")).text for _ in range(2)]
+
+    assert go(main()) == ["end", "end"]
+    assert repr(made) == "Agent(scripted:script, budget=Budget(max_turns=20))"
+    assert repr(looping(stop=lab.StepCountIs(3))) == (
+        "Agent(scripted:script, tools=[look, finalize], budget=Budget(max_turns=20), stop=StepCountIs(steps=3))"
+    )
+
+
+def test_the_documentation_names_every_provider_and_what_it_reports() -> None:
+    from pathlib import Path
+
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "providers.md").read_text()
+    table = [line for line in page.splitlines() if line.startswith("| `")]
+    for name, can in lab.capabilities().items():
+        (row,) = [line for line in table if f"`{name}`" in line.split("|")[1]]
+        assert ("reported" in row) is (can.reports_cost and not name.startswith("compatible")), name
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value"), [("retry", 3), ("middleware", [5]), ("tool_middleware", 5), ("observers", [None])], ids=str
+)
+def test_what_an_agent_cannot_call_is_refused_when_it_is_made(keyword: str, value: object) -> None:
+    with pytest.raises(errors.ConfigurationError, match=f"{keyword}="):
+        lab.Agent("openai:gpt-5", **{keyword: value})  # type: ignore[arg-type]

@@ -1,0 +1,277 @@
+"""What a user's type checker sees of the installed wheel: every public name, each with its type, and no Any where a type is meant.
+
+Two checkers, each as strict as it can be: mypy and pyright. So are all blocks of Python in the README and in the documentation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import textwrap
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import agentlab as lab
+
+REPOSITORY = Path(__file__).parents[2]
+
+PROGRAM = """
+import asyncio
+from datetime import timedelta
+
+import agentlab as lab
+from agentlab import AllOf, AnyOf, Budget, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, Not, Off, StepCountIs
+
+
+def get_weather(city: str) -> dict[str, str]:
+    return {city: "rain"}
+
+
+@lab.tool(timeout_s=5.0)
+async def finalize(answer: str) -> str:
+    return answer
+
+
+def policy(signal: lab.TerminationSignal, context: lab.DecisionContext) -> lab.Decision:
+    return lab.decide(signal, context)
+
+
+async def main() -> lab.RunResult:
+    agent = lab.Agent(
+        lab.Provider("anthropic", model="claude-sonnet-4-6"),
+        tools=[get_weather, finalize],
+        budget=Budget(max_cost=0.05, timeout=timedelta(minutes=1)),
+        stop=StepCountIs(8) | HasToolCall("finalize") & ~MaxTokensUsed(5_000),
+        policy=policy,
+        terminating=lab.TerminatingTools(["finalize", get_weather]),
+        continuation=lab.ContinuationPolicy(max_continuations_per_turn=2),
+        retry=lab.RetryPolicy(attempts=2, longest_wait_s=timedelta(seconds=5)),
+    )
+    with lab.replay("fixtures/trip"):
+        run = agent.run("Plan a trip.", terminating=[get_weather])
+    step = await run.step()
+    if step is not None:
+        reveal_type(step.finish_reason)
+        reveal_type(step.usage.total_tokens)
+    async for each in run:
+        reveal_type(each)
+    run.limits.edit(max_turns=3)
+    run.limits.max_cost = 0.10
+    run.limits.timeout = timedelta(minutes=2)
+    run.limits.tools = ["finalize"]
+    branch = run.fork(at=1, model="openai:gpt-5.4-mini")
+    result = await branch
+    reveal_type(agent.tools)
+    reveal_type(agent.settings)
+    reveal_type(run)
+    reveal_type(branch.history[0])
+    reveal_type(run.next_actions)
+    reveal_type(result.stop_reason)
+    reveal_type(result.cost.usd)
+    reveal_type(result.conditions_met)
+    reveal_type(result.to_frame())
+    budget = run.limits.budget
+    reveal_type(budget.max_cost)
+    reveal_type(budget.timeout)
+    reveal_type(branch.limits.max_cost)
+    reveal_type(branch.limits.timeout)
+    reveal_type(branch.limits.tools)
+    return result
+
+
+conditions: list[lab.StopCondition] = [
+    AnyOf(StepCountIs(1), MaxCost(0.1)), AllOf(StepCountIs(1), FinishReasonIs("end_turn")), Not(StepCountIs(1)), Off(StepCountIs(2)),
+    lab.Custom(lambda history: len(history) > 3),
+]
+reveal_type(lab.capabilities("openai"))
+reveal_type(lab.capabilities())
+reveal_type(lab.detect("openai", {}))
+reveal_type(lab.Store())
+reveal_type(lab.StepCountIs(1) | lab.StepCountIs(2))
+asyncio.run(main())
+"""
+REVEALED = [
+    "agentlab.model.finish_reasons.FinishReason | None",
+    "int | None",
+    "agentlab.records.step.StepResult",
+    "typing.Mapping[str, agentlab.tools.Tool]",
+    "agentlab.limits.settings.RunSettings",
+    "agentlab.run.Run",
+    "agentlab.records.step.StepResult",
+    "tuple[agentlab.engine.next_actions.NextAction, ...]",
+    "agentlab.model.finish_reasons.StopReason",
+    "decimal.Decimal | None",
+    "tuple[agentlab.limits.reading.Reading, ...]",
+    "pandas.DataFrame",
+    *("decimal.Decimal | None", "float | None") * 2,
+    "tuple[str, ...]",
+    "agentlab.providers.base.Capabilities",
+    "dict[str, agentlab.providers.base.Capabilities]",
+    "agentlab.model.finish_reasons.TerminationSignal",
+    "agentlab.storage.store.Store",
+    "agentlab.limits.combinators.StopCondition",
+]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the wheel holds, as pip would put it there."""
+    folder = tmp_path_factory.mktemp("installed")
+    wheels = folder / "wheels"
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--no-build-isolation",
+        "-w",
+        str(wheels),
+    ]
+    done = subprocess.run([*build, str(REPOSITORY)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = wheels.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(folder / "site")
+    return folder
+
+
+def checked(installed: Path, program: str, *more: Path) -> subprocess.CompletedProcess[str]:
+    """What mypy --strict says of a program of a user, and of more files, run from elsewhere than the repository."""
+    (installed / "program.py").write_text(program, encoding="utf-8")
+    (installed / "mypy.ini").write_text("[mypy]\nstrict = True\ndisallow_any_expr = False\n", encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--cache-dir", str(installed / "cache"), "program.py", *map(str, more)]
+    # MYPYPATH would have agentlab checked as the user's own code; as an installed package only its types count
+    here = {"MYPYPATH": str(installed / "site"), "PATH": "/usr/bin:/bin", "HOME": str(installed)}
+    return subprocess.run(
+        [*command, "--follow-imports=silent"], cwd=installed, env=here, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.timeout(300)
+def test_a_users_program_has_the_types_that_are_meant(installed: Path) -> None:
+    assert (installed / "site" / "agentlab" / "py.typed").exists()
+    done = checked(installed, PROGRAM)
+    assert ": error:" not in done.stdout, done.stdout
+    short = [
+        re.sub(r"\bpandas\S*DataFrame", "pandas.DataFrame", told) for told in re.findall(r'Revealed type is "(.*)"', done.stdout)
+    ]
+    assert [told.replace("builtins.", "").replace("pandas.core.frame.", "pandas.") for told in short] == REVEALED
+
+
+@pytest.mark.timeout(300)
+def test_every_public_name_has_a_type(installed: Path) -> None:
+    program = "import agentlab as lab\n" + "".join(f"reveal_type(lab.{name})\n" for name in lab.__all__)
+    done = checked(installed, program)
+    assert ": error:" not in done.stdout, done.stdout
+    told = re.findall(r'Revealed type is "(.*)"', done.stdout)
+    assert len(told) == len(lab.__all__)
+    untyped = [name for name, kind in zip(lab.__all__, told, strict=True) if kind in ("Any", "builtins.object")]
+    assert untyped == []
+
+
+# With pyright, and of what the documentation shows ---------------------------------------------------------------------------------
+
+PRESUPPOSED = """
+import concurrent.futures
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pandas as pd
+
+import agentlab as lab
+from agentlab import Budget, HasToolCall, MaxCost, StepCountIs
+
+agent: lab.Agent
+agent_a: lab.Agent
+agent_b: lab.Agent
+result: lab.RunResult
+other: lab.RunResult
+results: list[lab.RunResult]
+steps: pd.DataFrame
+run_id: str
+key: str
+payload: bytes
+chunks: list[bytes]
+BODIES: dict[str, dict[str, Any]]
+STREAM: bytes
+ray: Any
+
+
+def get_weather(city: str) -> str: return city
+def find_trains(city: str) -> str: return city
+def search(words: str) -> str: return words
+def pay(eur: int) -> str: return str(eur)
+def finalize(answer: str) -> str: return answer
+
+
+async def page() -> None:
+"""
+"""What pages take for granted. A page is one function, since a notebook awaits where no function is around."""
+
+NOT_OF_A_SCRIPT = ("Expression", "Variable", "Import", "Function", "Class", "CallResult")
+"""Of pyright's `reportUnused…`, what a notebook is full of: a value to look at, a name for the next cell."""
+
+
+@pytest.fixture(scope="module")
+def pages(installed: Path) -> Path:
+    """A folder with a module for each page that shows Python: its blocks, one after the other."""
+    folder = installed / "pages"
+    folder.mkdir()
+    for page in (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))):
+        blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        if blocks:
+            name = "_".join(page.relative_to(REPOSITORY).with_suffix("").parts).replace("-", "_")
+            (folder / f"{name}.py").write_text(PRESUPPOSED + textwrap.indent("\n\n".join(blocks), "    "), encoding="utf-8")
+    assert len(list(folder.iterdir())) >= 15
+    return folder
+
+
+def told_by_pyright(installed: Path, *what: str) -> list[str]:
+    """What pyright says of these files, strictly: its errors, and the types that it reveals."""
+    settings = {
+        "typeCheckingMode": "strict",
+        "extraPaths": [str(installed / "site")],
+        "pythonVersion": "3.11",
+        **{f"reportUnused{kind}": False for kind in NOT_OF_A_SCRIPT},
+        "include": what,
+    }
+    (installed / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
+    command = [sys.executable, "-m", "basedpyright", "-p", str(installed), "--pythonpath", sys.executable, "--outputjson"]
+    done = subprocess.run(command, cwd=installed, capture_output=True, text=True, check=False)
+    assert done.stdout.strip().startswith("{"), done.stderr
+    said = json.loads(done.stdout)
+    assert said["summary"]["filesAnalyzed"] > 0
+    return [f"{Path(one['file']).name}: {one['message']}" for one in said["generalDiagnostics"]]
+
+
+@pytest.mark.timeout(300)
+def test_what_readme_and_documentation_show_is_typed_strictly(installed: Path, pages: Path) -> None:
+    done = checked(installed, "\n", *pages.iterdir())
+    assert ": error:" not in done.stdout and "no issues found" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_what_readme_and_documentation_show_is_typed_strictly_for_pyright(installed: Path, pages: Path) -> None:
+    assert told_by_pyright(installed, "pages") == []
+
+
+@pytest.mark.timeout(300)
+def test_pyright_knows_every_public_name_and_what_does_not_exist(installed: Path) -> None:
+    names = "".join(f"reveal_type(lab.{name})\n" for name in lab.__all__)
+    wrong = "lab.Budget(max_cots=3)\nlab.Agent('', tool=[])\nif lab.StepCountIs(1): pass\n"
+    wrong += "def edit(run: lab.Run) -> None:\n    run.limits.max_stpes = 3\n"
+    (installed / "names.py").write_text(f"import agentlab as lab\n{names}{wrong}", encoding="utf-8")
+    told = told_by_pyright(installed, "names.py")
+    known = re.findall(r'Type of "lab\.(\w+)" is "(.*)"', "\n".join(told))
+    assert sorted(name for name, _ in known) == lab.__all__
+    assert [name for name, kind in known if "Unknown" in kind or kind == "Any"] == []
+    errors = [one for one in told if 'Type of "lab.' not in one]
+    for part in ("max_cots", '"tool"', 'returns type "NoReturn" rather than "bool"', "max_stpes"):
+        assert sum(part in one for one in errors) == 1, errors
+    assert len(errors) == 4

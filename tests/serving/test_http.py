@@ -1,0 +1,417 @@
+"""What only HTTP has: errors and their status, who may come in, sizes, many at once, and the OpenAPI document."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import sqlite3
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import agentlab as lab
+from agentlab.errors import ChatInputError, MissingKeyError, ProviderStatusError, RunFailed
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.messages import Message
+from agentlab.serving import access
+from agentlab.serving.access import MAX_BODY_BYTES, is_loopback
+from agentlab.testing import call, say
+
+from .made import FINISH, PATIENCE_S, Parrot, finalize, parrot, scripted, serving
+
+OK = {"context_id": "a", "message": "go"}
+CONFIG, NUDGES, CALLS = "terminating_config", "consecutive_nudges", "max_invocations"
+WRONG: dict[str, tuple[str, Any, int, str, str]] = {
+    "not-json": ("/chat", b"{", 400, "not_json", "The body is not JSON"),
+    "not-utf-8": ("/chat", b'{"context_id": "\xff"}', 400, "not_json", "application/json"),
+    "deep": ("/chat", b"[" * 100_000, 400, "not_json", "application/json"),
+    "empty": ("/chat", b"", 422, "invalid_field", "body: "),
+    "a-list": ("/chat", [], 422, "invalid_field", "body: "),
+    "no-message": ("/chat", {"context_id": "a"}, 422, "invalid_field", "message: Field required"),
+    "no-context": ("/chat", {"message": "go"}, 422, "invalid_field", "context_id: Field required"),
+    "blank": ("/chat", {**OK, "message": " \n\x1c"}, 422, "invalid_field", "message: "),
+    "number": ("/chat", {**OK, "message": 5}, 422, "invalid_field", "message: Input should be a valid string"),
+    "long-id": ("/chat", {**OK, "context_id": "a" * 201}, 422, "invalid_field", "context_id: "),
+    "odd-id": ("/chat", {**OK, "context_id": "a\0"}, 422, "invalid_field", "context_id: "),
+    "half-a-pair": ("/chat", b'{"context_id": "a", "message": "\\ud83c"}', 422, "invalid_field", "message: "),
+    "unknown-field": ("/chat", {**OK, "massage": 1}, 422, "invalid_field", "massage: Extra inputs are not permitted"),
+    "no-tool-ids": ("/chat", {**OK, CONFIG: {}}, 422, "invalid_field", "terminating_config.tool_ids: "),
+    "empty-tool-ids": ("/chat", {**OK, CONFIG: {"tool_ids": []}}, 422, "invalid_field", "terminating_config.tool_ids"),
+    "negative": ("/chat", {**OK, CONFIG: {**FINISH, NUDGES: -1}}, 422, "invalid_field", NUDGES),
+    "infinite": ("/chat", b'{"context_id":"a","message":"go","terminating_config":{"tool_ids":["finalize"],"max_invocations":1e999}}',
+                 422, "invalid_field", CALLS),
+    "true": ("/chat", {**OK, CONFIG: {**FINISH, CALLS: True}}, 422, "invalid_field", CALLS),
+    "no-invocations": ("/chat", {**OK, CONFIG: {**FINISH, CALLS: 0}}, 422, "invalid_field", CALLS),
+    "unknown-tool": ("/chat", {**OK, CONFIG: {"tool_ids": ["finalise"]}}, 400, "invalid_input", "Did you mean 'finalize'?"),
+    "unknown-tool-asked": ("/chat/ask", {"prompt": "go", CONFIG: {"tool_ids": ["x"]}}, 400, "invalid_input", "'x'"),
+    "invoke-without-context": ("/chat/invoke", {}, 422, "invalid_field", "context_id: Field required"),
+    "invoke-with-message": ("/chat/invoke", OK, 422, "invalid_field", "message: Extra inputs are not permitted"),
+    "invoke-nothing": ("/chat/invoke", {"context_id": "a"}, 404, "no_context", "The context 'a' holds no message"),
+    "no-prompt": ("/chat/add-ai-message", {"context_id": "a"}, 422, "invalid_field", "prompt: Field required"),
+    "nothing-to-add": ("/chat/add-message", {"context_id": "a", "message": ""}, 422, "invalid_field", "message: "),
+    "whose-message": ("/chat/add-message", {**OK, "role": "tool"}, 422, "invalid_field", "role: "),
+    "no-such-place": ("/chats", {}, 404, "not_found", "/chat/add-ai-message"),
+}  # fmt: skip
+
+
+def error_of(answer: httpx.Response) -> tuple[int, str, str]:
+    assert answer.headers["content-type"] == "application/json"
+    (body,) = answer.json().items()
+    assert body[0] == "error"
+    assert set(body[1]) == {"type", "message"}
+    return answer.status_code, body[1]["type"], body[1]["message"]
+
+
+def test_the_endpoints_have_the_form_that_was_agreed_on() -> None:
+    """The bodies and answers literally, as clients of other servers of this form send and read them."""
+    config = b'{"tool_ids": ["t-1"], "consecutive_nudges": 1, "nudge_message": "Call it.", "max_invocations": 64}'
+    headers = {"content-type": "application/json"}
+    script = [call("look", {"q": "trains"}), call("finalize", {"answer": "IC 41"})]
+    look = {"type": "tool_call", "tool_call_id": "call_look", "tool_name": "look", "tool_input": {"q": "trains"}}
+    seen = {"type": "tool_response", "tool_call_id": "call_look", "tool_output": "saw trains"}
+    ended = {"type": "tool_call", "tool_call_id": "call_finalize", "tool_name": "finalize", "tool_input": {"answer": "IC 41"}}
+    gave = {"type": "tool_response", "tool_call_id": "call_finalize", "tool_output": '{"answer":"IC 41"}'}
+    with serving(lab.Chat(scripted(script), tool_ids={"t-1": "finalize"})) as client:
+        for path, body, first in [
+            (
+                "/chat",
+                b'{"context_id": "c1", "message": "Go.", "terminating_config": %b}',
+                [{"sender": "human", "message": "Go."}],
+            ),
+            ("/chat/invoke", b'{"context_id": "c1", "terminating_config": %b}', []),
+            (
+                "/chat/add-ai-message",
+                b'{"context_id": "c1", "prompt": "Say it.", "terminating_config": %b}',
+                [{"sender": "human", "message": "Say it."}],
+            ),
+        ]:
+            answer = client.post(path, content=body % config, headers=headers)
+            assert answer.status_code == 200, answer.text
+            told = answer.json()
+            assert {name: told[name] for name in ("response", "saved_ai_messages", "generated_messages")} == {
+                "response": '{"answer":"IC 41"}',
+                "saved_ai_messages": True,
+                "generated_messages": [*first, look, seen, ended, gave],
+            }
+
+
+def test_what_is_sent_wrongly_is_told_with_field_and_next_step() -> None:
+    chat = lab.Chat(parrot())
+    with serving(chat) as client:
+        for name, (path, body, status, kind, said) in WRONG.items():
+            raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+            told = error_of(client.post(path, content=raw, headers={"content-type": "application/json"}))
+            assert told[:2] == (status, kind), (name, told)
+            assert said in told[2], (name, told)
+            assert len(told[2]) < 1000
+        assert error_of(client.get("/chat")) == (405, "wrong_method", "/chat takes POST.")
+        assert chat.context_ids() == []
+        whole = {**OK, "terminating_config": {**FINISH, "max_invocations": 2.0}}  # JSON has one kind of number
+        assert client.post("/chat", json=whole).json()["stop_reason"] == "nudges_exhausted"
+
+
+def test_what_went_wrong_inside_has_the_status_of_whose_fault_it_is() -> None:
+    def failing_with(error: Exception) -> lab.Agent:
+        return scripted([error])
+
+    refused = ProviderStatusError("openai (gpt) answered with status 401: no. Check the API key.", status=401)
+    for agent, status, kind, said in [
+        (failing_with(refused), 502, "provider", "Check the API key"),
+        (scripted([say("half", finish=FinishReason.ERROR)]), 502, "provider", ""),
+        (scripted([]), 502, "provider", "The script has 0 answers"),
+        (failing_with(MissingKeyError("OPENAI_API_KEY is not set: set it.")), 500, "setup", "OPENAI_API_KEY is not set"),
+        (scripted(["end"], stop=lambda history: 1 / 0), 500, "internal", "ZeroDivisionError: see the server's log"),
+        (
+            failing_with(KeyError("sk-proj-abcdefghijklmnopqrstuvwxyz0123456789")),
+            500,
+            "internal",
+            "KeyError: see the server's log",
+        ),
+    ]:
+        chat = lab.Chat(agent)
+        with serving(chat) as client:
+            told = error_of(client.post("/chat", json=OK))
+            assert told[:2] == (status, kind), told
+            assert said in told[2]
+            assert "sk-proj" not in told[2]
+            assert chat.context_ids() == []  # as it was before
+
+
+def test_a_key_in_what_a_provider_said_is_not_told() -> None:
+    key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ"
+    with serving(scripted([ProviderStatusError(f"no such key {key}", status=401)])) as client:
+        assert error_of(client.post("/chat", json=OK))[2] == "ProviderStatusError: no such key REDACTED"
+
+
+def test_storage_that_fails_is_told(tmp_path: Path) -> None:
+    chat = lab.Chat(parrot(), tmp_path / "c.sqlite")
+    with serving(chat) as client:
+        assert client.post("/chat", json=OK).status_code == 200
+        other = sqlite3.connect(tmp_path / "c.sqlite")
+        other.execute("DROP TABLE messages")
+        other.close()
+        assert error_of(client.post("/chat", json=OK))[:2] == (503, "storage")
+
+
+def test_another_process_that_wrote_meanwhile_is_a_conflict(tmp_path: Path) -> None:
+    class Meddler(Parrot):
+        async def respond(self, request: Any, context: Any) -> Any:
+            with lab.Chat(parrot(), tmp_path / "c.sqlite") as other:
+                await other.add_message("a", "I was faster.")
+            return await super().respond(request, context)
+
+    chat = lab.Chat(lab.Agent(Meddler()), tmp_path / "c.sqlite")
+    with serving(chat) as client:
+        told = error_of(client.post("/chat", json=OK))
+        assert told[:2] == (409, "context_changed")
+        assert [message.text for message in chat.messages("a")] == ["I was faster."]
+
+
+def test_a_body_of_more_than_a_mebibyte_is_refused_however_it_comes() -> None:
+    def message(size: int) -> bytes:
+        return json.dumps({**OK, "message": "x" * (size - len(json.dumps({**OK, "message": ""})))}).encode()
+
+    headers = {"content-type": "application/json"}
+    with serving(parrot()) as client:
+        assert client.post("/chat", content=message(MAX_BODY_BYTES), headers=headers).status_code == 200
+        assert error_of(client.post("/chat", content=message(MAX_BODY_BYTES + 1), headers=headers))[:2] == (413, "body_too_large")
+        pieces = (message(MAX_BODY_BYTES + 1)[start : start + 65536] for start in range(0, MAX_BODY_BYTES + 1, 65536))
+        assert error_of(client.post("/chat", content=pieces, headers=headers))[:2] == (413, "body_too_large")
+        assert client.post("/chat", json=OK).status_code == 200
+
+
+def test_a_body_that_does_not_come_is_refused_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "BODY_TIMEOUT_S", 1.0)
+    body = json.dumps(OK).encode()
+    head = b"POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    with serving(parrot()) as client:
+        place = (client.base_url.host, client.base_url.port)
+        with contextlib.ExitStack() as held:
+            slow = [held.enter_context(socket.create_connection(place, timeout=PATIENCE_S)) for _ in range(20)]
+            for number, one in enumerate(slow):
+                chunked = number % 2
+                one.sendall(
+                    head + (b"transfer-encoding: chunked\r\n\r\n" if chunked else b"content-length: %d\r\n\r\n" % len(body))
+                )
+                one.sendall(b"1\r\n{\r\n" if chunked else body[:1])
+            assert client.post("/chat", json=OK).status_code == 200  # while all of them are open
+            for one in slow:
+                answer = b"".join(iter(partial(one.recv, 65536), b""))  # up to the end of the connection
+                assert answer.startswith(b"HTTP/1.1 408 ")
+                assert b'{"error":{"type":"body_too_slow","message":"The body was not complete after 1 s' in answer
+        assert client.post("/chat", json=OK).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "kind"),
+    [
+        ({}, None),
+        ({"host": "localhost:1"}, None),
+        ({"host": "LOCALHOST"}, None),
+        ({"host": "[::1]:80"}, None),
+        ({"host": "localhost:1", "origin": "http://localhost:1"}, None),
+        ({"host": "localhost", "origin": "http://localhost:80"}, None),
+        ({"host": "localhost:1", "origin": "http://localhost:2"}, "wrong_origin"),
+        ({"host": "localhost:1", "origin": "http://evil.example"}, "wrong_origin"),
+        ({"host": "localhost:1", "origin": "null"}, "wrong_origin"),
+        ({"host": "localhost:1", "origin": ""}, "wrong_origin"),
+        ({"host": "evil.example", "origin": "http://evil.example"}, "wrong_host"),
+        ({"host": "localhost.evil.example"}, "wrong_host"),
+        ({"host": "localhost@evil.example"}, "wrong_host"),
+        ({"host": "[::1"}, "wrong_host"),
+        ({"host": ""}, "wrong_host"),
+    ],
+)
+def test_only_pages_of_the_server_itself_get_in(headers: dict[str, str], kind: str | None) -> None:
+    with serving(parrot()) as client:
+        answer = client.post("/chat", json=OK, headers=headers)
+        if kind is None:
+            assert answer.status_code == 200
+        else:
+            assert error_of(answer)[:2] == (403, kind)
+
+
+def test_a_token_is_asked_for_everywhere() -> None:
+    with serving(parrot(), token="open-sesame") as client:
+        for given in (
+            "",
+            "Bearer",
+            "Bearer open-sesam",
+            "Bearer open-sesame2",
+            "Basic open-sesame",
+            "open-sesame",
+            "Bearer \xe4".encode("latin-1"),
+        ):
+            for method, path in (("POST", "/chat"), ("GET", "/openapi.json"), ("GET", "/nowhere")):
+                answer = client.request(method, path, headers={"authorization": given} if given else {})
+                assert error_of(answer)[:2] == (401, "unauthorized")
+                assert answer.headers["www-authenticate"] == "Bearer"
+                assert "sesame" not in answer.text
+        allowed = {"authorization": "Bearer open-sesame"}
+        assert client.post("/chat", json=OK, headers=allowed).status_code == 200
+        assert client.post("/chat", json=OK, headers={**allowed, "host": "lab.example"}).status_code == 200
+        assert client.post("/chat", json=OK, headers={**allowed, "origin": "http://evil.example"}).status_code == 403
+        document = client.get("/openapi.json", headers=allowed).json()
+        assert document["security"] == [{"token": []}]
+        assert "401" in document["paths"]["/chat"]["post"]["responses"]
+
+
+@pytest.mark.parametrize(
+    ("host", "is_it"),
+    [("127.0.0.1", True), ("127.8.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False),
+     ("10.0.0.1", False), ("lab.example", False), ("", False)],
+)  # fmt: skip
+def test_what_loopback_is(host: str, is_it: bool) -> None:
+    assert is_loopback(host) is is_it
+
+
+def test_a_hundred_contexts_at_once_do_not_mix() -> None:
+    model = Parrot(together=100)
+    chat = lab.Chat(lab.Agent(model, tools=[finalize]))
+
+    async def talk(client: httpx.AsyncClient, context_id: str) -> list[str]:
+        said = []
+        for turn in range(3):
+            answer = await client.post("/chat", json={"context_id": context_id, "message": f"{context_id}-{turn}"})
+            said.append(answer.json()["response"])
+        return said
+
+    async def main(url: Any) -> list[list[str]]:
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)  # the server closes what idles for 5 s
+        async with httpx.AsyncClient(base_url=url, limits=limits, timeout=60, trust_env=False) as client:
+            return await asyncio.gather(*[talk(client, f"c{number}") for number in range(100)])
+
+    with serving(chat) as client:
+        told = asyncio.run(main(client.base_url))
+        for number, answers in enumerate(told):
+            assert answers == [" | ".join(f"c{number}-{turn}" for turn in range(upto + 1)) for upto in range(3)]
+            assert [message.text for message in chat.messages(f"c{number}")][::2] == [f"c{number}-{turn}" for turn in range(3)]
+    assert model.most_at_once == 100
+
+
+def test_requests_of_one_context_wait_for_each_other() -> None:
+    model = Parrot(0.01)
+    chat = lab.Chat(lab.Agent(model, tools=[finalize]))
+
+    async def main(url: Any) -> list[httpx.Response]:
+        async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
+            return await asyncio.gather(
+                *[client.post("/chat", json={"context_id": "a", "message": f"m{number}"}) for number in range(20)]
+            )
+
+    with serving(chat) as client:
+        answers = asyncio.run(main(client.base_url))
+        assert {answer.status_code for answer in answers} == {200}
+        kept = [message.text for message in chat.messages("a")]
+    assert model.most_at_once == 1
+    assert sorted(kept[::2]) == sorted(f"m{number}" for number in range(20))
+    assert kept[-1] == " | ".join(kept[::2])  # the last one saw all the others, in order
+
+
+def test_the_openapi_document_says_what_holds() -> None:
+    with serving(parrot()) as client:
+        document = client.get("/openapi.json").json()
+        assert client.get("/docs").status_code == 404
+    ran = {"/chat", "/chat/invoke", "/chat/add-ai-message"}
+    assert set(document["paths"]) == {*ran, "/chat/ask", "/chat/add-message"}
+    for path in document["paths"].values():
+        responses = path["post"]["responses"]
+        assert set(responses) == {"200", "400", "403", "404", "408", "409", "413", "422", "500", "502", "503"}
+        for status, response in responses.items():
+            model = "ServedReply" if status == "200" else "ErrorBody"
+            assert response["content"]["application/json"]["schema"] == {"$ref": f"#/components/schemas/{model}"}
+    assert "nothing is saved" in document["paths"]["/chat/ask"]["post"]["description"]
+    schemas = document["components"]["schemas"]
+    assert schemas["ChatBody"]["required"] == ["context_id", "message"]
+    assert schemas["InvokeBody"]["required"] == ["context_id"]
+    assert schemas["AddAiMessageBody"]["required"] == ["context_id", "prompt"]
+    reply = schemas["ServedReply"]["properties"]
+    assert (reply["response"]["type"], reply["saved_ai_messages"]["type"]) == ("string", "boolean")
+    forms = {form["$ref"].rpartition("/")[2] for form in reply["generated_messages"]["items"]["anyOf"]}
+    assert {name: tuple(schemas[name]["properties"]) for name in forms} == {
+        "SaidMessage": ("sender", "message"),
+        "MadeToolCall": ("type", "tool_call_id", "tool_name", "tool_input"),
+        "ToolResponse": ("type", "tool_call_id", "tool_output"),
+    }
+    config = document["components"]["schemas"]["TerminatingConfig"]
+    assert config["required"] == ["tool_ids"]
+    assert config["properties"]["tool_ids"]["items"]["enum"] == ["look", "finalize"]
+    assert config["properties"]["max_invocations"]["default"] == 64
+    assert config["properties"]["consecutive_nudges"]["default"] == 1
+    assert config["properties"]["nudge_message"]["default"].startswith("You are currently in an autonomous execution mode")
+
+
+# The methods' own errors ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda chat: chat.chat("", "go"), "context_id=''"),
+        (lambda chat: chat.chat("ä", "go"), "context_id='\\xe4': give 1 to 200 printable ASCII characters"),
+        (lambda chat: chat.chat(5, "go"), "context_id=5"),
+        (lambda chat: chat.chat("a", " "), "message=' ': say something"),
+        (lambda chat: chat.chat("a", None), "message=None"),
+        (lambda chat: chat.chat("a", "\ud83c"), "half a surrogate pair at character 0"),
+        (lambda chat: chat.ask(""), "prompt=''"),
+        (lambda chat: chat.invoke("a"), "The context 'a' holds no message"),
+        (lambda chat: chat.add_ai_message("a", ""), "prompt=''"),
+        (lambda chat: chat.add_message("a", ""), "message=''"),
+        (lambda chat: chat.add_message("a", "go", "tool"), "role='tool': give 'assistant' or 'user'"),
+        (lambda chat: chat.chat("a", "go", {"tool_id": ["finalize"]}), "Did you mean 'tool_ids'?"),
+        (lambda chat: chat.chat("a", "go", {"max_invocations": 3}), "tool_ids is missing"),
+        (lambda chat: chat.chat("a", "go", {"tool_ids": "finalize"}), "give the names in a list"),
+        (lambda chat: chat.chat("a", "go", {**FINISH, "consecutive_nudges": 0.5}), "consecutive_nudges=0.5"),
+        (lambda chat: chat.chat("a", "go", ["finalise"]), "Did you mean 'finalize'?"),
+    ],
+)
+def test_the_methods_name_what_is_wrong(ask: Any, said: str) -> None:
+    with lab.Chat(parrot()) as chat, pytest.raises(ChatInputError) as caught:
+        asyncio.run(ask(chat))
+    assert said in str(caught.value)
+
+
+def test_the_methods_take_what_a_run_takes() -> None:
+    with lab.Chat(parrot()) as chat:
+        for config in (["finalize"], lab.TerminatingTools([finalize]), FINISH):
+            assert asyncio.run(chat.ask("finish", config)).stop_reason is lab.StopReason.TERMINATING_TOOL
+
+
+def test_a_run_that_failed_is_raised_with_all_that_it_left() -> None:
+    with lab.Chat(scripted([ProviderStatusError("no", status=500)])) as chat:
+        with pytest.raises(RunFailed) as caught:
+            asyncio.run(chat.chat("a", "go"))
+        assert caught.value.result.stop_reason is lab.StopReason.ERROR
+        assert isinstance(caught.value.__cause__, ProviderStatusError)
+        assert chat.messages("a") == ()
+
+
+def test_a_request_that_is_cancelled_leaves_the_context_as_it_was_and_free() -> None:
+    with lab.Chat(parrot(30)) as chat:
+
+        async def main() -> None:
+            task = asyncio.create_task(chat.chat("a", "go"))
+            await asyncio.sleep(0.05)  # it may have come to the model by then, or not
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await chat.add_message("a", "free")
+
+        asyncio.run(main())
+        assert chat.messages("a") == (Message("assistant", "free"),)
+
+
+def test_a_chat_needs_an_agent() -> None:
+    with pytest.raises(lab.errors.ConfigurationError, match="pass an agent"):
+        lab.Chat("openai:gpt-5.4-mini")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ids", [{"7f3a": "finalise"}, {"look": "finalize"}], ids=["no-such-tool", "name-of-another"])
+def test_an_id_that_names_no_tool_is_refused(ids: dict[str, str]) -> None:
+    with pytest.raises(lab.errors.ConfigurationError, match=r"Chat\(tool_ids=.*: look, finalize\."):
+        lab.Chat(parrot(), tool_ids=ids)

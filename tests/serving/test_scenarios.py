@@ -1,0 +1,291 @@
+"""The endpoints and the methods, in the same scenarios: one door is a Chat in this process, the other real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+
+import agentlab as lab
+from agentlab.limits.policies import NO_CONTINUATION
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.requests import ModelRequest
+from agentlab.serving.app import served
+from agentlab.testing import call, say
+from tests.fixtures import scenarios
+
+from .made import FINISH, finalize, parrot, scripted, serving
+
+Reply = dict[str, Any]
+
+
+class Door:
+    """What a client can do, whichever way it comes in; each gives the reply as JSON."""
+
+    def __init__(self, chat: lab.Chat, client: httpx.Client | None) -> None:
+        self.kept = chat
+        self.client = client
+
+    def chat(self, **body: Any) -> Reply:
+        return self._ask("/chat", self.kept.chat, body)
+
+    def invoke(self, **body: Any) -> Reply:
+        return self._ask("/chat/invoke", self.kept.invoke, body)
+
+    def add_ai_message(self, **body: Any) -> Reply:
+        return self._ask("/chat/add-ai-message", self.kept.add_ai_message, body)
+
+    def ask(self, **body: Any) -> Reply:
+        return self._ask("/chat/ask", self.kept.ask, body)
+
+    def add_message(self, **body: Any) -> Reply:
+        return self._ask("/chat/add-message", self.kept.add_message, body)
+
+    def _ask(self, path: str, method: Any, body: dict[str, Any]) -> Reply:
+        if self.client is None:
+            return served(asyncio.run(method(**body))).model_dump(mode="json", exclude_unset=True)
+        answer = self.client.post(path, json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture(params=["methods", "http"])
+def opened(request: pytest.FixtureRequest) -> Iterator[Callable[..., Door]]:
+    with ExitStack() as stack:
+
+        def door(agent: lab.Agent | lab.Chat) -> Door:
+            chat = agent if isinstance(agent, lab.Chat) else lab.Chat(agent)
+            client = stack.enter_context(serving(chat)) if request.param == "http" else None
+            if client is None:
+                stack.enter_context(chat)
+            return Door(chat, client)
+
+        yield door
+
+
+def human(text: str) -> dict[str, str]:
+    return {"sender": "human", "message": text}
+
+
+def ai(text: str) -> dict[str, str]:
+    return {"sender": "ai", "message": text}
+
+
+def test_a_conversation_goes_on_in_its_context(opened: Callable[..., Door]) -> None:
+    door = opened(parrot())
+    assert door.chat(context_id="a", message="one")["response"] == "one"
+    second = door.chat(context_id="a", message="two")
+    assert second["response"] == "one | two"
+    assert door.chat(context_id="b", message="three")["response"] == "three"
+    assert second["generated_messages"] == [human("two"), ai("one | two")]
+    assert second["messages"] == [{"role": "user", "content": "two"}, {"role": "assistant", "content": "one | two"}]
+    assert (second["saved_ai_messages"], second["stop_reason"], second["notice"]) == (True, "completed", "")
+    assert [message.text for message in door.kept.messages("a")] == ["one", "one", "two", "one | two"]
+    assert door.kept.context_ids() == ["a", "b"]
+
+
+def roles(request: ModelRequest, index: int) -> str:
+    return " | ".join(f"{message.role}: {message.text}" for message in request.messages)
+
+
+def test_what_is_asked_without_a_context_is_not_kept(opened: Callable[..., Door]) -> None:
+    door = opened(parrot())
+    alone = door.ask(prompt="one")
+    assert (alone["response"], alone["saved_ai_messages"]) == ("one", False)
+    assert alone["generated_messages"] == [human("one"), ai("one")]
+    assert door.kept.context_ids() == []
+
+
+def test_a_context_is_run_as_it_is(opened: Callable[..., Door]) -> None:
+    door = opened(scripted(roles))
+    door.add_message(context_id="a", message="Hello", role="user")
+    first = door.invoke(context_id="a")
+    assert (first["response"], first["generated_messages"]) == ("user: Hello", [ai("user: Hello")])
+    assert first["saved_ai_messages"] is True
+    assert door.invoke(context_id="a")["response"] == "user: Hello | assistant: user: Hello"
+    assert [message.role for message in door.kept.messages("a")] == ["user", "assistant", "assistant"]
+
+
+def test_what_a_limit_cut_off_goes_on_without_a_message(opened: Callable[..., Door]) -> None:
+    script = lambda request, index: call("look") if len(request.messages) == 1 else "Done."  # noqa: E731
+    door = opened(scripted(script, budget=lab.Budget(max_turns=1)))
+    assert door.chat(context_id="a", message="go")["stop_reason"] == "turn_limit"
+    assert door.invoke(context_id="a")["response"] == "Done."
+    assert [message.role for message in door.kept.messages("a")] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_the_assistants_next_message_is_written_as_instructed(opened: Callable[..., Door]) -> None:
+    door = opened(scripted(roles))
+    assert door.add_ai_message(context_id="a", prompt="Greet.")["generated_messages"][0] == human("Greet.")
+    reply = door.add_ai_message(context_id="a", prompt="Say good bye.")
+    assert reply["response"].endswith("Say good bye.")
+    assert (reply["saved_ai_messages"], reply["stop_reason"]) == (True, "completed")
+    assert reply["generated_messages"] == [human("Say good bye."), ai(reply["response"])]
+    kept = door.kept.messages("a")
+    assert [message.role for message in kept] == ["system", "assistant", "system", "assistant"]
+    assert kept[-1].text == reply["response"]
+
+
+def test_words_put_into_the_assistants_mouth_are_seen_by_the_model(opened: Callable[..., Door]) -> None:
+    door = opened(scripted(roles))
+    added = door.add_message(context_id="a", message="Your parcel is here.")
+    assert (added["response"], added["stop_reason"], added["generated_messages"]) == ("Your parcel is here.", None, [])
+    assert added["saved_ai_messages"] is True
+    assert added["messages"] == [{"role": "assistant", "content": "Your parcel is here."}]
+    told = door.chat(context_id="a", message="Thanks")["response"]
+    assert told == "assistant: Your parcel is here. | user: Thanks"
+
+
+def test_tool_calls_and_results_are_told_and_saved_in_order(opened: Callable[..., Door]) -> None:
+    door = opened(parrot())
+    reply = door.chat(context_id="a", message="look there")
+    assert reply["generated_messages"] == [
+        human("look there"),
+        ai("I look."),
+        {"type": "tool_call", "tool_call_id": "call_look", "tool_name": "look", "tool_input": {"q": "there"}},
+        {"type": "tool_response", "tool_call_id": "call_look", "tool_output": "saw there"},
+        ai("look there"),
+    ]
+    _, made, result, said = reply["messages"]
+    assert (made["role"], made["content"]) == ("assistant", "I look.")
+    assert made["tool_calls"] == [{"id": "call_look", "name": "look", "arguments": '{"q": "there"}'}]
+    assert result["role"] == "tool"
+    assert result["tool_results"] == [{"call_id": "call_look", "name": "look", "content": "saw there", "error": None}]
+    assert said["content"] == reply["response"] == "look there"
+    assert [message.role for message in door.kept.messages("a")] == ["user", "assistant", "tool", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        ("", {}),
+        ('{"q": {"a": [1, null]}}', {"q": {"a": [1, None]}}),
+        ('{"q": 1e999}', {"raw": '{"q": 1e999}'}),
+        ('{"q": NaN}', {"raw": '{"q": NaN}'}),
+        ('["there"]', {"raw": '["there"]'}),
+        ("there \ud83c", {"raw": "there \ufffd"}),
+        ('{"q": ' + "[" * 300 + "]" * 300 + "}", {"raw": '{"q": ' + "[" * 300 + "]" * 300 + "}"}),
+        ('{"q": "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789"}', {"q": "REDACTED"}),
+    ],
+    ids=["none", "nested", "infinite", "not-a-number", "list", "half-a-pair", "deep", "key"],
+)
+def test_whatever_a_model_writes_is_a_tool_input(opened: Callable[..., Door], arguments: str, given: Any) -> None:
+    reply = opened(scripted([call("look", arguments), "Done."])).ask(prompt="go")
+    assert reply["generated_messages"][1]["tool_input"] == given
+
+
+def test_a_terminating_tool_is_named_by_its_id_too(opened: Callable[..., Door]) -> None:
+    door = opened(lab.Chat(parrot(), tool_ids={"7f3a": "finalize"}))
+    reply = door.chat(context_id="a", message="finish", terminating_config={"tool_ids": ["7f3a"]})
+    assert (reply["stop_reason"], reply["generated_messages"][1]["tool_name"]) == ("terminating_tool", "finalize")
+
+
+def test_a_terminating_tool_gives_the_response(opened: Callable[..., Door]) -> None:
+    door = opened(parrot())
+    reply = door.chat(context_id="a", message="finish", terminating_config=FINISH)
+    assert reply["stop_reason"] == "terminating_tool"
+    assert reply["response"] == '{"answer":"finish"}'
+    assert [message["role"] for message in reply["messages"]] == ["user", "assistant", "tool"]
+    assert door.chat(context_id="a", message="and now")["response"] == "finish | and now"
+
+
+def test_an_answer_in_words_is_nudged_and_then_given_up(opened: Callable[..., Door]) -> None:
+    door = opened(scripted(lambda request, index: f"words {index}"))
+    config = {**FINISH, "consecutive_nudges": 2, "nudge_message": "Call it!"}
+    reply = door.chat(context_id="a", message="go", terminating_config=config)
+    assert reply["stop_reason"] == "nudges_exhausted"
+    assert "nudge" in reply["detail"].lower()
+    assert reply["response"] == "words 3"
+    nudge = human("Call it!")
+    assert reply["generated_messages"] == [human("go"), ai("words 1"), nudge, ai("words 2"), nudge, ai("words 3")]
+
+
+def test_a_reminder_without_an_answer_is_not_saved(opened: Callable[..., Door]) -> None:
+    door = opened(scripted(lambda request, index: f"words {index}", budget=lab.Budget(max_turns=1)))
+    reply = door.chat(context_id="a", message="go", terminating_config=FINISH)
+    assert reply["stop_reason"] == "turn_limit"
+    assert [message.role for message in door.kept.messages("a")] == ["user", "assistant"]
+
+
+def test_calls_are_capped_by_max_invocations(opened: Callable[..., Door]) -> None:
+    door = opened(scripted(lambda request, index: call("look", {"q": str(index)}, text=f"try {index}")))
+    reply = door.ask(prompt="go", terminating_config={**FINISH, "max_invocations": 3})
+    assert (reply["stop_reason"], reply["response"]) == ("call_limit", "try 3")
+    assert len([message for message in reply["messages"] if message["role"] == "assistant"]) == 3
+
+
+def test_a_limit_is_an_outcome(opened: Callable[..., Door]) -> None:
+    door = opened(scripted(lambda request, index: call("look", text="on it"), budget=lab.Budget(max_turns=2)))
+    reply = door.chat(context_id="a", message="go")
+    assert (reply["stop_reason"], reply["response"]) == ("turn_limit", "on it")
+    assert [message.role for message in door.kept.messages("a")] == ["user", "assistant", "tool", "assistant", "tool"]
+
+
+def test_an_answer_that_stays_cut_says_so_and_is_kept_as_it_came(opened: Callable[..., Door]) -> None:
+    cut = say("Night trains are coming ba", finish=FinishReason.MAX_TOKENS)
+    door = opened(scripted([cut], continuation=NO_CONTINUATION))
+    reply = door.chat(context_id="a", message="go")
+    assert reply["stop_reason"] == "truncated"
+    assert reply["response"] == f"Night trains are coming ba\n\n[{reply['detail']}]"
+    assert reply["notice"] == f"[{reply['detail']}]"
+    assert door.kept.messages("a")[-1].text == "Night trains are coming ba"
+
+
+def test_an_answer_that_the_budget_cut_says_so(opened: Callable[..., Door]) -> None:
+    cut = say("Night trains are coming ba", finish=FinishReason.MAX_TOKENS)
+    reply = opened(scripted([cut], budget=lab.Budget(max_calls=1))).ask(prompt="go")
+    assert reply["response"] == f"Night trains are coming ba\n\n[{reply['detail']}]"
+
+
+@pytest.mark.parametrize("budget", [lab.Budget(max_calls=1), lab.Budget(max_tokens=1)], ids=["calls", "tokens"])
+@pytest.mark.parametrize(
+    "cut", [say("Night trains are coming ba", finish=FinishReason.MAX_TOKENS), call("look", '{"q": "tr', text="I")]
+)
+def test_what_the_budget_cut_off_is_told_in_the_detail(opened: Callable[..., Door], cut: Any, budget: lab.Budget) -> None:
+    reply = opened(scripted([cut], budget=budget, stream=True)).ask(prompt="go")
+    assert reply["stop_reason"] in ("call_limit", "token_budget")
+    assert "cut off" in reply["detail"]
+    assert reply["notice"] == f"[{reply['detail']}]"
+    assert reply["response"] == f"{cut.text}\n\n[{reply['detail']}]"
+
+
+def test_a_cut_answer_that_could_be_continued_is_whole(opened: Callable[..., Door]) -> None:
+    script = [say("Night trains are coming ba", finish=FinishReason.MAX_TOKENS), say("ck.")]
+    reply = opened(scripted(script)).chat(context_id="a", message="go")
+    assert (reply["stop_reason"], reply["response"]) == ("completed", "Night trains are coming back.")
+    assert reply["generated_messages"] == [human("go"), ai("Night trains are coming back.")]
+
+
+def test_a_request_that_brings_no_answer_leaves_the_context_as_it_was(opened: Callable[..., Door]) -> None:
+    door = opened(scripted([say("", finish=FinishReason.CONTENT_FILTERED)]))
+    door.add_message(context_id="a", message="Hello")
+    reply = door.chat(context_id="a", message="something bad")
+    assert reply["stop_reason"] == "content_filtered"
+    assert reply["saved_ai_messages"] is False
+    assert [message.text for message in door.kept.messages("a")] == ["Hello"]
+
+
+def test_what_is_no_unicode_is_kept_as_it_came_and_sent_as_it_can_be(opened: Callable[..., Door]) -> None:
+    door = opened(scripted(["half \ud83c a pair"]))
+    assert door.chat(context_id="a", message="go")["response"] == "half \ufffd a pair"
+    assert door.kept.messages("a")[-1].text == "half \ud83c a pair"
+
+
+@pytest.mark.parametrize("model", ["openai:gpt-5.4-mini", "anthropic:claude-sonnet-4-6", "gemini:gemini-3.5-flash"])
+def test_recorded_providers_converse(opened: Callable[..., Door], model: str) -> None:
+    agent = lab.Agent(model, tools=[scenarios.get_weather, finalize])
+    with lab.replay("fixtures/question", match="order"):
+        door = opened(lab.Chat(agent))
+    first = door.chat(context_id="a", message="Do I need an umbrella in Graz on Saturday, 12 June 2027?")
+    assert first["stop_reason"] == "completed"
+    assert [message["role"] for message in first["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert first["generated_messages"][-1] == ai(first["response"]) != ai("")
+    second = door.chat(context_id="a", message="Are you sure?")  # goes on from messages in the provider's own form, from the disk
+    assert second["response"] == first["response"]
+    kept = door.kept.messages("a")
+    assert len(kept) == 8
+    assert kept[1].native is not None

@@ -1,1 +1,0 @@
-"""What if: conditions and budgets replayed over recorded runs."""
