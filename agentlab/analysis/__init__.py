@@ -1,1 +1,36 @@
-"""Answers from recorded runs."""
+"""Answers from recorded runs: what other limits would have done, and how groups of runs compare.
+
+May import: `interop` and what is below it; nothing is drawn here.
+
+    compare           groups of runs with intervals, and paired differences
+    agreement         whether providers end alike on the same task
+    groups            groups of a frame
+    intervals         intervals and survival curves
+    records           recorded runs as arrays
+    sources           records from frames, stores, experiments, runs
+    grids             the limits to try
+    conditions        a stop condition over all runs at once
+    simulate          one set of limits over all runs
+    outcomes          what they led to, as frames
+    backtest          `lab.backtest`
+    suggest           `lab.suggest`
+    suggestion        what it returns
+    cross_validation  limits chosen on some runs, judged on others
+"""
+
+__all__ = [
+    "compare",
+    "agreement",
+    "groups",
+    "intervals",
+    "records",
+    "sources",
+    "grids",
+    "conditions",
+    "simulate",
+    "outcomes",
+    "backtest",
+    "suggest",
+    "suggestion",
+    "cross_validation",
+]

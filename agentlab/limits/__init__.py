@@ -1,1 +1,28 @@
-"""What ends a run."""
+"""What ends a run: budgets, stop conditions, policies, and the settings that hold them.
+
+May import: `model` and what is below it.
+
+    fields          how a number that a person sets is declared and checked
+    reading         what a condition reports, what it reads, the decision on a response
+    budget          turns, calls, tokens, money, time
+    conditions      the built-in stop conditions: add one here
+    combinators     the base class, `|`, `&`, `~`, and conditions made of functions
+    condition_tree  names and edits of single conditions in a tree
+    evaluation      a condition read after a step, sync or async
+    policies        how far to continue, which tools end a run
+    settings        everything that bounds a run, frozen
+    live            the one place where that changes while a run goes on
+"""
+
+__all__ = [
+    "fields",
+    "reading",
+    "budget",
+    "conditions",
+    "combinators",
+    "condition_tree",
+    "evaluation",
+    "policies",
+    "settings",
+    "live",
+]

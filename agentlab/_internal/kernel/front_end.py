@@ -6,8 +6,6 @@ import os
 import sys
 from typing import Any
 
-from agentlab.errors import ConfigurationError
-
 VARIABLE = "AGENTLAB_FRONTEND"
 
 
@@ -20,7 +18,7 @@ def is_present() -> bool:
     """
     wish = os.environ.get(VARIABLE, "")
     if wish not in ("", "none", "widgets"):
-        raise ConfigurationError(f"{VARIABLE}={wish!r}: set it to 'widgets' or 'none', or leave it out to let agentlab find out.")
+        raise ValueError(f"{VARIABLE}={wish!r}: set it to 'widgets' or 'none', or leave it out to let agentlab find out.")
     return wish == "widgets" if wish else _detected()
 
 

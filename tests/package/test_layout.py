@@ -1,0 +1,66 @@
+"""The layout of the package: what a newcomer finds at its first level, and the one direction of imports."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import grimp
+import pytest
+
+import agentlab as lab
+
+PACKAGE = Path(lab.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+LAYERS: list[str] = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0][
+    "layers"
+]
+
+
+def test_the_first_level_is_short() -> None:
+    modules = [path.stem for path in PACKAGE.glob("*.py")]
+    packages = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
+    assert len(modules) + len(packages) <= 22, sorted([*modules, *packages])
+    assert len(LAYERS) <= 17
+
+
+def test_every_package_and_module_of_the_first_level_has_its_layer() -> None:
+    named = {name.strip() for layer in LAYERS for name in layer.replace("|", ":").split(":")}
+    there = {f"agentlab.{path.stem}" for path in PACKAGE.glob("*.py") if path.stem != "__init__"}
+    assert named == there | {f"agentlab.{path.parent.name}" for path in PACKAGE.glob("*/__init__.py")}
+
+
+def test_imports_for_types_alone_point_downwards_too() -> None:
+    graph = grimp.build_graph("agentlab", exclude_type_checking_imports=False, cache_dir=None)
+    graph.remove_module("agentlab")  # its names are those of all packages
+    levels = [[name.strip() for name in layer.replace("|", ":").split(":")] for layer in LAYERS]
+    height = {name: place for place, level in enumerate(levels) for name in level}
+    upwards = []
+    for importer in graph.modules:
+        for imported in graph.find_modules_directly_imported_by(importer):
+            above, below = (".".join(name.split(".")[:2]) for name in (importer, imported))
+            if above != below and height[above] > height[below]:
+                upwards.append(f"{importer} imports {imported}")
+    assert not upwards
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_file_holds_one_subject(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 600
+
+
+def test_there_are_few_files_and_few_small_ones() -> None:
+    small = [
+        path for path in FILES if path.name not in ("__init__.py", "__main__.py") and len(path.read_text().splitlines()) < 40
+    ]
+    assert len(FILES) <= 200
+    assert len(small) <= 3, small
+
+
+def test_a_run_offers_what_a_person_does() -> None:
+    run = lab.Agent(lab.testing.scripted(["Done."])).run("?")
+    assert len([name for name in dir(run) if not name.startswith("_")]) <= 30
+
+
+def test_the_plots_offer_plots_only() -> None:
+    assert all(callable(getattr(lab.plots, name)) for name in dir(lab.plots) if not name.startswith("_"))
