@@ -34,9 +34,7 @@ def main() -> int:
         timeout=300,
         kernel_name="python3",
         resources={"metadata": {"path": str(HERE)}},
-        extra_arguments=[
-            "--IPKernelApp.log_level=40"
-        ],  # errors only: the warning about unencrypted TCP does not apply on one machine
+        extra_arguments=["--IPKernelApp.log_level=40"],  # errors only: unencrypted TCP is no risk on one machine
     )
     try:
         client.execute()
