@@ -1,7 +1,7 @@
 """The public names of agentlab, and the directive that documents them: `.. public-names:: Agent Run errors.LimitError`.
 
-Public are the names in `agentlab.__all__`, the names without an underscore in its public modules, and the methods and properties of their
-classes, except `INNER`. Those are for other files of agentlab and may change at any time.
+Public are the names in `agentlab.__all__`, the names without an underscore in its public modules, and the methods and properties of
+their classes, except `INNER`. Those are for other files of agentlab and may change at any time.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _targets() -> dict[str, str]:
 
 
 def link_to(code: str) -> str | None:
-    """Return the link target of a piece of code in a text, such as `Run.fork`, `lab.detect` or `run.fork(…)`; None if it is not public."""
+    """Return the link target of code in a text, such as `Run.fork`, `lab.detect` or `run.fork(…)`; None if it is not public."""
     name = code.partition("(")[0]
     if name[:1].islower() and "." in name and not name.startswith(("lab.", "agentlab.")):
         name = _OBJECTS.get(name.partition(".")[0], "?") + "." + name.partition(".")[2] if name not in _targets() else name
