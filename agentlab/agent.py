@@ -15,6 +15,8 @@ from agentlab.continuation import CONTINUATION, ContinuationPolicy
 from agentlab.conversation import Conversation
 from agentlab.engine import call_context
 from agentlab.engine.client import HttpModel, Model, RetryPolicy
+from agentlab.engine.plan import RunPlan
+from agentlab.engine.snapshot import RunPrefix
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.events import RunObserver
 from agentlab.never_met import never_met, warn_of
@@ -24,7 +26,7 @@ from agentlab.printable import one_line
 from agentlab.providers.base import Provider
 from agentlab.providers.registry import resolve
 from agentlab.run import Run
-from agentlab.settings import LiveSettings, RunSettings, as_continuation, as_policy, as_terminating
+from agentlab.settings import RunSettings, as_continuation, as_policy, as_terminating
 from agentlab.shown import Shown
 from agentlab.stop import as_condition
 from agentlab.terminating import TerminatingTools
@@ -168,19 +170,9 @@ class Agent(Shown):
         transport: Transport | None = None,
         observers: Sequence[RunObserver] = (),
     ) -> Run:
-        """Return a run on an existing conversation; its prompt is the newest message of neither the assistant nor a tool."""
-        places = range(len(conversation) - 1, -1, -1)
-        place = next((at for at in places if conversation[at].role not in ("assistant", "tool")), None)
-        run = Run(
-            self,
-            "" if place is None else conversation[place].text,
-            conversation,
-            LiveSettings(settings),
-            transport or current(),
-            observers=(*self.observers, *observers),
-        )
-        run.prompt_at = run.prompt_at if place is None else place
-        return run
+        """Return a run on a conversation; its prompt is the newest message of neither the assistant nor a tool."""
+        prefix = RunPrefix.of_messages(conversation)
+        return Run(RunPlan(self, prefix, settings, transport or current(), (*self.observers, *observers)))
 
     def settings_for(
         self,

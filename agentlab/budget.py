@@ -38,7 +38,7 @@ USED: Mapping[str, Callable[[Totals], tuple[Any, Any]]] = {
 
 
 def _bounds(total: str, reason: StopReason, label: str, none: str = NO_LIMIT) -> dict[str, Any]:
-    return {"total": total, "reason": reason, "label": label, "none": none}
+    return {"total": total, "reason": reason, "label": label, "none_means": none}
 
 
 @helps_with_keywords
@@ -98,7 +98,7 @@ class Budget(Shown):
         minimum=1,
         start=1_000,
         help="output cap of one response",
-        metadata={"label": "the output cap", "none": NO_LIMIT},
+        metadata={"label": "the output cap", "none_means": NO_LIMIT},
     )
     max_cost: Decimal | None = limit_field(
         default=None,

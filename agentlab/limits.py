@@ -72,9 +72,9 @@ def start_of(field: dataclasses.Field[Any]) -> Any:
 
 
 def check_limits(owner: object) -> None:
-    """Check the limits of a frozen dataclass and normalize them. None is allowed where the metadata says what it means (`none`)."""
+    """Check and normalize the limits of a frozen dataclass. None is allowed where the metadata explains it (`none_means`)."""
     for field in limit_fields(owner):
-        value, none = getattr(owner, field.name), field.metadata.get("none", "")
+        value, none = getattr(owner, field.name), field.metadata.get("none_means", "")
         if value is not None or not none:
             kind = type(owner).__name__
             check = CHECKS.get(field.metadata["unit"])

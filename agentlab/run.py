@@ -1,4 +1,4 @@
-"""A run: one agent at work on one prompt, and all that a person can do with it.
+"""A run: one agent at work on one prompt, with all that a person can do with it. The parts that do it are in `agentlab.engine`.
 
     step = await run.step()          one step
     async for step in run: …         the rest, step by step
@@ -9,39 +9,60 @@
     branch = run.fork(at=3)          another future from step 3 on
     branch = run.apply()             what suits the end: a limit raised, a step taken again; see run.next_actions
 
-`await`ing in a notebook cell keeps the kernel's main thread busy with the run: right for scripts and tests, with no promise that
-the panel's controls arrive meanwhile. `start()` is for live control.
+`await` in a notebook cell keeps the kernel's main thread busy with the run: right for scripts and tests, with no promise that the
+panel's controls arrive meanwhile. `start()` is for live control.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from agentlab import events, sugar
+from agentlab import sugar
 from agentlab.amounts import counted
-from agentlab.engine.ask import StopRequest
-from agentlab.engine.branches import Branching
-from agentlab.engine.step import Ending
-from agentlab.engine.worker import RunState, running_loop
+from agentlab.engine import call_context, next_actions
+from agentlab.engine.branches import Branches, fork_plan
+from agentlab.engine.control import Control
+from agentlab.engine.next_actions import NextAction
+from agentlab.engine.snapshot import Origin
+from agentlab.engine.stepper import Stepper
+from agentlab.engine.timeline import Timeline
+from agentlab.engine.worker import RunState, Worker
 from agentlab.errors import ConfigurationError
+from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import needs_await
 from agentlab.printable import one_line
 from agentlab.redaction import without_keys
 from agentlab.results import RunResult, StepResult
-from agentlab.types import Message
+from agentlab.shown import Shown
+
+if TYPE_CHECKING:
+    from agentlab.agent import Agent
+    from agentlab.budget import Budget
+    from agentlab.continuation import ContinuationPolicy
+    from agentlab.engine.client import Model
+    from agentlab.engine.plan import RunPlan
+    from agentlab.events import Event, RunObserver
+    from agentlab.history import RunHistory
+    from agentlab.providers.base import Provider
+    from agentlab.settings import LiveSettings
+    from agentlab.terminating import TerminatingTools
+    from agentlab.termination import Policy
+    from agentlab.tool_schema import Function
+    from agentlab.tools import Tool
+    from agentlab.types import Message
 
 __all__ = ["Run", "RunState"]
 
 
-class Run(Branching):
+class Run(Shown):
     """One agent at work on one prompt; made by `agent.run(prompt)`.
 
-    `limits` are live and can be edited at any time, from any thread; `history` holds the steps, `events` what happened, `result` the
-    RunResult once the run has ended (None before). A run lives on one event loop at a time; calls from others are handed over.
+    `limits` are live and can be edited at any time, from any thread. A run lives on one event loop at a time; calls from others are
+    handed over to it. It is made of parts: `timeline` records what happens, `control` holds requests to pause or stop, `stepper` takes
+    the steps, `worker` keeps them on one event loop, `branches` are the runs that were forked from it, `origin` is where it came from.
 
     Example:
         >>> with lab.replay("fixtures/trip"):
@@ -54,36 +75,125 @@ class Run(Branching):
         <StopReason.STOP_CONDITION: 'stop_condition'>
     """
 
-    # Looking at it ---------------------------------------------------------------------------------------------------------
+    def __init__(self, plan: RunPlan) -> None:
+        self.timeline = Timeline(plan.prefix, plan.observers, plan.inherited)
+        self.control = Control()
+        self.stepper = Stepper(plan, self.timeline, self.control, self)
+        self.worker: Worker[StepResult | None, RunResult] = Worker(self.stepper)
+        self.branches: Branches[Run] = Branches(self)
+        self.limits: LiveSettings = self.stepper.limits
+        call_context.made(self)
+
+    # What it is -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The id, by which frames and stores know the run.
+
+        Example:
+            >>> run.id == run.timeline.events[0].run_id if run.events else len(run.id)
+            12
+        """
+        return self.stepper.run_id
+
+    @property
+    def agent(self) -> Agent:
+        """The agent.
+
+        Example:
+            >>> run.agent.name
+            'anthropic:claude-sonnet-4-6'
+        """
+        return cast("Agent", self.stepper.agent)
+
+    @property
+    def prompt(self) -> str:
+        """The task.
+
+        Example:
+            >>> brief.run("What is the capital of France?").prompt
+            'What is the capital of France?'
+        """
+        return self.timeline.prompt
+
+    @property
+    def origin(self) -> Origin[Run]:
+        """Where the run came from: `parent` and `forked_at` of a fork, `caller` and `parent_step` of a child run.
+
+        Example:
+            >>> run.origin.parent is None
+            True
+        """
+        return self.stepper.origin
+
+    @property
+    def state(self) -> RunState:
+        """Where the run is.
+
+        Example:
+            >>> run.state, ended.state
+            (<RunState.READY: 'ready'>, <RunState.ENDED: 'ended'>)
+        """
+        return self.worker.state
+
+    @property
+    def history(self) -> RunHistory:
+        """The steps so far, with their totals.
+
+        Example:
+            >>> ended.history
+            RunHistory(4 steps, 4 calls, 3146 tokens, $0.014346)
+        """
+        return self.timeline.history
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The conversation so far.
+        """The conversation so far; `run.timeline.messages_of(2)` is what step 2 added.
 
         Example:
             >>> [message.role for message in ended.messages[:3]]
             ['user', 'assistant', 'tool']
         """
-        return self.conversation.view()
+        return self.timeline.conversation.view()
 
-    def messages_of(self, step: int) -> Sequence[Message]:
-        """What this step (from 1) added to the conversation: the model's answer, the tools' results, a reminder.
-
-        With 0 what stood there before the first step, the prompt included. Raises ConfigurationError for a step that there is not.
+    @property
+    def events(self) -> list[Event]:
+        """What happened so far, pieces of text left out.
 
         Example:
-            >>> ended.messages_of(1)[-1].tool_results[0].content
-            '{"city":"Graz","sky":"rain","high_c":17}'
+            >>> type(ended.events[0]).__name__
+            'RunStarted'
         """
-        steps, marks = len(self.history), self._marks
-        if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= steps:
-            raise ConfigurationError(f"messages_of({step!r}): give the number of a step, 0 to {steps}.")
-        begin = 0 if step == 0 else self._first_length if step == 1 else marks[step - 2]
-        end = self._first_length if step == 0 else marks[step - 1] if step <= len(marks) else len(self.conversation)
-        return self.conversation[begin:end]
+        return self.timeline.events
+
+    @property
+    def result(self) -> RunResult | None:
+        """The result once the run has ended; None before.
+
+        Example:
+            >>> run.result is None, ended.result.stop_reason
+            (True, <StopReason.STOP_CONDITION: 'stop_condition'>)
+        """
+        return self.stepper.result
+
+    @property
+    def children(self) -> tuple[Run, ...]:
+        """The child runs that this run's tools started (`agent.as_tool`), in order, the one under way included.
+
+        Their `limits` can be edited, and they can be stopped. Their `origin` has this run as `caller`, its step as `parent_step` and
+        the tool call's id as `called_by`. A run from a store has those of earlier processes, too, as far as they are kept.
+
+        Example:
+            >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
+            >>> run = planner.run("?")
+            >>> result = await run
+            >>> [child.result.text for child in run.children]
+            ['Paris.']
+        """
+        return self.branches.children
 
     def to_frame(self, what: str = "steps") -> Any:
-        """A DataFrame of the run so far: `steps`, `calls`, `tools`, `events`, `readings` or `termination`.
+        """Return a DataFrame of the run so far: `steps`, `calls`, `tools`, `events`, `readings` or `termination`.
 
         Example:
             >>> ended.to_frame()[["step", "finish_reason", "total_tokens"]].head(2)
@@ -96,13 +206,13 @@ class Run(Branching):
         return sugar.call("agentlab.recorder:to_frame", self, what)
 
     def panel(self) -> Any:
-        """The live control of this run in a notebook; a static table and picture where nobody can click.
+        """Return the live control of this run in a notebook; without a front end a static table and picture.
 
         Example:
             >>> ended.panel()
             Panel(Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)))
         """
-        return sugar.call("agentlab.notebook.panel:panel", self)
+        return sugar.call("agentlab.widgets:panel", self)
 
     def __repr__(self) -> str:
         end = f", {self.result.stop_reason}" if self.result is not None else ""
@@ -113,7 +223,9 @@ class Run(Branching):
 
         def __getattr__(self, name):
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if not name.startswith("_") and hasattr(RunResult, name):
+            if name in Origin.__slots__:
+                message = f"A run has no {name!r}: write run.origin.{name}."
+            elif not name.startswith("_") and hasattr(RunResult, name):
                 ended = self.result is not None
                 where = f"run.result.{name}" if ended else f"`result = await run`, then result.{name}"
                 now = "run.history for the steps so far, or " if name == "steps" else ""
@@ -122,48 +234,30 @@ class Run(Branching):
                 )
             raise AttributeError(message, name=name, obj=self)
 
-    def with_id(self, run_id: str, *, label: str = "") -> Run:
-        """Give a run that has not begun an id of your own, and a `label` by which a recording recognises it (see `lab.replay`): it is
-        given what was recorded under that label, from its beginning, and what is recorded of it is written down under that label.
+    # Steps and control ------------------------------------------------------------------------------------------------------
 
-        Raises ConfigurationError for a run that has begun, and for what holds a key.
+    def with_id(self, run_id: str, *, label: str = "") -> Run:
+        """Give a run that has not begun an id of your own, and a `label` by which recordings know it (see `lab.replay`): it is replayed
+        from the beginning of what was recorded under that label, and recorded under that label.
+
+        Raises ConfigurationError for a run that has begun, and for an id or label with a key in it.
 
         Example:
             >>> brief.run("?").with_id("monday").id
             'monday'
         """
-        if self._started:
+        stepper = self.stepper
+        if stepper.has_begun:
             raise ConfigurationError(f"with_id({run_id!r}): the run {self.id!r} has begun already.")
         if (hidden := without_keys(f"{run_id} {label}".strip())) != f"{run_id} {label}".strip():
             raise ConfigurationError(f"with_id: {hidden!r} holds a key: ids and labels of runs are written everywhere.")
-        self.replay_key = f"{os.urandom(6).hex()}#{label}" if label else run_id
-        self.id = run_id
+        stepper.replay_key = f"{os.urandom(6).hex()}#{label}" if label else run_id
+        stepper.run_id = run_id
         return self
-
-    # Going on ---------------------------------------------------------------------------------------------------------------
-
-    def _begin(self) -> None:
-        self._be_followed()
-        super()._begin()
-
-    def end(self, ending: Ending, *, if_idle: bool = False) -> bool:
-        """See Stepper. One that is ended before it has begun is kept in a store too."""
-        self._be_followed()
-        return super().end(ending, if_idle=if_idle)
-
-    def _be_followed(self) -> None:
-        if not self._started:
-            with (
-                self._owner.lock
-            ):  # an event does not say whose it is: who has a state for each run is asked for an observer of this
-                of_this_run = (getattr(one, "follow_run", None) for one in self.observers)
-                self.observers = tuple(
-                    one if of is None else of(self) for one, of in zip(self.observers, of_this_run, strict=True)
-                )
 
     @needs_await("run.step()")
     async def step(self) -> StepResult | None:
-        """Take one step, also while the run is paused. None where the run ended without another one.
+        """Take one step, also during a pause. None if the run ended without another one.
 
         Raises RunEndedError after the end; MissingKeyError before the first step, which leaves the run ready; a ConfigurationError or
         FixtureError that the step met, after recording it.
@@ -177,87 +271,74 @@ class Run(Branching):
                 ...
             agentlab.errors.RunEndedError: The run has ended (stop_condition: Stop condition met: HasToolCall(finali...
         """
-        self._refuse_if_ended()
-        return await self._owned(self._one_step)
+        return await self.worker.step()
 
     async def __aiter__(self) -> AsyncIterator[StepResult]:
         """The steps from here on, one by one, taken as they are asked for."""
-        while self.result is None:
-            await self._owned(self._while_paused)
-            step = await self._owned(self._one_step)
+        async for step in self.worker.each():
             if step is not None:
                 yield step
+
+    def __await__(self) -> Generator[Any, None, RunResult]:
+        """To the end; the result always comes back, whatever ended the run."""
+        return self.worker.to_the_end().__await__()
 
     def start(self, loop: Literal["background", "kernel"] = "background") -> Run:
         """Run to the end in the background and return at once, so that the panel is live.
 
-        Where nobody can click (no front end) the run is finished first, so that notebooks are deterministic. `loop="kernel"` runs on
-        the loop this is called on, for clients that are bound to it.
+        Without a front end, where nobody can click, the run is finished first, so that notebooks are deterministic. `loop="kernel"`
+        runs on the loop this is called on, for clients that are bound to it.
 
         Example:
-            >>> run = brief.run("?").start()  # where nobody can click, it has ended when this comes back
+            >>> run = brief.run("?").start()  # without a front end it has ended when this returns
             >>> run.result.text
             'Paris.'
         """
-        self._refuse_if_ended()
         if loop not in ("background", "kernel"):
+            self.stepper.refuse_if_ended()
             raise ConfigurationError(f"start(loop={loop!r}): choose 'background' or 'kernel'.")
         if loop == "kernel":
-            self.refuse_without_key()
-            self._home = running_loop()
-            if self._home is None:
-                raise ConfigurationError(
-                    "start(loop='kernel') needs a running event loop: call it in a notebook, or in async code."
-                )
-            self._kernel_task = self._home.create_task(self._quietly(self._to_the_end, self._claim(self._home)))
+            self.worker.start_here()
         else:
-            self._launch_or_finish()
+            self.worker.start()
         return self
 
     def wait(self, timeout_s: float | timedelta | None = None) -> RunResult | None:
-        """Block until a run started in the background has ended; its result, or None where that took longer than `timeout_s`.
+        """Block until a run started in the background has ended and return its result, or None if that takes longer than `timeout_s`.
 
         Example:
             >>> run = brief.run("?").start()
             >>> run.wait(timeout_s=5).text
             'Paris.'
         """
-        return self._block(timeout_s)
+        return self.worker.wait(timeout_s)
 
     def pause(self) -> None:
         """Wait before the next step, until `resume()`. The time does not count against the timeout.
 
         Example:
             >>> run.pause()
-            >>> run.state, run.pausing
+            >>> run.state, run.control.pausing
             (<RunState.PAUSED: 'paused'>, True)
             >>> run.resume()
             >>> (await run).stop_reason
             <StopReason.STOP_CONDITION: 'stop_condition'>
         """
-        self._refuse_if_ended()
-        if not self._paused:
-            self._paused_at, self._paused = time.monotonic(), True  # in this order: others read them, on threads of their own
-            self.emit(events.RunPaused(self.clock.elapsed_s()))
+        self.stepper.pause()
 
     def resume(self) -> None:
-        """Go on after a pause.
+        """Continue after a pause.
 
         Example:
             >>> run.pause()
             >>> run.resume()
-            >>> run.pausing
+            >>> run.control.pausing
             False
         """
-        self._refuse_if_ended()
-        if self._paused:
-            paused_s = time.monotonic() - self._paused_at
-            self._paused, self._paused_s = False, self._paused_s + paused_s
-            self.emit(events.RunResumed(self.clock.elapsed_s(), paused_s))
-            self._poke()
+        self.stepper.resume()
 
     def stop(self, reason: str = "the person asked for it") -> None:
-        """End the run after the step under way, or at once where none is. Nothing happens to a run that has ended.
+        """End the run after the step under way, or at once if there is none. A run that has ended stays as it is.
 
         Example:
             >>> step = await run.step()
@@ -265,14 +346,10 @@ class Run(Branching):
             >>> run.result.stop_reason, run.result.detail
             (<StopReason.EXPLICIT_STOP: 'explicit_stop'>, 'Stopped by the person: seen enough')
         """
-        if self.result is not None:
-            return
-        self.stop_request = StopRequest(reason, None, "person")
-        if not self._end_between_steps(if_idle=True):
-            self._poke()
+        self.stepper.stop(reason)
 
     def cancel(self) -> None:
-        """End the run at once, in mid-step if need be; what came back so far is recorded.
+        """End the run at once, during a step if need be; what came back so far is recorded.
 
         Example:
             >>> await run.step()
@@ -281,4 +358,107 @@ class Run(Branching):
             >>> run.result
             RunResult(cancelled, truncated, 1 step, 'Cancelled after step 1.', text="I'll look at the forecast for both ci...
         """
-        self._call_off()
+        self.stepper.cancel()
+
+    def observe(self, observer: RunObserver) -> Callable[[], None]:
+        """Notify `observer` of every event of this run from now on, and of none of its forks; return a function that ends that.
+
+        Example:
+            >>> seen = []
+            >>> end = run.observe(lambda event: seen.append(type(event).__name__))
+            >>> step = await run.step()
+            >>> end()
+            >>> seen[:3], seen[-1]
+            (['RunStarted', 'TurnStarted', 'TextReceived'], 'TurnCompleted')
+        """
+        return self.timeline.observe(observer)
+
+    # Another future ---------------------------------------------------------------------------------------------------------
+
+    @helps_with_keywords
+    def fork(
+        self,
+        at: int,
+        *,
+        budget: Budget | None = None,
+        stop: object = None,
+        policy: Policy | None = None,
+        continuation: ContinuationPolicy | None = None,
+        terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
+        agent: Agent | None = None,
+        model: str | Provider | Model | None = None,
+        prompt: str | None = None,
+        message: str | None = None,
+        tool_results: Mapping[str, str] | None = None,
+    ) -> Run:
+        """Return a new run, not started, that shares the first `at` steps (0 to all). This run stays as it is.
+
+        budget, stop, policy, continuation, terminating   other settings; by default as this run has them now
+        agent           another agent; or with `model` the same one (tools, instructions, defaults) on another model
+        prompt          another task in place of this run's own; the kept steps stay as they were
+        message         a further message to the model after the kept steps
+        tool_results    other results of the tools of step `at`: {call id: text}
+
+        Most providers refuse a conversation that ends with the model's own words. An answer that was cut off is followed by the
+        continuation policy's `hint`; if the model had finished (a run that COMPLETED, kept whole), a ConfigurationError asks for a
+        `message` or for fewer steps.
+
+        Example:
+            >>> branch = ended.fork(at=2, budget=lab.Budget(max_turns=3))
+            >>> result = await branch
+            >>> result.forked_at, len(result.history), result.stop_reason
+            (2, 3, <StopReason.TURN_LIMIT: 'turn_limit'>)
+        """
+        plan = fork_plan(
+            self,
+            at,
+            budget=budget,
+            stop=stop,
+            policy=policy,
+            continuation=continuation,
+            terminating=terminating,
+            agent=agent,
+            model=model,
+            prompt=prompt,
+            message=message,
+            tool_results=tool_results,
+        )
+        branch = Run(plan)
+        self.branches.add(branch)
+        return branch
+
+    @property
+    def next_actions(self) -> tuple[NextAction, ...]:
+        """What can be done about the end of the run, the best first; empty before the end, and if there is nothing to do.
+
+        Example:
+            >>> run = endless.run("?", budget=lab.Budget(max_turns=2))
+            >>> result = await run
+            >>> [action.label for action in run.next_actions]
+            ['Raise the turn limit to 4 and go on']
+        """
+        return next_actions.next_actions(self)
+
+    def apply(self, action: NextAction | None = None, *, prompt: str | None = None) -> Run:
+        """Return the branch, not started, that does one of `next_actions`, by default the first.
+
+        Raises ConfigurationError if there is none, with the reason, and if a new `prompt` is needed and missing.
+
+        Example:
+            >>> run = endless.run("?", budget=lab.Budget(max_turns=2))
+            >>> (await run).stop_reason
+            <StopReason.TURN_LIMIT: 'turn_limit'>
+            >>> branch = run.apply()
+            >>> branch.limits.max_turns
+            4
+        """
+        chosen = next_actions.chosen(self, action, prompt)
+        settings = next_actions.settings_for(self, chosen)
+        return self.fork(
+            chosen.at,
+            budget=settings.budget,
+            stop=settings.stop,
+            continuation=settings.continuation,
+            terminating=settings.terminating,
+            prompt=prompt,
+        )

@@ -1,4 +1,4 @@
-"""Work that outlasts the cancel of its awaiter: work that has to end before the cancel counts, and work that does not end at all."""
+"""Cancellation: tasks that have to end before a cancel of their awaiter counts, and tasks that do not end when cancelled."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 GRACE_S = 2.0
-"""How long work that was cancelled may take to end, its `finally` included. Then it is left behind."""
+"""How long a cancelled task may take to end, its `finally` included. Then it is left behind."""
 
 _left_behind: set[asyncio.Future[Any]] = set()
-"""Held until they end: a loop holds its tasks weakly."""
+"""Tasks left behind, until they end: a loop holds its tasks weakly."""
 
 
 async def ends(
     work: Iterable[asyncio.Future[Any]], grace_s: float | None = GRACE_S
 ) -> tuple[bool, asyncio.CancelledError | None]:
-    """Cancel tasks and wait for their end, whatever cancel comes meanwhile; the caller has to raise that one.
+    """Cancel tasks and wait for their end; also return a cancel that came meanwhile, which the caller has to raise.
 
-    False where one did not end within the grace: it is left behind, and what it comes to is dropped. Without a grace (None) each cancel
-    is handed on.
+    False if a task did not end within the grace: it is left behind and its result dropped. Without a grace (None) each cancel is
+    passed on.
     """
     running, cut = {one for one in work if not one.done()}, None
     for one in running:
@@ -47,13 +47,13 @@ async def ends(
 def _dropped(work: asyncio.Future[Any]) -> None:
     _left_behind.discard(work)
     if not work.cancelled():
-        work.exception()  # or asyncio reports that nobody asked for it
+        work.exception()  # or asyncio reports that it was never retrieved
 
 
 async def sheltered(work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.CancelledError | None]:
-    """What the work came to, and the cancel that came meanwhile, which the caller has to raise once it has put that down.
+    """Do the work to its end; return its result and a cancel that came meanwhile, which the caller has to raise afterwards.
 
-    A second cancel holds for the work too: what waits for ever can be ended.
+    A second cancel cancels the work, too, so that work that waits for ever can be ended.
     """
     task = asyncio.ensure_future(work)
     cut: asyncio.CancelledError | None = None
@@ -66,7 +66,7 @@ async def sheltered(work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.CancelledE
                     task.cancel()
                 cut = cut or error
     finally:
-        if not task.done():  # this very coroutine was thrown away
+        if not task.done():  # this coroutine was closed
             task.cancel()
     if cut is not None and task.cancelled():
         raise cut

@@ -19,6 +19,7 @@ from agentlab.limits import in_seconds, limit_fields
 from agentlab.no_such_name import helps_with_keywords
 from agentlab.predicates import discard, is_async, name_of
 from agentlab.printable import one_line
+from agentlab.redaction import shown_without_keys
 from agentlab.results import Reading, Scalar
 from agentlab.shown import Shown
 from agentlab.totals import Totals
@@ -52,6 +53,12 @@ class StopCondition(Shown):
     The limit is then the only field with a unit."""
     goal: ClassVar[bool] = False
     """True if meeting the condition means that the task was done, as for HasToolCall."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Redact the repr. A dataclass without slots gets its repr later, and keeps it."""
+        super().__init_subclass__(**options)
+        if "__repr__" in vars(cls):
+            shown_without_keys(cls)
 
     def __post_init__(self) -> None:
         """Convert a timedelta where a field counts seconds."""

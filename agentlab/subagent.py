@@ -18,8 +18,8 @@ from pydantic import Field
 from agentlab import events
 from agentlab.agent import Agent
 from agentlab.budget import TOTAL_OF, USED, Budget
-from agentlab.engine import call_context
-from agentlab.engine import next_actions as going_on
+from agentlab.engine import call_context, next_actions
+from agentlab.engine.branches import set_caller, set_parent
 from agentlab.engine.call_context import ToolCallContext
 from agentlab.errors import ConfigurationError, RunFailed, StorageError
 from agentlab.history import RunHistory
@@ -77,35 +77,35 @@ class SubAgent:
         ] = False,
     ) -> str:
         """Do the task, or continue an earlier run; return the outcome as text."""
-        site = call_context.here()
+        context = call_context.here()
         if not continue_run:
             if not task.strip():
                 raise ConfigurationError("There is no task: say what the sub-agent shall do.")
-            run, before = self._new(site, task), RunHistory()
-        elif site is None:
+            run, before = self._new(context, task), RunHistory()
+        elif context is None:
             raise ConfigurationError("Outside of a run there is no earlier run to go on from: leave continue_run out.")
         else:
-            earlier = self._find(site, continue_run)
-            run = await self._again(site, earlier, task, raise_budget, fresh=fresh_context)
+            earlier = self._find(context, continue_run)
+            run = await self._again(context, earlier, task, raise_budget, fresh=fresh_context)
             before = run.history.prefix(len(run.history))
-        handle = f"{self.name}-{1 + _times_called(site, self.name)}"
-        await _run_child(site, run, before, self.name, handle)
-        return _answer(run, before, handle, site)
+        handle = f"{self.name}-{1 + _times_called(context, self.name)}"
+        await _run_child(context, run, before, self.name, handle)
+        return _answer(run, before, handle, context)
 
-    def _new(self, site: ToolCallContext | None, task: str) -> Run:
-        return _make_run(site, self.agent, task, self.settings)
+    def _new(self, context: ToolCallContext | None, task: str) -> Run:
+        return _make_run(context, self.agent, task, self.settings)
 
-    async def _again(self, site: ToolCallContext, earlier: Run, task: str, times: float, *, fresh: bool) -> Run:
+    async def _again(self, context: ToolCallContext, earlier: Run, task: str, times: float, *, fresh: bool) -> Run:
         """Fork the earlier run: at its end with more budget, or at its beginning with a summary."""
         if earlier.result is None:
             raise ConfigurationError("That run is still under way.")
         offered = next((one for one in earlier.next_actions if not one.needs_prompt), None)
-        settings = earlier.limits.snapshot() if offered is None else going_on.settings_for(earlier, offered)
-        left = _left_of_caller(site)
+        settings = earlier.limits.snapshot() if offered is None else next_actions.settings_for(earlier, offered)
+        left = _left_of_caller(context)
         if fresh:
             first = _origin(earlier)
-            summary = await self._summary(site, earlier, first.prompt)
-            left = _left_of_caller(site)
+            summary = await self._summary(context, earlier, first.prompt)
+            left = _left_of_caller(context)
             prompt = task_with_summary(first.prompt, summary, task)
             limits = _more(self.settings.budget, self.settings.budget, RunHistory(), 0.0, times)
             limits = call_context.within(limits, left, RunHistory(), elapsed_s=0.0)
@@ -128,45 +128,45 @@ class SubAgent:
 
     # Earlier runs -----------------------------------------------------------------------------------------------------------
 
-    def _find(self, site: ToolCallContext, name: str) -> Run:
+    def _find(self, context: ToolCallContext, name: str) -> Run:
         """Return an earlier run by its name or its id. Raises ConfigurationError if there is none."""
-        uses = list(_children(site))
+        uses = list(_children(context))
         wanted = next((use.run_id for use in uses if name in (use.handle, use.run_id)), None)
         if wanted is None:
             known = ", ".join(use.handle for use in uses) or "none"
             raise ConfigurationError(f"There is no run {name!r} to go on from. There is: {known}.")
-        line = list(_ancestors(cast(Run, site.run)))  # a branch has the steps of its parent, and so its sub-agents
-        found = (child for run in line for child in run.children if child.id == wanted and not child.is_to_be_looked_at)
+        line = list(_ancestors(cast(Run, context.run)))  # a branch has the steps of its parent, and so its sub-agents
+        found = (child for run in line for child in run.children if child.id == wanted and not child.branches.was_loaded)
         known_run = next(found, None)
         if known_run is not None:
             return known_run
-        kept_by = next((run for run in line if run.recall is not None), None)
+        kept_by = next((run for run in line if run.branches.recall is not None), None)
         if kept_by is None:
             raise ConfigurationError(f"{name!r} was of an earlier process and cannot go on: start anew, with a task.")
         try:
-            return self._recalled(site, kept_by, wanted)
+            return self._recalled(context, kept_by, wanted)
         except (ConfigurationError, StorageError) as error:
             raise ConfigurationError(
                 f"{name!r} was of an earlier process and cannot go on: start anew, with a task. ({error})"
             ) from error
 
-    def _recalled(self, site: ToolCallContext, caller: Run, run_id: str) -> Run:
+    def _recalled(self, context: ToolCallContext, caller: Run, run_id: str) -> Run:
         """Load a run of an earlier process from the store of its caller, and attach it to the caller."""
-        assert caller.recall is not None  # noqa: S101  for the type checker
-        run = caller.recall(run_id, self.agent, self.settings)
-        run.transport = site.run.transport
-        for observer in cast(Run, site.run).inherited:
-            if observer not in run.inherited:
-                run.inherit(observer)
-        if run.forked_at is not None and run.parent_run_id is not None:
-            known = next((child for child in caller.children if child.id == run.parent_run_id), None)
-            run.branch_of(known or self._recalled(site, caller, run.parent_run_id))
-        run.called_from(caller, run.parent_step or site.turn, run.called_by or site.tool_call.id)
+        assert caller.branches.recall is not None  # noqa: S101  for the type checker
+        run = caller.branches.recall(run_id, self.agent, self.settings)
+        run.stepper.transport = context.stepper.transport
+        for observer in context.stepper.timeline.inherited:
+            run.timeline.inherit(observer)
+        origin = run.origin
+        if origin.forked_at is not None and origin.parent_run_id is not None:
+            known = next((child for child in caller.children if child.id == origin.parent_run_id), None)
+            set_parent(run, known or self._recalled(context, caller, origin.parent_run_id))
+        set_caller(run, caller, origin.parent_step or context.step, origin.called_by or context.tool_call.id)
         if run.result is None:  # its end could not be written
             run.cancel()
         return run
 
-    async def _summary(self, site: ToolCallContext, earlier: Run, task: str) -> str:
+    async def _summary(self, context: ToolCallContext, earlier: Run, task: str) -> str:
         """Return a summary of the earlier run by its model: one call under a cap, in a separate run that counts like any other."""
         agent = earlier.agent
         by = Agent(
@@ -180,9 +180,9 @@ class SubAgent:
         )
         budget = Budget(max_turns=1, max_tokens_per_turn=LONGEST_SUMMARY_TOKENS)
         settings = RunSettings(budget, continuation=by.settings.continuation)
-        run = _make_run(site, by, transcript(task, earlier.messages), settings)
-        handle = next((child.handle for child in _children(site) if child.run_id == earlier.id), self.name)
-        await _run_child(site, run, RunHistory(), f"{self.name}-summary", f"{handle}-summary")
+        run = _make_run(context, by, transcript(task, earlier.messages), settings)
+        handle = next((child.handle for child in _children(context) if child.run_id == earlier.id), self.name)
+        await _run_child(context, run, RunHistory(), f"{self.name}-summary", f"{handle}-summary")
         if run.result is None or not run.result.text.strip():
             why = "it was cut off" if run.result is None else run.result.detail
             raise ConfigurationError(f"What it did could not be summed up ({why}): go on without fresh_context.")
@@ -195,15 +195,14 @@ SubAgent.work.ends_when_cancelled = True  # type: ignore[attr-defined]  # its ow
 # The run of a sub-agent ---------------------------------------------------------------------------------------------------------
 
 
-def _make_run(site: ToolCallContext | None, agent: Agent, task: str, settings: RunSettings) -> Run:
+def _make_run(context: ToolCallContext | None, agent: Agent, task: str, settings: RunSettings) -> Run:
     """Make a run on the task; within a calling run's budget, and with its transport and inherited observers, if there is one."""
     budget = settings.budget
     more: dict[str, Any] = {}
-    if site is not None:
-        caller = cast(Run, site.run)
-        budget = call_context.within(budget, _left_of_caller(site), RunHistory(), elapsed_s=0.0)
-        more["transport"] = caller.transport
-        more["observers"] = [one for one in caller.inherited if one not in agent.observers]
+    if context is not None:
+        budget = call_context.within(budget, _left_of_caller(context), RunHistory(), elapsed_s=0.0)
+        more["transport"] = context.stepper.transport
+        more["observers"] = [one for one in context.stepper.timeline.inherited if one not in agent.observers]
     return agent.run(
         task,
         budget=budget,
@@ -215,18 +214,17 @@ def _make_run(site: ToolCallContext | None, agent: Agent, task: str, settings: R
     )
 
 
-async def _run_child(site: ToolCallContext | None, run: Run, before: RunHistory, name: str, handle: str) -> None:
+async def _run_child(context: ToolCallContext | None, run: Run, before: RunHistory, name: str, handle: str) -> None:
     """Run it to its end. Even if that is interrupted, its use is recorded in the caller's step."""
-    if site is None:
+    if context is None:
         await run
         return
-    caller = cast(Run, site.run)
-    turn = site.turn
-    run.called_from(caller, turn, site.tool_call.id)
-    run.ceiling = lambda settings: call_context.settings_within(settings, site, run, before)
-    site.draft.open_children[run] = before, name
+    caller, stepper, step = context.stepper.timeline, run.stepper, context.step
+    set_caller(run, cast(Run, context.run), step, context.tool_call.id)
+    stepper.parent_limit = lambda settings: call_context.settings_within(settings, context, stepper, before)
+    context.builder.open_children[stepper] = before, name
     settings = run.limits.snapshot()
-    caller.emit(events.ChildStarted(caller.clock.elapsed_s(), turn, site.tool_call.id, name, run.id, settings))
+    caller.emit(events.ChildStarted(caller.clock.elapsed_s(), step, context.tool_call.id, name, run.id, settings))
     try:
         await run
     except Exception:  # it is in the run's result
@@ -238,42 +236,42 @@ async def _run_child(site: ToolCallContext | None, run: Run, before: RunHistory,
         used = run.history.since(len(before))
         ended = None if run.result is None else run.result.stop_reason
         counted = (len(used), used.calls, used.usage, used.cost, used.known_tokens, used.known_cost_usd)
-        use = ChildUse(run.id, site.tool_call.id, name, handle, ended, *counted)
-        site.draft.open_children.pop(run)
-        site.draft.children.append(use)
-        run.ceiling = None
-        caller.emit(events.ChildEnded(caller.clock.elapsed_s(), turn, use))
+        use = ChildUse(run.id, context.tool_call.id, name, handle, ended, *counted)
+        context.builder.open_children.pop(stepper)
+        context.builder.children.append(use)
+        stepper.parent_limit = None
+        caller.emit(events.ChildEnded(caller.clock.elapsed_s(), step, use))
 
 
-def _left_of_caller(site: ToolCallContext) -> Remaining:
+def _left_of_caller(context: ToolCallContext) -> Remaining:
     """Return what the caller has left. Raises ConfigurationError if that is nothing; then no call is started."""
-    left = site.left()
+    left = context.left()
     if call_context.is_spent(left):
         raise ConfigurationError("Not started: your own budget has nothing left.")
-    if (bound := call_context.bound_below(site.run.outermost)) is not None:
+    if (bound := call_context.bound_below(context.stepper.outermost)) is not None:
         raise ConfigurationError(f"Not started: {bound[1]}")
     return left
 
 
-def _times_called(site: ToolCallContext | None, name: str) -> int:
+def _times_called(context: ToolCallContext | None, name: str) -> int:
     """Return how often the calling run has called this tool, current calls included."""
-    open_calls = [] if site is None else [called for _, called in site.draft.open_children.values()]
-    return sum(child.tool == name for child in _children(site)) + open_calls.count(name)
+    open_calls = [] if context is None else [called for _, called in context.builder.open_children.values()]
+    return sum(child.tool == name for child in _children(context)) + open_calls.count(name)
 
 
-def _children(site: ToolCallContext | None) -> Iterator[ChildUse]:
+def _children(context: ToolCallContext | None) -> Iterator[ChildUse]:
     """Yield the child runs of the calling run so far, as far as its model knows of them."""
-    if site is not None:
-        for step in site.run.history:
+    if context is not None:
+        for step in context.stepper.timeline.history:
             yield from (child for child in step.children if not child.cut_off)
-        yield from site.draft.children
+        yield from context.builder.children
 
 
 def _ancestors(run: Run | None) -> Iterator[Run]:
     """Yield the run, the run it was forked from, and so on."""
     while run is not None:
         yield run
-        run = run.parent
+        run = run.origin.parent
 
 
 def _origin(run: Run) -> Run:
@@ -298,30 +296,30 @@ def _more(first: Budget, now: Budget, before: RunHistory, elapsed_s: float, time
 # Messages to the caller's model ---------------------------------------------------------------------------------------------
 
 
-def _answer(run: Run, before: RunHistory, handle: str, site: ToolCallContext | None) -> str:
+def _answer(run: Run, before: RunHistory, handle: str, context: ToolCallContext | None) -> str:
     """Return the answer, and a line about the end of the run. Raises RunFailed if an error ended it."""
     result = run.result
     assert result is not None  # noqa: S101  for the type checker: it was awaited
-    line = _last_line(run, result, before, handle, site)
+    line = _last_line(run, result, before, handle, context)
     if result.stop_reason is StopReason.ERROR:
         raise RunFailed(f"{result.detail}\n{line}", result) from result.error
     return f"{result.text if result.text.strip() else '(It gave no answer.)'}\n\n{line}"
 
 
-def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, site: ToolCallContext | None) -> str:
+def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, context: ToolCallContext | None) -> str:
     used = run.history.since(len(before))
     tokens = "unknown" if used.tokens is None else f"{used.tokens:,}"
     ended = "came to its end" if result.terminated else f"was cut off ({result.stop_reason})"
     parts = [f"{handle} {ended}. Used: {len(used)} step{'s' * (len(used) != 1)}, {tokens} tokens."]
-    own = run.settings_now().budget.remaining(run.history, 0.0)
+    own = run.stepper.settings_now().budget.remaining(run.history, 0.0)
     parts += [f"Left of its budget: {in_words(own)}."] if in_words(own) else []
-    if site is not None:
-        yours = in_words(site.left())
+    if context is not None:
+        yours = in_words(context.left())
         parts += [f"Left of yours: {yours}."] if yours else []
-        spent = call_context.bound_below(site.run.outermost)
+        spent = call_context.bound_below(context.stepper.outermost)
         if spent is not None:
             parts.append(f"No sub-agent can make a further call: {spent[1]}")
-        elif not call_context.is_spent(site.left()):
+        elif not call_context.is_spent(context.left()):
             more = "To ask it more" if result.terminated else "To let it go on"
             parts.append(
                 f'{more}: continue_run="{handle}"' + (", also with fresh_context=true." if not result.terminated else ".")

@@ -36,7 +36,7 @@ import pydantic_core
 from agentlab.errors import StopRequested, ToolDefinitionError
 from agentlab.limits import in_seconds
 from agentlab.predicates import is_async
-from agentlab.redaction import in_words, known_hidden
+from agentlab.redaction import in_words, known_hidden, without_keys
 from agentlab.shelter import GRACE_S, ends
 from agentlab.shown import Shown
 from agentlab.tool_schema import PREFIX, Function, described, itself, of_model, unwrapped
@@ -119,7 +119,7 @@ class Tool(Shown):
         return {name.removeprefix(PREFIX): getattr(model, name) for name in type(model).model_fields}
 
     def __repr__(self) -> str:
-        return f"Tool({self.name})"
+        return without_keys(f"Tool({self.name})")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the function, to make it a tool again; if a decorator replaced the function by the tool, pickle the name of both."""

@@ -18,12 +18,6 @@ import agentlab
 INNER: Mapping[str, tuple[str, ...]] = {
     "Agent": ("is_made_of_names", "known_terminating", "run_on", "settings_for", "through_middleware", "through_tool_middleware"),
     "Budget": ("remaining_within",),
-    "Run": (
-        "as_it_was", "branch_of", "called_from", "emit", "end", "inherit", "inherited", "kept_running", "launch", "launch_step",
-        "mark_step", "descendants", "refuse_to_block", "refuse_without_key", "result_for", "settings_now", "bind_loop", "step_quietly",
-        "refresh_settings", "warn_once", "was_ended", "whole_steps",
-    ),
-    "Lockstep": ("launch", "launch_step", "refuse_to_block", "refuse_without_key", "bind_loop"),
     "Reading": ("that_counts", "without_answer"),
     "RunHistory": ("amend", "append"),
     "Store": ("follow_run", "state_of", "unsaved_run"),

@@ -1,17 +1,16 @@
-"""Asking the model within a step: the draft that what comes back is put into, one round trip or several, and what they cost."""
+"""The part of a step that asks the model: one round trip or several, what they cost, and what follows from the response."""
 
 from __future__ import annotations
 
 import inspect
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from agentlab import events
 from agentlab.engine import call_context
 from agentlab.engine.client import CallContext
-from agentlab.engine.continuation import ContinuationRequest
 from agentlab.errors import (
     ConfigurationError,
     FixtureError,
@@ -26,429 +25,316 @@ from agentlab.pricing import cost_of
 from agentlab.providers.finish_detection import log_signal
 from agentlab.providers.wires.read import with_ids_of_their_own
 from agentlab.redaction import in_words
-from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, Seam, StepResult
-from agentlab.settings import RunSettings
+from agentlab.results import Action, Decision, ModelCall, Seam
 from agentlab.stop import MaxCost, MaxTokensUsed, StopCondition
 from agentlab.termination import DecisionContext, Policy, checked, is_cut_off, standard
-from agentlab.types import (
-    Cost,
-    Message,
-    ModelRequest,
-    ModelResponse,
-    RateLimit,
-    StopReason,
-    ToolCall,
-    ToolResult,
-    Usage,
-    UsageSource,
-    moved,
-)
-from agentlab.usage import FREE, NOTHING_USED, add_cost, add_usage
+from agentlab.types import Message, ModelRequest, ModelResponse, RateLimit, Usage, UsageSource
 
 if TYPE_CHECKING:
+    from agentlab.engine.continuation import ContinuationRequest
+    from agentlab.engine.step_builder import StepBuilder
     from agentlab.engine.stepper import Stepper
-    from agentlab.history import RunHistory
+    from agentlab.settings import RunSettings
 
 CHARACTERS_PER_TOKEN = 4
 
-MOST_ASKED_AGAIN = 2
-"""How often an answer that lost a piece is asked for again; less where RetryPolicy(attempts=…) allows fewer retries."""
-
-_UNKNOWN_USAGE = Usage()
-_UNKNOWN_COST = Cost(reason="A call was begun and never came back.")
-_CANCELLED = Decision(Action.ABORT, "The step was cut short.", StopReason.CANCELLED, "retry")
-
-
-@dataclass(frozen=True, slots=True)
-class StopRequest:
-    """Somebody asked for the end: `who` is `tool`, `middleware` or `person`."""
-
-    reason: str
-    output: object
-    who: str
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A call that may have run in a step which ended with its process: its tool is not called again without a question.
-
-    `answered` is the step in which the tool was called again, None before that. A branch that begins before that step is held too.
-    `by` is that call's id: a middleware that executes the same call twice is held twice.
-    """
-
-    call: ToolCall
-    answered: int | None = None
-    by: str = ""
-
-    def at(self, steps: int) -> Hold:
-        """The hold as it is after so many steps of its run."""
-        return self if self.answered is None or self.answered <= steps else Hold(self.call)
-
-
-class StepBuilder:
-    """A step under way."""
-
-    __slots__ = (
-        "answer",
-        "calls",
-        "children",
-        "decision",
-        "error",
-        "explicit",
-        "fault",
-        "notice",
-        "open_calls",
-        "open_children",
-        "parts",
-        "seams",
-        "settings",
-        "started_s",
-        "terminating",
-        "tool_results",
-    )
-
-    def __init__(self, settings: RunSettings, started_s: float) -> None:
-        self.settings = settings
-        self.started_s = started_s
-        self.calls: list[ModelCall] = []
-        self.tool_results: list[ToolResult] = []
-        self.children: list[ChildUse] = []
-        self.open_calls = 0
-        self.open_children: dict[Stepper, tuple[RunHistory, str]] = {}
-        self.decision = _CANCELLED
-        self.error: BaseException | None = None
-        self.explicit: StopRequest | None = None
-        self.fault: tuple[str, Exception | None] = ("", None)
-        self.answer: ModelResponse | None = None
-        self.parts: list[str] = []
-        self.seams: list[Seam] = []
-        self.terminating: ToolResult | None = None
-        self.notice = ""
-
-    def step(self, run: Stepper, remaining: Remaining, readings: Reading | None, stop_reason: StopReason | None) -> StepResult:
-        """The draft as a step. A call that was begun and never came back may have cost something: the sums are then unknown."""
-        usage, cost = (_UNKNOWN_USAGE, _UNKNOWN_COST) if self.open_calls else (NOTHING_USED, FREE)
-        if len(self.calls) == 1 and not self.open_calls:
-            usage, cost = self.calls[0].usage, self.calls[0].cost
-        else:
-            for call in self.calls:
-                usage, cost = add_usage(usage, call.usage), add_cost(cost, call.cost)
-        return StepResult(
-            len(run.history) + 1,
-            tuple(self.calls),
-            tuple(self.tool_results),
-            usage,
-            cost,
-            self.decision,
-            self.settings,
-            remaining,
-            readings,
-            self.started_s,
-            run.clock.elapsed_s() - self.started_s,
-            stop_reason,
-            self.error,
-            self.whole_answer(),
-            (*run.history.cut_off, *self.children),
-            tuple(self.seams),
-        )
-
-    def blame(self, whom: str, error: Exception) -> None:
-        """Note what raised an exception, "" for the call itself; who lets it pass is not to blame."""
-        if self.fault[1] is not error:
-            self.fault = (whom, error)
-
-    def whole_answer(self) -> ModelResponse | None:
-        """What several calls came to, where some of it was put together; with what a paused turn had said before (`parts`)."""
-        if self.answer is None or not self.parts:
-            return self.answer
-        before = "".join(self.parts)
-        return replace(self.answer, text=before + self.answer.text, holes=moved(self.answer.holes, len(before)))
+MAX_ASKED_AGAIN = 2
+"""How often an answer that lost a piece is asked for again; less if RetryPolicy(attempts=…) allows fewer retries."""
 
 
 class BudgetExhausted(Exception):  # noqa: N818  a signal to the step, which ends there
     """A middleware asks the model again and the budget is used up."""
 
 
-async def ask(run: Stepper, draft: StepBuilder, going_on: ContinuationRequest | None = None) -> ModelResponse:
-    """Ask the model: its response is in the draft and in the conversation before anything else can happen.
+async def ask(stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None = None) -> ModelResponse:
+    """Ask the model; the response is in the builder and in the conversation before anything else can happen.
 
-    A middleware may ask several times, or answer of its own. Each answer that came back is a call of the step, whatever becomes of it.
-    `going_on` asks for the rest of the newest answer, which is then put together with it.
+    A middleware may ask several times, or answer by itself. Each answer that came back is a call of the step, whatever becomes of it.
+    `continuation` asks for the rest of the newest answer, which is then merged with it.
     """
-    before = len(draft.calls)
+    before = len(builder.calls)
     if before:
-        draft.calls[-1] = replace(draft.calls[-1], decision=draft.decision)
-    request, response, lost = await _ask_again_while_lost(run, draft, going_on)
-    number = draft.calls[-1].index
-    if going_on is None:
-        run.conversation.append(_assistant_message(response))
-        if draft.answer is not None:  # a turn that was continued, then paused and resumed
-            draft.parts.append(draft.answer.text)
-            draft.answer = response
-        so_far = draft.parts if draft.answer is not None else [call.response.text for call in draft.calls[:before] if call.used]
-        if response.text and any(so_far):
-            draft.seams.append(Seam(number, sum(map(len, so_far))))
-    else:
-        if draft.answer is None and before > 1:  # a turn that was paused and resumed, then cut
-            draft.parts = [call.response.text for call in draft.calls[: before - 1] if call.used]
-        response, seam = going_on.put_together(response, number)
-        if seam is not None:
-            draft.seams.append(replace(seam, place=seam.place + sum(map(len, draft.parts))))
-        draft.answer = response
-        run.conversation.replace_last(_assistant_message(response))
-    draft.decision = await _decided(run, draft, request, response)
-    for call in draft.calls[before:]:
+        builder.calls[-1] = replace(builder.calls[-1], decision=builder.decision)
+    request, response, lost = await _ask_until_whole(stepper, builder, continuation)
+    response = _add_to_answer(stepper, builder, response, continuation, before)
+    builder.decision = await _decide(stepper, builder, request, response)
+    for call in builder.calls[before:]:
         known = call.usage.total_tokens is not None
-        if (not known or call.cost.usd is None) and run.told_unknown != (draft.settings, known):
-            _tell_of_what_is_unknown(run, draft, call)
-            run.told_unknown = (draft.settings, known)
+        if (not known or call.cost.usd is None) and stepper.warned_unknown != (builder.settings, known):
+            _warn_of_unknown_use(stepper, builder.settings, call)
+            stepper.warned_unknown = (builder.settings, known)
     if lost is not None:
         raise lost
     return response
 
 
-async def _decided(run: Stepper, draft: StepBuilder, request: ModelRequest, response: ModelResponse) -> Decision:
-    """What follows from a response."""
+def _add_to_answer(
+    stepper: Stepper, builder: StepBuilder, response: ModelResponse, continuation: ContinuationRequest | None, before: int
+) -> ModelResponse:
+    """Put the response into the conversation, as a message or merged with the newest; note the seam where two texts meet."""
+    conversation, number = stepper.timeline.conversation, builder.calls[-1].index
+    if continuation is None:
+        conversation.append(_assistant_message(response))
+        if builder.answer is not None:  # an answer that was continued, then paused and resumed
+            builder.parts.append(builder.answer.text)
+            builder.answer = response
+        if before and response.text:
+            merged = builder.answer is not None
+            so_far = builder.parts if merged else [call.response.text for call in builder.calls[:before] if call.used]
+            if any(so_far):
+                builder.seams.append(Seam(number, sum(map(len, so_far))))
+        return response
+    if builder.answer is None and before > 1:  # an answer that was paused and resumed, then cut off
+        builder.parts = [call.response.text for call in builder.calls[: before - 1] if call.used]
+    response, seam = continuation.merge(response, number)
+    if seam is not None:
+        builder.seams.append(replace(seam, place=seam.place + sum(map(len, builder.parts))))
+    builder.answer = response
+    conversation.replace_last(_assistant_message(response))
+    return response
+
+
+async def _decide(stepper: Stepper, builder: StepBuilder, request: ModelRequest, response: ModelResponse) -> Decision:
+    """Decide what follows from a response: by the table, or by the policy of the run."""
+    timeline, policy = stepper.timeline, builder.settings.policy
     context = DecisionContext(
-        response, len(run.history) + 1, len(draft.calls), request.max_output_tokens, draft.settings, run.history
+        response, timeline.next_step, len(builder.calls), request.max_output_tokens, builder.settings, timeline.history
     )
-    policy = draft.settings.policy
-    return standard(response.signal, context) if policy is None else await _by(policy, draft, response, context)
+    return standard(response.signal, context) if policy is None else await _decide_by(policy, builder, response, context)
 
 
-async def _ask_again_while_lost(
-    run: Stepper, draft: StepBuilder, going_on: ContinuationRequest | None
-) -> tuple[ModelRequest, ModelResponse, ProviderStreamError | None]:
-    """Ask the model, and again where its answer lost a piece on its way: nothing of it has been executed. Returns an error with the
-    answer that has to do where no whole one came."""
-    start, attempt = len(draft.calls), 0
-    request, response = await _asked(run, draft, going_on)
-    while response.is_spoilt:
-        decision = await _decided(run, draft, request, response)
-        if decision.action is not Action.ASK_AGAIN:
-            break
-        here, retry = len(draft.calls), getattr(run.agent.model, "retry", None)
-        most = MOST_ASKED_AGAIN if retry is None else min(MOST_ASKED_AGAIN, retry.attempts - 1)
-        if attempt >= most:
-            asked = f"asked for again {attempt} time{'s' * (attempt != 1)}, it came no better" if most else "no retry is allowed"
-            return request, response, _lost(run, response, asked)
-        if no_call_left(run, draft):
-            return request, response, _lost(run, response, "the budget leaves no call to ask for it again")
-        attempt += 1
-        turn, index = len(run.history) + 1, draft.calls[-1].index
-        run.emit(events.AskedAgain(run.clock.elapsed_s(), turn, index, attempt, most - attempt, response.holes))
-        try:
-            request, response = await _asked(run, draft, going_on)
-        except ReplayMissError:
-            return request, response, _lost(run, response, "the recording has no other answer")
-        except ProviderError as error:
-            lost = _lost(run, response, f"asking for it again failed: {in_words(error)}")
-            lost.__cause__ = error
-            return request, response, lost
-        draft.calls[here - 1] = replace(draft.calls[here - 1], decision=decision)
-        draft.calls[start:here] = [replace(call, used=False) for call in draft.calls[start:here]]
-    return request, response, None
-
-
-def _lost(run: Stepper, response: ModelResponse, why: str) -> ProviderStreamError:
-    who = f"{run.agent.model.name} ({run.agent.model.model})"
-    return ProviderStreamError(
-        f"{who}: a piece of the streamed answer was lost ({response.holes[0]}), and {why.rstrip('.')}. What came is kept. "
-        "Try again; if it stays, look for what changes the stream on its way, such as a proxy."
-    )
-
-
-async def _asked(run: Stepper, draft: StepBuilder, going_on: ContinuationRequest | None) -> tuple[ModelRequest, ModelResponse]:
-    """Ask the model once, through the middleware."""
-    agent, before = run.agent, len(draft.calls)
-    budget, known = draft.settings.budget, run.history.known_tokens + sum([call.usage.known_tokens for call in draft.calls])
-    cap = budget.output_cap(known)
-    if going_on is not None and going_on.cap is not None:
-        cap = going_on.cap if budget.max_tokens is None else min(going_on.cap, max(1, budget.max_tokens - known))
-    request = ModelRequest(
-        run.conversation.view(None if going_on is None else going_on.messages),
-        agent.instructions,
-        agent.tool_specs,
-        cap,
-        agent.options,
-        agent.stream,
-    )
-    if not agent.middleware:
-        response = await _send(run, draft, request)
-    else:
-        try:
-            response = await agent.through_middleware(lambda asked: _through(run, draft, asked), draft.blame)(request)
-        except BaseException:
-            if len(draft.calls) > before and going_on is None:
-                run.conversation.append(_assistant_message(draft.calls[-1].response))
-            raise
-        response = choose_response(run, draft, request, response, before)
-    return request, response
-
-
-async def _by(policy: Policy, draft: StepBuilder, response: ModelResponse, context: DecisionContext) -> Decision:
-    """What a policy decides, which may have to be awaited."""
+async def _decide_by(policy: Policy, builder: StepBuilder, response: ModelResponse, context: DecisionContext) -> Decision:
     try:
         decision = policy(response.signal, context)
         if not isinstance(decision, Decision) and inspect.isawaitable(decision):
             decision = await decision
     except Exception as error:
-        draft.blame(f"The policy {name_of(policy)}", error)
+        builder.blame(f"The policy {name_of(policy)}", error)
         raise
     return checked(decision, policy, context)
 
 
-async def _through(run: Stepper, draft: StepBuilder, request: ModelRequest) -> ModelResponse:
-    """One round trip for a middleware: what fails here is not its fault, whatever it lets pass."""
+async def _ask_until_whole(
+    stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None
+) -> tuple[ModelRequest, ModelResponse, ProviderStreamError | None]:
+    """Ask the model, and again if its stream lost a piece: nothing of such an answer has been executed.
+
+    Returns an error with the last answer if none came whole.
+    """
+    start, attempt = len(builder.calls), 0
+    request, response = await _ask_once(stepper, builder, continuation)
+    while response.is_spoilt:
+        decision = await _decide(stepper, builder, request, response)
+        if decision.action is not Action.ASK_AGAIN:
+            break
+        here, retry = len(builder.calls), getattr(stepper.agent.model, "retry", None)
+        most = MAX_ASKED_AGAIN if retry is None else min(MAX_ASKED_AGAIN, retry.attempts - 1)
+        if attempt >= most:
+            why = f"asked for again {attempt} time{'s' * (attempt != 1)}, it came no better" if most else "no retry is allowed"
+            return request, response, _stream_error(stepper, response, why)
+        if no_call_left(stepper, builder):
+            return request, response, _stream_error(stepper, response, "the budget leaves no call to ask for it again")
+        attempt += 1
+        timeline, index = stepper.timeline, builder.calls[-1].index
+        now_s = timeline.clock.elapsed_s()
+        timeline.emit(events.AskedAgain(now_s, timeline.next_step, index, attempt, most - attempt, response.holes))
+        try:
+            request, response = await _ask_once(stepper, builder, continuation)
+        except ReplayMissError:
+            return request, response, _stream_error(stepper, response, "the recording has no other answer")
+        except ProviderError as error:
+            lost = _stream_error(stepper, response, f"asking for it again failed: {in_words(error)}")
+            lost.__cause__ = error
+            return request, response, lost
+        builder.calls[here - 1] = replace(builder.calls[here - 1], decision=decision)
+        builder.calls[start:here] = [replace(call, used=False) for call in builder.calls[start:here]]
+    return request, response, None
+
+
+def _stream_error(stepper: Stepper, response: ModelResponse, why: str) -> ProviderStreamError:
+    return ProviderStreamError(
+        f"{_name(stepper)}: a piece of the streamed answer was lost ({response.holes[0]}), and {why.rstrip('.')}. What came is kept. "
+        "Try again; if it stays, look for what changes the stream on its way, such as a proxy."
+    )
+
+
+def _name(stepper: Stepper) -> str:
+    return f"{stepper.agent.model.name} ({stepper.agent.model.model})"
+
+
+async def _ask_once(
+    stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None
+) -> tuple[ModelRequest, ModelResponse]:
+    """Ask the model once, through the middleware."""
+    agent, timeline, before = stepper.agent, stepper.timeline, len(builder.calls)
+    request = ModelRequest(
+        timeline.conversation.view(None if continuation is None else continuation.messages),
+        agent.instructions,
+        agent.tool_specs,
+        _output_cap(stepper, builder, continuation),
+        agent.options,
+        agent.stream,
+    )
+    if not agent.middleware:
+        return request, await _send(stepper, builder, request)
+
+    async def send(asked: ModelRequest) -> ModelResponse:
+        try:
+            return await _send(stepper, builder, asked)
+        except Exception as error:
+            builder.blame("", error)  # not the fault of the middleware that lets it pass
+            raise
+
     try:
-        return await _send(run, draft, request)
-    except Exception as error:
-        draft.blame("", error)
+        response = await agent.through_middleware(send, builder.blame)(request)
+    except BaseException:
+        if len(builder.calls) > before and continuation is None:
+            timeline.conversation.append(_assistant_message(builder.calls[-1].response))
         raise
+    return request, choose_response(stepper, builder, request, response, before)
 
 
-async def _send(run: Stepper, draft: StepBuilder, request: ModelRequest) -> ModelResponse:
-    """One round trip; what comes back is in the draft."""
-    if (draft.calls or draft.open_calls) and no_call_left(run, draft):
+def _output_cap(stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None) -> int | None:
+    """Return the most output tokens to ask for: the cap per step, lowered to what is left of the budget."""
+    budget, known = builder.settings.budget, stepper.timeline.history.known_tokens + builder.known_tokens
+    if continuation is None or continuation.cap is None:
+        return budget.output_cap(known)
+    return continuation.cap if budget.max_tokens is None else min(continuation.cap, max(1, budget.max_tokens - known))
+
+
+async def _send(stepper: Stepper, builder: StepBuilder, request: ModelRequest) -> ModelResponse:
+    """Make one round trip and record what comes back. Raises BudgetExhausted if the budget leaves no further call in this step."""
+    if builder.calls_made and no_call_left(stepper, builder):
         raise BudgetExhausted
-    agent = run.agent
-    index = run.history.own_calls + len(draft.calls) + draft.open_calls + 1
-    turn = len(run.history) + 1
+    timeline, agent = stepper.timeline, stepper.agent
+    index, step = timeline.history.own_calls + builder.calls_made + 1, timeline.next_step
     retries = 0
 
     def on_retry(attempt: int, wait_s: float, reason: str, rate_limit: RateLimit | None = None) -> None:
         nonlocal retries
         retries = attempt
-        run.emit(events.CallRetried(run.clock.elapsed_s(), turn, attempt, wait_s, reason, rate_limit))
+        timeline.emit(events.CallRetried(timeline.clock.elapsed_s(), step, attempt, wait_s, reason, rate_limit))
 
     def on_text(text: str) -> None:
-        if run.observers:
-            run.emit(events.TextReceived(run.clock.elapsed_s(), turn, text, index))
+        if timeline.observers:
+            timeline.emit(events.TextReceived(timeline.clock.elapsed_s(), step, text, index))
 
-    context = CallContext(run.transport, run.replay_key, index, on_text, on_retry)
-    started_s, started = run.clock.elapsed_s(), time.perf_counter()
-    draft.open_calls += 1
-    call_context.count_beside(run, call_context.Used(1))
+    context = CallContext(stepper.transport, stepper.replay_key, index, on_text, on_retry)
+    started_s, started = timeline.clock.elapsed_s(), time.perf_counter()
+    builder.open_calls += 1
+    call_context.count_beside(stepper, calls=1)
     try:
         response = await agent.model.respond(request, context)
         if response.tool_calls:
             response = with_ids_of_their_own(response)
     except (ProviderStatusError, ConfigurationError, FixtureError):
-        draft.open_calls -= 1  # refused: nothing was generated
-        call_context.count_beside(run, call_context.Used(-1))
+        builder.open_calls -= 1  # refused: nothing was generated
+        call_context.count_beside(stepper, calls=-1)
         raise
-    draft.open_calls -= 1
-    duration_s = time.perf_counter() - started
-    record_call(run, draft, request, response, index=index, started_s=started_s, duration_s=duration_s, retries=retries)
+    builder.open_calls -= 1
+    record_call(stepper, builder, request, response, index, started_s, time.perf_counter() - started, retries)
     return response
 
 
-def record_call(
-    run: Stepper,
-    draft: StepBuilder,
+def record_call(  # noqa: PLR0917  all of them say how the call went
+    stepper: Stepper,
+    builder: StepBuilder,
     request: ModelRequest,
     response: ModelResponse,
-    *,
     index: int,
     started_s: float,
     duration_s: float,
-    retries: int = 0,
+    retries: int,
 ) -> None:
-    """Put a response that came back into the draft, and tell of it."""
-    model, signal = run.agent.model, response.signal
-    usage = _charged(run, draft, request, response)
+    """Put a response that came back into the step, with its cost, and emit why it ended."""
+    timeline, model, signal = stepper.timeline, stepper.agent.model, response.signal
+    usage = _charged_usage(stepper, builder, request, response)
     at = datetime.now(UTC) if response.source is None else response.source.at  # an answer without HTTP was made now
     address = getattr(model, "address", "")
     cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd, at=at, address=address)
     log_signal(signal, model.name, model.model)
-    draft.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
-    call_context.count_beside(run, call_context.Used(0, usage.known_tokens, cost.known_usd))
-    turn = len(run.history) + 1
-    run.emit(
+    builder.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
+    call_context.count_beside(stepper, tokens=usage.known_tokens, cost_usd=cost.known_usd)
+    now_s = timeline.clock.elapsed_s()
+    timeline.emit(
         events.StopReasonObserved(
-            run.clock.elapsed_s(), model.name, model.model, signal.finish_reason, signal.raw_value, turn, index
+            now_s, model.name, model.model, signal.finish_reason, signal.raw_value, timeline.next_step, index
         )
     )
 
 
 def choose_response(
-    run: Stepper, draft: StepBuilder, request: ModelRequest, response: ModelResponse, before: int
+    stepper: Stepper, builder: StepBuilder, request: ModelRequest, response: ModelResponse, before: int
 ) -> ModelResponse:
-    """Make the response that a middleware gave the last of the draft's calls; those it left aside stay, as not used."""
-    asked = draft.calls[before:]
-    if not asked:  # an answer of its own, from a cache for example
+    """Make the response that a middleware returned the last call of the step; the calls that it left aside stay, as not used."""
+    made = builder.calls[before:]
+    if not made:  # an answer by the middleware itself, from a cache for example
         response = with_ids_of_their_own(response)
-        index, now_s = run.history.own_calls + before + 1, run.clock.elapsed_s()
-        record_call(run, draft, request, response, index=index, started_s=now_s, duration_s=0.0)
+        timeline = stepper.timeline
+        index, now_s = timeline.history.own_calls + before + 1, timeline.clock.elapsed_s()
+        record_call(stepper, builder, request, response, index, now_s, 0.0, 0)
         return response
-    chosen = next((call for call in asked if call.response is response), asked[-1])
+    chosen = next((call for call in made if call.response is response), made[-1])
     came = chosen.response
     if response is not came and (response.text, response.tool_calls) != (came.text, came.tool_calls):
         # The provider's own form still says what the middleware has changed.
         response = with_ids_of_their_own(replace(response, native=None))
-    aside = [replace(call, used=False) for call in asked if call is not chosen]
-    draft.calls[before:] = [*aside, replace(chosen, response=response)]
+    aside = [replace(call, used=False) for call in made if call is not chosen]
+    builder.calls[before:] = [*aside, replace(chosen, response=response)]
     return response
 
 
 def _assistant_message(response: ModelResponse) -> Message:
-    """What the conversation keeps of a response: calls that were cut off are left out, since no wire takes them back."""
+    """Return what the conversation keeps of a response, without calls that were cut off: no provider takes them back."""
     whole = tuple([call for call in response.tool_calls if not is_cut_off(call)]) if response.tool_calls else ()
     if len(whole) < len(response.tool_calls):
         return Message("assistant", response.text, whole)
     return Message("assistant", response.text, whole, native=response.native)
 
 
-def no_call_left(run: Stepper, draft: StepBuilder) -> bool:
-    """The budget, read before a further call inside the step: calls are counted exactly, tokens and cost with those of the step."""
-    settings = run.settings_now()
-    budget, history = settings.budget, run.history
-    here = len(draft.calls) + draft.open_calls
-    if budget.max_calls is not None and history.calls + here >= budget.max_calls:
-        return True
-    if settings.terminating is not None and history.own_calls + here >= settings.terminating.max_invocations:
-        return True
-    tokens = history.known_tokens + sum(call.usage.known_tokens for call in draft.calls)
-    if budget.max_tokens is not None and tokens >= budget.max_tokens:
-        return True
-    cost_usd = history.known_cost_usd + sum(call.cost.known_usd for call in draft.calls)
-    if budget.max_cost is not None and cost_usd >= budget.max_cost:
-        return True
-    return call_context.bound_from_above(run) is not None
+def no_call_left(stepper: Stepper, builder: StepBuilder) -> bool:
+    """True if the budget, read before a further call inside the step, allows none; tokens and cost of this step count."""
+    settings, history = stepper.settings_now(), stepper.timeline.history
+    budget, terminating, made = settings.budget, settings.terminating, builder.calls_made
+    return (
+        (budget.max_calls is not None and history.calls + made >= budget.max_calls)
+        or (terminating is not None and history.own_calls + made >= terminating.max_invocations)
+        or (budget.max_tokens is not None and history.known_tokens + builder.known_tokens >= budget.max_tokens)
+        or (budget.max_cost is not None and history.known_cost_usd + builder.known_cost_usd >= budget.max_cost)
+        or call_context.bound_from_above(stepper) is not None
+    )
 
 
-# Usage that was not reported ------------------------------------------------------------------------------------------------
+# Usage that was not reported ----------------------------------------------------------------------------------------------------
 
 
-def _charged(run: Stepper, draft: StepBuilder, request: ModelRequest, response: ModelResponse) -> Usage:
-    """What counts against the budget: the reported usage, or where there is none what `Budget.missing_usage` says."""
-    policy = draft.settings.budget.missing_usage
-    if response.usage.total_tokens is not None or policy in ("warn", "fail"):
-        return response.usage
-    asked = run.conversation.characters + len(request.instructions) + sum(len(spec.parameters_json) for spec in request.tools)
-    said = len(response.text) + len(response.reasoning) + sum(len(call.name + call.arguments) for call in response.tool_calls)
-    output = -(-said // CHARACTERS_PER_TOKEN)
-    source = UsageSource.ESTIMATED
+def _charged_usage(stepper: Stepper, builder: StepBuilder, request: ModelRequest, response: ModelResponse) -> Usage:
+    """Return what counts against the budget: the reported usage, or if there is none what `Budget.missing_usage` says."""
+    policy, known = builder.settings.budget.missing_usage, response.usage
+    if known.total_tokens is not None or policy in ("warn", "fail"):
+        return known
+    sent = stepper.timeline.conversation.characters + len(request.instructions)
+    sent += sum(len(spec.parameters_json) for spec in request.tools)
+    came = len(response.text) + len(response.reasoning) + sum(len(call.name + call.arguments) for call in response.tool_calls)
+    output, source = -(-came // CHARACTERS_PER_TOKEN), UsageSource.ESTIMATED
     if policy == "charge_cap" and request.max_output_tokens is not None:
         output, source = request.max_output_tokens, UsageSource.CHARGED_CAP
-    known = response.usage
     return replace(
         known,
-        input_tokens=-(-asked // CHARACTERS_PER_TOKEN) if known.input_tokens is None else known.input_tokens,
+        input_tokens=-(-sent // CHARACTERS_PER_TOKEN) if known.input_tokens is None else known.input_tokens,
         output_tokens=output if known.output_tokens is None else known.output_tokens,
         source=source,
     )
 
 
-def _tell_of_what_is_unknown(run: Stepper, draft: StepBuilder, call: ModelCall) -> None:
+def _warn_of_unknown_use(stepper: Stepper, settings: RunSettings, call: ModelCall) -> None:
     """Warn of limits that cannot be watched, since the usage or the price is not known."""
-    who = f"{run.agent.model.name} ({run.agent.model.model})"
-    settings = draft.settings
+    who, warn_once = _name(stepper), stepper.timeline.warn_once
     if call.usage.total_tokens is not None:
         watched = _watched(settings, max_cost=MaxCost)
         if watched:
             why = f"{call.cost.reason} " if call.cost.reason else ""
-            run.warn_once(f"The price of {who} is not known, so {watched} cannot be watched. {why}Bound the tokens instead.")
+            warn_once(f"The price of {who} is not known, so {watched} cannot be watched. {why}Bound the tokens instead.")
         return
     if settings.budget.missing_usage == "fail":
         raise MissingUsageError(
@@ -458,14 +344,14 @@ def _tell_of_what_is_unknown(run: Stepper, draft: StepBuilder, call: ModelCall) 
     cost: dict[str, type[StopCondition]] = {"max_cost": MaxCost} if call.cost.usd is None else {}
     watched = _watched(settings, max_tokens=MaxTokensUsed, **cost)
     if watched:
-        run.warn_once(
+        warn_once(
             f"{who} reports no usage, so {watched} cannot be watched. "
             "Budget(missing_usage='estimate') counts 4 characters as a token; 'charge_cap' charges the output cap."
         )
 
 
 def _watched(settings: RunSettings, **kinds: type[StopCondition]) -> str:
-    """The limits among these that are set, as fields of the budget or as leaves of the stop condition."""
+    """Return the limits among these that are set, as fields of the budget or as leaves of the stop condition."""
     names = [name for name in kinds if getattr(settings.budget, name) is not None]
     if settings.stop is not None:
         leaves = settings.stop.leaves(that_count=True)

@@ -1,7 +1,7 @@
-"""Where a tool is called from: which run, by which of its calls, and what bounds the runs that the tool starts.
+"""Which tool call the code runs in: of which run, in which step, and what bounds the runs that the tool starts.
 
-A run that begins within a tool call is below the calling run, whether `agent.as_tool` or the tool's own code made it. The first run of
-such a family is the outermost one: its limits and its agent's `max_depth` hold for all runs below it.
+A run that begins within a tool call is below the calling run, whether `agent.as_tool` or the tool's own code made it. The first run
+above all of them is the outermost one: its limits and its agent's `max_depth` hold for every run below it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agentlab.settings import RunSettings
 from agentlab.types import StopReason
 
 if TYPE_CHECKING:
-    from agentlab.engine.ask import StepBuilder
+    from agentlab.engine.step_builder import StepBuilder
     from agentlab.engine.stepper import Stepper
     from agentlab.types import ToolCall
 
@@ -33,7 +33,7 @@ CALLS_BELOW_PER_TURN = 20
 """Model calls that all runs below the outermost one may make together, for each of its `max_turns`; its `max_calls` replaces this."""
 
 LEAST_USD = Decimal("1e-9")
-"""A limit of 0 there is none; who has nothing left is not started, and one whose limit is lowered later ends before its next call."""
+"""The least limit of a cost: with nothing left no run is started, and one whose limit is lowered later ends before its next call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,16 @@ class Used:
         return Used(self.calls + other.calls, self.tokens + other.tokens, self.cost_usd + other.cost_usd)
 
 
-def used(run: Stepper, but: Stepper | None = None) -> Used:
-    """What a run has used by now: its steps, the step under way, and sub-agents in it that are done or running, `but` one of them."""
-    history, draft = run.history, run.draft
+def used(stepper: Stepper, but: Stepper | None = None) -> Used:
+    """Return what a run has used by now: its steps, the step under way, and child runs in it, done or running, except `but`."""
+    history, builder = stepper.timeline.history, stepper.builder
     calls, tokens, cost_usd = history.calls, history.known_tokens, history.known_cost_usd
-    if draft is None:
+    if builder is None:
         return Used(calls, tokens, cost_usd)
-    calls += len(draft.calls) + draft.open_calls + sum([child.calls for child in draft.children])
-    tokens += sum([call.usage.known_tokens for call in draft.calls]) + sum([child.known_tokens for child in draft.children])
-    cost_usd += sum([call.cost.known_usd for call in draft.calls], ZERO)
-    cost_usd += sum([child.known_cost_usd for child in draft.children], ZERO)
-    for child, (before, _) in list(draft.open_children.items()):
+    calls += builder.calls_made + sum([child.calls for child in builder.children])
+    tokens += builder.known_tokens + sum([child.known_tokens for child in builder.children])
+    cost_usd += builder.known_cost_usd + sum([child.known_cost_usd for child in builder.children], ZERO)
+    for child, (before, _) in list(builder.open_children.items()):
         if child is not but:
             now = used(child)
             calls += now.calls - before.calls
@@ -69,48 +68,53 @@ def used(run: Stepper, but: Stepper | None = None) -> Used:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallContext:
-    """A tool call under way: the run, the step that it is in, and the call itself."""
+    """A tool call under way: the run's stepper, the step that it is in, and the call itself."""
 
-    run: Stepper
-    draft: StepBuilder
+    stepper: Stepper
+    builder: StepBuilder
     tool_call: ToolCall
 
     @property
-    def turn(self) -> int:
+    def run(self) -> Any:
+        """The calling run."""
+        return self.stepper.run
+
+    @property
+    def step(self) -> int:
         """The number of the step."""
-        return len(self.run.history) + 1
+        return self.stepper.timeline.next_step
 
     def left(self, but: Stepper | None = None) -> Remaining:
-        """What the run's budget leaves now, the step under way and its sub-agents (`but` this one) counted; None without a limit.
+        """Return what the run's budget leaves now, the step under way and its child runs (except `but`) counted; None for no limit.
 
-        Where the use is not known, by what is known of it. Turns are each run's own, so none are said.
+        Use that is not known counts as far as it is known. Turns are each run's own and are left out.
         """
-        budget, spent = self.run.settings_now().budget, used(self.run, but)
+        budget, spent = self.stepper.settings_now().budget, used(self.stepper, but)
         return Remaining(
             None,
             None if budget.max_calls is None else max(0, budget.max_calls - spent.calls),
             None if budget.max_tokens is None else max(0, budget.max_tokens - spent.tokens),
             None if budget.max_cost is None else max(ZERO, budget.max_cost - spent.cost_usd),
-            None if budget.timeout is None else max(0.0, budget.timeout - self.run.clock.elapsed_s()),
+            None if budget.timeout is None else max(0.0, budget.timeout - self.stepper.timeline.clock.elapsed_s()),
         )
 
 
 _Reset: TypeAlias = "Token[ToolCallContext | None]"
-_here: ContextVar[ToolCallContext | None] = ContextVar("agentlab_call_site", default=None)
+_here: ContextVar[ToolCallContext | None] = ContextVar("agentlab_tool_call", default=None)
 
 
-def enter(run: Stepper, draft: StepBuilder, tool_call: ToolCall) -> _Reset:
-    """A tool call begins; `leave` takes what this gives."""
-    return _here.set(ToolCallContext(run, draft, tool_call))
+def enter(stepper: Stepper, builder: StepBuilder, tool_call: ToolCall) -> _Reset:
+    """Begin a tool call; `leave` takes what this returns."""
+    return _here.set(ToolCallContext(stepper, builder, tool_call))
 
 
 def leave(before: _Reset) -> None:
-    """It is over."""
+    """End a tool call."""
     _here.reset(before)
 
 
 def here() -> ToolCallContext | None:
-    """The tool call that this is done for; None outside of a run."""
+    """Return the tool call that the code runs in; None outside of a run."""
     return _here.get()
 
 
@@ -119,7 +123,7 @@ _watcher: ContextVar[Callable[[Any], None] | None] = ContextVar("agentlab_watche
 
 @contextlib.contextmanager
 def watched(watcher: Callable[[Any], None]) -> Iterator[None]:
-    """Hand every run that is made within this to `watcher`, in tasks and threads that are started here too."""
+    """Pass every run that is made within this to `watcher`, in tasks and threads that are started here too."""
     before = _watcher.set(watcher)
     try:
         yield
@@ -127,19 +131,19 @@ def watched(watcher: Callable[[Any], None]) -> Iterator[None]:
         _watcher.reset(before)
 
 
-def made(run: Stepper) -> None:
-    """Hand a new run to the watcher, where there is one."""
+def made(run: Any) -> None:
+    """Pass a new run to the watcher, if there is one."""
     if (watcher := _watcher.get()) is not None:
         watcher(run)
 
 
 def is_spent(left: Remaining) -> bool:
-    """Whether nothing more can be done with what is left."""
+    """True if nothing more can be done with what is left."""
     return any(part is not None and part <= 0 for part in (left.calls, left.tokens, left.cost_usd, left.time_s))
 
 
 def within(budget: Budget, left: Remaining, before: RunHistory, *, elapsed_s: float | None = None) -> Budget:
-    """The budget, lowered to what its caller has left, of a run that begins with the steps of `before`.
+    """Return the budget lowered to what its caller has left, for a run that begins with the steps of `before`.
 
     With `elapsed_s`, the active time that it begins with, its time is lowered too.
     """
@@ -158,42 +162,46 @@ def within(budget: Budget, left: Remaining, before: RunHistory, *, elapsed_s: fl
     return dataclasses.replace(budget, **lower) if lower else budget
 
 
-def settings_within(settings: RunSettings, site: ToolCallContext, run: Stepper, before: RunHistory) -> RunSettings:
-    """The settings of a run that `site` has called, within what is left there now: limits may change on both sides while it runs."""
-    budget = within(settings.budget, site.left(but=run), before)
+def settings_within(settings: RunSettings, context: ToolCallContext, stepper: Stepper, before: RunHistory) -> RunSettings:
+    """Return the settings of a child run within what its caller has left now: limits may change on both sides while it runs."""
+    budget = within(settings.budget, context.left(but=stepper), before)
     return settings if budget is settings.budget else dataclasses.replace(settings, budget=budget)
 
 
-# The whole family ---------------------------------------------------------------------------------------------------------------
+# All runs below the outermost one -----------------------------------------------------------------------------------------------
 
 
 def refuse_too_deep() -> None:
-    """Raise ConfigurationError where a run that begins here would be nested deeper than the outermost run's agent allows."""
-    site = here()
-    if site is None or (most := site.run.outermost.agent.max_depth) is None or site.run.depth < most:
+    """Raise ConfigurationError if a run that begins here would be nested deeper than the outermost run's agent allows."""
+    context = here()
+    if context is None:
         return
-    depth = site.run.depth + 1
+    stepper = context.stepper
+    if (most := stepper.outermost.agent.max_depth) is None or stepper.depth < most:
+        return
+    depth = stepper.depth + 1
     raise ConfigurationError(
         f"Sub-agents may be nested {most} deep; this one would be nested {depth} deep and was not started. Do its task without it. "
         f"A person may allow more: Agent(…, max_depth={depth}) of the outermost agent."
     )
 
 
-def turns_within(settings: RunSettings, run: Stepper) -> RunSettings:
-    """The settings of a run below another, with at most as many turns as a person set for the outermost run."""
-    most, own = run.outermost.limits.snapshot().budget.max_turns, settings.budget.max_turns
-    if most is None or (own is not None and (own <= run.begins_with + most or isinstance(most, DefaultTurns))):
+def turns_within(settings: RunSettings, stepper: Stepper) -> RunSettings:
+    """Return the settings of a run below another, with at most as many turns as a person set for the outermost run."""
+    most, own = stepper.outermost.limits.snapshot().budget.max_turns, settings.budget.max_turns
+    begins_with = stepper.begins_with
+    if most is None or (own is not None and (own <= begins_with + most or isinstance(most, DefaultTurns))):
         return settings
-    return dataclasses.replace(settings, budget=dataclasses.replace(settings.budget, max_turns=run.begins_with + most))
+    return dataclasses.replace(settings, budget=dataclasses.replace(settings.budget, max_turns=begins_with + most))
 
 
-def bound_from_above(run: Stepper) -> tuple[StopReason, str] | None:
-    """Why a run may make no further call, by `bound_below` of the outermost run; None where it may, and for that run itself."""
-    return None if run.outermost is run else bound_below(run.outermost)
+def bound_from_above(stepper: Stepper) -> tuple[StopReason, str] | None:
+    """Return why `bound_below` of the outermost run forbids a further call; None if it does not, and for that run itself."""
+    return None if stepper.outermost is stepper else bound_below(stepper.outermost)
 
 
 def bound_below(top: Stepper) -> tuple[StopReason, str] | None:
-    """Why no run below this outermost one may make a further call, by its limits as they are now and by all that is used; else None."""
+    """Return why no run below this outermost one may make a further call, by its limits now and by all that is used; else None."""
     if top.result is not None and top.result.stop_reason is StopReason.CANCELLED:
         return StopReason.CANCELLED, "Cancelled with the outermost run."
     budget, spent = top.limits.snapshot().budget, used(top) + top.beside
@@ -201,7 +209,7 @@ def bound_below(top: Stepper) -> tuple[StopReason, str] | None:
         "max_calls": spent.calls,
         "max_tokens": spent.tokens,
         "max_cost": spent.cost_usd,
-        "timeout": top.clock.elapsed_s(),
+        "timeout": top.timeline.clock.elapsed_s(),
     }
     for name, value in values.items():
         limit = getattr(budget, name)
@@ -209,8 +217,8 @@ def bound_below(top: Stepper) -> tuple[StopReason, str] | None:
             return LIMIT_REASONS[name], f"Budget of the outermost run reached: {Reading(name, value, limit, True)}."
     if budget.max_calls is not None or budget.max_turns is None:
         return None
-    draft, most = top.draft, CALLS_BELOW_PER_TURN * budget.max_turns
-    below = spent.calls - top.history.own_calls - (0 if draft is None else len(draft.calls) + draft.open_calls)
+    builder, most = top.builder, CALLS_BELOW_PER_TURN * budget.max_turns
+    below = spent.calls - top.timeline.history.own_calls - (0 if builder is None else builder.calls_made)
     if below < most:
         return None
     return StopReason.CALL_LIMIT, (
@@ -219,13 +227,13 @@ def bound_below(top: Stepper) -> tuple[StopReason, str] | None:
     )
 
 
-def count_beside(run: Stepper, use: Used) -> None:
-    """Count what a run below another uses for the outermost run, where no history says it: a tool's own code made this run, or one that
-    is above it."""
-    above, top = run, run.outermost
+def count_beside(stepper: Stepper, calls: int = 0, tokens: int = 0, cost_usd: Decimal = ZERO) -> None:
+    """Count for the outermost run what no history counts: the use of a run that a tool's own code made, or of runs below it."""
+    above, top = stepper, stepper.outermost
     while above is not top:
-        if above.caller is None:
+        caller = above.origin.caller
+        if caller is None:
             with top.beside_lock:
-                top.beside += use
+                top.beside += Used(calls, tokens, cost_usd)
             return
-        above = above.caller
+        above = caller.stepper

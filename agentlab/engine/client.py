@@ -1,4 +1,4 @@
-"""One call of a model: build the request, send it, try again where that may help, read the answer."""
+"""One call of a model: build the request, send it, retry if that may help, read the answer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from agentlab.types import (
 )
 
 if TYPE_CHECKING:
-    from agentlab.agent import Agent
+    from agentlab.engine.plan import AgentSpec
 
 _MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _NEXT_STEP = {
@@ -62,26 +62,26 @@ _NEXT_STEP = {
     429: "The rate limit held: wait, or run fewer at once.",
 }
 _OF_THE_ACCOUNT = frozenset({"insufficient_quota", "billing_error"})
-_SHOWN_BYTES = 300  # of a body that is not understood
-_READ_BYTES = 4096  # of it, to be looked through for keys
+_SHOWN_BYTES = 300  # of a body that was not understood
+_READ_BYTES = 4096  # of it, in which keys are redacted
 _NO_CONTENT = 204
 _BOM = b"\xef\xbb\xbf"
 
 
 LONGEST_SILENCE_S = 300.0
-"""A provider that sends nothing for this long is given up; `Budget(timeout=…)` bounds the whole run."""
+"""The call fails if the provider sends nothing for this long; `Budget(timeout=…)` bounds the whole run."""
 
 KEPT_ALIVE = 2
-"""So many times LONGEST_SILENCE_S is a provider waited for that sends only what keeps the connection open: comments, `ping` and
-`keepalive` events, white space. None of it is an answer, but models that think unseen send nothing else for minutes."""
+"""So many times LONGEST_SILENCE_S may a provider send only what keeps the connection open: comments, `ping` and `keepalive` events,
+white space. Models that think unseen send nothing else for minutes."""
 
 
 @helps_with_keywords
 @dataclass(frozen=True, slots=True)
 class RetryPolicy(Shown):
-    """How often and how long a call that may pass later is tried again: connection errors, an answer whose JSON ends early, 429, 5xx
-    and the like. A stream that breaks off is tried again while nothing of the answer has come, and never in mid-stream. One that loses
-    a piece on its way is asked for again at once, at most twice.
+    """How often and how long a call that may pass later is retried: connection errors, an answer whose JSON ends early, 429, 5xx and
+    the like. A stream that breaks off is retried only if nothing of the answer has come. One that loses a piece on its way is asked
+    for again at once, at most twice.
 
     `attempts` counts the first one too; the wait doubles from `first_wait_s` up to `longest_wait_s`, and is what the provider asks for
     (Retry-After) where that is longer. A provider that asks for more than `longest_wait_s` is not waited for.
@@ -149,18 +149,18 @@ class Model(Protocol):
         ...
 
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
-        """The model's answer. Raises ProviderError where there is none."""
+        """Return the model's answer. Raises ProviderError if there is none."""
         ...
 
 
-def check_key(agent: Agent, transport: Transport) -> None:
-    """Raise MissingKeyError where the agent's calls are known to have no key. A middleware may answer in place of the provider."""
+def check_key(agent: AgentSpec, transport: Transport) -> None:
+    """Raise MissingKeyError if the agent's calls are known to have no key. A middleware may answer in place of the provider."""
     if isinstance(agent.model, HttpModel) and transport.needs_key and not agent.middleware:
         agent.model.check_key()
 
 
-class _Unshown(dict[str, str]):
-    """Headers whose values are not shown, in a traceback that tells the values of variables for one."""
+class _HiddenHeaders(dict[str, str]):
+    """Headers whose values are not shown, for example in a traceback with the values of variables."""
 
     def __repr__(self) -> str:
         return f"{{{', '.join(self)}}}"
@@ -185,18 +185,18 @@ class HttpModel:
 
     @property
     def address(self) -> str:
-        """The address of the server that is asked; empty where the provider finds it itself."""
+        """The address of the server; empty if the provider finds it itself."""
         return str(getattr(self.provider, "base_url", ""))
 
     @property
     def prefills(self) -> bool:
-        """Whether the model, given the beginning of its answer as the last message, goes on right behind it."""
+        """True if the model, given the beginning of its answer as the last message, continues right behind it."""
         return bool(getattr(self.provider, "prefills", False))
 
     def check_key(self) -> None:
-        """Raise MissingKeyError where it is known, without asking anybody, that there is no key."""
+        """Raise MissingKeyError if it is known without a request that there is no key."""
         known = getattr(self.provider, "check_key", None)
-        if known is None and hasattr(self.provider, "sign"):  # where it looks for credentials is its own affair
+        if known is None and hasattr(self.provider, "sign"):  # it looks for credentials by itself
             return
         try:
             (known or self.provider.auth_headers)()
@@ -204,29 +204,29 @@ class HttpModel:
             raise self._also_mistyped(error) from None
         except ConfigurationError:
             raise
-        except Exception:  # such as of a server that hands out tokens: the call meets it too, and may try again
+        except Exception:  # such as from a server of tokens: the call meets it, too, and may retry
             return
 
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
-        """Send the request and read the answer; what may pass later is tried again, visibly."""
+        """Send the request and read the answer; a failure that may pass is retried, with an event."""
         http_request = self.provider.build_request(request)
         try:
             return await self._attempt(http_request, request, context)
         except (ProviderConnectionError, ProviderStatusError) as error:
             if self.retry.attempts == 1 or not _may_pass(error, self.retry):
                 raise
-            return await self._try_again(error, http_request, request, context)
+            return await self._retry(error, http_request, request, context)
 
-    async def _try_again(
+    async def _retry(
         self, error: Exception, http_request: HttpRequest, request: ModelRequest, context: CallContext
     ) -> ModelResponse:
-        import tenacity  # only a call that failed pays for it
+        import tenacity  # slow to load; only a call that failed needs it
 
         failures = iter([error])
         backoff = tenacity.wait_random_exponential(multiplier=self.retry.first_wait_s, max=self.retry.longest_wait_s)
 
         def wait(state: tenacity.RetryCallState) -> float:
-            if not context.transport.needs_key:  # a recording: nobody is there to wait for
+            if not context.transport.needs_key:  # a recording has nothing to wait for
                 return 0.0
             asked_for = getattr(state.outcome.exception(), "retry_after_s", None) if state.outcome else None
             return max(backoff(state), asked_for or 0.0)
@@ -279,7 +279,7 @@ class HttpModel:
         return _without_keys(response, auth) if with_words else response
 
     def _no_answer(self, shown: str, *, cut_short: bool, meant_empty: bool) -> ProviderError:
-        """The error of a body in which nothing was recognised. One that ended early is what a broken connection is, and may pass."""
+        """Return the error of a body in which nothing was recognised. One that ended early is a broken connection, which may pass."""
         if cut_short:
             return ProviderConnectionError(
                 f"{self._who} answered with a body that ended early: {shown!r} and no more. "
@@ -294,17 +294,17 @@ class HttpModel:
         return ProviderPayloadError(f"{self._who} answered with {what}. Check that base_url is the address of an API.")
 
     async def _auth(self, http_request: HttpRequest) -> dict[str, str]:
-        """What authenticates this request, now: a signature is valid for minutes only."""
+        """Return the headers that authenticate this request now: a signature is valid for minutes only."""
         sign: Callable[[HttpRequest], dict[str, str]] | None = getattr(self.provider, "sign", None)
         try:
             auth = self.provider.auth_headers() if sign is None else await asyncio.to_thread(sign, http_request)
         except MissingKeyError as error:
             raise self._also_mistyped(error) from None
         known_keys.remember(known_secrets(secrets_in_headers(auth)))
-        return _Unshown(auth)
+        return _HiddenHeaders(auth)
 
     def _also_mistyped(self, error: MissingKeyError) -> MissingKeyError:
-        """The error with a hint at a mistyped model, which only the provider would report afterwards."""
+        """Return the error with a hint at a mistyped model, which else only the provider would report afterwards."""
         hint = perhaps_mistyped(self.provider.name, self.provider.model)
         return MissingKeyError(f"{error}{hint}") if hint else error
 
@@ -326,9 +326,9 @@ class HttpModel:
     async def _read_stream(
         self, answer: HttpAnswer, digest: hashlib.blake2b, cap: int | None, context: CallContext
     ) -> tuple[ModelResponse, bytes, bool, float]:
-        """Text is told as it comes. The parser takes JSON too, which some servers answer with though a stream was asked for."""
+        """Read a stream and report its text as it comes. The parser reads JSON too, with which some servers answer instead."""
         parser = self.provider.stream_parser(requested_cap=cap)
-        begins_with, told, detection_s = b"", list[str](), 0.0
+        begins_with, reported, detection_s = b"", list[str](), 0.0
         broke: ProviderError | None = None
         try:
             async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, lambda chunk: getattr(parser, "is_quiet", False)):
@@ -340,7 +340,7 @@ class HttpModel:
                 detection_s += time.perf_counter() - began
                 for event in read:
                     if type(event) is TextDelta:
-                        told.append(event.text)
+                        reported.append(event.text)
                         context.on_text(event.text)
         except (ProviderConnectionError, ProviderPayloadError) as error:
             broke = error
@@ -349,9 +349,9 @@ class HttpModel:
         response = signals.registry.reread(self.name, parser.response(), sound=parser.sound)
         detection_s += time.perf_counter() - began
         signal = response.signal
-        if broke is not None and _says_nothing(response):  # nothing of the answer had come: it may be asked for again
+        if broke is not None and _says_nothing(response):  # nothing of the answer had come: it may be retried
             raise broke
-        before = "".join(told)
+        before = "".join(reported)
         if len(response.text) > len(before) and response.text.startswith(before):  # from JSON, or an event that nothing ended
             context.on_text(response.text[len(before) :])
         if broke is not None and signal.finish_reason is not FinishReason.ERROR and signal.confidence is not Confidence.HIGH:
@@ -362,12 +362,12 @@ class HttpModel:
             response = _broken_off(response, signal.message)
         elif signal.finish_reason is FinishReason.TOOL_CALLS and not (response.tool_calls or parser.sound):
             response = _broken_off(response, "Pieces of the stream were lost, and with them the tool call that it ends for.")
-        return response, begins_with, getattr(parser, "cut_short", False), detection_s  # a parser of somebody else's may not know
+        return response, begins_with, getattr(parser, "cut_short", False), detection_s  # a custom parser may not know
 
     async def _refusal(
         self, answer: HttpAnswer, digest: hashlib.blake2b, auth: Mapping[str, str], now_s: Callable[[], float | None]
     ) -> ProviderStatusError | ModelResponse:
-        """The error of a status outside 200 to 299; where a content filter refused the request, a response that says so."""
+        """Return the error of a status outside 200 to 299, or a response if a content filter refused the request."""
         status, header = answer.status, answer.headers.get
         try:
             body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_REFUSAL_BYTES, _is_blank)])
@@ -411,8 +411,7 @@ def _is_blank(chunk: bytes) -> bool:
 
 
 async def _bounded(answer: HttpAnswer, most_bytes: int, is_quiet: Callable[[bytes], bool]) -> AsyncIterator[bytes]:
-    """The body as it arrives, as long as it is of a size that can be kept, and says something: `is_quiet` is asked of each chunk once
-    it has been read."""
+    """Yield the body as it arrives. Raises if it is too large, or if for too long it holds nothing: `is_quiet` of each chunk."""
     size, heard_s = 0, time.monotonic()
     async for chunk in answer.chunks():
         size += len(chunk)
@@ -430,9 +429,11 @@ async def _bounded(answer: HttpAnswer, most_bytes: int, is_quiet: Callable[[byte
             )
 
 
-def _broken_off(response: ModelResponse, told: str) -> ModelResponse:
-    """What has come of a stream was paid for: it is kept, with the truth about its end. What was counted on the way is no sum."""
-    signal = replace(response.signal, finish_reason=FinishReason.ERROR, confidence=Confidence.LOW, message=told, repairable=False)
+def _broken_off(response: ModelResponse, message: str) -> ModelResponse:
+    """Return what came of a stream that broke off: it was paid for and is kept, as an error. Usage counted on the way is no total."""
+    signal = replace(
+        response.signal, finish_reason=FinishReason.ERROR, confidence=Confidence.LOW, message=message, repairable=False
+    )
     usage = response.usage
     if signal.raw_value is None:
         usage = replace(usage, output_tokens=None, reasoning_tokens=None)
@@ -440,7 +441,7 @@ def _broken_off(response: ModelResponse, told: str) -> ModelResponse:
 
 
 def _says_nothing(response: ModelResponse) -> bool:
-    """Whether nothing in a body was recognised: not JSON, or JSON of something else."""
+    """True if nothing in a body was recognised: not JSON, or JSON of something else."""
     signal = response.signal
     return (
         signal.finish_reason is FinishReason.UNKNOWN
@@ -451,7 +452,7 @@ def _says_nothing(response: ModelResponse) -> bool:
 
 
 def _without_keys(response: ModelResponse, auth: Mapping[str, str]) -> ModelResponse:
-    """The response of a server that repeats in its error the key that it was sent."""
+    """Redact a response: a server may repeat in its error the key that it was sent."""
     hide = Redactor(secrets_in_headers(auth, sure=True)).text
     signal = response.signal
     raw_value = hide(signal.raw_value) if isinstance(signal.raw_value, str) else signal.raw_value
@@ -461,7 +462,7 @@ def _without_keys(response: ModelResponse, auth: Mapping[str, str]) -> ModelResp
 
 
 def _in_one_line(text: bytes, auth: Mapping[str, str]) -> str:
-    """The beginning of what a server said, fit to be shown: no line breaks, and no key that it was sent."""
+    """Return the beginning of a body for display: without line breaks, and without the key that was sent."""
     hidden, _ = Redactor(secrets_in_headers(auth, sure=True)).body(text[:_READ_BYTES])
     return " ".join(hidden[:_SHOWN_BYTES].decode(errors="replace").split())
 
@@ -474,7 +475,7 @@ def _may_pass(error: BaseException, retry: RetryPolicy) -> bool:
 
 
 def _retry_after_s(header: Callable[[str], str | None]) -> float | None:
-    """How long a provider asks to wait: in milliseconds, in seconds, or as a date (by the provider's own clock, if it tells)."""
+    """Return how long a provider asks to wait: given in milliseconds, seconds, or as a date by its own clock."""
     for name, per_second in (("retry-after-ms", 1000), ("retry-after", 1)):
         with suppress(ValueError):
             asked_for = float(header(name) or "") / per_second
@@ -485,14 +486,14 @@ def _retry_after_s(header: Callable[[str], str | None]) -> float | None:
 
 
 def _time_of(answer: HttpAnswer, recorded: Recorded) -> float | None:
-    """When an answer came, in seconds since 1970: by the provider's own clock where its headers have the date."""
+    """Return when an answer came, in seconds since 1970: by the provider's own clock if its headers have the date."""
     by_provider = _seconds(answer.headers.get("date"))
     return by_provider if by_provider is not None or recorded.at is None else recorded.at.timestamp()
 
 
 def _seconds(date: str | None) -> float | None:
-    """An HTTP date as seconds since 1970."""
-    from email.utils import parsedate_to_datetime  # slow to load, and seldom needed
+    """Return an HTTP date as seconds since 1970."""
+    from email.utils import parsedate_to_datetime  # slow to load, and rarely needed
 
     try:
         then = parsedate_to_datetime(date or "")

@@ -1,19 +1,8 @@
-"""One turn as a state machine: from the request over what is asked for again to what it comes to. The table is all there is to it.
-
-Request ── response ──► EvaluateStop ── the decision ──► ExecuteTools, Complete, Abort: the turn is over
-   ▲                      │      ▲  │
-   └────── resume ────────┘      │  └── continue_output, repair_tool_call ──► ContinuePending
-                              response                                            │       │
-                                 │                                             allowed  at_cap, no_budget
-                                 └────────── RequestContinuation ◄────────────────┘       │
-                                                                                          ▼
-                                                                                     AbortPartial
-"""
+"""Further calls for an answer that was cut off: what to ask, how two texts become one, and how often it may be asked."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from agentlab.continuation import ContinuationPolicy
 from agentlab.events import ContinuationOutcome
@@ -24,47 +13,17 @@ from agentlab.suggestions import INCREASE_BUDGET, larger_cap
 from agentlab.termination import is_cut_off
 from agentlab.types import FinishReason, Message, ModelResponse, StopReason, ToolCall, moved
 
-
-class TurnState(StrEnum):
-    """Where a turn is."""
-
-    REQUEST = "Request"
-    EVALUATE_STOP = "EvaluateStop"
-    CONTINUE_PENDING = "ContinuePending"
-    REQUEST_CONTINUATION = "RequestContinuation"
-    EXECUTE_TOOLS = "ExecuteTools"
-    COMPLETE = "Complete"
-    ABORT = "Abort"
-    ABORT_PARTIAL = "AbortPartial"
-
-
-S = TurnState
-TRANSITIONS: dict[tuple[TurnState, str], TurnState] = {
-    (S.REQUEST, "response"): S.EVALUATE_STOP,
-    (S.EVALUATE_STOP, Action.RESUME): S.REQUEST,
-    (S.EVALUATE_STOP, Action.CONTINUE_OUTPUT): S.CONTINUE_PENDING,
-    (S.EVALUATE_STOP, Action.REPAIR_TOOL_CALL): S.CONTINUE_PENDING,
-    (S.EVALUATE_STOP, Action.EXECUTE_TOOLS): S.EXECUTE_TOOLS,
-    (S.EVALUATE_STOP, Action.COMPLETE): S.COMPLETE,
-    (S.EVALUATE_STOP, Action.ABORT): S.ABORT,
-    (S.CONTINUE_PENDING, "allowed"): S.REQUEST_CONTINUATION,
-    (S.CONTINUE_PENDING, "at_cap"): S.ABORT_PARTIAL,
-    (S.CONTINUE_PENDING, "no_budget"): S.ABORT_PARTIAL,
-    (S.REQUEST_CONTINUATION, "response"): S.EVALUATE_STOP,
-    (S.REQUEST_CONTINUATION, "not_recorded"): S.ABORT_PARTIAL,
-}
-"""What happens in a state, and the state that follows."""
-
 FEWEST_TOKENS = 8
 """Tokens of a prefill below which their count does not show an echo."""
-
-FINAL = frozenset({S.EXECUTE_TOOLS, S.COMPLETE, S.ABORT, S.ABORT_PARTIAL})
 
 
 @dataclass(frozen=True, slots=True)
 class ContinuationRequest:
-    """The request for the rest of an answer: the answer so far, and the messages sent in its place. `exact` is True if the answer is
-    prefilled: the model continues right behind its own words. `tokens` are those that the answer so far took, None if not known."""
+    """A request for the rest of an answer: the answer so far, and the messages sent in its place.
+
+    `exact` is True if the answer is prefilled: the model continues right behind its own words. `tokens` is what the answer so far took,
+    None if not known.
+    """
 
     so_far: ModelResponse
     messages: tuple[Message, ...]
@@ -72,9 +31,11 @@ class ContinuationRequest:
     cap: int | None = None
     tokens: int | None = None
 
-    def put_together(self, rest: ModelResponse, call: int) -> tuple[ModelResponse, Seam | None]:
-        """Return the answer with the rest, which came with this call: one text, the whole calls of both, and how the rest ended. With
-        it the seam of the two texts, where both said something."""
+    def merge(self, rest: ModelResponse, call: int) -> tuple[ModelResponse, Seam | None]:
+        """Merge the rest, which came with this call: one text, the whole tool calls of both, and how the rest ended.
+
+        Also return the seam between the two texts, if both have text.
+        """
         said, seam = self.so_far.text, None
         before = len(said)
         if said and rest.text:
@@ -93,8 +54,10 @@ class ContinuationRequest:
         return merged, seam
 
     def _echoed(self, given: str, rest: ModelResponse) -> int:
-        """Return the length of a prefill that the server puts before what the model said, as llama.cpp's does; 0 where in doubt. The
-        tokens that it counts show it: a text takes at least as many as its beginning alone."""
+        """Return the length of a prefill that the server repeats before the rest, as llama.cpp does; 0 if in doubt.
+
+        Its token count shows it: a text takes at least as many as its beginning alone.
+        """
         took = rest.usage.output_tokens
         if self.tokens is None or took is None or self.tokens < FEWEST_TOKENS:
             return len(given) if repeated(given, rest.text) == len(given) else 0
@@ -105,8 +68,7 @@ class ContinuationRequest:
 def _calls_of_both(first: tuple[ToolCall, ...], rest: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     """Return the calls that were whole before, then those that came; ids stay unique.
 
-    The model does not see which of its calls were whole, so that it says them again: each is left out once, and one that it asked for
-    several times is executed as often.
+    The model does not see which of its calls were whole and repeats them: each is left out once.
     """
     calls = [call for call in first if not is_cut_off(call)]
     said = [(call.name, call.arguments) for call in calls]
@@ -122,7 +84,7 @@ def _calls_of_both(first: tuple[ToolCall, ...], rest: tuple[ToolCall, ...]) -> t
 
 
 def _tokens_of_text(calls: list[ModelCall]) -> int | None:
-    """Return the tokens of these calls' text; None where they are not known, or where some of them were no part of the text."""
+    """Return the tokens of these calls' text; None if they are not known, or if some of them were not part of the text."""
     took = 0
     for response in [call.response for call in calls if call.used]:
         tokens, paused = response.usage.output_tokens, response.signal.finish_reason is FinishReason.PAUSED
@@ -132,27 +94,27 @@ def _tokens_of_text(calls: list[ModelCall]) -> int | None:
     return took
 
 
-class Turn:
-    """What is counted within one turn. `continuations` and `repairs` are the further calls so far."""
+class FurtherCalls:
+    """Counts the further calls within one step: `continuations` for the rest of a text, `repairs` for a tool call again."""
 
-    __slots__ = ("continuations", "cut_s", "issue", "outcome", "policy", "repairs", "repairs_told")
+    __slots__ = ("continuations", "cut_s", "issue", "outcome", "policy", "repairs", "repairs_reported")
 
     def __init__(self, policy: ContinuationPolicy) -> None:
         self.policy = policy
         self.continuations = 0
         self.repairs = 0
-        self.repairs_told = 0
+        self.repairs_reported = 0
         self.issue = ""
         self.outcome: ContinuationOutcome = "completed"
         self.cut_s = 0.0
 
     @property
     def attempts(self) -> int:
-        """Further calls that were asked for, of either kind."""
+        """Further calls of either kind."""
         return self.continuations + self.repairs
 
     def pending(self, action: Action, calls: list[ModelCall], answer: ModelResponse, policy: ContinuationPolicy) -> str:
-        """What happens in ContinuePending: `allowed`, or `at_cap` with the cap in `self.outcome`."""
+        """Return what happens in ContinuePending: `allowed`, or `at_cap` with the cap in `self.outcome`."""
         self.policy = policy
         made, most = (
             (self.repairs, policy.max_tool_repair_attempts)
@@ -169,14 +131,14 @@ class Turn:
         return "allowed"
 
     def tokens_left(self, calls: list[ModelCall]) -> int | None:
-        """Output tokens that the turn may still take; None where that is not known. The first call's cap is what it was asked for, or
-        where nothing was asked for, what it came to."""
+        """Return the output tokens that the step may still take; None if not known. The policy counts them from the first call's cap,
+        or if it had none from what it took."""
         first = calls[0]
         cap = self.policy.completion_tokens(first.requested_cap or first.usage.output_tokens)
         return None if cap is None else cap - sum(call.usage.output_tokens or 0 for call in calls)
 
     def request(self, answer: ModelResponse, action: Action, calls: list[ModelCall], *, prefills: bool) -> ContinuationRequest:
-        """Count a further call, and say what to ask in it."""
+        """Count a further call, and return what to ask in it."""
         cap, left = calls[-1].requested_cap, self.tokens_left(calls)
         if action is Action.REPAIR_TOOL_CALL:
             self.repairs += 1
@@ -191,8 +153,8 @@ class Turn:
         hint = () if prefills and partial else (Message("user", self.policy.hint),)
         return ContinuationRequest(answer, (*partial, *hint), bool(prefills and partial), cap, _tokens_of_text(calls))
 
-    def given_up(self, calls: list[ModelCall], answer: ModelResponse, why: str = "") -> Decision:
-        """AbortPartial: what is there stays, with the notice that it is not whole; `why` where no cap was the reason."""
+    def give_up(self, calls: list[ModelCall], answer: ModelResponse, why: str = "") -> Decision:
+        """Return the decision of AbortPartial: the answer stays, with a notice that it is not whole. `why` if no cap was the reason."""
         what = "A tool call was cut off and was not executed" if self.issue else "The answer was cut off and is not whole"
         metadata = {**larger_cap(calls[-1].requested_cap, answer), "outcome": self.outcome, "attempts": self.attempts}
         if not why:
@@ -201,7 +163,7 @@ class Turn:
         return Decision(Action.ABORT, f"{what}: {why}.", StopReason.TRUNCATED, INCREASE_BUDGET, metadata)
 
     def _which_cap(self, calls: list[ModelCall], answer: ModelResponse) -> tuple[str, str]:
-        """The field of the policy that let nothing more be asked for, and what came of it."""
+        """Return the field of the policy that allowed no further call, and its effect in words."""
         left, first = self.tokens_left(calls), calls[0]
         if self.outcome == "budget_exhausted" and left is not None and left <= 0:
             most = self.policy.completion_tokens(first.requested_cap or first.usage.output_tokens)
@@ -221,5 +183,5 @@ def is_half_a_call(response: ModelResponse) -> bool:
 
 
 def issue_of(response: ModelResponse) -> str:
-    """What is wrong with a response whose tool call is to be said again."""
+    """Return what is wrong with a tool call that the model is asked to repeat."""
     return "malformed" if response.signal.finish_reason is FinishReason.ERROR else "incomplete"

@@ -18,8 +18,9 @@ from agentlab.stop import StopCondition
 from agentlab.types import StopReason
 
 if TYPE_CHECKING:
-    from agentlab.engine.stepper import Stepper
+    from agentlab.engine.plan import RunLike
     from agentlab.results import RunResult
+
 
 Kind: TypeAlias = Literal["retry", "modify_prompt", "increase_budget", "continue"]
 
@@ -27,11 +28,11 @@ Kind: TypeAlias = Literal["retry", "modify_prompt", "increase_budget", "continue
 @shown_without_keys
 @dataclass(frozen=True, slots=True)
 class NextAction(Shown):
-    """One thing that can be done about a run's end: a branch from step `at` on, with some settings changed.
+    """One thing that can be done about the end of a run: a branch from step `at` on, with some settings changed.
 
-    `label` is what stands on its button, `why` one sentence about it, which may quote a provider. `edits` are fields for
+    `label` is the text of its button, `why` one sentence about it, which may quote a provider. `edits` are fields for
     `LiveSettings.edit`, `leaves` fields of single conditions for `edit_leaf`, `off` the conditions to be turned off, all of the
-    branch. `needs_prompt`: a person has to write another prompt.
+    branch. `needs_prompt` is True if a person has to write another prompt.
 
     Example:
         >>> run = endless.run("?", stop=lab.StepCountIs(2))
@@ -52,52 +53,52 @@ class NextAction(Shown):
     needs_prompt: bool = False
 
 
-def next_actions(run: Stepper) -> tuple[NextAction, ...]:
-    """What can be done about the run's end, the best first; empty while it goes on, and where there is nothing to do."""
+def next_actions(run: RunLike) -> tuple[NextAction, ...]:
+    """Return what can be done about the end of the run, the best first; empty before the end, and if there is nothing to do."""
     return () if run.result is None else tuple(_FOR[run.result.stop_reason](run, run.result))
 
 
-def nothing_to_do(run: Stepper) -> str:
-    """Why nothing is proposed, in a sentence; empty where something is."""
+def nothing_to_do(run: RunLike) -> str:
+    """Return why there is no next action, in a sentence; empty if there is one."""
     result = run.result
     if result is None:
-        return "The run has not ended: proposals are about an end."
+        return "The run has not ended: next actions are about an end."
     if next_actions(run):
         return ""
     if result.terminated:
         last = run.history.last
         known = last is None or last.decision.metadata.get("end") != "unknown"
-        end = "The agent came to an end of its own" if known else result.detail.rstrip(".")
+        end = "The agent finished on its own" if known else result.detail.rstrip(".")
         return f"{end}: say more with run.fork(at=…, message=…), or start another with agent.run(…)."
     if result.stop_reason is StopReason.ERROR and _advice(run) == suggestions.STOP:
         return (
-            "Asking again changes nothing: it is the key, the account, the address or the code that has to be put right. "
+            "Asking again changes nothing: the key, the account, the address or the code has to be fixed. "
             f"Then run.fork(at={_whole(run)}) takes the step again."
         )
     return f"Change what ended the run ({result.detail.rstrip('.')}), and fork it: run.fork(at={_whole(run)}, …)."
 
 
-def chosen(run: Stepper, proposal: NextAction | None, prompt: str | None) -> NextAction:
-    """The proposal that is to be carried out. Raises ConfigurationError where there is none, or where a prompt is missing."""
-    if proposal is None:
-        offered = next_actions(run)
-        if not offered:
-            raise ConfigurationError(f"apply(): nothing is proposed. {nothing_to_do(run)}")
-        proposal = offered[0] if prompt is None else next((one for one in offered if one.needs_prompt), offered[0])
-    if not isinstance(proposal, NextAction):
-        raise ConfigurationError(f"apply({proposal!r}): pass one of run.next_actions, or nothing for the first of them.")
-    if proposal.needs_prompt and prompt is None:
-        raise ConfigurationError(f"apply(): {proposal.label!r} needs another prompt: pass prompt=…")
-    return proposal
+def chosen(run: RunLike, action: NextAction | None, prompt: str | None) -> NextAction:
+    """Return the action to apply. Raises ConfigurationError if there is none, or if a prompt is missing."""
+    if action is None:
+        actions = next_actions(run)
+        if not actions:
+            raise ConfigurationError(f"apply(): there is no next action. {nothing_to_do(run)}")
+        action = actions[0] if prompt is None else next((one for one in actions if one.needs_prompt), actions[0])
+    if not isinstance(action, NextAction):
+        raise ConfigurationError(f"apply({action!r}): pass one of run.next_actions, or nothing for the first of them.")
+    if action.needs_prompt and prompt is None:
+        raise ConfigurationError(f"apply(): {action.label!r} needs another prompt: pass prompt=…")
+    return action
 
 
-def settings_for(run: Stepper, proposal: NextAction) -> RunSettings:
-    """The run's settings as they are now, with what the proposal changes."""
+def settings_for(run: RunLike, action: NextAction) -> RunSettings:
+    """Return the settings of the run now, with the changes of the action."""
     live = LiveSettings(run.limits.snapshot())
-    live.edit(**proposal.edits)
-    for name, fields in proposal.leaves.items():
+    live.edit(**action.edits)
+    for name, fields in action.leaves.items():
         live.edit_leaf(name, **fields)
-    for name in proposal.off:
+    for name in action.off:
         live.switch_leaf(name, on=False)
     return live.snapshot()
 
@@ -105,38 +106,38 @@ def settings_for(run: Stepper, proposal: NextAction) -> RunSettings:
 # For each end ---------------------------------------------------------------------------------------------------------------
 
 
-def _nothing(run: Stepper, result: RunResult) -> Iterator[NextAction]:
+def _nothing(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     yield from ()
 
 
-def _after_a_limit(run: Stepper, result: RunResult) -> Iterator[NextAction]:
-    room = more_room(run.limits.snapshot(), run.history, run.clock.elapsed_s())
-    what = "Nothing of the limits is used up any more" if not room else "The limit ended the run, not the agent"
+def _after_a_limit(run: RunLike, result: RunResult) -> Iterator[NextAction]:
+    room = more_room(run.limits.snapshot(), run.history, run.timeline.clock.elapsed_s())
+    what = "The limits have room by now" if not room else "The limit ended the run, not the agent"
     yield _continue(
-        "increase_budget", room, f"{what}: with more room it goes on from where it is, all steps kept.", len(run.history)
+        "increase_budget", room, f"{what}: with more room it continues from where it is, with all steps kept.", len(run.history)
     )
 
 
-def _after_a_condition(run: Stepper, result: RunResult) -> Iterator[NextAction]:
-    """Conditions on the agent's own doing are its end; any other is a limit like those of the budget."""
+def _after_a_condition(run: RunLike, result: RunResult) -> Iterator[NextAction]:
+    """A goal that was met is an end of the agent's own; any other condition is a limit like those of the budget."""
     last = run.history.last
     if result.terminated or last is None or last.readings is None:
         return
     settings, at = run.limits.snapshot(), len(run.history)
     room = more_room(settings, run.history)
     if settings.stop is None or settings.stop != last.settings.stop:
-        yield _continue("continue", room, "The stop condition is another one by now.", at)
+        yield _continue("continue", room, "The stop condition has been changed since.", at)
         return
     if raised := raised_conditions(settings.stop, last.readings, run.history):
-        why = f"{result.detail.rstrip('.')}: with a higher limit the agent goes on from there."
+        why = f"{result.detail.rstrip('.')}: with a higher limit the agent continues from there."
         yield _continue("increase_budget", raised.and_also(room), why, at)
     if off := conditions_off(settings.stop, last.readings):
-        why = "What is turned off is kept with its values, and no longer counts; the other limits hold."
+        why = "A condition that is turned off keeps its values and no longer counts; the other limits hold."
         yield _continue("continue", off.and_also(room), why, at)
 
 
-def _after_a_cut(run: Stepper, result: RunResult) -> Iterator[NextAction]:
-    """The step again, with more room for the answer."""
+def _after_a_cut(run: RunLike, result: RunResult) -> Iterator[NextAction]:
+    """Take the step again, with more room for the answer."""
     last, at = run.history[-1], len(run.history) - 1
     if last.decision.suggestion == suggestions.MODIFY_PROMPT:
         yield _edit_prompt("The conversation does not fit into the model's window: a shorter prompt leaves room for the answer.")
@@ -159,11 +160,11 @@ def _after_a_cut(run: Stepper, result: RunResult) -> Iterator[NextAction]:
         yield _continue("continue", Raised(), "The answer is not whole; the model is asked for the rest.", len(run.history))
 
 
-def _after_a_filter(run: Stepper, result: RunResult) -> Iterator[NextAction]:
+def _after_a_filter(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     yield _edit_prompt("What was asked, or the answer to it, was withheld by a content filter; another wording may pass.")
 
 
-def _after_nudges(run: Stepper, result: RunResult) -> Iterator[NextAction]:
+def _after_nudges(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     yield _edit_prompt("The model does not call a terminating tool: say in the prompt when and how it is to end.")
     terminating = run.limits.snapshot().terminating
     if terminating is not None:
@@ -173,7 +174,7 @@ def _after_nudges(run: Stepper, result: RunResult) -> Iterator[NextAction]:
         yield NextAction("increase_budget", label, why, at, raised.edits)
 
 
-def _after_an_error(run: Stepper, result: RunResult) -> Iterator[NextAction]:
+def _after_an_error(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     at = _whole(run)
     if _condition_failed(run.history.last):
         settings = run.limits.snapshot()
@@ -194,24 +195,24 @@ def _after_an_error(run: Stepper, result: RunResult) -> Iterator[NextAction]:
         yield _edit_prompt(f"What was asked cannot be answered so: {result.detail}")
 
 
-def _after_a_stop(run: Stepper, result: RunResult) -> Iterator[NextAction]:
+def _after_a_stop(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     last = run.history.last
     if result.stopped_by != "person" or (last is not None and last.decision.stop_reason is StopReason.COMPLETED):
         return
-    yield from _from_where_it_was(run, "A person stopped the run; it goes on from there.")
+    yield from _from_where_it_was(run, "A person stopped the run; it continues from there.")
 
 
-def _after_a_cancel(run: Stepper, result: RunResult) -> Iterator[NextAction]:
+def _after_a_cancel(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     yield from _from_where_it_was(run, "The run was cancelled; what was whole by then is kept.")
 
 
-def _from_where_it_was(run: Stepper, why: str) -> Iterator[NextAction]:
+def _from_where_it_was(run: RunLike, why: str) -> Iterator[NextAction]:
     at = _whole(run)
     room = more_room(run.limits.snapshot(), run.history.prefix(at))
     yield _again("retry", room, why, at) if at < len(run.history) else _continue("continue", room, why, at)
 
 
-_FOR: Mapping[StopReason, Callable[[Stepper, RunResult], Iterator[NextAction]]] = {
+_FOR: Mapping[StopReason, Callable[[RunLike, RunResult], Iterator[NextAction]]] = {
     StopReason.COMPLETED: _nothing,
     StopReason.TERMINATING_TOOL: _nothing,
     StopReason.EXPLICIT_STOP: _after_a_stop,
@@ -229,7 +230,7 @@ _FOR: Mapping[StopReason, Callable[[Stepper, RunResult], Iterator[NextAction]]] 
 }
 
 
-# What they are made of ------------------------------------------------------------------------------------------------------
+# Their parts ------------------------------------------------------------------------------------------------------
 
 
 def _continue(kind: Kind, raised: Raised, why: str, at: int) -> NextAction:
@@ -246,32 +247,32 @@ def _edit_prompt(why: str) -> NextAction:
     return NextAction("modify_prompt", "Edit the prompt and start again", why, 0, needs_prompt=True)
 
 
-def _whole(run: Stepper) -> int:
-    """The steps that came to something to go on from: all, or all but the last."""
+def _whole(run: RunLike) -> int:
+    """Return how many steps can be built on: all, or all but the last."""
     last, steps = run.history.last, len(run.history)
     if last is None:
         return 0
     if _condition_failed(last):
         return steps - (last.decision.stop_reason is StopReason.COMPLETED)
-    return steps - (last.error is not None or last.decision.stop_reason in _NOTHING_TO_GO_ON_FROM)
+    return steps - (last.error is not None or last.decision.stop_reason in _NOT_A_BASE)
 
 
-_NOTHING_TO_GO_ON_FROM = (StopReason.ERROR, StopReason.CANCELLED, StopReason.CONTENT_FILTERED, StopReason.NUDGES_EXHAUSTED)
+_NOT_A_BASE = (StopReason.ERROR, StopReason.CANCELLED, StopReason.CONTENT_FILTERED, StopReason.NUDGES_EXHAUSTED)
 
 
 def _condition_failed(step: StepResult | None) -> bool:
-    """Whether the step itself was fine, and the stop condition raised."""
+    """True if the step itself was fine, and the stop condition raised."""
     return step is not None and step.stop_reason is StopReason.ERROR and step.decision.stop_reason is not StopReason.ERROR
 
 
 def _functions(condition: StopCondition) -> list[str]:
-    """The conditions by a function of one's own that count, which may raise anything."""
+    """Return the names of conditions that are a user's functions, which may raise anything."""
     counting = list(map(id, condition.leaves(that_count=True)))
     return [name for name, leaf in describe(condition).items() if leaf.may_wait and id(leaf) in counting]
 
 
-def _advice(run: Stepper) -> str | None:
-    """What the decision engine says of an error."""
+def _advice(run: RunLike) -> str | None:
+    """Return what the decision says about an error."""
     last, result = run.history.last, run.result
     if last is not None and last.decision.stop_reason is StopReason.ERROR:
         return last.decision.suggestion or suggestions.RETRY

@@ -1,5 +1,4 @@
-"""Which run came from which: a run, all its branches and its sub-agents' runs as one tree, in an order and with names that people can
-follow.
+"""Which run came from which: a run, its branches and its child runs as one tree, with names that people can follow.
 
 The first run is `1`, the runs that came from it are `1.1` and `1.2` in the order they were made, those of `1.2` are `1.2.1`, and so on.
 """
@@ -8,22 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from agentlab.engine.plan import RunLike
+from agentlab.engine.snapshot import Origin
 from agentlab.results import RunResult
 from agentlab.settings import RunSettings
 
-if TYPE_CHECKING:
-    from agentlab.run import Run
-
-R = TypeVar("R", "Run", RunResult)
+L = TypeVar("L", bound=RunLike)
+R = TypeVar("R", bound=RunLike | RunResult)
 
 
 @dataclass(frozen=True, slots=True)
 class RunNode(Generic[R]):
-    """A run in its family. `name` is its place in the tree in digits, `depth` the number of runs behind it; `parent` is the member
-    that it was forked from, or that called it, None where that is not among those that are looked at; `forked_at` the steps that it has
-    from there; `called_in` is the step of its parent that called it, where it is a sub-agent's."""
+    """A run in its tree.
+
+    `name` is its place in the tree in digits, `depth` the number of runs above it. `parent` is the node that it was forked from, or
+    that called it; None if that is not in the tree. `forked_at` is how many steps it has from there, `called_in` the step of its
+    parent that called it, None for a fork.
+    """
 
     run: R
     name: str
@@ -34,86 +36,91 @@ class RunNode(Generic[R]):
 
     @property
     def run_id(self) -> str:
-        """The run's id."""
+        """The id of the run."""
         return id_of(self.run)
 
 
-def id_of(run: Run | RunResult) -> str:
-    """The id of a run or of its result."""
+def id_of(run: RunLike | RunResult) -> str:
+    """Return the id of a run or of its result."""
     return run.run_id if isinstance(run, RunResult) else run.id
 
 
-def first_of(run: Run) -> Run:
-    """The run that this one and all its relatives come from."""
-    while (before := run.parent or run.caller) is not None:
+def first_of(run: L) -> L:
+    """Return the run that this one and all its relatives come from."""
+    while (before := run.origin.parent or run.origin.caller) is not None:
         run = before
     return run
 
 
-def family_of(run: Run) -> tuple[RunNode[Run], ...]:
-    """The whole family of a run: the first one, then each of the others right after the run that it came from."""
+def family_of(run: L) -> tuple[RunNode[L], ...]:
+    """Return the whole tree of a run: the first one, then each of the others right after the run that it came from."""
     return tuple(_with_branches(RunNode(first_of(run), "1")))
 
 
-def _with_branches(member: RunNode[Run]) -> Iterator[RunNode[Run]]:
-    waiting = [member]  # no recursion: a chain of branches may be long
+def _with_branches(node: RunNode[L]) -> Iterator[RunNode[L]]:
+    waiting = [node]  # no recursion: a chain of branches may be long
     while waiting:
-        member = waiting.pop()
-        yield member
-        waiting += [_below(member, run, place) for place, run in reversed(tuple(enumerate(member.run.descendants, start=1)))]
+        node = waiting.pop()
+        yield node
+        waiting += [_below(node, run, place) for place, run in reversed(tuple(enumerate(node.run.branches.descendants, start=1)))]
 
 
 def members_of(runs: Iterable[R]) -> tuple[RunNode[R], ...]:
-    """Runs or results as families, by the ids of their parents: a run whose parent is not among them stands at the root of its own."""
+    """Return runs or results as trees, by the ids of their parents; a run whose parent is not among them is a root."""
     by_id = {id_of(run): run for run in runs}
     children: dict[str | None, list[R]] = {}
     for run in by_id.values():
-        children.setdefault(run.parent_run_id if run.parent_run_id in by_id else None, []).append(run)
-    members: list[RunNode[R]] = []
+        parent_run_id = origin_of(run).parent_run_id
+        children.setdefault(parent_run_id if parent_run_id in by_id else None, []).append(run)
+    nodes: list[RunNode[R]] = []
     waiting = [RunNode(run, str(place)) for place, run in enumerate(children.get(None, ()), start=1)][::-1]
     while waiting:
-        member = waiting.pop()
-        members.append(member)
-        waiting += [
-            _below(member, run, place) for place, run in reversed(tuple(enumerate(children.get(member.run_id, ()), start=1)))
-        ]
-    return tuple(members)
+        node = waiting.pop()
+        nodes.append(node)
+        waiting += [_below(node, run, place) for place, run in reversed(tuple(enumerate(children.get(node.run_id, ()), start=1)))]
+    return tuple(nodes)
 
 
 def _below(parent: RunNode[R], run: R, place: int) -> RunNode[R]:
-    called_in = run.parent_step if run.forked_at is None else None
-    return RunNode(run, f"{parent.name}.{place}", parent.depth + 1, parent, run.forked_at or 0, called_in)
+    origin = origin_of(run)
+    called_in = origin.parent_step if origin.forked_at is None else None
+    return RunNode(run, f"{parent.name}.{place}", parent.depth + 1, parent, origin.forked_at or 0, called_in)
 
 
-# What is different ---------------------------------------------------------------------------------------------------------------
+def origin_of(run: RunLike | RunResult) -> Origin[Any] | RunResult:
+    """Return where a run came from; a result says it itself."""
+    return run if isinstance(run, RunResult) else run.origin
 
 
-def differences(branch: Run) -> tuple[str, ...]:
-    """What is other in a branch than in the run that it was forked from, in words, as both are now; empty for what is no branch."""
-    parent = branch.parent
+# Differences ---------------------------------------------------------------------------------------------------------------
+
+
+def differences(branch: RunLike) -> tuple[str, ...]:
+    """Return how a branch differs from the run that it was forked from, in words, as both are now; empty for any other run."""
+    parent = branch.origin.parent
     if parent is None:
         return ()
-    told = []
+    found = []
     ours, theirs = branch.agent.model, parent.agent.model
     if (ours.name, ours.model) != (theirs.name, theirs.model):
-        told.append(f"model {ours.name}:{ours.model}")
+        found.append(f"model {ours.name}:{ours.model}")
     elif branch.agent is not parent.agent:
-        told.append(f"agent {branch.agent.name}")
+        found.append(f"agent {branch.agent.name}")
     if branch.prompt != parent.prompt:
-        told.append("another prompt")
-    told += _in_the_past(branch, parent)
-    return (*told, *_in_settings(branch.limits.snapshot(), parent.limits.snapshot()))
+        found.append("another prompt")
+    found += _in_the_past(branch, parent)
+    return (*found, *_in_settings(branch.limits.snapshot(), parent.limits.snapshot()))
 
 
-def _in_the_past(branch: Run, parent: Run) -> Iterator[str]:
-    at = branch.forked_at or 0
+def _in_the_past(branch: RunLike, parent: RunLike) -> Iterator[str]:
+    at = branch.origin.forked_at or 0
     if at:
         ours, theirs = branch.history[at - 1].tool_results, parent.history[at - 1].tool_results
         before = {result.call_id: result.content for result in theirs}
         changed = [result.name for result in ours if before.get(result.call_id) != result.content]
         if changed:
             yield f"tool result of {', '.join(dict.fromkeys(changed))}"
-    if len(branch.messages_of(at)) > len(parent.messages_of(at)):
+    if len(branch.timeline.messages_of(at)) > len(parent.timeline.messages_of(at)):
         yield "one more message"
 
 

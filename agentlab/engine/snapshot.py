@@ -1,58 +1,133 @@
-"""What a branch keeps of the run that it is forked from, and what a person puts in the place of some of it."""
+"""A run as frozen values: the steps that a fork keeps, where a run came from, why it ended, and the whole for stores and forks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from agentlab.conversation import Conversation
 from agentlab.errors import ConfigurationError
 from agentlab.history import RunHistory
-from agentlab.results import StepResult
-from agentlab.types import FinishReason, Message, StopReason, ToolResult
+from agentlab.results import Reading, RunResult, StepResult
+from agentlab.types import FinishReason, Message, StopReason, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from agentlab.engine.plan import AgentSpec
+    from agentlab.events import Event
+    from agentlab.settings import RunSettings
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why the run ends, in the words of RunResult."""
+
+    stop_reason: StopReason
+    detail: str
+    conditions_met: tuple[Reading, ...] = ()
+    output: object = None
+    stopped_by: str = ""
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin(Generic[R]):
+    """Where a run came from: nowhere, a fork of another run, or a tool call of another run.
+
+    `parent` is the run that it was forked from, `forked_at` how many steps it has from there. `caller` is the run whose tool started
+    it, in step `parent_step` by the tool call `called_by`. `parent_run_id` is the id of the parent or else of the caller, which is
+    known of a run from a store too, where the runs themselves may not be loaded. All are None for a run that came from no other.
+
+    Example:
+        >>> branch = ended.fork(at=2)
+        >>> branch.origin.parent is ended, branch.origin.forked_at
+        (True, 2)
+    """
+
+    parent: R | None = None
+    forked_at: int | None = None
+    caller: R | None = None
+    parent_step: int | None = None
+    called_by: str | None = None
+    parent_run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A tool call that may have run in a step which ended with its process: the tool is not called again without asking.
+
+    `answered` is the step in which the tool was called again, None before that. A branch that begins before that step is held too.
+    `by` is the id of that call: a middleware that executes the same call twice is held twice.
+    """
+
+    call: ToolCall
+    answered: int | None = None
+    by: str = ""
+
+    def at(self, steps: int) -> Hold:
+        """Return the hold as it was after so many steps of its run."""
+        return self if self.answered is None or self.answered <= steps else Hold(self.call)
 
 
 @dataclass(frozen=True, slots=True)
 class RunPrefix:
     """The beginning of a run, up to some step.
 
-    `marks` are the lengths of the conversation after each step, `prompt_at` is the prompt's place in it, `first_length` its length
-    before the first step.
+    `marks` are the lengths of the conversation after each step, `prompt_at` is the index of the prompt in it, `first_length` its
+    length before the first step.
     """
 
     prompt: str
     messages: Sequence[Message]
     history: RunHistory
-    marks: tuple[int, ...]
+    marks: Sequence[int]
     prompt_at: int
     first_length: int
 
+    @classmethod
+    def of_messages(cls, messages: Sequence[Message]) -> RunPrefix:
+        """Return the beginning of a run that has no steps; its prompt is the newest message of neither the model nor a tool."""
+        places = range(len(messages) - 1, -1, -1)
+        place = next((at for at in places if messages[at].role not in ("assistant", "tool")), None)
+        prompt = "" if place is None else messages[place].text
+        return cls(prompt, messages, RunHistory(), (), len(messages) - 1 if place is None else place, len(messages))
+
+    def messages_of(self, step: int) -> Sequence[Message]:
+        """Return the messages that this step added, or with 0 those before the first step."""
+        steps, marks = len(self.history), self.marks
+        if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= steps:
+            raise ConfigurationError(f"messages_of({step!r}): give the number of a step, 0 to {steps}.")
+        begin = 0 if step == 0 else self.first_length if step == 1 else marks[step - 2]
+        end = self.first_length if step == 0 else marks[step - 1] if step <= len(marks) else len(self.messages)
+        return self.messages[begin:end]
+
     def until(self, at: int) -> RunPrefix:
-        """The first `at` steps of it. Raises ConfigurationError where there are not so many."""
+        """Return its first `at` steps. Raises ConfigurationError if there are fewer."""
         if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= len(self.marks):
             raise ConfigurationError(f"fork(at={at!r}): give the number of steps to keep, 0 to {len(self.marks)}.")
         history = self.history.prefix(at)
-        if history.last is not None:  # the reason why this run ended is none of the branch's
+        if history.last is not None:  # why this run ended is not part of the branch
             history.amend(replace(history.last, stop_reason=None))
         length = self.marks[at - 1] if at else self.first_length
-        return replace(self, messages=tuple(self.messages[:length]), history=history, marks=self.marks[:at])
+        return replace(self, messages=tuple(self.messages[:length]), history=history, marks=tuple(self.marks[:at]))
 
     def with_prompt(self, prompt: str) -> RunPrefix:
-        """With another prompt in the place of the run's own. Raises ConfigurationError for an empty one."""
+        """Replace the prompt. Raises ConfigurationError for an empty one."""
         if not isinstance(prompt, str) or not prompt.strip():
             raise ConfigurationError(f"fork(prompt={prompt!r}): pass the task as text, or leave it out to keep the run's own.")
         before, after = self.messages[: self.prompt_at], self.messages[self.prompt_at + 1 :]
         return replace(self, prompt=prompt, messages=(*before, Message("user", prompt), *after))
 
     def with_message(self, message: str) -> RunPrefix:
-        """With one more message of the person at its end. Raises ConfigurationError for an empty one."""
+        """Append a user message. Raises ConfigurationError for an empty one."""
         if not isinstance(message, str) or not message.strip():
-            raise ConfigurationError(f"fork(message={message!r}): pass what is said to the model as text, or leave it out.")
+            raise ConfigurationError(f"fork(message={message!r}): pass a message to the model as text, or leave it out.")
         return self._followed_by(Message("user", message))
 
     def with_tool_results(self, given: Mapping[str, str]) -> RunPrefix:
-        """With other results of the newest step's tools, by the ids of their calls. Raises ConfigurationError for an id there is none
-        of."""
+        """Replace results of the last step's tools, by the ids of their calls. Raises ConfigurationError for an unknown id."""
         place, open_message = self._newest_tool_message()
         known = [result.call_id for result in open_message.tool_results]
         for call_id, text in given.items():
@@ -62,23 +137,25 @@ class RunPrefix:
                     f"fork(tool_results={{{call_id!r}: …}}): {step} {', '.join(map(repr, known)) or 'none'}."
                 )
             if not isinstance(text, str):
-                raise ConfigurationError(f"fork(tool_results={{{call_id!r}: {text!r}}}): pass what the model is told as text.")
-        told = [_as_given(result, given) for result in open_message.tool_results]
+                raise ConfigurationError(f"fork(tool_results={{{call_id!r}: {text!r}}}): pass the result as text.")
+        results = [_as_given(result, given) for result in open_message.tool_results]
         messages = list(self.messages)
         last = self.history.last
         if last is None or not given:
             return self
-        messages[place] = replace(open_message, tool_results=tuple(told))
+        messages[place] = replace(open_message, tool_results=tuple(results))
         executed = {result.call_id for result in last.tool_results}
         history = self.history.prefix(len(self.history))
-        history.amend(replace(last, tool_results=tuple([one for one in told if one.call_id in executed or one.call_id in given])))
+        history.amend(
+            replace(last, tool_results=tuple([one for one in results if one.call_id in executed or one.call_id in given]))
+        )
         return replace(self, messages=tuple(messages), history=history)
 
-    def with_something_to_answer(self, hint: str) -> RunPrefix:
-        """What the model can be asked to go on from: most providers refuse a conversation that ends with the model's own words.
+    def answerable(self, hint: str) -> RunPrefix:
+        """Make sure that the model has something to answer: most providers refuse a conversation that ends with the model's words.
 
-        A cut answer is followed by the `hint` that asks for its rest; a turn that the provider paused is taken back as it is. Raises
-        ConfigurationError where the model has had its say.
+        An answer that was cut off is followed by the `hint` that asks for the rest; one that the provider paused is sent back as it
+        is. Raises ConfigurationError if the model had finished.
         """
         last, newest = self.history.last, self.messages[-1] if self.messages else None
         if last is None or newest is None or newest.role != "assistant" or not newest.text.strip():
@@ -89,16 +166,16 @@ class RunPrefix:
             return self._followed_by(Message("user", hint))
         at = len(self.history)
         raise ConfigurationError(
-            f"fork(at={at}): with step {at} the model has had its say ({last.decision.reason.rstrip('.')}), so there is nothing to "
-            f"ask it. Say more with message=…, or keep fewer steps (at={at - 1}), and step {at} is taken again."
+            f"fork(at={at}): the model finished with step {at} ({last.decision.reason.rstrip('.')}), so there is nothing to ask it. "
+            f"Add message=…, or keep fewer steps (at={at - 1}) to take step {at} again."
         )
 
     def conversation(self) -> Conversation:
-        """The messages as a conversation that can grow."""
+        """Return the messages as a conversation that can grow."""
         return Conversation(self.messages)
 
     def _followed_by(self, message: Message) -> RunPrefix:
-        """The message belongs to what is kept: a branch of the branch at the same step has it too."""
+        """Append a message; a branch of the branch at the same step has it too."""
         messages = (*self.messages, message)
         if not self.marks:
             return replace(self, messages=messages, first_length=len(messages))
@@ -120,3 +197,23 @@ def _as_given(result: ToolResult, given: Mapping[str, str]) -> ToolResult:
 
 def _completed(step: StepResult) -> bool:
     return step.decision.stop_reason is StopReason.COMPLETED
+
+
+@dataclass(frozen=True, slots=True)
+class RunSnapshot:
+    """A run at one moment, for stores and forks. Taking one costs the same however long the run is.
+
+    `prefix` holds the conversation and the history. Both may grow afterwards; `steps` is how many steps of the history are complete
+    now. `result` is None while the run is running; of a run that ends with its last step it is known before RunEnded is emitted.
+    """
+
+    run_id: str
+    agent: AgentSpec
+    prefix: RunPrefix
+    steps: int
+    settings: RunSettings
+    events: Sequence[Event]
+    result: RunResult | None
+    elapsed_s: float
+    origin: Origin[Any]
+    holds: tuple[Hold, ...]

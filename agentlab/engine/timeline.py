@@ -1,12 +1,24 @@
-"""The active time of a run: monotonic, and standing still while a person has paused it or is between two manual steps."""
+"""The record of a run: conversation, history, events and active time. Here alone events are recorded and observers notified."""
 
 from __future__ import annotations
 
+import threading
 import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+
+from agentlab import events
+from agentlab.conversation import Conversation
+from agentlab.engine.snapshot import RunPrefix
+from agentlab.errors import AgentlabWarning
+from agentlab.history import RunHistory
+from agentlab.redaction import in_words, text_of
+from agentlab.results import StepResult
+from agentlab.types import Message
 
 
 class Clock:
-    """Counts seconds while it runs. Starts and stops may nest."""
+    """Counts the active seconds of a run: monotonic, and at rest during a pause and between manual steps. Starts and stops may nest."""
 
     __slots__ = ("_active", "_before", "_since")
 
@@ -16,22 +28,149 @@ class Clock:
         self._active = 0
 
     def start(self) -> None:
-        """Let the time run."""
+        """Start counting."""
         if self._active == 0:
             self._since = time.monotonic()
         self._active += 1
 
     def stop(self) -> None:
-        """Let the time stand still, once every start has had its stop."""
+        """Stop counting once every start has had its stop."""
         self._active -= 1
         if self._active == 0:
             self._before += time.monotonic() - self._since
 
     @property
     def is_running(self) -> bool:
-        """Whether the time runs now."""
+        """True if it counts now."""
         return self._active > 0
 
     def elapsed_s(self) -> float:
-        """Active seconds so far."""
+        """Return the active seconds so far."""
         return self._before + (time.monotonic() - self._since if self._active else 0.0)
+
+
+class Timeline:
+    """What happened in one run so far. `observers` get each event; forks and child runs begin with `inherited`."""
+
+    __slots__ = (
+        "_faulty",
+        "_has_ended",
+        "_lock",
+        "_marks",
+        "_prompt_at",
+        "_warned",
+        "clock",
+        "conversation",
+        "events",
+        "first_length",
+        "history",
+        "inherited",
+        "observers",
+        "prompt",
+    )
+
+    def __init__(
+        self,
+        prefix: RunPrefix,
+        observers: Iterable[events.RunObserver] = (),
+        inherited: Iterable[events.RunObserver] | None = None,
+    ) -> None:
+        self.prompt = prefix.prompt
+        self.conversation = Conversation(prefix.messages)
+        self.history: RunHistory = prefix.history
+        self.events: list[events.Event] = []
+        self.clock = Clock(self.history.elapsed_s)
+        self.observers: tuple[events.RunObserver, ...] = tuple(observers)
+        self.inherited: tuple[events.RunObserver, ...] = self.observers if inherited is None else tuple(inherited)
+        self.first_length = prefix.first_length
+        self._prompt_at = prefix.prompt_at
+        self._marks = list(prefix.marks)
+        self._has_ended = False
+        self._warned: set[str] = set()
+        self._faulty: set[int] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def next_step(self) -> int:
+        """Number of the step under way, or of the next one."""
+        return len(self.history) + 1
+
+    @property
+    def whole_steps(self) -> int:
+        """Steps that are complete; the last one of the history may still be in the making."""
+        return len(self._marks)
+
+    def prefix(self) -> RunPrefix:
+        """Return the run so far; its conversation, history and marks are live."""
+        return RunPrefix(self.prompt, self.conversation, self.history, self._marks, self._prompt_at, self.first_length)
+
+    def messages_of(self, step: int) -> Sequence[Message]:
+        """Return the messages that this step (from 1) added to the conversation: the answer, the results of tools, a reminder.
+
+        With 0 the messages before the first step, the prompt included. Raises ConfigurationError if there is no such step.
+
+        Example:
+            >>> ended.timeline.messages_of(1)[-1].tool_results[0].content
+            '{"city":"Graz","sky":"rain","high_c":17}'
+        """
+        return self.prefix().messages_of(step)
+
+    # Recording --------------------------------------------------------------------------------------------------------------
+
+    def append(self, step: StepResult) -> None:
+        """Record a step; `complete` follows once its readings are known."""
+        self.history.append(step)
+
+    def complete(self) -> None:
+        """Mark the last step as complete: stores may write it, forks may begin behind it."""
+        self._marks.append(len(self.conversation))
+
+    def emit(self, event: events.Event) -> None:
+        """Record an event and notify the observers. Nothing is recorded after RunEnded, such as a pause from another thread just then.
+
+        An observer that raises is reported once; the run continues.
+        """
+        kind = type(event)
+        with self._lock:
+            if self._has_ended:
+                return
+            if kind is events.RunEnded:
+                self._has_ended = True
+            if kind is not events.TextReceived:
+                self.events.append(event)
+        for observer in self.observers:
+            try:
+                observer(event)
+            except Exception as error:
+                if id(observer) not in self._faulty:
+                    self._faulty.add(id(observer))
+                    message = f"The observer {text_of(observer, repr)} raised {in_words(error)}. The run continues."
+                    warnings.warn(message, AgentlabWarning, stacklevel=2)
+
+    def warn_once(self, message: str) -> None:
+        """Emit this warning, once per run."""
+        if message not in self._warned:
+            self._warned.add(message)
+            self.emit(events.Warned(self.clock.elapsed_s(), message))
+            warnings.warn(message, AgentlabWarning, stacklevel=2)
+
+    # Observers --------------------------------------------------------------------------------------------------------------
+
+    def observe(self, observer: events.RunObserver) -> Callable[[], None]:
+        """Notify `observer` of every event from now on; return a function that ends that."""
+        self.observers = (*self.observers, observer)
+        return lambda: self.forget(observer)
+
+    def forget(self, observer: events.RunObserver) -> None:
+        """Notify this observer no longer."""
+        self.observers = tuple([one for one in self.observers if one is not observer])
+
+    def inherit(self, observer: events.RunObserver) -> None:
+        """Have the runs that come from this one notify `observer`, too, each from its beginning."""
+        if observer not in self.inherited:
+            self.inherited = (*self.inherited, observer)
+
+    def follow(self, run: object) -> None:
+        """Replace each observer that has a state per run by its observer of this run: events do not say which run they are of."""
+        per_run = [(one, getattr(one, "follow_run", None)) for one in self.observers]
+        self.observers = tuple([one if of is None else of(run) for one, of in per_run])

@@ -1,36 +1,40 @@
-"""What a run, and several in lockstep, have in common: taken to their end here or in the background, held by a pause, waited for.
+"""Where steps are taken: one event loop at a time, here or on the background thread. A run has a worker, and so has a lockstep.
 
-Work on either happens on one event loop at a time. Where that is another thread's, nobody awaits it: what is wrong stands in a result.
+`Worker` knows how to await the end, go on in the background, wait, and hold a pause; `LoopAffinity` keeps all of it on one event loop;
+`submit` hands work to the one daemon thread that serves notebooks, so that a tool that blocks holds up agents only, never the page.
 """
 
 from __future__ import annotations
 
-import abc
 import asyncio
 import concurrent.futures
 import contextlib
 import contextvars
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from agentlab._internal.kernel import front_end, interrupts, ipykernel_mend
+from agentlab._internal.kernel import front_end as frontend
+from agentlab._internal.kernel import interrupts
+from agentlab._internal.kernel import ipykernel_mend as kernel_mend
+from agentlab.engine.control import Control
 from agentlab.errors import ConfigurationError
 from agentlab.limits import in_seconds
-from agentlab.shown import Shown
 
 T = TypeVar("T")
+S_co = TypeVar("S_co", covariant=True)
 Outcome = TypeVar("Outcome")
+Outcome_co = TypeVar("Outcome_co", covariant=True)
 
-LONGEST_FAREWELL_S = 5.0
+INTERRUPT_GRACE_S = 5.0
 """How long an interrupted `start()` waits for the step under way to be recorded."""
 
 
 class RunState(StrEnum):
-    """Where a run is: READY before the first step and between manual ones, PAUSED between steps at a person's wish.
+    """Where a run is: READY before the first step and between manual ones, PAUSED between steps because a person asked for it.
 
     Example:
         >>> list(lab.RunState)
@@ -45,181 +49,238 @@ class RunState(StrEnum):
     ENDED = "ended"
 
 
-class InBackground(Shown, abc.ABC, Generic[Outcome]):
-    """What is taken step by step to its end, also where nobody awaits it. `Outcome` is what it comes to."""
+class Steps(Protocol[S_co, Outcome_co]):
+    """What a worker drives: a stepper, or the rounds of a lockstep. `S_co` is one step, `Outcome_co` the outcome of all."""
 
-    _WOULD_BLOCK: ClassVar[str]
-    _NOT_STARTED: ClassVar[str]
+    would_block: str
+    """Why waiting on this loop is refused."""
+    not_started: str
+    """Why waiting is refused before the start."""
+    control: Control
+    affinity: LoopAffinity
+    ended: threading.Event
+    """Set at the end."""
 
-    def __init__(self) -> None:
-        self._paused = False
-        self._home: asyncio.AbstractEventLoop | None = None
-        self._owner = LoopAffinity()
-        self._over = threading.Event()
+    @property
+    def has_ended(self) -> bool:
+        """True after the last step."""
+        ...
 
-    # What each kind says of itself ------------------------------------------------------------------------------------------
+    @property
+    def outcome(self) -> Outcome_co:
+        """The outcome; only after the end."""
+        ...
 
-    @abc.abstractmethod
-    def _has_ended(self) -> bool: ...
+    @property
+    def is_stepping(self) -> bool:
+        """True if a step is under way."""
+        ...
 
-    @abc.abstractmethod
-    def _outcome(self) -> Outcome:
-        """What it came to, once it has ended."""
+    @property
+    def is_held(self) -> bool:
+        """True if the next step has to wait."""
+        ...
 
-    @abc.abstractmethod
-    def _is_at_work(self) -> bool:
-        """Whether a step is under way."""
+    async def step_once(self) -> S_co:
+        """Take one step, on the loop of `affinity`."""
+        ...
 
-    @abc.abstractmethod
-    def _is_held(self) -> bool:
-        """Whether it is to wait before the next step."""
-
-    @abc.abstractmethod
-    async def _one_step(self) -> object:
-        """Take one step, which of several in lockstep is one of each; on the owning loop."""
-
-    @abc.abstractmethod
-    def _refuse_if_ended(self) -> None: ...
-
-    @abc.abstractmethod
-    def refuse_without_key(self) -> None:
-        """Raise MissingKeyError before the first step, while nothing is used up: with the key set, the same can be asked again."""
-
-    @abc.abstractmethod
-    def _keep_error(self, error: Exception) -> bool:
-        """Have a result tell of this error, which nobody awaits; False where none does, and it goes to the loop."""
-
-    def _work_is_done(self) -> None:
-        """Some work is no longer under way."""
-
-    @abc.abstractmethod
-    async def step(self) -> object:
-        """Take one step."""
-
-    @abc.abstractmethod
     def cancel(self) -> None:
-        """End it at once."""
+        """End at once."""
+        ...
 
-    # What they have in common -----------------------------------------------------------------------------------------------
+    def workers(self) -> Iterable[Worker[Any, Any]]:
+        """Return the workers of the parts: those of the runs in lockstep."""
+        ...
 
-    def __await__(self) -> Generator[Any, None, Outcome]:
-        """To the end; what it came to always comes back, whatever ended it."""
-        return self._to_the_end().__await__()
+    def refuse_if_ended(self) -> None:
+        """Raise RunEndedError after the end."""
+        ...
 
-    def launch(self) -> None:
-        """Go to the end in the background, whoever is there to see it: what the panel's Run button does."""
-        self._in_background(self._to_the_end)
+    def refuse_without_key(self) -> None:
+        """Raise MissingKeyError before the first step, while nothing is used up: the same can be asked again once the key is set."""
+        ...
 
-    def launch_step(self) -> None:
-        """Take one step in the background: what the panel's Step button does."""
-        self._in_background(self.step)
+    def record_error(self, error: Exception) -> bool:
+        """Put an error that nobody awaits into the result. False if there is no place for it."""
+        ...
 
-    def bind_loop(self, home: asyncio.AbstractEventLoop) -> None:
-        """Say which loop the work will be on, for whoever waits for its end."""
-        self._home = home
+    def settle(self) -> None:
+        """Take notice of a stop that came too late for the last step. Called after each piece of work."""
+        ...
 
-    def refuse_to_block(self, what: str) -> None:
-        """Raise ConfigurationError where to block here would block the work itself."""
-        if self._owner.would_be_blocked(self._home):
-            raise ConfigurationError(f"{what} {self._WOULD_BLOCK}")
 
-    def _state(self) -> RunState:
-        if self._has_ended():
+class Worker(Generic[S_co, Outcome]):
+    """Takes steps, one after the other, on one event loop at a time."""
+
+    def __init__(self, steps: Steps[S_co, Outcome]) -> None:
+        self.steps = steps
+        self._home: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def state(self) -> RunState:
+        """Where the work is."""
+        steps = self.steps
+        if steps.has_ended:
             return RunState.ENDED
-        if self._is_at_work():
+        if steps.is_stepping:
             return RunState.RUNNING
-        if self._paused:
+        if steps.control.is_paused:
             return RunState.PAUSED
-        return RunState.RUNNING if self._owner.is_busy else RunState.READY
+        return RunState.RUNNING if steps.affinity.is_busy else RunState.READY
 
-    def _launch_or_finish(self) -> None:
-        """In the background where somebody can click; else to the end before this comes back."""
-        self.refuse_without_key()
-        if front_end.is_present():
+    # Here -------------------------------------------------------------------------------------------------------------------
+
+    async def step(self) -> S_co:
+        """Take one step, also during a pause. Raises RunEndedError after the end."""
+        self.steps.refuse_if_ended()
+        return await self._owned(self.steps.step_once)
+
+    async def each(self) -> AsyncIterator[S_co]:
+        """Take the rest, step by step, as each is asked for."""
+        while not self.steps.has_ended:
+            await self._owned(self._while_paused)
+            yield await self._owned(self.steps.step_once)
+
+    async def to_the_end(self) -> Outcome:
+        """Take the rest and return the outcome."""
+        return self.steps.outcome if self.steps.has_ended else await self._owned(self._drive)
+
+    # In the background ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Go to the end in the background, or before this returns if there is no front end where a person could click."""
+        self.steps.refuse_if_ended()
+        self.steps.refuse_without_key()
+        if frontend.is_present():
             self.launch()
             return
         self.bind_loop(background_loop())
         self.refuse_to_block("start()")
-        future = submit(self._to_the_end())
+        future = submit(self.to_the_end())
         try:
             future.result()
         except BaseException:  # an interrupt, or what was raised
-            self.cancel()
-            self._over.wait(LONGEST_FAREWELL_S)
+            self.steps.cancel()
+            self.steps.ended.wait(INTERRUPT_GRACE_S)
             raise
 
-    def _block(self, timeout_s: float | timedelta | None) -> Outcome | None:
-        """Until the end; None where that took longer."""
-        if not self._has_ended():
-            if self._home is None and not self._owner.is_busy and timeout_s is None:
-                raise ConfigurationError(self._NOT_STARTED)
-            self.refuse_to_block("wait()")
-        self._over.wait(in_seconds(timeout_s))
-        return self._outcome() if self._has_ended() else None
+    def start_here(self) -> None:
+        """Go to the end on the running event loop, and return at once. Raises ConfigurationError if there is none."""
+        self.steps.refuse_if_ended()
+        self.steps.refuse_without_key()
+        home = running_loop()
+        if home is None:
+            raise ConfigurationError("start(loop='kernel') needs a running event loop: call it in a notebook, or in async code.")
+        self._home = home
+        self._task = home.create_task(self._unattended(self.to_the_end, self.claim(home)))  # a loop holds its tasks weakly
 
-    async def _to_the_end(self) -> Outcome:
-        return self._outcome() if self._has_ended() else await self._owned(self._drive)
+    def launch(self) -> None:
+        """Go to the end in the background, with or without a front end: the Run button of the panel."""
+        self._in_background(self.to_the_end)
+
+    def launch_step(self) -> None:
+        """Take one step in the background: the Step button of the panel."""
+        self._in_background(self.step)
+
+    def wait(self, timeout_s: float | timedelta | None = None) -> Outcome | None:
+        """Block until the end and return the outcome, or None if that takes longer than `timeout_s`."""
+        steps = self.steps
+        if not steps.has_ended:
+            if self._home is None and not steps.affinity.is_busy and timeout_s is None:
+                raise ConfigurationError(steps.not_started)
+            self.refuse_to_block("wait()")
+        steps.ended.wait(in_seconds(timeout_s))
+        return steps.outcome if steps.has_ended else None
+
+    def bind_loop(self, home: asyncio.AbstractEventLoop) -> None:
+        """Set the loop that the work will be on, before it has begun."""
+        self._home = home
+        for worker in self.steps.workers():
+            worker.bind_loop(home)
+
+    def refuse_to_block(self, what: str) -> None:
+        """Raise ConfigurationError if blocking here would block the work itself."""
+        here = running_loop()
+        if here is not None and (here is self._home or self.steps.affinity.is_on(here)):
+            raise ConfigurationError(f"{what} {self.steps.would_block}")
+        for worker in self.steps.workers():
+            worker.refuse_to_block(what)
+
+    def claim(self, loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop | None:
+        """Keep the work on this loop from now on; None if another loop is at work."""
+        return loop if self.steps.affinity.claim(loop) else None
+
+    @contextlib.contextmanager
+    def kept_running(self) -> Iterator[None]:
+        """Keep the work on this loop, and RUNNING, also between its steps."""
+        claimed = None if self.steps.has_ended else self.claim(asyncio.get_running_loop())
+        try:
+            yield
+        finally:
+            self._release(claimed)
+
+    # Inside -----------------------------------------------------------------------------------------------------------------
 
     async def _drive(self) -> Outcome:
-        async with self._owner.driver:  # a second one waits for the end, and may be cancelled without ending anything
-            while not self._has_ended():
+        steps = self.steps
+        async with steps.affinity.driver:  # a second driver waits for the end, and may be cancelled without ending anything
+            while not steps.has_ended:
                 await self._while_paused()
-                await self._one_step()
-        return self._outcome()
+                await steps.step_once()
+        return steps.outcome
 
     async def _while_paused(self) -> None:
-        while self._is_held():
-            self._owner.wake.clear()
-            if self._is_held():  # another thread may have changed that before there was anything to wake
-                await self._owner.wake.wait()
-
-    def _poke(self) -> None:
-        """Wake it from a pause, from any thread."""
-        self._owner.call(self._owner.wake.set)
+        steps = self.steps
+        while steps.is_held:
+            steps.affinity.wake.clear()
+            if steps.is_held:  # another thread may have resumed before there was anything to wake
+                await steps.affinity.wake.wait()
 
     async def _owned(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do this on the owning loop."""
-        self.refuse_without_key()
+        self.steps.refuse_without_key()
         try:
-            async with ipykernel_mend.waiting():
-                return await self._owner.run(work)
+            async with kernel_mend.waiting():
+                return await self.steps.affinity.run(work)
         finally:
-            self._work_is_done()
+            self.steps.settle()
 
     def _in_background(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        self._refuse_if_ended()
-        self.refuse_without_key()
+        self.steps.refuse_if_ended()
+        self.steps.refuse_without_key()
         home = background_loop()
         self.bind_loop(home)
-        submit(self._quietly(work, self._claim(home)))
+        submit(self._unattended(work, self.claim(home)))
 
-    def _claim(self, loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop | None:
-        """Have the work on this loop from now on, whoever asks for a step first; None where another is at work."""
-        return loop if self._owner.claim(loop) else None
-
-    async def _quietly(self, work: Callable[[], Coroutine[Any, Any, object]], claimed: asyncio.AbstractEventLoop | None) -> None:
-        """Do this where nobody awaits."""
-        unwatch = interrupts.watch(self.cancel)
+    async def _unattended(
+        self, work: Callable[[], Coroutine[Any, Any, object]], claimed: asyncio.AbstractEventLoop | None
+    ) -> None:
+        """Do this where nobody awaits it."""
+        unwatch = interrupts.watch(self.steps.cancel)
         try:
             await work()
         except Exception as error:
-            if not self._keep_error(error):
+            if not self.steps.record_error(error):
                 raise
         finally:
             unwatch()
-            if claimed is not None:
-                self._owner.release(claimed)
-            self._work_is_done()
+            self._release(claimed)
+
+    def _release(self, claimed: asyncio.AbstractEventLoop | None) -> None:
+        if claimed is not None:
+            self.steps.affinity.release(claimed)
+        self.steps.settle()
 
 
-# One event loop at a time ----
+# One event loop at a time -------------------------------------------------------------------------------------------------------
 
 
 class LoopAffinity:
-    """Knows which loop owns something, as long as any work on it is under way; the next work may come from another loop.
+    """Knows which event loop the work is on as long as any is under way; the next piece of work may come from another loop.
 
     `lock` guards what has to change together with that. On the owning loop, `turn` lets one piece of work at a time through,
-    `driver` is held by whoever takes one after the other, and `wake` ends a pause.
+    `driver` is held by a loop over the steps, and `wake` ends a pause.
     """
 
     __slots__ = ("_loop", "_users", "driver", "lock", "turn", "wake")
@@ -232,18 +293,12 @@ class LoopAffinity:
 
     @property
     def is_busy(self) -> bool:
-        """Whether work is under way on some loop."""
+        """True if work is under way on some loop."""
         return self._users > 0
 
-    @property
-    def is_here(self) -> bool:
-        """Whether work is under way on the loop that this is called on: to block here would block the work."""
-        return self.is_busy and self._loop is running_loop()
-
-    def would_be_blocked(self, home: asyncio.AbstractEventLoop | None) -> bool:
-        """Whether to block here would block the work: it is on the loop that this is called on, or is to be, at `home`."""
-        here = running_loop()
-        return here is not None and (here is home or self.is_here)
+    def is_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """True if work is under way on this loop."""
+        return self._users > 0 and self._loop is loop
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do the work on the owning loop: this one, unless another is at work."""
@@ -260,36 +315,39 @@ class LoopAffinity:
             self.release(here)
 
     def claim(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Make this loop the owner before its work has begun, so that nobody comes first; `release` ends that. False where another
-        loop is at work."""
+        """Make this loop the owner before its work begins; `release` ends that. False if another loop is at work."""
         with self.lock:
             claimed = self._take(loop) is loop
             self._users += claimed
         return claimed
 
     def release(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A piece of work on this loop is done, or a claim is given up; nothing of a loop that was lost meanwhile."""
+        """A piece of work on this loop is done, or a claim is given up. Does nothing if the loop has lost the work meanwhile."""
         with self.lock:
             if self._loop is loop and self._users:
                 self._users -= 1
 
     def _take(self, loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
-        """The owner, which is this loop where there is no other at work."""
+        """Return the owner, which is this loop unless another is at work."""
         if self._users == 0 or self._loop is None or self._loop.is_closed():
             self._loop, self._users = loop, 0
             self.turn, self.driver, self.wake = asyncio.Lock(), asyncio.Lock(), asyncio.Event()
         return self._loop
 
     def call(self, callback: Callable[[], object]) -> None:
-        """Call this on the owning loop, from any thread; nothing happens where there is none."""
+        """Call this on the owning loop, from any thread; nothing happens if there is none."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             with contextlib.suppress(RuntimeError):  # closed meanwhile: nobody waits any more
                 loop.call_soon_threadsafe(callback)
 
+    def wake_up(self) -> None:
+        """End the wait of a pause, from any thread."""
+        self.call(self.wake.set)
+
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop that this is called on, or None outside of any."""
+    """Return the loop that this is called on, or None outside of any."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -301,7 +359,7 @@ _beginning_lock = threading.Lock()
 
 
 async def turn_to_begin() -> None:
-    """Wait where another run began in this turn of the loop: thousands that begin at once would hold the loop up for seconds."""
+    """Let one run begin per turn of the loop: thousands that begin at once would hold the loop up for seconds."""
     loop = asyncio.get_running_loop()
     with _beginning_lock:
         if loop not in _beginning:
@@ -313,15 +371,14 @@ async def turn_to_begin() -> None:
     loop.call_soon(lock.release)
 
 
-# The background thread ----
-
+# The background thread ----------------------------------------------------------------------------------------------------------
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
-    """The background loop, running. Raises ConfigurationError where no thread can be started for it."""
+    """Return the loop of the daemon thread that runs agents, running. Raises ConfigurationError if no thread can be started."""
     global _loop  # noqa: PLW0603  there is one for the process
     with _lock:
         if _loop is None or _loop.is_closed():

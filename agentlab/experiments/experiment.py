@@ -235,7 +235,7 @@ class Experiment(Shown):
             for attempt in range(1, one.attempt + 1)
         }
         total = Counter(self._providers.values())
-        done_before = total - Counter(provider_of[job.run_id] for _, job in to_do)
+        done_before = total - Counter(job.provider for _, job in to_do)
         bars = Progress(total, done_before, shown=progress)
 
         def show(run_id: str, spent: Spent) -> None:
@@ -261,9 +261,8 @@ class Experiment(Shown):
             if outcome.run_copy is not None:
                 self._take_in(outcome.run_copy)
             spent = outcome.spent
-            if (
-                outcome.problem and (last := find(self.store.storage, job.run_id)) is not None
-            ):  # such as that of a worker that died
+            last = find(self.store.storage, job.run_id) if outcome.problem else None  # of a worker that died
+            if last is not None:
                 spent = {**spent_before(self.store.storage, [last])[job.run_id], **spent}
             for part, used in spent.items():
                 shared_budget.book(job.run_id, used, part)
@@ -277,17 +276,12 @@ class Experiment(Shown):
                 return True
             if outcome.problem:
                 self._problems[job.run_id] = outcome.problem
-            bars.ended(provider_of[job.run_id], failed=outcome.failed)
+            bars.ended(job.provider, failed=outcome.failed)
             return False
 
         try:
             failures = await self._run_jobs(
-                [(provider_of[job.run_id], job) for _, job in to_do],
-                executor,
-                concurrency,
-                shared_budget,
-                may_start=may_start,
-                done=done,
+                [job for _, job in to_do], executor, concurrency, shared_budget, may_start=may_start, done=done
             )
         finally:
             bars.close()
@@ -321,7 +315,7 @@ class Experiment(Shown):
 
     async def _run_jobs(
         self,
-        todo: list[tuple[str, Job]],
+        to_do: list[Job],
         executor: Executor | None,
         concurrency: int,
         shared_budget: SharedBudget,
@@ -335,23 +329,22 @@ class Experiment(Shown):
         if executor is None:
 
             async def here(job: Job) -> Outcome:
-                return await runner.run_cell(common, job, shared_budget, self._limiters.get(provider_by_run[job.run_id]))
+                return await runner.run_cell(common, job, shared_budget, self._limiters.get(job.provider))
 
-            provider_by_run = {job.run_id: provider for provider, job in todo}
-            return await schedule.run_jobs(todo, here, concurrency=concurrency, may_start=may_start, done=done)
+            return await schedule.run_jobs(to_do, here, concurrency=concurrency, may_start=may_start, done=done)
         within_reach = runner.is_shared_by_processes(self.store)
         there = replace(
             common, agents=dict(common.agents), settings=dict(common.settings), store=self.store if within_reach else None
         )
         elsewhere = ExecutorRunner(executor, runner.packed(there))
         # Workers do not know of each other: each run has its share of the rate, and the number of running ones is capped.
-        counts = Counter(provider for provider, _ in todo)
+        counts = Counter(job.provider for job in to_do)
         share = max(1, -(-concurrency // max(1, len(counts))))
         at_most = {provider: min(share, counts[provider]) for provider in self._interval_s if provider in counts}
         wait_s = {name: at_most[name] * self._interval_s[name] for name in at_most} if transport.needs_key else {}
         paced = [
-            (provider, replace(job, interval_s=at_most[provider] * self._interval_s[provider] if provider in at_most else None))
-            for provider, job in todo
+            replace(job, interval_s=at_most[job.provider] * self._interval_s[job.provider] if job.provider in at_most else None)
+            for job in to_do
         ]
 
         async def leased(job: Job) -> Outcome:
@@ -359,7 +352,7 @@ class Experiment(Shown):
             lease, spent = shared_budget.lease(job.run_id), shared_budget.parts(job.run_id)
             return await elsewhere(replace(job, lease=lease, leased_at=time.time(), spent=spent, before=before))
 
-        start = functools.partial(schedule.run_then_wait, leased, wait_s, {job.run_id: provider for provider, job in todo})
+        start = functools.partial(schedule.run_then_wait, leased, wait_s)
         try:
             return await schedule.run_jobs(paced, start, concurrency=concurrency, may_start=may_start, done=done, at_most=at_most)
         finally:

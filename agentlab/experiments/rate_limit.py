@@ -90,11 +90,11 @@ def apply_rate_limit(run: Run, limiter: RateLimiter | None) -> None:
     if limiter is None:
         return
     if isinstance(model, HttpModel):
-        if run.transport.needs_key:
-            run.transport = LimitedTransport(run.transport, limiter)
+        if run.stepper.transport.needs_key:
+            run.stepper.transport = LimitedTransport(run.stepper.transport, limiter)
         return
-    run.agent = copy.copy(run.agent)
-    run.agent.model = LimitedModel(model, limiter)
+    run.stepper.agent = copy.copy(run.agent)
+    run.stepper.agent.model = LimitedModel(model, limiter)
 
 
 def intervals(rate_limits: Mapping[str, float] | None, providers: set[str]) -> dict[str, float]:

@@ -20,7 +20,8 @@ from typing import Any, TypeAlias
 from agentlab import events
 from agentlab.agent import Agent, Ask
 from agentlab.budget import Budget
-from agentlab.engine import call_context, worker
+from agentlab.engine import call_context
+from agentlab.engine.worker import submit
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.identity import MADE_BY
 from agentlab.experiments.rate_limit import RateLimiter, apply_rate_limit
@@ -91,6 +92,7 @@ class Job:
     agent: str
     settings: str
     prompt: str
+    provider: str = ""
     interval_s: float | None = None
     again: bool = False
     lease: Budget | None = None
@@ -152,7 +154,7 @@ async def run_cell(common: Common, job: Job, shared_budget: SharedBudget, limite
                 state = INTERRUPTED if len(run.history) else NOT_STARTED
                 return Outcome(job.run_id, state, shared_budget.parts(job.run_id), held_back=why)
             with call_context.watched(of_tools):
-                await run.step_quietly()
+                await run.stepper.step_quietly()
             if not _was_cancelled(run):  # an interrupted step is booked already
                 shared_budget.book(job.run_id, spent_by(run.history))
         result, reason = run.result, run.result.stop_reason.value
@@ -208,15 +210,15 @@ class _CellObserver:
         store, made_by = self.store, self.made_by
         if isinstance(event, events.TurnCompleted) and event.step.stop_reason is StopReason.CANCELLED:
             store.let_go(run)
-            if run.caller is None:
+            if run.origin.caller is None:
                 self._book_interrupted(run, event.step)
         elif isinstance(event, events.RunEnded) and event.result.stop_reason is StopReason.CANCELLED:
             store.let_go(run)
         else:
             writer(event)
             is_new = isinstance(event, events.RunStarted) and not run.history  # a resumed run has its note already
-            if is_new and made_by and run.caller is None and run.id not in store.unsaved:
-                store_note(store.storage, run.id, MADE_BY, made_by, Redactor(secrets_of(run)).text)
+            if is_new and made_by and run.origin.caller is None and run.id not in store.unsaved:
+                store_note(store.storage, run.id, MADE_BY, made_by, Redactor(secrets_of(run.agent)).text)
 
     def _book_interrupted(self, run: Run, step: StepResult) -> None:
         """Book a step that was paid for and is not stored; it is taken again."""
@@ -232,16 +234,15 @@ def _run(common: Common, store: Store, job: Job, stored: StoredRun | None, share
     fresh = agent.run(job.prompt, transport=common.transport, observers=[observer], **common.settings[job.settings])
     if stored is None:
         run = fresh.with_id(job.run_id, label=job.label)
-        run.observers = tuple(
-            [one for one in run.observers if one is not store]
-        )  # the agent has it as observer too: once is enough
+        run.timeline.forget(store)  # the agent has it as observer too: once is enough
     else:
         settings = fresh.limits.snapshot()  # with its functions, which cannot be stored
         run = store.resume(job.run_id, agent, stop=settings.stop, policy=settings.policy)
-        run.with_id(job.run_id, label=job.label).transport = common.transport
+        run.with_id(job.run_id, label=job.label).stepper.transport = common.transport
         following = observer.follow_run(run)
-        run.observers = (*[one for one in run.observers if not isinstance(one, RunWriter)], following)
-    run.ceiling = missing_usage_setting(shared_budget)
+        timeline = run.timeline
+        timeline.observers = (*[one for one in timeline.observers if not isinstance(one, RunWriter)], following)
+    run.stepper.parent_limit = missing_usage_setting(shared_budget)
     return run
 
 
@@ -288,7 +289,7 @@ def in_worker(common: bytes, job: Job) -> Outcome:
     """Run a cell in a process of an executor, on the thread that runs agents there, so that connections are reused."""
     shared = _unpacked(common)
     limiter = None if job.interval_s is None else RateLimiter(job.interval_s)
-    return worker.submit(_in_worker(shared, job, limiter)).result()
+    return submit(_in_worker(shared, job, limiter)).result()
 
 
 async def _in_worker(common: Common, job: Job, limiter: RateLimiter | None) -> Outcome:
@@ -329,7 +330,7 @@ def _below(run: Run) -> list[Run]:
         one = waiting.pop(0)
         found.append(one)
         waiting += one.children
-    return [one for one in found if one.recall is None]
+    return [one for one in found if one.branches.recall is None]
 
 
 def copy_run(store: Store, run_id: str) -> RunCopy | None:
@@ -400,9 +401,10 @@ class OtherRuns:
         self._runs.append((run, len(run.history)))
         run.observe(self._book)
         if self._refuse:
-            run.agent = copy.copy(run.agent)
-            run.agent.middleware = (self._asked, *run.agent.middleware)
-            run.ceiling = missing_usage_setting(self._shared_budget)
+            agent = copy.copy(run.agent)
+            agent.middleware = (self._asked, *agent.middleware)
+            run.stepper.agent = agent
+            run.stepper.parent_limit = missing_usage_setting(self._shared_budget)
 
     async def _asked(self, request: ModelRequest, ask: Ask) -> ModelResponse:
         if why := self._shared_budget.spent_up():
@@ -417,7 +419,7 @@ class OtherRuns:
     def book(self) -> None:
         """Book and store what was used."""
         with self._lock:  # they may be on several threads
-            used = [spent_by(run.history.since(before)) for run, before in self._runs if run.caller is None]
+            used = [spent_by(run.history.since(before)) for run, before in self._runs if run.origin.caller is None]
             spent = sum(used, self._before)
             if spent != self._known:
                 self._known = spent

@@ -19,7 +19,7 @@ ATTEMPTS = 3
 
 
 async def run_jobs(
-    jobs: Sequence[tuple[str, Job]],
+    jobs: Sequence[Job],
     start: Callable[[Job], Awaitable[Outcome]],
     *,
     concurrency: int,
@@ -27,15 +27,15 @@ async def run_jobs(
     done: Callable[[Job, Outcome], bool],
     at_most: Mapping[str, int] | None = None,
 ) -> list[StorageError]:
-    """Run all jobs, (provider, job) each, so many at once; next comes the provider with the fewest running jobs.
+    """Run all jobs, so many at once; next comes the provider with the fewest running jobs.
 
     `may_start` returns None if a job must wait for a running one, and False if it is left out; `done` returns True if the job is to be
     run again. A job that fails is an outcome; once a run cannot be stored no further job is started, and the error is returned.
     Cancelling this cancels the running jobs. `at_most` caps the running jobs by provider.
     """
     waiting: dict[tuple[str, str, str], deque[tuple[int, Job]]] = {}
-    for place, (provider, job) in enumerate(jobs):
-        waiting.setdefault((provider, job.agent, job.settings), deque()).append((place, job))
+    for place, job in enumerate(jobs):
+        waiting.setdefault((job.provider, job.agent, job.settings), deque()).append((place, job))
     running: dict[asyncio.Task[Outcome], tuple[tuple[str, str, str], int, Job]] = {}
     running_by_provider: Counter[str] = Counter()
     failures: list[StorageError] = []
@@ -159,10 +159,8 @@ def check(executor: object) -> None:
         )
 
 
-async def run_then_wait(
-    start: Callable[[Job], Awaitable[Outcome]], wait_s: Mapping[str, float], provider_of: Mapping[str, str], job: Job
-) -> Outcome:
+async def run_then_wait(start: Callable[[Job], Awaitable[Outcome]], wait_s: Mapping[str, float], job: Job) -> Outcome:
     """Return the job's outcome after the provider's interval, so that the next job's first request keeps its distance too."""
     outcome = await start(job)
-    await asyncio.sleep(wait_s.get(provider_of[job.run_id], 0.0))
+    await asyncio.sleep(wait_s.get(job.provider, 0.0))
     return outcome

@@ -125,7 +125,7 @@ def _check(
                 del body["settings"]["budget"]
     other = [name for name, value in meant.items() if head.get(name) != value]
     if other:  # stored values have no keys: these are no difference
-        hide = Redactor(secrets_of(grid.run_of(cell))).text
+        hide = Redactor(secrets_of(grid.run_of(cell).agent)).text
         other = [name for name in other if not equal_when_redacted(head.get(name), meant[name], hide)]
     if other := [*other, *sent_changes]:
         raise ConfigurationError(
@@ -139,7 +139,8 @@ def jobs(grid: Grid, statuses: list[CellStatus], *, scoring: bool, retry: bool) 
     """Return the jobs to do, in the cells' order, last those that another process is working on."""
     now, later = [], []
     for one in statuses:
-        job = Job(one.run_id, one.cell.label, one.cell.agent, one.cell.settings, one.cell.prompt)
+        cell = one.cell
+        job = Job(one.run_id, cell.label, cell.agent, cell.settings, cell.prompt, grid.provider_of(cell))
         if one.failed:
             if retry:
                 attempt = one.attempt + 1

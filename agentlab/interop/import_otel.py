@@ -351,6 +351,7 @@ class _SpanImport:
             if span.key in self.by_key:
                 self.counted["twice"] += 1
             self.by_key.setdefault(span.key, span)
+        self._cut_circles()
         self.kinds = {key: genai.kind_of(span) for key, span in self.by_key.items()}
         groups = {
             run_id: one for run_id, one in self._groups().items() if one.calls or (one.root is not None and not one.is_tool)
@@ -359,6 +360,17 @@ class _SpanImport:
             self._place(one, groups)
         made = _with_first_steps([_run_of(one, self.counted) for one in groups.values()], self.counted)
         return made if any(run.steps or run.usage.known_tokens for run in made) else []
+
+    def _cut_circles(self) -> None:
+        """Make one span of each circle of parents a root."""
+        seen_from: dict[Key, int] = {}
+        for number, key in enumerate(self.by_key):
+            at = key
+            while at in self.by_key and at not in seen_from:
+                seen_from[at] = number
+                at = self.by_key[at].parent
+            if seen_from.get(at) == number:
+                self.by_key[at] = replace(self.by_key[at], parent_id="")
 
     def _groups(self) -> dict[str, Group]:
         """Return the groups of spans by the id of their run."""
@@ -418,11 +430,9 @@ class _SpanImport:
     def _nearest(self, span: Span) -> Span | None:
         """Return the nearest ancestor that is a run, a call or a tool."""
         over = self.by_key.get(span.parent)
-        for _ in self.by_key:  # ends where the parents form a circle
-            if over is None or self.kinds[over.key] is not None:
-                return over
+        while over is not None and self.kinds[over.key] is None:
             over = self.by_key.get(over.parent)
-        return None
+        return over
 
     def _place(self, group: Group, groups: Mapping[str, Group]) -> None:
         """Find the parent run of a sub-agent's run, and the tool call that started it."""

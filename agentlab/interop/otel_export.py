@@ -173,7 +173,8 @@ def is_instrumented(agent_or_run: Agent | Run) -> bool:
     """
     from agentlab.interop.otel_spans import RunSpans
 
-    return any(isinstance(observer, Telemetry | RunSpans) for observer in agent_or_run.observers)
+    observers = agent_or_run.observers if isinstance(agent_or_run, Agent) else agent_or_run.timeline.observers
+    return any(isinstance(observer, Telemetry | RunSpans) for observer in observers)
 
 
 __all__ = ["Telemetry", "instrument", "is_instrumented"]

@@ -112,10 +112,10 @@ class RunSpans:
             names.RUN_ID: run.id,
         } | self._model_attributes
         links = []
-        if run.parent_run_id is not None:
-            attributes[names.PARENT_RUN_ID] = run.parent_run_id
-            parent = self._telemetry.span_of(run.parent_run_id)
-            links = [] if parent is None else [trace.Link(parent, {names.RUN_ID: run.parent_run_id})]
+        if run.origin.parent_run_id is not None:
+            attributes[names.PARENT_RUN_ID] = run.origin.parent_run_id
+            parent = self._telemetry.span_of(run.origin.parent_run_id)
+            links = [] if parent is None else [trace.Link(parent, {names.RUN_ID: run.origin.parent_run_id})]
         if self._telemetry.content:
             attributes[names.INPUT_MESSAGES] = self._messages("user", run.prompt)
             if agent.instructions:
@@ -316,7 +316,7 @@ class RunSpans:
 
     def _now_of(self, event: events.Event) -> int:
         """Return the time of day, in ns, of the event being handled, which other observers may have delayed."""
-        return time.time_ns() - int((self._run.clock.elapsed_s() - event.at_s) * 1e9)
+        return time.time_ns() - int((self._run.timeline.clock.elapsed_s() - event.at_s) * 1e9)
 
     def _time_of(self, at_s: float) -> int:
         """Return the time of day, in ns, of an active time within the current step."""

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from agentlab.amounts import counted
 from agentlab.comparing.groups import typed_frame
 from agentlab.engine.lockstep import Lockstep
-from agentlab.engine.run_tree import RunNode, family_of, members_of
+from agentlab.engine.run_tree import RunNode, family_of, members_of, origin_of
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON, Look, looks_of
@@ -133,15 +133,16 @@ def _row(member: RunNode[Any], left: RunNode[Any] | None, lane: int) -> tuple[An
         offset += one.called_in or 0
         one = one.parent
     run = member.run
+    came = origin_of(run)
     result = run if isinstance(run, RunResult) else run.result
     model = (run.provider, run.model) if isinstance(run, RunResult) else (run.agent.model.name, run.agent.model.model)
     history = run.history
     return (
         member.run_id,
-        run.parent_run_id,
-        run.forked_at,
-        run.parent_step if run.forked_at is None else None,
-        "branch" if run.forked_at is not None else "run" if run.parent_step is None else "sub-agent",
+        came.parent_run_id,
+        came.forked_at,
+        came.parent_step if came.forked_at is None else None,
+        "branch" if came.forked_at is not None else "run" if came.parent_step is None else "sub-agent",
         0 if left is None else offset + member.forked_at,
         offset + len(history),
         len(history),

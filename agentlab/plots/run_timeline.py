@@ -447,7 +447,8 @@ def timeline_part(run: Run, step: int | None = None) -> TimelinePart:
     if start:
         kept[:0] = [event for event in islice(happened, _FIRST_FEW) if isinstance(event, events.RunStarted)][:1]
     model = run.agent.model
-    came = (run.parent_run_id, run.forked_at, run.parent_step, run.called_by)
+    origin = run.origin
+    came = (origin.parent_run_id, origin.forked_at, origin.parent_step, origin.called_by)
     source = Source(run.id, model.name, model.model, run.history, kept, run.result, run.prompt, *came)
     frame = pd.DataFrame({column.name: [column.read(source, event) for event in kept] for column in EVENT_COLUMNS})
     return TimelinePart(frame, first, last, begin_s, whole)

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentlab.engine.ask import Hold
+from agentlab.engine.snapshot import Hold
 from agentlab.errors import StorageError
 from agentlab.history import RunHistory
 from agentlab.results import ChildUse, StepResult

@@ -10,8 +10,8 @@ from typing import Any, cast
 from agentlab import message_json
 from agentlab.agent import Agent
 from agentlab.engine.client import CallContext
-from agentlab.engine.snapshot import RunPrefix
-from agentlab.engine.step import Ending
+from agentlab.engine.plan import RunPlan
+from agentlab.engine.snapshot import Ending, Origin, RunPrefix
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.history import RunHistory
 from agentlab.results import Reading, StepResult
@@ -70,23 +70,26 @@ def _load_run(
     agent = _agent_of(head) if agent is None else _checked_agent(agent, run_id, head)
     settings = _settings(head, history, end, defaults or agent.settings, stop=stop, policy=policy)
     history = _with_functions(history, settings)
-    run = Run.as_it_was(
+    happened += [] if end is None else [end["events"]]
+    plan = RunPlan(
         agent,
         RunPrefix(head["prompt"], messages, history, tuple(marks), head["prompt_at"], first),
         settings,
         current(),
+        inherited=agent.observers,
+        origin=Origin(
+            forked_at=head["forked_at"],
+            parent_step=head.get("parent_step"),
+            called_by=head.get("called_by"),
+            parent_run_id=head["parent_run_id"],
+        ),
         run_id=run_id,
-        happened=[event for some in happened for event in codec.events_from_jsonable(some, history)],
-        parent_run_id=head["parent_run_id"],
-        forked_at=head["forked_at"],
-        parent_step=head.get("parent_step"),
-        called_by=head.get("called_by"),
+        events=[event for some in happened for event in codec.events_from_jsonable(some, history)],
+        holds=load_holds(storage, stored),
+        ending=None if end is None else _ending(end),
+        ended_at_s=0.0 if end is None else end["at_s"],
     )
-    run.holds = load_holds(storage, stored)
-    if end is not None:
-        run.events.extend(codec.events_from_jsonable(end["events"], history))
-        run.was_ended(_ending(end), end["at_s"])
-    return run
+    return Run(plan)
 
 
 def _decode_steps(stored: Iterable[Any]) -> Iterator[StepResult]:

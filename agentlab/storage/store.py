@@ -10,6 +10,7 @@ run = store.load(run_id)                               # to read: its panel, fra
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,7 @@ from weakref import WeakValueDictionary
 
 from agentlab import events, sugar
 from agentlab.agent import Agent
+from agentlab.engine.branches import set_caller, set_parent
 from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.run import Run
@@ -92,10 +94,9 @@ class Store(Shown):
             'ended'
         """
         writer = self.follow_run(run)
-        if self not in run.observers and writer not in run.observers:
+        if self not in run.timeline.observers and writer not in run.timeline.observers:
             run.observe(writer)
-        if self not in run.inherited:
-            run.inherit(self)
+        run.timeline.inherit(self)
         writer.save()
         return run
 
@@ -113,7 +114,7 @@ class Store(Shown):
         writer = self._writers.pop(run.id, None)
         if writer is not None:
             writer.release()
-            run.observers = tuple([one for one in run.observers if one is not writer])
+            run.timeline.forget(writer)
 
     def save(self) -> None:
         """Try again to write what could not be written before. Raises StorageError if that fails again.
@@ -207,8 +208,8 @@ class Store(Shown):
 
     def _connect(self, run: Run) -> None:
         """Let the run load its sub-agents' runs when they are needed."""
-        run.recall = self._recall
-        run.recall_children = self._load_children
+        run.branches.recall = self._recall
+        run.branches.recall_children = self._load_children
 
     def _recall(self, run_id: str, agent: Agent, settings: RunSettings) -> Run:
         """Return the run of a sub-agent, whose tool has these settings, to continue it."""
@@ -225,12 +226,12 @@ class Store(Shown):
             if child is None:
                 continue
             self._connect(child)
-            parent_run_id = child.parent_run_id
-            parent = None if child.forked_at is None else loaded.get(parent_run_id or "")
+            origin = child.origin
+            parent = None if origin.forked_at is None else loaded.get(origin.parent_run_id or "")
             if parent is not None:
-                child.branch_of(parent)
-            child.called_from(run, child.parent_step or 0, child.called_by or use.call_id)
-            child.parent_run_id = parent_run_id
+                set_parent(child, parent)
+            set_caller(child, run, origin.parent_step or 0, origin.called_by or use.call_id)
+            child.stepper.origin = replace(child.origin, parent_run_id=origin.parent_run_id)
             loaded[child.id] = child
 
     def _load_child(self, caller: Run, run_id: str, tool: str) -> Run | None:
@@ -243,7 +244,7 @@ class Store(Shown):
                 continue
             except StorageError:
                 return None
-            child.transport, child.is_to_be_looked_at = caller.transport, True
+            child.stepper.transport, child.branches.was_loaded = caller.stepper.transport, True
             return child
         return None
 
@@ -283,14 +284,13 @@ class Store(Shown):
         run = load_run(self.storage, stored, agent, stop=stop, policy=policy)
         check_resumable(run)
         self._connect(run)
-        run.again = again
+        run.stepper.again = again
         writer = RunWriter(self.storage, run, self._unsaved_writers, begun=True)
         self.storage.claim(run_id, writer.writer, instead_of=stored.head.writer)
         self._writers[run_id] = writer
         others = run.agent.observers
-        run.observers = (*[one for one in others if one is not self], writer)
-        if self not in others:
-            run.inherit(self)
+        run.timeline.observers = (*[one for one in others if one is not self], writer)
+        run.timeline.inherit(self)
         return run
 
     def _check_state(self, stored: StoredRun, *, take_over: bool) -> None:

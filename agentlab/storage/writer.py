@@ -14,15 +14,17 @@ from collections.abc import Callable, MutableMapping, Sequence
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 from pydantic_core import to_json
 
 from agentlab import events, message_json
+from agentlab.agent import Agent
 from agentlab.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain, step_rows
-from agentlab.engine.ask import Hold
+from agentlab.engine.snapshot import Hold, RunSnapshot
 from agentlab.errors import AgentlabWarning, StorageError
+from agentlab.history import RunHistory
 from agentlab.printable import one_line
 from agentlab.redaction import Redactor, known_secrets, text_of, without_keys
 from agentlab.results import RunResult, StepResult
@@ -53,9 +55,9 @@ class RunWriter:
         self._begun = begun
         self._steps = len(run.history) if begun else 0
         self._events = len(run.events) if begun else 0
-        self._row_before = _last_row(run) if begun else None
+        self._row_before = _last_row(run.history) if begun else None
         self._end: str | None = None
-        self._redact = Redactor(secrets_of(run)).text
+        self._redact = Redactor(secrets_of(run.agent)).text
         self._lock = threading.Lock()
         self._released = False
         self._children: list[tuple[str, str, str]] = []
@@ -75,14 +77,14 @@ class RunWriter:
         except StorageError as error:
             message = f"{error} The run {self.run.id} stays in memory meanwhile; store.save() tries again."
             if self.run.result is None:
-                self.run.warn_once(message)
+                self.run.timeline.warn_once(message)
             else:  # no event may follow the end of a run
                 warnings.warn(message, AgentlabWarning, stacklevel=2)
 
     @property
     def unsaved(self) -> int:
         """Number of steps that are in memory only."""
-        return self.run.whole_steps - self._steps
+        return self.run.timeline.whole_steps - self._steps
 
     def release(self) -> None:
         """Write nothing from here on; the run counts as interrupted, for other processes too."""
@@ -121,27 +123,26 @@ class RunWriter:
                 self._note_holds(event.turn)
 
     def _note_holds(self, step: int) -> None:
-        self._note(interrupted.BEGUN, interrupted.holds_note(step, [*self.run.holds, *self._tools]))
+        self._note(interrupted.BEGUN, interrupted.holds_note(step, [*self.run.stepper.holds, *self._tools]))
 
     def _note(self, name: str, value: object) -> None:
         if self._begun and not self._released:
             store_note(self._storage, self.run.id, name, value, self._redact)
 
     def _save(self) -> None:
-        run = self.run
-        new = run.history[self._steps : run.whole_steps]
+        run = self.run.stepper.snapshot()
+        new = run.prefix.history[self._steps : run.steps]
         happened = [event for event in run.events[self._events :] if not isinstance(event, events.RunEnded)]
         sums = list(step_rows(new, self._row_before))
-        steps = [self._stored(step, sums[place], () if place else happened) for place, step in enumerate(new)]
-        result = run.result or (None if run.ending is None else run.result_for(run.ending))
-        end = None if result is None else self._end_text(result, () if new else happened)
+        steps = [self._stored(run, step, sums[place], () if place else happened) for place, step in enumerate(new)]
+        end = None if run.result is None else self._end_text(run, run.result, () if new else happened)
         if not self._begun:
-            self._storage.begin(StoredHead(run.id, time.time(), self.writer, self._text(_head(run))), steps, end)
+            self._storage.begin(StoredHead(run.run_id, time.time(), self.writer, self._text(_head(run))), steps, end)
             self._begun = True
             if run.holds:  # from the run that it branches from
                 self._note_holds(self._steps + len(new) + 1)
         elif steps or end != self._end:
-            self._storage.add(run.id, self.writer, steps, end)
+            self._storage.add(run.run_id, self.writer, steps, end)
         else:
             return
         self._end = end
@@ -153,27 +154,27 @@ class RunWriter:
             if any(hold.answered is None or hold.answered > before for hold in run.holds):
                 self._note_holds(self._steps + 1)
 
-    def _stored(self, step: StepResult, row: StepRow, happened: Sequence[events.Event]) -> StoredStep:
+    def _stored(self, run: RunSnapshot, step: StepResult, row: StepRow, happened: Sequence[events.Event]) -> StoredStep:
         """Encode a step. Of several at once, after a failure or a fork, the first has the events of all."""
-        body = codec.step_to_jsonable(step, self.run.messages_of(step.index), happened)
+        body = codec.step_to_jsonable(step, run.prefix.messages_of(step.index), happened)
         try:
-            return StoredStep(step.index, self._text(self._row(step, row)), self._text(body, plain=True))
+            return StoredStep(step.index, self._text(self._row(run, step, row)), self._text(body, plain=True))
         except (TypeError, ValueError, RecursionError) as error:  # a user's model or policy returned what is no JSON
-            raise StorageError(f"Step {step.index} of run {self.run.id} cannot be written as JSON: {error}.") from error
+            raise StorageError(f"Step {step.index} of run {run.run_id} cannot be written as JSON: {error}.") from error
 
-    def _row(self, step: StepResult, row: StepRow) -> dict[str, Any]:
+    def _row(self, run: RunSnapshot, step: StepResult, row: StepRow) -> dict[str, Any]:
         """Return the step's row of the steps frame, without unknown values."""
-        values = _values(STEP_COLUMNS, _source(self.run), row)
+        values = _values(STEP_COLUMNS, _source(run), row)
         if step.readings is not None:
             leaves = named_leaves(step.readings)
             values["leaves"] = {name: [plain(leaf.value), plain(leaf.limit), leaf.met] for name, leaf in leaves.items()}
         return values
 
-    def _end_text(self, result: RunResult, happened: Sequence[events.Event]) -> str:
-        run, settings = self.run, self.run.limits.snapshot()
+    def _end_text(self, run: RunSnapshot, result: RunResult, happened: Sequence[events.Event]) -> str:
+        history, settings = run.prefix.history, run.settings
         ended = [event.at_s for event in run.events[-1:] if isinstance(event, events.RunEnded)]
-        last = run.history.last
-        unfinished = [codec.to_jsonable(use) for use in run.history.cut_off]
+        last = history.last
+        unfinished = [codec.to_jsonable(use) for use in history.cut_off]
         return self._text(
             {
                 **({"cut_off": unfinished} if unfinished else {}),
@@ -183,7 +184,7 @@ class RunWriter:
                 "output": codec.user_value_to_jsonable(result.output),
                 "error": codec.to_jsonable(result.error),
                 "stopped_by": result.stopped_by,
-                "at_s": ended[0] if ended else run.clock.elapsed_s(),
+                "at_s": ended[0] if ended else run.elapsed_s,
                 "row": _values(RUN_COLUMNS, _source(run), result),
                 "events": [codec.event_to_jsonable(event) for event in happened],
                 "settings": None if last is not None and settings == last.settings else codec.to_jsonable(settings),
@@ -195,9 +196,9 @@ class RunWriter:
         return redact_json(_plain_to_text(value) if plain else _to_text(value), self._redact)
 
 
-def _head(run: Run) -> dict[str, Any]:
+def _head(run: RunSnapshot) -> dict[str, Any]:
     """Return what is known of a run before its first step, or before it was stored."""
-    agent = run.agent
+    agent, origin = cast(Agent, run.agent), run.origin
     return {
         "provider": agent.model.name,
         "model": agent.model.model,
@@ -207,30 +208,29 @@ def _head(run: Run) -> dict[str, Any]:
         "options": dict(agent.options),
         "stream": agent.stream,
         "can_be_made_again": agent.is_made_of_names,
-        "prompt": run.prompt,
-        "prompt_at": run.prompt_at,
-        "parent_run_id": run.parent_run_id,
-        "forked_at": run.forked_at,
-        "parent_step": run.parent_step,
-        "called_by": run.called_by,
-        "steps_before": run.whole_steps,
-        "settings": codec.to_jsonable(run.limits.snapshot()),
-        "messages": [message_json.plain(message) for message in run.messages_of(0)],
+        "prompt": run.prefix.prompt,
+        "prompt_at": run.prefix.prompt_at,
+        "parent_run_id": origin.parent_run_id,
+        "forked_at": origin.forked_at,
+        "parent_step": origin.parent_step,
+        "called_by": origin.called_by,
+        "steps_before": run.steps,
+        "settings": codec.to_jsonable(run.settings),
+        "messages": [message_json.plain(message) for message in run.prefix.messages_of(0)],
     }
 
 
-def _last_row(run: Run) -> StepRow | None:
+def _last_row(history: RunHistory) -> StepRow | None:
     """Return the sums of a run that is stored already."""
-    history = run.history
     if history.last is None:
         return None
     return StepRow(history.last, history.tokens, history.cost_usd, history.known_tokens, history.known_cost_usd)
 
 
-def _source(run: Run) -> Source:
-    model = run.agent.model
-    known = (run.result, run.prompt, run.parent_run_id, run.forked_at, run.parent_step, run.called_by)
-    return Source(run.id, model.name, model.model, run.history, [], *known)
+def _source(run: RunSnapshot) -> Source:
+    model, origin = run.agent.model, run.origin
+    known = (run.result, run.prefix.prompt, origin.parent_run_id, origin.forked_at, origin.parent_step, origin.called_by)
+    return Source(run.run_id, model.name, model.model, run.prefix.history, [], *known)
 
 
 def _values(columns: tuple[Column, ...], source: Source, row: object) -> dict[str, Any]:
@@ -257,9 +257,9 @@ def _number(value: object) -> object:
 _to_text = json.JSONEncoder(separators=(",", ":"), default=_number).encode
 
 
-def secrets_of(run: Run) -> tuple[str, ...]:
-    """Return the keys that the run's provider sends: a server may repeat them in any response."""
-    provider = getattr(run.agent.model, "provider", None)
+def secrets_of(agent: Agent) -> tuple[str, ...]:
+    """Return the keys that the agent's provider sends: a server may repeat them in any response."""
+    provider = getattr(agent.model, "provider", None)
     try:
         headers = provider.auth_headers() if provider is not None else {}
     except Exception:  # no key is set

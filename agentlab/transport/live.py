@@ -9,10 +9,11 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
+from types import TracebackType
 
 import httpx
 
@@ -214,29 +215,47 @@ class _LiveAnswer:
                 yield chunk
 
 
-@contextmanager
-def _readable_errors(url: str) -> Iterator[None]:
-    """Turn httpx's errors into agentlab's, with what to do next."""
-    place = redact_url(url).partition("?")[0]
-    cause: Exception | None = None
-    try:
-        yield
-        return
-    except (httpx.LocalProtocolError, UnicodeEncodeError):  # without a cause: its text holds the header, which may be the key
-        ours: Exception = ConfigurationError(
+class _readable_errors:  # noqa: N801  a class: contextlib's frames would show what httpx raised
+    """Turns httpx's errors into agentlab's, with what to do next."""
+
+    __slots__ = ("_url",)
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None or isinstance(error, GeneratorExit | asyncio.CancelledError):
+            return
+        ours, cause = _as_ours(error, redact_url(self._url).partition("?")[0])
+        if ours is not None:
+            # httpx's error may repeat a key, and some tracebacks show variables.
+            del error, trace
+            raise ours from cause
+
+
+def _as_ours(error: BaseException, place: str) -> tuple[Exception | None, BaseException | None]:
+    """Return agentlab's error for an error of httpx, and its cause; None for any other error."""
+    if isinstance(error, httpx.LocalProtocolError | UnicodeEncodeError):
+        # Not chained: the error's text holds the header, which may be the key.
+        message = (
             f"A header of the request to {place} holds a character that HTTP does not allow. Most often it is a line break "
             "or a space copied along with the API key: set the key again."
         )
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-        ours = ConfigurationError(f"{place!r} is no address: {error}. Set base_url to something like https://host/v1.")
-        cause = error
-    except httpx.HTTPError as error:
-        ours = ProviderConnectionError(f"{place}: {_explain(error)}")
-        cause = error
-    # Servers may break off while they repeat a key, and tracebacks show causes and variables.
-    shown = cause if cause is not None and holds_no_key(cause) else None
-    del cause
-    raise ours from shown
+        return ConfigurationError(message), None
+    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
+        message = f"{place!r} is no address: {error}. Set base_url to something like https://host/v1."
+        return ConfigurationError(message), _cause(error)
+    if isinstance(error, httpx.HTTPError):
+        return ProviderConnectionError(f"{place}: {_explain(error)}"), _cause(error)
+    return None, None
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """Return the error if it holds no key, else None: servers can break off while they repeat one."""
+    return error if holds_no_key(error) else None
 
 
 def _explain(error: httpx.HTTPError) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agentlab.engine import worker
+from agentlab.engine.worker import submit
 from agentlab.errors import ConfigurationError
 from agentlab.evaluate import read_condition
 from agentlab.history import RunHistory
@@ -83,7 +83,7 @@ def ask_tree(records: Records, tree: StopCondition) -> tuple[First, First]:
                     break
         return first, raised
 
-    return worker.submit(over_all()).result()
+    return submit(over_all()).result()
 
 
 def broken_off(history: RunHistory, place: int, calls: int) -> RunHistory:
@@ -102,7 +102,7 @@ def broken_off(history: RunHistory, place: int, calls: int) -> RunHistory:
 def deciding_readings(history: RunHistory, tree: StopCondition) -> Sequence[Reading] | None:
     """The readings that made a tree met after this history; None where it raises."""
     try:
-        reading = worker.submit(read_condition(tree, history)).result() if tree.may_wait else tree.read(history)
+        reading = submit(read_condition(tree, history)).result() if tree.may_wait else tree.read(history)
     except Exception:
         return None
     return list(reading.deciding())

@@ -17,7 +17,7 @@ def started(run: Any) -> Thunk:
     """The run in the background, as the panel's button starts it, waited for."""
 
     def whole() -> None:
-        run.launch()
+        run.worker.launch()
         result = run.wait(600)
         assert result is not None and len(result.history) == STEPS, result
 

@@ -86,7 +86,7 @@ def test_a_branch_with_another_model_and_prompt_is_made_shown_and_run(family: La
     family.button("Branch").locator("visible=true").click()
     strip = page.locator(".agentlab-strip").locator("visible=true")
     expect(strip).to_contain_text("Run 1.1: a branch of run 1 at step 3 — model anthropic:claude-sonnet-4; another prompt")
-    assert family.kernel_value("(run.branches[0].forked_at, run.branches[0].prompt)") == "(3, 'Find the ledger, quickly.')"
+    assert family.kernel_value("(run.branches[0].origin.forked_at, run.branches[0].prompt)") == "(3, 'Find the ledger, quickly.')"
     assert family.kernel_value("run.branches[0].messages[-1].text") == "'Look at the oldest first.'"
     page.get_by_role("button", name="Run", exact=True).locator("visible=true").click()
     expect(page.locator(".agentlab-end").locator("visible=true").first).to_contain_text("completed")
@@ -141,7 +141,7 @@ def test_branches_made_in_code_appear_and_are_opened_from_the_list_and_the_table
 
 def test_pictures_of_branches(family: LabPage) -> None:
     family.kernel_value(
-        "[run.fork(at, agent=agent(*model), budget=Budget(max_turns=turns)).launch() for at, model, turns in "
+        "[run.fork(at, agent=agent(*model), budget=Budget(max_turns=turns)).worker.launch() for at, model, turns in "
         "[(2, ('anthropic', 'claude-sonnet-4', 260, 2), 9), (4, ('openai', 'gpt-4.1-mini', 90), 12), (4, ('gemini', "
         "'gemini-2.5-flash', 40), 7)]]"
     )

@@ -62,7 +62,7 @@ def test_raising_the_limit_goes_on_from_where_the_run_ended(lab: LabPage) -> Non
     open_and_run(lab, "raise", SHORT_RUN, "truncated · turn_limit — Budget reached: max_turns 4 of 4")
     more = lab.button("Raise the turn limit to 8 and go on")
     expect(more).to_have_attribute("title", re.compile("all steps kept"))
-    expect(lab.output(0)).to_contain_text("with more room it goes on from where it is")
+    expect(lab.output(0)).to_contain_text("with more room it continues from where it is")
     lab.page.wait_for_timeout(800)
     lab.screenshot(PICTURES / "panel-end.png", of=lab.output(0))
     lab.use_theme(DARK)

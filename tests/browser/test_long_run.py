@@ -33,7 +33,7 @@ rounds = 0
 
 def timed(run):
     started = time.perf_counter()
-    run.launch()
+    run.worker.launch()
     assert run.wait(110) is not None
     return len(run.history) / (time.perf_counter() - started)
 """
@@ -100,7 +100,7 @@ def test_the_page_is_as_large_after_5000_steps_as_after_1000(lab: LabPage) -> No
 
 TIMED = """
 before = timed(made(2_500))
-run.launch()
+run.worker.launch()
 started = time.perf_counter()
 assert run.wait(110) is not None
 shown = len(run.history) / (time.perf_counter() - started)

@@ -72,7 +72,7 @@ async def by_the_budget(run: lab.Run, server: Server) -> lab.RunResult:
 
 
 async def by_the_background(run: lab.Run, server: Server) -> lab.RunResult:
-    run.launch()
+    run.worker.launch()
     await until(server.hanging.is_set)
     run.cancel()
     result = await asyncio.to_thread(run.wait, PATIENCE_S)

@@ -93,7 +93,7 @@ async def with_nobody_to_click(run: lab.Run) -> None:
 
 async def launched(run: lab.Run) -> None:
     """As the panel's Run button does."""
-    run.launch()
+    run.worker.launch()
     assert await asyncio.to_thread(run.wait, 60) is not None
 
 

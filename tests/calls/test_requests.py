@@ -54,7 +54,7 @@ def test_each_request_begins_with_the_messages_of_the_one_before(wire: str, stre
     first, *rest = (asked.body.replace(messages, b"") for asked, messages in zip(server.asked, sent, strict=True))
     assert rest == [first] * (STEPS - 1)  # all that is not messages stays as it is
     assert (
-        len(run.conversation.encoded(WIRE.get(wire, f"{wire}.chat"), encode_again, len(run.messages) - 1))
+        len(run.timeline.conversation.encoded(WIRE.get(wire, f"{wire}.chat"), encode_again, len(run.messages) - 1))
         == len(run.messages) - 1
     )
 

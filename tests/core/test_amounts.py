@@ -80,7 +80,7 @@ def test_a_run_out_of_time_says_so_in_few_digits_and_keeps_all_of_them(limit: fl
 def test_time_that_is_over_between_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> lab.RunResult:
         run = lab.Agent(ScriptedProvider(["done"])).run("go", budget=lab.Budget(timeout=3))
-        monkeypatch.setattr(type(run.clock), "elapsed_s", lambda clock: 3.102248117000272)
+        monkeypatch.setattr(type(run.timeline.clock), "elapsed_s", lambda clock: 3.102248117000272)
         return await run
 
     assert asyncio.run(main()).detail == "Budget reached: timeout 3.1 s of 3 s."

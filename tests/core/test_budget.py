@@ -544,7 +544,7 @@ def test_time_paused_by_the_person_does_not_count() -> None:
         assert run.state is lab.RunState.PAUSED
         run.resume()
         await waiting
-        return run, run.paused_s
+        return run, run.control.paused_s
 
     run, paused_s = go(main())
     assert run.result is not None

@@ -94,7 +94,7 @@ def test_a_stop_at_any_moment_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
     for number in range(60):
         run = slow(0.0).run("go")
-        run.launch_step()
+        run.worker.launch_step()
         for _ in range(number * 20):
             pass
         run.stop()
@@ -196,9 +196,9 @@ def test_a_paused_run_waits_before_its_next_step() -> None:
         await until(lambda: run.state is RunState.PAUSED)
         await asyncio.sleep(0.02)
         assert len(run.history) == 2, "the step under way is finished"
-        assert run.pausing
+        assert run.control.pausing
         run.resume()
-        assert not run.pausing
+        assert not run.control.pausing
         assert (await ending).stop_reason is StopReason.COMPLETED
         return run
 
@@ -287,9 +287,9 @@ def test_a_pause_that_comes_as_the_run_ends_is_not_told_behind_its_end() -> None
 
     run = looping().run("go")
     go(_step(run))
-    run.clock = EndsJustThen(1.0)
+    run.timeline.clock = EndsJustThen(1.0)
     run.pause()
-    assert (run.pausing, run.state) == (False, RunState.ENDED)
+    assert (run.control.pausing, run.state) == (False, RunState.ENDED)
     assert_is_whole(run)
 
 
@@ -716,7 +716,7 @@ def test_where_no_thread_can_be_started_each_start_says_so_and_the_run_stays_usa
     one = make()
     with nothing_in_the_background_yet():
         with no_new_threads():
-            for start in (one.start, one.start, one.launch, one.launch_step, one.launch):
+            for start in (one.start, one.start, one.worker.launch, one.worker.launch_step, one.worker.launch):
                 with pytest.raises(ConfigurationError, match=r"can't start new thread.*`await run` needs no thread"):
                     start()
                 assert one.state is RunState.READY

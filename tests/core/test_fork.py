@@ -169,7 +169,7 @@ def test_agent_and_model_together_are_refused_and_a_terminating_tool_that_is_non
 
 def test_a_completed_run_is_kept_whole_with_a_message_only(run: lab.Run) -> None:
     with pytest.raises(
-        errors.ConfigurationError, match=r"step 2 the model has had its say.*message=…, or keep fewer steps \(at=1\)"
+        errors.ConfigurationError, match=r"the model finished with step 2.*message=…, or keep fewer steps \(at=1\)"
     ):
         run.fork(2)
     assert go(ended(run.fork(1))).text == "end"
@@ -202,20 +202,20 @@ def test_a_paused_turn_is_taken_back_as_it_is() -> None:
 def test_branches_know_where_they_come_from() -> None:
     run = looping().run("go", budget=Budget(max_turns=2))
     go(ended(run))
-    assert (run.parent, run.forked_at, run.branches, run.parent_run_id) == (None, None, (), None)
+    assert (run.origin.parent, run.origin.forked_at, run.branches, run.origin.parent_run_id) == (None, None, (), None)
     first, second = run.fork(1), run.fork(0)
     twig = first.fork(1)
     assert run.branches == (first, second)
-    assert (first.parent, first.forked_at, first.parent_run_id) == (run, 1, run.id)
-    assert (twig.parent, first.branches, second.branches) == (first, (twig,), ())
-    assert second.forked_at == 0
+    assert (first.origin.parent, first.origin.forked_at, first.origin.parent_run_id) == (run, 1, run.id)
+    assert (twig.origin.parent, first.branches, second.branches) == (first, (twig,), ())
+    assert second.origin.forked_at == 0
     assert (go(ended(second)).forked_at, run.result and run.result.forked_at) == (0, None)
     assert lab.frame([run, first, second], "runs")["forked_at"].tolist()[1:] == [1, 0]
 
 
 def test_who_watches_is_told_of_each_fork() -> None:
     run, seen = looping().run("go"), []
-    end = run.watch_forks(seen.append)
+    end = run.branches.watch(seen.append)
     first = run.fork(0)
     assert seen == [first]
     first.fork(0)
@@ -232,8 +232,8 @@ def test_a_listener_that_raises_is_a_warning_and_the_fork_holds() -> None:
     def broken(branch: lab.Run) -> None:
         raise ValueError("no")
 
-    run.watch_forks(broken)
-    run.watch_forks(seen.append)
+    run.branches.watch(broken)
+    run.branches.watch(seen.append)
     with pytest.warns(lab.AgentlabWarning, match="A listener to forks raised ValueError: no"):
         branch = run.fork(0)
     assert run.branches == (branch,)
@@ -248,7 +248,7 @@ def test_a_run_that_goes_on_is_forked_at_each_of_its_steps() -> None:
             assert (await branch.step()) is not None
             if step.index == 3:
                 break
-        assert [one.forked_at for one in run.branches] == [1, 2, 3]
+        assert [one.origin.forked_at for one in run.branches] == [1, 2, 3]
         assert [len(one.history) for one in run.branches] == [2, 3, 4]
 
     go(main())

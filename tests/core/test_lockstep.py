@@ -84,11 +84,11 @@ def test_all_take_their_step_at_the_same_time() -> None:
         taking = asyncio.ensure_future(both.step())
         while gate.inside < 3:
             await asyncio.sleep(0.002)
-        assert both.round_under_way
+        assert both.rounds.is_stepping
         assert [run.state for run in both.runs] == [RunState.RUNNING] * 3
         gate.open.set()
         assert [step and step.index for step in await taking] == [1, 1, 1]
-        assert not both.round_under_way
+        assert not both.rounds.is_stepping
 
     go(main())
 
@@ -261,9 +261,9 @@ def test_who_is_cancelled_from_outside_knows_it_and_the_steps_are_kept() -> None
 def test_in_the_background_paused_and_resumed_from_another_thread() -> None:
     gate = Gate()
     both = Lockstep([gate.agent(name, 4).run("go") for name in "ab"])
-    both.launch()
+    both.worker.launch()
     wait_until(lambda: gate.inside == 2)
-    assert (both.state, both.round_under_way) == (RunState.RUNNING, True)
+    assert (both.state, both.rounds.is_stepping) == (RunState.RUNNING, True)
     both.pause()
     assert both.pausing
     assert both.state is RunState.RUNNING, "the pause takes hold after the round"
@@ -273,7 +273,7 @@ def test_in_the_background_paused_and_resumed_from_another_thread() -> None:
     assert [run.state for run in both.runs] == [RunState.PAUSED] * 2
     time.sleep(0.05)
     assert both.round == 1
-    both.launch_step()
+    both.worker.launch_step()
     wait_until(lambda: both.round == 2)
     assert both.state is RunState.PAUSED
     both.resume()
@@ -288,7 +288,7 @@ def test_in_the_background_paused_and_resumed_from_another_thread() -> None:
 def test_one_that_is_paused_by_itself_holds_the_others() -> None:
     gate = Gate()
     both = Lockstep([gate.agent(name, 3).run("go") for name in "ab"])
-    both.launch()
+    both.worker.launch()
     wait_until(lambda: gate.inside == 2)
     both.runs[1].pause()
     gate.open.set()
@@ -306,7 +306,7 @@ def test_one_that_is_paused_by_itself_holds_the_others() -> None:
 def test_all_are_ended_from_another_thread(act: str, paused: bool) -> None:
     gate = Gate()
     both = Lockstep([gate.agent(name).run("go") for name in "ab"])
-    both.launch()
+    both.worker.launch()
     wait_until(lambda: gate.inside == 2)
     if paused:
         both.pause()
@@ -321,7 +321,7 @@ def test_all_are_ended_from_another_thread(act: str, paused: bool) -> None:
     assert results is not None
     expected = StopReason.EXPLICIT_STOP if act == "stop" else StopReason.CANCELLED
     assert [result.stop_reason for result in results] == [expected] * 2
-    wait_until(lambda: not both._owner.is_busy)
+    wait_until(lambda: not both.rounds.affinity.is_busy)
     both.stop()
     both.cancel()
     for run in both.runs:
@@ -347,7 +347,7 @@ def test_one_is_stopped_and_the_others_go_on() -> None:
 def test_one_that_has_had_its_step_is_stopped_in_the_round() -> None:
     gate = Gate()
     both = Lockstep([gate.agent("slow", 3).run("go"), looping().run("go")])
-    both.launch()
+    both.worker.launch()
     wait_until(lambda: len(both.runs[1].history) == 1)
     both.runs[1].stop("enough")
     gate.open.set()
@@ -362,13 +362,13 @@ def test_one_that_has_had_its_step_is_stopped_in_the_round() -> None:
 def test_the_last_ones_own_stop_ends_a_pause() -> None:
     both = Lockstep([looping().run("go"), looping().run("go")])
     both.pause()
-    both.launch()
+    both.worker.launch()
     time.sleep(0.02)
     assert both.round == 0
     for run in both.runs:
         run.stop("enough")
     assert both.wait(SOON_S) is not None
-    wait_until(lambda: not both._owner.is_busy)
+    wait_until(lambda: not both.rounds.affinity.is_busy)
     with pytest.raises(errors.RunEndedError):
         both.pause()
 
@@ -402,7 +402,7 @@ def test_to_wait_for_what_was_not_started_or_on_its_own_loop_is_refused() -> Non
     async def main() -> None:
         going.wait()
 
-    going.launch()
+    going.worker.launch()
     with pytest.raises(errors.ConfigurationError, match="would block"):
         worker.submit(main()).result(SOON_S)
     going.cancel()
@@ -412,7 +412,7 @@ def test_to_wait_for_what_was_not_started_or_on_its_own_loop_is_refused() -> Non
 def test_it_is_awaited_from_a_loop_while_the_background_is_at_it() -> None:
     gate = Gate()
     both = Lockstep([gate.agent(name, 3).run("go") for name in "ab"])
-    both.launch()
+    both.worker.launch()
     wait_until(lambda: gate.inside == 2)
     gate.open.set()
     results = go(to_the_end(both))

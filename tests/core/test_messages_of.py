@@ -20,7 +20,7 @@ async def _walked(**more: object) -> lab.Run:
 
 def test_the_steps_and_what_was_before_them_are_the_whole_conversation() -> None:
     run = go(_walked(messages=[Message("user", "hello"), Message("assistant", "hi")]))
-    parts = [list(run.messages_of(step)) for step in range(4)]
+    parts = [list(run.timeline.messages_of(step)) for step in range(4)]
     assert [[message.role for message in part] for part in parts] == [
         ["user", "assistant", "user"],
         ["assistant", "tool"],
@@ -38,13 +38,13 @@ def test_a_branch_has_the_messages_of_the_steps_it_keeps_and_of_its_own() -> Non
         return run, branch
 
     run, branch = go(main())
-    assert branch.messages_of(1) == run.messages_of(1)
-    assert [message.text for message in branch.messages_of(2)][-1] == "one more thing"
-    assert branch.messages_of(3)[0].role == "assistant"
+    assert branch.timeline.messages_of(1) == run.timeline.messages_of(1)
+    assert [message.text for message in branch.timeline.messages_of(2)][-1] == "one more thing"
+    assert branch.timeline.messages_of(3)[0].role == "assistant"
 
 
 @pytest.mark.parametrize("step", [-1, 4, 1.0, True, "1"])
 def test_a_step_that_there_is_not_is_refused(step: object) -> None:
     run = go(_walked())
     with pytest.raises(ConfigurationError, match="give the number of a step, 0 to 3"):
-        run.messages_of(step)  # type: ignore[arg-type]
+        run.timeline.messages_of(step)  # type: ignore[arg-type]

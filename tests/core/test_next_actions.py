@@ -57,7 +57,7 @@ def went_on(run: lab.Run, proposal: NextAction | None = None, *, prompt: str | N
     """The branch that does what is proposed, taken to its end; it has gone further, and kept what was there."""
     chosen = proposal or run.next_actions[0]
     branch = run.apply(proposal, prompt=prompt)
-    assert (branch.parent, branch.forked_at, branch.result) == (run, chosen.at, None)
+    assert (branch.origin.parent, branch.origin.forked_at, branch.result) == (run, chosen.at, None)
     assert [one.calls for one in branch.history] == [one.calls for one in run.history[: chosen.at]]
     ended(branch)
     assert len(branch.history) > chosen.at, branch.result
@@ -231,7 +231,7 @@ def test_an_unknown_usage_is_no_hindrance() -> None:
 def test_a_condition_on_the_agents_own_doing_is_its_end() -> None:
     run = ended(run_of([call("finalize")], stop=HasToolCall("finalize") | StepCountIs(1)))
     assert run.next_actions == ()
-    assert "end of its own" in nothing_to_do(run)
+    assert "finished on its own" in nothing_to_do(run)
 
 
 def test_a_condition_that_was_changed_since_is_not_changed_again() -> None:
@@ -456,7 +456,7 @@ def test_what_cannot_be_answered_so_needs_another_prompt(error: Any) -> None:
 def test_nothing_is_proposed_where_asking_again_changes_nothing(error: Any) -> None:
     run = ended(run_of(failing(error)))
     assert run.next_actions == ()
-    with pytest.raises(errors.ConfigurationError, match=r"nothing is proposed.*put right.*run.fork\(at=1\)"):
+    with pytest.raises(errors.ConfigurationError, match=r"there is no next action.*has to be fixed.*run.fork\(at=1\)"):
         run.apply()
     assert go(to_the_end(run.fork(1))).text == "fine"
 
@@ -549,7 +549,7 @@ def test_the_stop_of_a_tool_is_an_end() -> None:
 def test_a_cancelled_run_goes_on_from_the_last_whole_step(where: str) -> None:
     async def main() -> lab.Run:
         async def slow() -> str:
-            if len(run.history) == 1 and run.parent is None and not run.branches:
+            if len(run.history) == 1 and run.origin.parent is None and not run.branches:
                 await asyncio.sleep(30)
             return "done"
 
@@ -585,7 +585,7 @@ def test_a_cancelled_run_goes_on_from_the_last_whole_step(where: str) -> None:
 def test_an_end_of_its_own_needs_nothing(script: list[Any]) -> None:
     run = ended(agent(script).run("go", terminating=["finalize"] if script != ["fine"] else None))
     assert run.next_actions == ()
-    with pytest.raises(errors.ConfigurationError, match=r"nothing is proposed.*end of its own.*message="):
+    with pytest.raises(errors.ConfigurationError, match=r"there is no next action.*finished on its own.*message="):
         run.apply()
 
 

@@ -380,7 +380,7 @@ def test_a_fork_shares_the_first_steps_and_has_another_future(at: int) -> None:
         run = looping().run("go", budget=Budget(max_turns=3), stop=StepCountIs(9))
         await run
         branch = run.fork(at=at, budget=Budget(max_turns=5))
-        assert (len(branch.history), branch.parent_run_id, branch.result) == (at, run.id, None)
+        assert (len(branch.history), branch.origin.parent_run_id, branch.result) == (at, run.id, None)
         assert [each.calls for each in branch.history] == [each.calls for each in run.history[:at]]
         assert branch.history.tokens == 15 * at
         assert branch.limits.stop == StepCountIs(9)
@@ -538,7 +538,7 @@ def test_an_observer_that_raises_is_reported_once_and_ends_nothing() -> None:
         warnings.simplefilter("always")
         result = go(_end(run))
     assert [str(each.message) for each in caught if each.category is errors.AgentlabWarning] == [
-        f"The observer {faulty!r} raised ZeroDivisionError: on purpose. The run goes on."
+        f"The observer {faulty!r} raised ZeroDivisionError: on purpose. The run continues."
     ]
     assert result.stop_reason is StopReason.COMPLETED
     assert names(seen)[-1] == "RunEnded"
@@ -764,3 +764,30 @@ def test_what_neither_has_is_missing_as_ever() -> None:
     with pytest.raises(AttributeError, match=r"write run\.history for the steps so far, or"):
         _ = run.steps  # type: ignore[attr-defined]
     assert not hasattr(run, "_usage")
+
+
+# Its parts ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_offers_what_a_person_does_and_its_parts() -> None:
+    verbs = {"start", "step", "wait", "pause", "resume", "stop", "cancel", "fork", "next_actions", "apply", "observe", "with_id"}
+    values = {"id", "agent", "prompt", "limits", "state", "history", "messages", "events", "result", "children", "origin"}
+    parts = {"timeline", "control", "stepper", "worker", "branches"}
+    offered = {name for name in dir(lab.Agent(ScriptedProvider(["hi"])).run("go")) if not name.startswith("_")}
+    assert offered == verbs | values | parts | {"to_frame", "panel"}
+    assert len(offered) <= 30
+
+
+@pytest.mark.parametrize("name", ["parent", "forked_at", "caller", "parent_run_id"])
+def test_where_a_run_came_from_is_said_by_its_origin(name: str) -> None:
+    run = lab.Agent(ScriptedProvider(["hi"])).run("go")
+    with pytest.raises(AttributeError, match=rf"write run\.origin\.{name}"):
+        getattr(run, name)
+
+
+def test_a_step_is_one_object_from_the_reading_of_conditions_to_the_history() -> None:
+    seen = []
+    run = lab.Agent(ScriptedProvider(["hi"])).run("go", stop=lambda history: seen.append(history[-1]))
+    result = go(run.worker.to_the_end())
+    assert seen[0] is result.history[0] is run.events[-2].step
+    assert (seen[0].stop_reason, seen[0].readings is not None) == (StopReason.COMPLETED, True)

@@ -588,7 +588,7 @@ def test_a_branch_is_warned_of_what_is_new_and_not_of_what_has_happened() -> Non
         run.fork(0, stop=HasToolCall("look"), agent=other)
     with pytest.warns(lab.AgentlabWarning, match="no tool 'finalise'"):
         branch = run.fork(1, stop=TYPO)
-    assert branch.fork(1).fork(1, stop=TYPO).parent is not None  # said already
+    assert branch.fork(1).fork(1, stop=TYPO).origin.parent is not None  # said already
     assert run.fork(1, agent=other).result is None
 
 

@@ -246,7 +246,7 @@ def test_a_run_goes_on_where_it_was_cut_off(store: Store, path: Path) -> None:
     with Store(path) as other:
         run = other.resume(run_id, until_five(other))
         assert (run.id, len(run.history), run.state) == (run_id, 3, RunState.READY)
-        assert run.clock.elapsed_s() == before.history.elapsed_s > 0
+        assert run.timeline.clock.elapsed_s() == before.history.elapsed_s > 0
         assert other.state(run_id) == "open"
         result = go(taken(run, 3)).result
         assert result is not None
@@ -263,7 +263,9 @@ def test_a_run_may_be_resumed_several_times_and_only_the_last_is_kept(store: Sto
     first = store.resume(run_id, until_five(store))
     second = store.resume(run_id, until_five(store))
     go(taken(second, 2))
-    with pytest.warns(AgentlabWarning, match=r"was resumed by .*, which writes to it now: what this one does with it is not stored"):
+    with pytest.warns(
+        AgentlabWarning, match=r"was resumed by .*, which writes to it now: what this one does with it is not stored"
+    ):
         go(taken(first, 1))
     assert len(store.load(run_id).history) == 3
     assert_kept(store, second)
@@ -272,7 +274,7 @@ def test_a_run_may_be_resumed_several_times_and_only_the_last_is_kept(store: Sto
 def test_what_is_running_here_is_not_resumed(store: Store) -> None:
     async def main() -> None:
         run = looping(observers=[store]).run("go", stop=lambda history: asyncio.sleep(0.01))
-        task = asyncio.ensure_future(run._to_the_end())
+        task = asyncio.ensure_future(run.worker.to_the_end())
         await asyncio.sleep(0.03)
         with pytest.raises(ConfigurationError, match="is running in this process"):
             store.resume(run.id, looping())
@@ -570,7 +572,7 @@ def test_a_long_result_of_a_tool_is_kept_once_and_comes_back_everywhere() -> Non
 def test_a_step_of_an_earlier_version_has_its_results_everywhere() -> None:
     run = run_of([call("look", {"q": "it"}), "end"])
     go(taken(run, 2))
-    step, said = run.history[0], run.messages_of(1)
+    step, said = run.history[0], run.timeline.messages_of(1)
     old = {
         "step": {
             **codec.to_jsonable(step),

@@ -251,7 +251,7 @@ def test_the_hold_goes_along_with_what_comes_from_the_run(tmp_path: Path, way: s
     def model(request: ModelRequest, index: int) -> Said:
         if fails.pop() if fails else False:
             raise ProviderConnectionError("no route")
-        if way == "cancel" and run.state is not RunState.ENDED and not run.parent:
+        if way == "cancel" and run.state is not RunState.ENDED and not run.origin.parent:
             run.cancel()
         return [call("look", {"q": "it"}), call("pay", {"eur": 5}), say("end")][len(request.messages) // 2]
 
@@ -269,7 +269,7 @@ def test_the_hold_goes_along_with_what_comes_from_the_run(tmp_path: Path, way: s
         assert run.result.stop_reason is ended.get(way, StopReason.COMPLETED)
         if way == "whole-then-fork":
             assert errors(run.result) == ["may_have_run"]
-            assert run.fork(at=2).holds[0].answered == 2
+            assert run.fork(at=2).stepper.holds[0].answered == 2
             branch = run.fork(at=0)
         elif way == "fork-of-a-fork":
             branch = run.fork(at=2).fork(at=1)

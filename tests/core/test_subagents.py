@@ -74,8 +74,8 @@ def test_the_caller_gets_the_answer_and_what_is_left() -> None:
     ]
     child = run.children[0]
     assert child.prompt == "What colour?"
-    assert (child.caller, child.parent, child.parent_run_id) == (run, None, run.id)
-    assert (child.parent_step, child.called_by, child.forked_at) == (1, "c1.0", None)
+    assert (child.origin.caller, child.origin.parent, child.origin.parent_run_id) == (run, None, run.id)
+    assert (child.origin.parent_step, child.origin.called_by, child.origin.forked_at) == (1, "c1.0", None)
     assert child.result is not None
     assert (child.result.parent_run_id, child.result.parent_step, child.result.called_by) == (run.id, 1, "c1.0")
     assert_is_whole(run)
@@ -118,8 +118,8 @@ def test_one_that_is_cut_off_says_so_and_goes_on_with_more(more: dict[str, Any],
     assert f"[research-2 was cut off ({reason}). Used: 2 steps, 30 tokens." in second
     one, two = run.children
     assert (len(one.history), len(two.history)) == (2, 4)
-    assert (two.parent, two.caller, two.forked_at, two.parent_step) == (one, run, 2, 2)
-    assert two.parent_run_id == one.id
+    assert (two.origin.parent, two.origin.caller, two.origin.forked_at, two.origin.parent_step) == (one, run, 2, 2)
+    assert two.origin.parent_run_id == one.id
     assert result.history.tokens == 3 * 30 + 4 * 15
 
 
@@ -163,7 +163,7 @@ def test_it_goes_on_with_a_fresh_context() -> None:
     assert two.prompt == (
         "find it\n\nYou have worked on this before. What came of it, summed up:\nSearched x, saw nothing.\n\nGo on from there."
     )
-    assert (two.parent, two.forked_at, summary.parent, summary.caller) == (one, 0, None, run)
+    assert (two.origin.parent, two.origin.forked_at, summary.origin.parent, summary.origin.caller) == (one, 0, None, run)
     assert [use.handle for step in result.history for use in step.children] == ["research-1", "research-1-summary", "research-2"]
     assert result.history.tokens == 3 * 30 + 30 + 60 + 10
 
@@ -426,7 +426,7 @@ def test_together_they_pass_the_budget_by_one_call_at_most(
     result = done(run)
 
     family = _all_below(run)
-    own_steps = [step for each in family for step in each.history[each.forked_at or 0 :]]
+    own_steps = [step for each in family for step in each.history[each.origin.forked_at or 0 :]]
     tokens = sum(call.usage.known_tokens for step in own_steps for call in step.calls)
     cost = sum((call.cost.usd or 0 for step in own_steps for call in step.calls), Decimal(0))
     assert result.history.tokens == tokens
@@ -441,7 +441,7 @@ def test_together_they_pass_the_budget_by_one_call_at_most(
     for each in family:
         assert each.result is not None
         assert_is_whole(each)
-        assert len(each.history) - (each.forked_at or 0) <= (one.max_turns or 0)
+        assert len(each.history) - (each.origin.forked_at or 0) <= (one.max_turns or 0)
 
 
 def _all_below(run: lab.Run) -> list[lab.Run]:
@@ -465,7 +465,7 @@ def test_on_a_recording() -> None:
     result = done(run)
     assert "Take IC 41 at 07:30" in result.text
     assert [each.result and each.result.stop_reason for each in run.children] == ["completed", "turn_limit", "completed"]
-    assert run.children[2].parent is run.children[1]
+    assert run.children[2].origin.parent is run.children[1]
     assert result.history.tokens == 3573 == go(perform(fixture, lab.replay(fixture.path)))[0].history.tokens
     runs = lab.frame([run, *run.children], "runs")
     assert runs["total_tokens"].sum() - 556 == result.history.tokens  # the branch has the two steps of the run it goes on from
@@ -483,7 +483,7 @@ def test_a_branch_of_the_caller_knows_the_sub_agents_of_the_steps_it_kept() -> N
     assert branch.history.tokens == 45
     done(branch)
     assert "research-2 was cut off" in told(branch)[1]
-    assert branch.children[0].parent is run.children[0]
+    assert branch.children[0].origin.parent is run.children[0]
     assert run.children[0].branches == (run.children[1], branch.children[0])
 
 
@@ -688,7 +688,7 @@ def test_resumed_elsewhere_it_goes_on_with_a_fresh_context(tmp_path: Path) -> No
         done(resumed)
         assert told(resumed)[1].startswith("blue")
         earlier, _, anew = resumed.children
-        assert (anew.parent, anew.forked_at) == (earlier, 0)
+        assert (anew.origin.parent, anew.origin.forked_at) == (earlier, 0)
         assert anew.prompt.startswith("What colour?")
 
 
@@ -727,7 +727,7 @@ def test_a_run_from_a_store_has_the_children_of_earlier_processes(tmp_path: Path
         for one in (loaded, resumed):
             assert [child.id for child in one.children] == [child.id for child in run.children]
             assert [child.prompt for child in one.children] == ["y", "z", "again"]
-            assert [(child.caller, child.parent_step, child.result is None) for child in one.children] == [
+            assert [(child.origin.caller, child.origin.parent_step, child.result is None) for child in one.children] == [
                 (one, 1, False), (one, 2, False), (one, 2, False),
             ]  # fmt: skip
             assert [each.id for each in _all_below(one)] == [each.id for each in _all_below(run)]
@@ -738,8 +738,8 @@ def test_a_run_from_a_store_has_the_children_of_earlier_processes(tmp_path: Path
         assert result.stop_reason is StopReason.COMPLETED
         assert [child.prompt for child in resumed.children] == ["y", "z", "again", "z"]
         last = resumed.children[-1]
-        assert (last.parent, last.forked_at, last.caller) == (resumed.children[1], 3, resumed)
-        assert not resumed.children[1].is_to_be_looked_at  # it was gone on with
+        assert (last.origin.parent, last.origin.forked_at, last.origin.caller) == (resumed.children[1], 3, resumed)
+        assert not resumed.children[1].branches.was_loaded  # it was gone on with
         assert_kept(store, result)
 
         store.delete(run.children[0].children[0].id)
@@ -747,7 +747,7 @@ def test_a_run_from_a_store_has_the_children_of_earlier_processes(tmp_path: Path
         some = store.load(run.id)
         assert [child.prompt for child in some.children] == ["y", "z", "z"]
         assert [child.prompt for child in some.children[0].children] == ["x"]
-        assert [child.forked_at for child in some.children[0].children] == [1]
+        assert [child.origin.forked_at for child in some.children[0].children] == [1]
 
 
 async def _step(run: lab.Run) -> None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import agentlab as lab
 from agentlab import events
 from agentlab.continuation import FIRST_CAPS, RECOVERY_HINT
-from agentlab.engine.continuation import FEWEST_TOKENS, FINAL, TRANSITIONS, ContinuationRequest, Turn, TurnState
+from agentlab.engine.continuation import FEWEST_TOKENS, ContinuationRequest, FurtherCalls
+from agentlab.engine.turn import FINAL, TRANSITIONS, TurnState
 from agentlab.errors import LimitError, ProviderConnectionError
 from agentlab.history import RunHistory
 from agentlab.results import Action, ModelCall, Remaining, RunResult, Seam
@@ -412,9 +413,9 @@ def test_behind_a_prefill_an_echo_is_told_from_a_continuation_by_its_tokens(text
         for more in {1, number // 2, number} & set(range(1, len(ends) - number)):
             rest = text[len(given) : ends[number + more]]
             whole = given + rest
-            assert going_on.put_together(say(rest, tokens=(1, more)), 2)[0].text == whole
+            assert going_on.merge(say(rest, tokens=(1, more)), 2)[0].text == whole
             if number >= FEWEST_TOKENS and rest:
-                merged, seam = going_on.put_together(say(whole, tokens=(1, more)), 2)
+                merged, seam = going_on.merge(say(whole, tokens=(1, more)), 2)
                 assert (merged.text, seam) == (whole, Seam(2, len(given), text[len(given) : cut_at] + given))
 
 
@@ -424,14 +425,14 @@ def test_behind_a_prefill_an_echo_is_told_from_a_continuation_by_its_tokens(text
 def test_tokens_that_are_no_text_show_no_echo(aside: dict[str, Any]) -> None:
     first = replace(cut("ha ha", tokens=30), **aside)
     calls = [ModelCall(1, first, first.usage, lab.types.Cost(), 0.0, 0.1)]
-    going_on = Turn(lab.ContinuationPolicy()).request(first, Action.CONTINUE_OUTPUT, calls, prefills=True)
+    going_on = FurtherCalls(lab.ContinuationPolicy()).request(first, Action.CONTINUE_OUTPUT, calls, prefills=True)
     assert (going_on.exact, going_on.tokens) == (True, None)
-    assert going_on.put_together(say("ha ha ha", tokens=(10, 8)), 2)[0].text == "ha haha ha ha"
+    assert going_on.merge(say("ha ha ha", tokens=(10, 8)), 2)[0].text == "ha haha ha ha"
 
 
 def test_an_echo_with_nothing_behind_it_adds_nothing() -> None:
     going_on = ContinuationRequest(cut("January, February, March, April,"), (), exact=True, tokens=8)
-    merged, _ = going_on.put_together(say("January, February, March, April,", tokens=(10, 1)), 2)
+    merged, _ = going_on.merge(say("January, February, March, April,", tokens=(10, 1)), 2)
     assert merged.text == "January, February, March, April,"
 
 

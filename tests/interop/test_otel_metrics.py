@@ -33,7 +33,7 @@ def told(to: Collected, script: list[Any], happening: list[events.Event] | None 
         def insert(event: events.Event) -> None:
             if isinstance(event, events.StopReasonObserved) and event.call == 1:
                 for one in happening or ():
-                    run.emit(one)
+                    run.timeline.emit(one)
 
         run = lab.Agent(ScriptedProvider(script, name="gemini", model="m1"), tools=[look], observers=[to.telemetry]).run(
             "go", **more

@@ -291,7 +291,7 @@ def test_a_run_in_the_background_lies_below_the_span_of_its_cell() -> None:
     agent = agent_of(call("look"), "done", to=to)
     with to.tracers.get_tracer("mine").start_as_current_span("cell"):
         run = agent.run("go")
-        run.launch()
+        run.worker.launch()
         run.wait(60)
 
     assert [span.name for span in children(to.one("cell"), to.spans)] == ["invoke_agent one:m1"]

@@ -299,7 +299,7 @@ def agreement():
         "booked": did.count("book began") == did.count("book ended"),
         "cleaned": did.count("search began") == did.count("search cleaned"),
         "events": [type(e).__name__ for e in run.events][-2:] == ["TurnCompleted", "RunEnded"],
-        "tasks": len([t for t in asyncio.all_tasks(run._owner._loop) if "agentlab" in repr(t.get_coro())]) == 0,
+        "tasks": len([t for t in asyncio.all_tasks(run.stepper.affinity._loop) if "agentlab" in repr(t.get_coro())]) == 0,
     }
 """
 MOMENTS = {

@@ -133,7 +133,7 @@ def cut_off(scene: Scene, way: str, at: int, store: Store) -> tuple[lab.Run, Led
             assert runner.run(leftovers()) == []
             if run.result is None:  # cut off between two steps: it stands there, and goes on
                 how = "resumable"
-                if run.pausing:
+                if run.control.pausing:
                     run.resume()
                 assert run.state is lab.RunState.READY
                 runner.run(finished(run))

@@ -19,7 +19,6 @@ from calls.server import Handler, Reply, cut, hang, raw, reset, serving, status
 
 import agentlab as lab
 from agentlab.engine import client
-from agentlab.engine import client as calls
 from agentlab.errors import ProviderConnectionError
 from agentlab.testing import faults, faulty
 
@@ -129,7 +128,7 @@ def test_every_fault_of_the_wire(talk: Talk, monkeypatch: pytest.MonkeyPatch) ->
     bodies, patience_s = talk.bodies(), client.LONGEST_SILENCE_S
     for name, (make, whole, streamed) in ON_THE_WIRE.items():
         # elsewhere a server that a busy machine keeps waiting is no silent one
-        monkeypatch.setattr(calls, "LONGEST_SILENCE_S", SILENCE_S if name.startswith("silence") else patience_s)
+        monkeypatch.setattr(client, "LONGEST_SILENCE_S", SILENCE_S if name.startswith("silence") else patience_s)
         expected = streamed if talk.streaming else whole
         found, asked = over_a_server(talk, make)
         assert_nothing_lost(found)
@@ -186,7 +185,7 @@ SAME: dict[str, tuple[Make, Callable[[int], faults.Fault]]] = {
 def test_an_injected_fault_is_what_a_real_one_is(
     make: Make, fault: Callable[[int], faults.Fault], streaming: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "LONGEST_SILENCE_S", SILENCE_S)
+    monkeypatch.setattr(client, "LONGEST_SILENCE_S", SILENCE_S)
     talk = Talk("compatible", streaming)
     bodies = talk.bodies()
     with serving(good(talk, bodies[0]), make(talk, bodies[1])) as server:

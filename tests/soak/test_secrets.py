@@ -131,7 +131,7 @@ def went_through(source: Source, folder: Path) -> Sinks:
     sinks["chat"] = reply + _bytes_of(folder, "chat.sqlite")
     sinks["what-if"] = _what_if(store)
     loaded = store.load(run.id)
-    sinks["loaded again"] = "\n".join([repr(loaded), repr(loaded.result), *(message.text for message in loaded.conversation)])
+    sinks["loaded again"] = "\n".join([repr(loaded), repr(loaded.result), *(message.text for message in loaded.messages)])
     store.close()
     return sinks
 

@@ -81,7 +81,7 @@ def test_a_branch_with_all_that_can_be_different(run: Run) -> None:
     form.button.click()
     branch = run.branches[0]
     assert made.run is branch and made.run_view.state.run is branch
-    assert (branch.forked_at, branch.prompt, branch.agent.name) == (2, "Find it quickly.", "two:m")
+    assert (branch.origin.forked_at, branch.prompt, branch.agent.name) == (2, "Find it quickly.", "two:m")
     assert branch.messages[-1].text == "Look at the oldest first."
     assert branch.history[1].tool_results[0].content == "page 12"
     assert run.history[1].tool_results[0].content == "nothing"
@@ -96,7 +96,7 @@ def test_nothing_is_different_unless_it_was_changed(run: Run) -> None:
     made = shown(run)
     made.run_view.branches.form.button.click()
     (branch,) = run.branches
-    assert (branch.forked_at, branch.prompt, branch.agent) == (4, run.prompt, run.agent)
+    assert (branch.origin.forked_at, branch.prompt, branch.agent) == (4, run.prompt, run.agent)
     assert list(branch.messages) == list(run.messages)
     assert "no difference" in made.run_view.lineage.text.value
 
@@ -142,7 +142,7 @@ def test_where_the_model_has_had_its_say_the_last_step_is_taken_again() -> None:
     assert "Say more with message" in form.error.value
     form.message.value = "And then?"
     form.button.click()
-    assert run.branches[0].forked_at == 3
+    assert run.branches[0].origin.forked_at == 3
 
 
 def test_steps_to_keep_follow_the_chosen_step_until_a_number_is_typed(run: Run) -> None:
@@ -174,7 +174,7 @@ def test_part_of_a_step_cannot_be_kept(run: Run) -> None:
     assert (run.branches, form.keep.value) == ((), 2.5)
     form.keep.value = 2.0
     form.button.click()
-    assert [branch.forked_at for branch in run.branches] == [2]
+    assert [branch.origin.forked_at for branch in run.branches] == [2]
 
 
 def test_a_huge_tool_result_is_not_put_into_the_page() -> None:

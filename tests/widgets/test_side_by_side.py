@@ -148,7 +148,7 @@ def test_an_error_of_a_control_is_shown_below() -> None:
     made = beside(make_run("one", end=1), make_run("two", end=1))
     made.go.click()
     assert made.lockstep.wait(60) is not None
-    made.guard(made.lockstep.launch)
+    made.guard(made.lockstep.worker.launch)
     assert "All runs of the lockstep have ended" in made.fault.value
 
 

@@ -108,7 +108,7 @@ def test_beside_the_live_widget_all_is_kept_with_its_pictures(shown: list[Any], 
 
 def test_of_a_long_run_the_newest_steps_are_kept() -> None:
     html = Panel(searching(MOST_STEPS + 5)).bundle()["text/html"]
-    assert "(5 earlier)" in html and html.count("<tr>") < MOST_STEPS + 10
+    assert "5 earlier steps" in html and html.count("<tr>") < MOST_STEPS + 10
 
 
 def test_the_display_of_ipython_takes_the_outputs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

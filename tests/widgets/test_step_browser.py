@@ -168,8 +168,8 @@ def test_a_click_on_a_run_opens_it() -> None:
     branch = panel.run.fork(at=1)
     panel.run_view.pointer.clicked({"run": branch.id})
     assert panel.run is branch
-    panel.run_view.pointer.clicked({"run": branch.parent_run_id})
-    assert panel.run is branch.parent
+    panel.run_view.pointer.clicked({"run": branch.origin.parent_run_id})
+    assert panel.run is branch.origin.parent
 
 
 def test_the_detail_is_not_made_again_while_the_step_stays() -> None:

@@ -233,7 +233,7 @@ def results_of(run: Run, at: float) -> tuple[ToolResult, ...]:
     """The tool results of step `at`; empty if there is no such step."""
     if not isinstance(at, int) or not 1 <= at <= len(run.history):
         return ()
-    results = [message.tool_results for message in run.messages_of(at) if message.role == "tool"]
+    results = [message.tool_results for message in run.timeline.messages_of(at) if message.role == "tool"]
     return tuple(results[-1]) if results else ()
 
 
@@ -302,8 +302,8 @@ def _row(member: RunNode[Run], is_shown: bool) -> tuple[object, ...]:
 
 def difference_to_parent(run: Run) -> str:
     """How a branch differs from the run it was forked from; empty for a run that is no branch."""
-    if run.parent is None:
-        return "" if run.caller is None else f"sub-agent {run.agent.name}"
+    if run.origin.parent is None:
+        return "" if run.origin.caller is None else f"sub-agent {run.agent.name}"
     return "; ".join(differences(run)) or "no difference"
 
 
@@ -356,11 +356,11 @@ class Lineage:
             return
         self._observed.add(run.id)
         redraw = self._state.redraw
-        run.watch_forks(lambda branch: redraw())
+        run.branches.watch(lambda branch: redraw())
         if run is not self._state.run and run.result is None:  # the run view observes its own run
             run.observe(lambda event: redraw())
 
     def _go_back(self) -> None:
-        parent = self._state.run.parent or self._state.run.caller
+        parent = self._state.run.origin.parent or self._state.run.origin.caller
         if parent is not None:
             self._state.open(parent)

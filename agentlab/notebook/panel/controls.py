@@ -36,10 +36,10 @@ class Controls:
     def show(self) -> bool:
         """Update the buttons."""
         run, state = self._run, self._run.state
-        stopping = run.stop_request is not None and state is not RunState.ENDED
+        stopping = run.control.stop_request is not None and state is not RunState.ENDED
         self.go.description = "Resume" if state is RunState.PAUSED else "Run"
         self.stop.description = "Stop now" if stopping else "Stop"
-        whys = why_not(state, pausing=run.pausing)
+        whys = why_not(state, pausing=run.control.pausing)
         set_button(self.go, whys["go"], "Run to the end; the steps so far are kept")
         set_button(self.step, whys["step"], "Take one step")
         set_button(self.pause, whys["pause"], "Pause before the next step; paused time does not count")
@@ -47,18 +47,18 @@ class Controls:
         return False
 
     def _go(self) -> None:
-        if self._run.pausing:
+        if self._run.control.pausing:
             self._run.resume()
         if self._run.state is not RunState.RUNNING or self._stepped:  # pressed before the page showed the step under way
-            self._run.launch()
+            self._run.worker.launch()
         self._stepped = False
 
     def _step(self) -> None:
-        self._run.launch_step()
+        self._run.worker.launch_step()
         self._stepped = True
 
     def _stop(self) -> None:
-        if self._run.stop_request is not None:
+        if self._run.control.stop_request is not None:
             self._run.cancel()
         else:
             self._run.stop("the Stop button")

@@ -113,5 +113,5 @@ class Ending:
         branch = self._state.run.apply(proposal, prompt=prompt)
         self._continued_at = time.monotonic()
         self._state.open(branch)
-        branch.launch()
+        branch.worker.launch()
         self._continued_at = time.monotonic()  # again: showing a branch may take longer than a double click

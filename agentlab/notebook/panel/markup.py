@@ -130,8 +130,8 @@ def table(
 def status(run: Run, *, timing: bool = True) -> str:
     """State, provider, model, and the totals so far."""
     history = run.history
-    stopping = " (stops after this step)" if run.stop_request is not None and run.result is None else ""
-    pausing = " (pauses after this step)" if run.pausing and run.state is RunState.RUNNING else ""
+    stopping = " (stops after this step)" if run.control.stop_request is not None and run.result is None else ""
+    pausing = " (pauses after this step)" if run.control.pausing and run.state is RunState.RUNNING else ""
     model = f"{run.agent.model.name}:{run.agent.model.model}"
     facts = [name(run.agent.name)] + ([name(model)] if model != run.agent.name else [])
     facts += [
@@ -140,9 +140,9 @@ def status(run: Run, *, timing: bool = True) -> str:
         f"cost <b>{dollars(history.cost_usd)}</b>",
     ]
     if timing:
-        facts.append(f"elapsed <b>{duration(run.clock.elapsed_s())}</b>")
-        if run.paused_s >= 0.1:
-            facts.append(f"paused <b>{duration(run.paused_s)}</b>")
+        facts.append(f"elapsed <b>{duration(run.timeline.clock.elapsed_s())}</b>")
+        if run.control.paused_s >= 0.1:
+            facts.append(f"paused <b>{duration(run.control.paused_s)}</b>")
     badge = f'<span class="agentlab-badge {run.state}" role="status">{run.state}{stopping}{pausing}</span>'
     return f'<div class="agentlab-status">{badge} <span>{"</span> <span>".join(facts)}</span></div>'
 
@@ -169,7 +169,7 @@ def _meters(run: Run, *, timing: bool = True) -> list[tuple[str, str, str, str]]
     settings, history = run.limits.snapshot(), run.history
     rows = [
         _meter(reading, reading.name)
-        for reading in settings.budget.readings(history, run.clock.elapsed_s())
+        for reading in settings.budget.readings(history, run.timeline.clock.elapsed_s())
         if timing or reading.name != "timeout"
     ]
     nodes = outline(settings.stop)

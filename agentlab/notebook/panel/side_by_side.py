@@ -101,9 +101,9 @@ class SideBySide(LiveView):
         ended = sum(run.result is not None for run in self.runs)
         words = [f"round <b>{lockstep.round}</b>", f"{ended} of {len(self.runs)} ended"]
         if waits:
-            paused = ", ".join(str(place) for place, run in enumerate(self.runs, start=1) if run.pausing)
+            paused = ", ".join(str(place) for place, run in enumerate(self.runs, start=1) if run.control.pausing)
             words.append(f"all wait for run {paused}, which is paused")
-        elif lockstep.pausing and lockstep.round_under_way:
+        elif lockstep.pausing and lockstep.rounds.is_stepping:
             words.append("pauses after this round")
         elif stopping:
             words.append("stops after this round")
@@ -111,23 +111,23 @@ class SideBySide(LiveView):
         self.round.value = f'<div class="agentlab-status">{badge} <span>{"</span> <span>".join(words)}</span></div>'
 
     def _all_stopping(self) -> bool:
-        return all(run.result is not None or run.stop_request is not None for run in self.runs)
+        return all(run.result is not None or run.control.stop_request is not None for run in self.runs)
 
     def _waits(self) -> bool:
         """True if a single paused run holds up the others."""
         lockstep = self.lockstep
-        is_held = not lockstep.pausing and not lockstep.round_under_way and lockstep.state is RunState.RUNNING
-        return is_held and any(run.pausing for run in self.runs)
+        is_held = not lockstep.pausing and not lockstep.rounds.is_stepping and lockstep.state is RunState.RUNNING
+        return is_held and any(run.control.pausing for run in self.runs)
 
     def _go(self) -> None:
         if self.lockstep.pausing or self._waits():
             self.lockstep.resume()
         if self.lockstep.state is not RunState.RUNNING or self._stepped:  # pressed before the page showed the round under way
-            self.lockstep.launch()
+            self.lockstep.worker.launch()
         self._stepped = False
 
     def _step(self) -> None:
-        self.lockstep.launch_step()
+        self.lockstep.worker.launch_step()
         self._stepped = True
 
     def _stop(self) -> None:

@@ -74,7 +74,7 @@ class StaticView(StaticOutputs):
             answer_html(said) if said.text else "",
             markup.limits(run),
             pictures,
-            StepTable(run).html(None, MOST_STEPS, timing=False),
+            StepTable(run).static_html(MOST_STEPS),
         )
 
     def pictures(self) -> list[Picture]:

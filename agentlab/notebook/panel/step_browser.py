@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ipywidgets as widgets
@@ -129,24 +129,33 @@ class StepTable:
     def __init__(self, run: Run) -> None:
         self._run, self._totals = run, RunningTotals(run)
 
-    def html(self, chosen: int | None, most: int = MOST_ROWS, *, timing: bool = True) -> str:
-        """The newest steps, or those around the chosen step, whose row is marked; `most` of them."""
+    def html(self, chosen: int | None) -> str:
+        """The newest steps, or those around the chosen step, whose row is marked. A click on a row chooses its step."""
         steps = self._totals.catch_up()
-        if not steps:
-            return '<p class="agentlab-note">No steps yet.</p>'
-        first, last = window(steps, chosen, most)
+        first, last = window(steps, chosen)
         shown = self._run.history[first - 1 : last]
-        heads = ("step", "finish reason", "tools", "tokens", "total", "cost", "total", "time")
-        return markup.table(
-            heads if timing else heads[:-1],
-            [self._row(step, step.index == chosen)[: None if timing else -1] for step in shown],
-            numbers=(0, 3, 4, 5, 6, 7),
+        return self._table(
+            shown,
+            chosen,
             css="agentlab-step-table",
             caption=_caption(first, last, steps),
             row_attributes=[
                 f' data-step="{step.index}"' + (' aria-current="step"' if step.index == chosen else "") for step in shown
             ],
         )
+
+    def static_html(self, most: int) -> str:
+        """The newest `most` steps, without times."""
+        earlier = max(0, self._totals.catch_up() - most)
+        note = f'<p class="agentlab-note">… {earlier} earlier steps</p>' if earlier else ""
+        return note + self._table(self._run.history[earlier:], None, timing=False)
+
+    def _table(self, shown: Sequence[StepResult], chosen: int | None, *, timing: bool = True, **more: Any) -> str:
+        if not shown:
+            return '<p class="agentlab-note">No steps yet.</p>'
+        heads = ("step", "finish reason", "tools", "tokens", "total", "cost", "total", "time")[: None if timing else -1]
+        rows = [self._row(step, step.index == chosen)[: len(heads)] for step in shown]
+        return markup.table(heads, rows, numbers=(0, 3, 4, 5, 6, 7), **more)
 
     def _row(self, step: StepResult, is_chosen: bool) -> tuple[object, ...]:
         failed = sum(result.is_error for result in step.tool_results)

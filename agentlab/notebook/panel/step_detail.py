@@ -89,22 +89,22 @@ def _head(step: StepResult) -> str:
 
 def new_to_the_model(run: Run, index: int) -> list[Message]:
     """The messages that the model had not seen before this step: all after its last answer."""
-    before = run.messages_of(index - 1)
+    before = run.timeline.messages_of(index - 1)
     answers = [place for place, message in enumerate(before) if message.role == "assistant"]
     return list(before[answers[-1] + 1 if answers else 0 :])
 
 
 def who_took(run: Run, index: int) -> Run:
     """The run that took this step: for the kept steps of a branch, its parent."""
-    while run.parent is not None and run.forked_at is not None and index <= run.forked_at:
-        run = run.parent
+    while run.origin.parent is not None and run.origin.forked_at is not None and index <= run.origin.forked_at:
+        run = run.origin.parent
     return run
 
 
 def _messages(run: Run, step: StepResult) -> str:
     new = new_to_the_model(run, step.index)
     instructions = who_took(run, 1).agent.instructions if step.index == 1 else ""
-    where = f"in run.messages_of({step.index - 1})"
+    where = f"in run.timeline.messages_of({step.index - 1})"
     parts = [note(f"… {len(new) - MOST_MESSAGES} earlier messages, {where}")] if len(new) > MOST_MESSAGES else []
     if instructions:
         parts.insert(0, _row("Instructions", prose(instructions, "run.agent.instructions")))

@@ -1,0 +1,129 @@
+"""All that a run begins with, as one frozen value; and what the engine needs of agents and runs, which are above it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agentlab.engine.snapshot import Ending, Hold, Origin, RunPrefix
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from agentlab.engine.branches import Branches
+    from agentlab.engine.client import Model
+    from agentlab.engine.control import Control
+    from agentlab.engine.stepper import Stepper
+    from agentlab.engine.timeline import Timeline
+    from agentlab.engine.worker import Worker
+    from agentlab.events import Event, RunObserver
+    from agentlab.history import RunHistory
+    from agentlab.results import RunResult
+    from agentlab.settings import LiveSettings, RunSettings
+    from agentlab.terminating import TerminatingTools
+    from agentlab.tools import Tool
+    from agentlab.transport import Transport
+    from agentlab.types import JSON, ModelRequest, ModelResponse, ToolCall, ToolResult, ToolSpec
+
+    Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
+    RunTool: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
+    Blame: TypeAlias = Callable[[str, Exception], None]
+
+
+NO_ORIGIN: Origin[Any] = Origin()
+"""Of a run that came from no other."""
+
+
+class AgentSpec(Protocol):
+    """What the engine needs of an agent; `lab.Agent` has it all, and documents it."""
+
+    model: Model
+    name: str
+    instructions: str
+    tools: Mapping[str, Tool]
+    tool_specs: tuple[ToolSpec, ...]
+    options: Mapping[str, JSON]
+    stream: bool
+    observers: tuple[RunObserver, ...]
+    max_depth: int | None
+    middleware: Any
+    tool_middleware: Any
+
+    def with_model(self, model: Any) -> Any:
+        """Return the same agent on another model."""
+
+    def known_terminating(self, terminating: TerminatingTools | None) -> TerminatingTools | None:
+        """Check that the agent has these tools."""
+
+    def through_middleware(self, ask: Ask, blame: Blame) -> Ask:
+        """Return `ask` with the middleware around it; `blame` is called with what raised an exception."""
+        ...
+
+    def through_tool_middleware(self, execute: RunTool, blame: Blame) -> RunTool:
+        """Return `execute` with the middleware around it."""
+        ...
+
+
+class RunLike(Protocol):
+    """What the engine needs of a run; `lab.Run` has it all, and documents it."""
+
+    limits: LiveSettings
+    timeline: Timeline
+    control: Control
+    stepper: Stepper
+    worker: Worker[Any, Any]
+    branches: Branches[Any]
+
+    @property
+    def id(self) -> str:
+        """The id."""
+        ...
+
+    @property
+    def agent(self) -> Any:
+        """The agent."""
+        ...
+
+    @property
+    def prompt(self) -> str:
+        """The task."""
+        ...
+
+    @property
+    def history(self) -> RunHistory:
+        """The steps."""
+        ...
+
+    @property
+    def result(self) -> RunResult | None:
+        """The result, None before the end."""
+        ...
+
+    @property
+    def origin(self) -> Origin[Any]:
+        """Where it came from."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """All that a run begins with. A new run has an agent, a prompt, settings and a transport; a fork also has steps and an origin; a
+    run from a store has its id, its events and perhaps its ending, too.
+
+    `observers` get the events of the run, `inherited` those of the runs that come from it; None: the same.
+    """
+
+    agent: AgentSpec
+    prefix: RunPrefix
+    settings: RunSettings
+    transport: Transport
+    observers: Sequence[RunObserver] = ()
+    inherited: Sequence[RunObserver] | None = None
+    origin: Origin[Any] = NO_ORIGIN
+    run_id: str | None = None
+    events: Sequence[Event] = ()
+    holds: tuple[Hold, ...] = ()
+    again: Callable[[ToolCall], object] | None = None
+    ending: Ending | None = None
+    ended_at_s: float = 0.0

@@ -1,0 +1,158 @@
+"""The step under way: what came back and what was done so far, until it becomes a StepResult."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from agentlab.errors import ConfigurationError, FixtureError, MissingUsageError, ProviderError
+from agentlab.history import ZERO
+from agentlab.redaction import in_words
+from agentlab.results import Action, ChildUse, Decision, ModelCall, Reading, Remaining, Seam, StepResult
+from agentlab.suggestions import for_failure
+from agentlab.types import Cost, ModelResponse, StopReason, ToolResult, Usage, moved
+from agentlab.usage import FREE, NOTHING_USED, add_cost, add_usage
+
+if TYPE_CHECKING:
+    from agentlab.engine.control import StopRequest
+    from agentlab.engine.snapshot import Ending
+    from agentlab.engine.stepper import Stepper
+    from agentlab.engine.timeline import Timeline
+    from agentlab.history import RunHistory
+    from agentlab.settings import RunSettings
+
+_UNKNOWN_USAGE = Usage()
+_UNKNOWN_COST = Cost(reason="A call was begun and never came back.")
+_CANCELLED = Decision(Action.ABORT, "The step was cut short.", StopReason.CANCELLED, "retry")
+_NOT_READ = Remaining()
+
+
+class StepBuilder:
+    """A step under way.
+
+    `open_calls` counts the model calls that have not come back, `open_children` the child runs that have not ended, each with its
+    history before and the name of its tool. `answer` is the answer of several calls merged, with `parts` said before it. `notice`
+    says that the answer is not whole.
+    """
+
+    __slots__ = (
+        "answer",
+        "calls",
+        "children",
+        "decision",
+        "error",
+        "fault",
+        "notice",
+        "open_calls",
+        "open_children",
+        "parts",
+        "seams",
+        "settings",
+        "started_s",
+        "stop_request",
+        "terminating",
+        "to_raise",
+        "tool_results",
+    )
+
+    def __init__(self, settings: RunSettings, started_s: float) -> None:
+        self.settings = settings
+        self.started_s = started_s
+        self.calls: list[ModelCall] = []
+        self.tool_results: list[ToolResult] = []
+        self.children: list[ChildUse] = []
+        self.open_calls = 0
+        self.open_children: dict[Stepper, tuple[RunHistory, str]] = {}
+        self.decision = _CANCELLED
+        self.error: BaseException | None = None
+        self.to_raise: Exception | None = None
+        self.stop_request: StopRequest | None = None
+        self.fault: tuple[str, Exception | None] = ("", None)
+        self.answer: ModelResponse | None = None
+        self.parts: list[str] = []
+        self.seams: list[Seam] = []
+        self.terminating: ToolResult | None = None
+        self.notice = ""
+
+    # Its use so far ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def calls_made(self) -> int:
+        """Model calls, those under way included."""
+        return len(self.calls) + self.open_calls
+
+    @property
+    def known_tokens(self) -> int:
+        """Tokens of its own calls, as far as they are known."""
+        return sum([call.usage.known_tokens for call in self.calls])
+
+    @property
+    def known_cost_usd(self) -> Decimal:
+        """Cost of its own calls in USD, as far as it is known."""
+        return sum([call.cost.known_usd for call in self.calls], ZERO)
+
+    def whole_answer(self) -> ModelResponse | None:
+        """Return the merged answer of several calls, with what was said before a pause; None if one call gave it all."""
+        if self.answer is None or not self.parts:
+            return self.answer
+        before = "".join(self.parts)
+        return replace(self.answer, text=before + self.answer.text, holes=moved(self.answer.holes, len(before)))
+
+    # Its failure ------------------------------------------------------------------------------------------------------------
+
+    def blame(self, whom: str, error: Exception) -> None:
+        """Note what raised an exception, "" for the call itself; a layer that lets it pass is not to blame."""
+        if self.fault[1] is not error:
+            self.fault = (whom, error)
+
+    def fail(self, error: Exception) -> None:
+        """End the step with an error. One that a person has to mend is also raised once the step is recorded: a ConfigurationError, a
+        FixtureError, a bug in a model of one's own. What a policy or a middleware raises is in the result only."""
+        whose = self.fault[0] if self.fault[1] is error else ""
+        reason = f"{whose} raised {in_words(error)}" if whose else in_words(error)
+        self.error = error
+        self.decision = Decision(Action.ABORT, reason, StopReason.ERROR, for_failure(error))
+        if not isinstance(error, ProviderError | MissingUsageError) and (
+            not whose or isinstance(error, ConfigurationError | FixtureError)
+        ):
+            self.to_raise = error
+
+    # The step ---------------------------------------------------------------------------------------------------------------
+
+    def build(self, timeline: Timeline) -> StepResult:
+        """Return the step, whose readings `complete` fills in. A call that never came back may have cost something: the sums are then
+        unknown."""
+        usage, cost = (_UNKNOWN_USAGE, _UNKNOWN_COST) if self.open_calls else (NOTHING_USED, FREE)
+        if len(self.calls) == 1 and not self.open_calls:
+            usage, cost = self.calls[0].usage, self.calls[0].cost
+        else:
+            for call in self.calls:
+                usage, cost = add_usage(usage, call.usage), add_cost(cost, call.cost)
+        return StepResult(
+            index=timeline.next_step,
+            calls=tuple(self.calls),
+            tool_results=tuple(self.tool_results),
+            usage=usage,
+            cost=cost,
+            decision=self.decision,
+            settings=self.settings,
+            remaining=_NOT_READ,
+            readings=None,
+            started_s=self.started_s,
+            duration_s=timeline.clock.elapsed_s() - self.started_s,
+            stop_reason=None,
+            error=self.error,
+            answer=self.whole_answer(),
+            children=(*timeline.history.cut_off, *self.children),
+            seams=tuple(self.seams),
+        )
+
+    def complete(self, step: StepResult, remaining: Remaining, readings: Reading | None, ending: Ending | None) -> None:
+        """Fill in what is known only once the step is in the history, which conditions read; from here on it does not change."""
+        fill = object.__setattr__  # the value is still this builder's alone
+        fill(step, "remaining", remaining)
+        fill(step, "readings", readings)
+        if ending is not None:
+            fill(step, "stop_reason", ending.stop_reason)
+            fill(step, "error", self.error if ending.error is None else ending.error)

@@ -1,0 +1,185 @@
+"""The part of a step that acts: the tools that the model asked for are executed, or it is reminded that one is to be called."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agentlab import events
+from agentlab.conversation import NOT_DONE
+from agentlab.engine import call_context
+from agentlab.engine.control import StopRequest
+from agentlab.errors import ConfigurationError
+from agentlab.redaction import in_words, known_hidden
+from agentlab.results import Action, Decision
+from agentlab.shelter import GRACE_S, sheltered
+from agentlab.suggestions import MODIFY_PROMPT
+from agentlab.tools import INTERRUPTED, Executed, carried_out
+from agentlab.types import Message, ModelResponse, StopReason, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from agentlab.engine.step_builder import StepBuilder
+    from agentlab.engine.stepper import Stepper
+    from agentlab.terminating import TerminatingTools
+
+
+def remind(stepper: Stepper, builder: StepBuilder, terminating: TerminatingTools) -> None:
+    """Answer an answer that calls no tool with the reminder to call a terminating one, up to `consecutive_nudges` times."""
+    timeline, before = stepper.timeline, 0
+    for step in reversed(timeline.history):
+        if step.decision.action is not Action.NUDGE:
+            break
+        before += 1
+    if before >= terminating.consecutive_nudges:
+        reason = (
+            f"Max consecutive nudges exceeded: {before} of {terminating.consecutive_nudges}, and no terminating tool was called."
+        )
+        builder.decision = Decision(Action.ABORT, reason, StopReason.NUDGES_EXHAUSTED, MODIFY_PROMPT)
+        return
+    builder.decision = Decision(Action.NUDGE, "The answer calls no terminating tool; the model is reminded.")
+    timeline.conversation.append(Message("system", terminating.nudge_message))
+    now_s = timeline.clock.elapsed_s()
+    timeline.emit(events.Nudged(now_s, timeline.next_step, before + 1, terminating.consecutive_nudges))
+
+
+async def execute_tools(stepper: Stepper, builder: StepBuilder, response: ModelResponse) -> None:
+    """Execute the tool calls in order, up to the first that asks for a stop and the first terminating one that succeeds.
+
+    After a stop the other calls are answered unexecuted; after a terminating tool they are taken out of the conversation.
+    """
+    timeline, agent = stepper.timeline, stepper.agent
+    terminating = builder.settings.terminating
+    for number, tool_call in enumerate(response.tool_calls, 1):
+        timeline.emit(events.ToolStarted(timeline.clock.elapsed_s(), timeline.next_step, tool_call))
+        started = time.perf_counter()
+        token = call_context.enter(stepper, builder, tool_call)
+        try:
+            if agent.tool_middleware and tool_call.closed:
+                executed = await _through_middleware(stepper, builder, tool_call)
+            else:
+                executed = await _execute(stepper, tool_call)
+        except BaseException:  # an interrupt: what the tool did until then is not known
+            cut_s = time.perf_counter() - started
+            result = ToolResult(tool_call.id, tool_call.name, INTERRUPTED, None, "interrupted", tool_call.arguments, cut_s)
+            _record_result(stepper, builder, result)
+            raise
+        finally:
+            call_context.leave(token)
+        result = executed.result
+        _record_result(stepper, builder, result)
+        if executed.cut is not None:
+            raise executed.cut
+        if terminating is not None and tool_call.name in terminating.tools and not result.is_error:
+            builder.terminating = result
+            if number < len(response.tool_calls):
+                timeline.conversation.replace_last(Message("assistant", response.text, response.tool_calls[:number]))
+            break
+        if result.stop is not None:
+            builder.stop_request = StopRequest(result.stop.reason, result.stop.output, "tool")
+            break
+
+
+def _record_result(stepper: Stepper, builder: StepBuilder, result: ToolResult) -> None:
+    builder.tool_results.append(result)
+    timeline = stepper.timeline
+    timeline.emit(events.ToolFinished(timeline.clock.elapsed_s(), timeline.next_step, result))
+
+
+async def _through_middleware(stepper: Stepper, builder: StepBuilder, tool_call: ToolCall) -> Executed:
+    """Execute a call with the middleware around it. Whatever ends it, the result of the last execution is kept."""
+    started = time.perf_counter()
+    done: list[tuple[ToolCall, ToolResult]] = []
+
+    async def execute(call: ToolCall) -> ToolResult:
+        if (call.id, call.name, call.closed) != (tool_call.id, tool_call.name, True):
+            raise ConfigurationError(
+                f"A middleware made {call!r} of {tool_call!r}: change its arguments only, as in replace(call, arguments=…)."
+            )
+        executed = await _execute(stepper, call)
+        done.append((call, executed.result))
+        if executed.cut is not None:
+            raise executed.cut
+        return executed.result
+
+    cut: BaseException | None = None
+    result = ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed")
+    try:
+        result = await stepper.agent.through_tool_middleware(execute, builder.blame)(tool_call)
+    except (Exception, asyncio.CancelledError) as error:  # a stop too
+        cut = error
+        result = done[-1][1] if done else result
+    call, plain = done[-1] if done else (tool_call, None)
+    changed = ["arguments"] if call.arguments != tool_call.arguments else []
+    changed += [] if result is plain else ["result"]
+    result = replace(
+        result,
+        call_id=tool_call.id,
+        name=tool_call.name,
+        content=known_hidden(result.content),
+        arguments=tool_call.arguments,
+        duration_s=time.perf_counter() - started,
+        executed_arguments=call.arguments if call.arguments != tool_call.arguments else None,
+        middleware=" and ".join(changed) if done else "" if cut is not None else "answer",
+    )
+    return Executed(result, cut)
+
+
+async def _execute(stepper: Stepper, tool_call: ToolCall) -> Executed:
+    """Execute one call, unless it is held; the result comes with the cancel that had to wait for it."""
+    if stepper.holds and (refused := await _refused(stepper, tool_call)) is not None:
+        return Executed(refused)
+    tools = stepper.agent.tools
+    target = tools.get(tool_call.name)
+    if target is None or target.on_cancel == "cancel":
+        executed = await carried_out(tool_call, tools)
+    else:
+        executed = await _execute_to_the_end(stepper, tool_call)
+    if executed.left_behind:
+        stepper.timeline.warn_once(
+            f"The tool {tool_call.name!r} did not end within {GRACE_S:g} s of its cancel and was left behind: it may still be "
+            "running. Have it let asyncio.CancelledError pass."
+        )
+    return executed
+
+
+async def _execute_to_the_end(stepper: Stepper, tool_call: ToolCall) -> Executed:
+    """Execute a tool whose `on_cancel` is "wait": a cancel does not cut it off."""
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError as cut:  # it was on its way: the tool is not begun any more, and that is known
+        return Executed(ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed", tool_call.arguments, 0.0), cut)
+    stepper.waits_for_tool = True
+    try:
+        executed, waited = await sheltered(carried_out(tool_call, stepper.agent.tools))
+        return executed if waited is None else replace(executed, cut=waited)
+    finally:
+        stepper.waits_for_tool = False
+
+
+async def _refused(stepper: Stepper, tool_call: ToolCall) -> ToolResult | None:
+    """Return the error result of a call that must not be executed again: it may have run before its process ended; else None."""
+    step = stepper.timeline.next_step
+    this = (step, tool_call.id)
+    before = [
+        hold
+        for hold in stepper.holds
+        if hold.call.name == tool_call.name and (hold.answered is None or (hold.answered, hold.by) == this)
+    ]
+    if not before:
+        return None
+    stepper.holds = tuple([replace(hold, answered=step, by=tool_call.id) if hold in before else hold for hold in stepper.holds])
+    again, failed = stepper.again or stepper.outermost.again, ""
+    try:
+        allowed = False if again is None else again(tool_call)
+        if await allowed if inspect.isawaitable(allowed) else allowed:
+            return None
+    except Exception as error:  # without an answer it is not executed
+        failed = f" Whether to execute it again could not be asked: again raised {in_words(error).rstrip('.')}."
+    content = (
+        f"Not executed. {tool_call.name} was begun before, and the process ended in that step: it may have run already, with "
+        f"{' and '.join(hold.call.arguments for hold in before)}. Find out whether it did before you call it again.{failed}"
+    )
+    return ToolResult(tool_call.id, tool_call.name, content, None, "may_have_run", tool_call.arguments)
