@@ -81,7 +81,7 @@ def page(record: Record) -> str:
     return (
         "\n\n".join(
             [
-                "# agentlab beside other frameworks",
+                "# agentlab and other frameworks",
                 f"{ITALICS} On {record['date']}. `make peers` repeats all runs, and prints both tables and the observations.",
                 table(record, IN_README),
                 table(record, ["agentlab", *others]),
