@@ -180,4 +180,4 @@ def is_instrumented(agent_or_run: Agent | Run) -> bool:
 __all__ = ["Telemetry", "instrument", "is_instrumented"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.interop.otel_export", __all__)
+    __getattr__, __dir__ = only("agentlab.telemetry", __all__)
