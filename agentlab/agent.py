@@ -208,7 +208,7 @@ class Agent(Displayable):
 
         budget, stop, terminating   settings of each of its runs; those left out are the agent's own
 
-        A child run is limited by what its caller has left of calls, tokens, money and time, and its use counts there. Its turns count
+        A child run is limited by what its caller has left of calls, tokens, money and time, and its use counts there. Its steps count
         separately, at most as many as the outermost run has. Runs are nested up to `max_depth` of the outermost agent (3 by default).
         The caller's model learns how the run ended and what is left, and may continue it: `continue_run`, `raise_budget`,
         `fresh_context`. People see it in `run.children`. Raises the errors of `run` and `lab.tool` for impossible values.

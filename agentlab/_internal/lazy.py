@@ -79,14 +79,17 @@ _HINTS = {
     '`terminating=lab.TerminatingTools(tools=["finalize"])`': "tool_ids",
     "`lab.events.ContinuationAttempted`": "continuation_attempt",
     "`lab.events.ContinuationEnded`": "continuation_terminated",
+    # events of earlier versions
+    "`lab.events.StepStarted`": "TurnStarted turn_started",
+    "`lab.events.StepCompleted`": "TurnCompleted turn_completed",
 }
-"""What to write in agentlab, and the names that other tools have for it."""
+"""What to write in agentlab, and the names that other tools and earlier versions have for it."""
 
 ELSEWHERE = {
     **{name: ours for ours, names in _HINTS.items() for name in names.split()},
     **{re.sub("(?<=[a-z])(?=[A-Z])", "_", event).lower(): f"`lab.events.{event}`" for event in _EVENTS},
 }
-"""Names in other tools, and what to write in agentlab."""
+"""Names in other tools and earlier versions, and what to write in agentlab."""
 
 
 @functools.cache

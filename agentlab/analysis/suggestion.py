@@ -30,7 +30,7 @@ NO_INTERVAL = "No interval for"
 """The start of sentences that say why a figure has no interval."""
 
 DEFAULT_TURNS = Budget().max_turns or 0
-"""The turns of a run whose budget has no other number."""
+"""The steps of a run whose budget has no other number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Configuration:
 
     stop: StopCondition | None
     budget: Budget | None
-    """None: the default one is enough, no recorded run reached its 20 turns."""
+    """None: the default one is enough, no recorded run reached its 20 steps."""
     code: str
 
 
@@ -168,7 +168,7 @@ class Suggestion:
 
 
 def configuration(grid: Grid, longest: int) -> Configuration:
-    """A grid of one point for a run. A budget without a number of turns would end it after 20: where a recorded run took more, the
+    """A grid of one point for a run. A budget without max_turns would end it after 20 steps: where a recorded run took more, the
     budget says that there is no such limit."""
     limits = dict(grid.budget)
     if "max_turns" not in limits and longest > DEFAULT_TURNS:

@@ -48,12 +48,12 @@ class RunSettings(Displayable):
         for leaf in () if self.stop is None else self.stop.leaves():
             if choices_of(leaf):
                 raise LimitError(f"{leaf!r} is a grid for lab.backtest(…): a run takes one value in each place.")
-        turns = self.budget.max_turns
-        if isinstance(turns, DefaultTurns) and turns != (most := max(DEFAULT_TURNS, *self._counts())):
+        steps = self.budget.max_turns
+        if isinstance(steps, DefaultTurns) and steps != (most := max(DEFAULT_TURNS, *self._counts())):
             object.__setattr__(self, "budget", dataclasses.replace(self.budget, max_turns=DefaultTurns(most)))
 
     def _counts(self) -> Iterator[int]:
-        """Yield the limits on steps and calls; each turn uses at least one of them."""
+        """Yield the limits on steps and calls; each step uses at least one of them."""
         yield self.budget.max_calls or 0
         yield 0 if self.terminating is None else self.terminating.max_invocations
         for leaf in () if self.stop is None else self.stop.leaves(that_count=True):

@@ -102,7 +102,7 @@ OTHERS = (
     "TerminationDecisionEngine", "StreamingTerminationHandler", "Any", "All", "IsStopConditionMet", "StopConditions",
     "OrchestrationResult", "TurnResult", "ToolOutput", "Orchestrator", "terminating_config", "tool_ids", "stop_conditions", "stop_when",
     "maxTurns", "max_steps", "max_iterations", "recursion_limit", "request_limit", "system_prompt", "output_type",
-    "continuation_attempt", "continuation_terminated", "tool_payload_repair", "turn_started", "run_ended",
+    "continuation_attempt", "continuation_terminated", "tool_payload_repair", "turn_started", "TurnCompleted", "run_ended",
 )  # fmt: skip
 
 
