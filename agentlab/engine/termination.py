@@ -21,7 +21,7 @@ UNKNOWN, TOOL_CALLS                      text                            COMPLET
 END_TURN, STOP_SEQUENCE                  no call                         COMPLETE               COMPLETED
 
 ASK_AGAIN repeats the call once within the step; if that is not allowed, or gives no complete answer, the run ends as ERROR.
-REPAIR_TOOL_CALL and CONTINUE_OUTPUT become ABORT as TRUNCATED where the ContinuationPolicy allows none. turns.py counts them within a
+REPAIR_TOOL_CALL and CONTINUE_OUTPUT become ABORT as TRUNCATED where the ContinuationPolicy allows none. turn.py counts them within a
 step and decides at the caps.
 
 A truncated tool call is never executed, whatever a policy returns.
