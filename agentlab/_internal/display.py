@@ -1,4 +1,4 @@
-"""Base class of values that a notebook displays as a small table, made by `agentlab.notebook.display`."""
+"""How values and errors show in a notebook: the base class of values with a table, and tracebacks without the frames of agentlab."""
 
 from __future__ import annotations
 
