@@ -4,7 +4,7 @@ May import: `model` and what is below it.
 
     fields          how a number that a person sets is declared and checked
     reading         what a condition reports, what it reads, the decision on a response
-    budget          turns, calls, tokens, money, time
+    budget          steps, calls, tokens, money, time
     conditions      the built-in stop conditions: add one here
     combinators     the base class, `|`, `&`, `~`, and conditions made of functions
     condition_tree  names and edits of single conditions in a tree

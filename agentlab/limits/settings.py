@@ -25,8 +25,8 @@ class RunSettings(Displayable):
     """All limits of a run at one moment. Each step reads them once and keeps them.
 
     `policy` decides what follows from the end of each response, sync or async, see `agentlab.engine.termination`; None is its
-    standard table. `continuation` caps the continuation of a truncated response; `terminating` names the tools that end the run. Without them a plain
-    answer ends it.
+    standard table. `continuation` caps the continuation of a truncated response; `terminating` names the tools that end the run.
+    Without them a plain answer ends it.
 
     Where nobody set the budget's max_turns, it is the largest count of steps or calls that was set, and at least 20: the default never
     undercuts another limit, and bounds runs that have none.
