@@ -2,49 +2,51 @@
 
 May import: `providers` and what is below it.
 
-    plan             all that a run begins with, frozen
-    worker           where steps are taken: one event loop at a time
-    stepper          the life of a run: begin, step, end
+A run is made of parts, and one step passes through them from top to bottom:
+
+    plan             what a run begins with; what the engine needs of agents and runs, which are above it
+    snapshot         a run as frozen values: the steps that a fork keeps, its origin, its end
+    worker           takes the steps on one event loop at a time: awaited here, or in the background
+    control          pause, stop and cancel, asked for from any thread
+    stepper          the life of one run: it begins, takes steps, ends
     step             one step: before, ask, decide, act, read, end
     step_builder     the step under way, until it is a StepResult
-    ask              the part of a step that asks the model
-    turn             the table of what to ask next within a step
-    client           one call of a model, with its retries
-    continuation     calls that continue a text that was cut
-    termination      what follows from a response: `decide` (`lab.termination`)
-    tool_calls       the part of a step that executes tools
-    call_context     which tool call the code runs in
-    timeline         the record of a run; the one place that emits events
-    control          pause, stop and cancel, from any thread
-    unreachable      conditions that can never be met
-    snapshot         a run as frozen values, for stores and forks
-    branches         forks and child runs of a run
-    run_tree         which run came from which
+    turn             the transition table: when the model is asked again within a step
+    ask              one request through the middleware, what it costs, and what follows from it
+    continuation     what to ask for the rest of an answer that was cut off
+    client           one call over HTTP, with retries
+    termination      the decision on a response, without I/O
+    tool_calls       the tools that the model asked for
+    timeline         conversation, history, events, clock; the only place that records and notifies
+    branches         forks and child runs
+    run_tree         all relatives of a run as one tree
+    call_context     which tool call the code runs in, and what bounds the runs below it
     lockstep         several runs, step by step together
-    next_actions     what can be done about an end
-    limit_increases  limits that are raised for that
+    next_actions     what can be done about the end of a run
+    limit_increases  limits that are met, raised
+    unreachable      conditions that can never be met
 """
 
 __all__ = [
-    "plan",
-    "worker",
-    "stepper",
-    "step",
-    "step_builder",
     "ask",
-    "turn",
+    "branches",
+    "call_context",
     "client",
     "continuation",
-    "termination",
-    "tool_calls",
-    "call_context",
-    "timeline",
     "control",
-    "unreachable",
-    "snapshot",
-    "branches",
-    "run_tree",
+    "limit_increases",
     "lockstep",
     "next_actions",
-    "limit_increases",
+    "plan",
+    "run_tree",
+    "snapshot",
+    "step",
+    "step_builder",
+    "stepper",
+    "termination",
+    "timeline",
+    "tool_calls",
+    "turn",
+    "unreachable",
+    "worker",
 ]
