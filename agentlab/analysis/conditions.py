@@ -1,4 +1,4 @@
-"""The first step of each run in which a tool was called or a finish reason was given, for the conditions on such words."""
+"""Stop conditions over all recorded runs at once: the first row at which each is met, by arrays or by asking it step by step."""
 
 from __future__ import annotations
 

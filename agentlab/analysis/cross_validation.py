@@ -1,4 +1,4 @@
-"""Limits worth trying where a person names none: around what the successful runs had used by then."""
+"""Limits worth trying where a person names none, and limits chosen on some runs and judged on others."""
 
 from __future__ import annotations
 

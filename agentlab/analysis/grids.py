@@ -1,4 +1,4 @@
-"""Budgets as code to paste into a run."""
+"""The limits to try: grids of budgets and stop conditions, and the code that writes one of them."""
 
 from __future__ import annotations
 

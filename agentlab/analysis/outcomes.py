@@ -1,4 +1,4 @@
-"""Why each run ends under a configuration, and which parts of the configuration fired."""
+"""What limits led to: why each run ends and whether it reached its goal, with one row per run or one per configuration."""
 
 from __future__ import annotations
 

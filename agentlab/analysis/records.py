@@ -1,4 +1,4 @@
-"""The first row at which a running value meets a limit, for many limits at once."""
+"""Recorded runs as arrays: running totals, the first row at which a total meets a limit, and which runs are independent units."""
 
 from __future__ import annotations
 
