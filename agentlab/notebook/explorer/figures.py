@@ -371,7 +371,7 @@ def _interval(row: Mapping[str, Any], prefix: str, words: Any) -> str:
     if low is not None and high is not None:
         return f"{words(low)} – {words(high)}"
     if row["units"] < FEWEST:
-        return f"none: {counted(row['units'], 'independent unit')}, and it takes {FEWEST}"
+        return f"none: {counted(row['units'], 'independent unit')}, and {FEWEST} are needed"
     return "none" if row[f"{prefix}_mean"] is None else "none: all the same"
 
 
