@@ -323,7 +323,7 @@ class StorageError(AgentlabError):
         >>> lab.Store().load("monday")
         Traceback (most recent call last):
             ...
-        agentlab.errors.StorageError: There is no run 'monday' in this store, which holds 0 runs.
+        agentlab.errors.StorageError: There is no run 'monday' in this store, which has 0 runs.
     """
 
 

@@ -1,1 +1,1 @@
-"""The same task over agents, prompts and settings: what `lab.Experiment` is made of."""
+"""Experiments: the same task over agents, prompts and settings."""

@@ -1,10 +1,10 @@
 """Where runs are stored: a SQLite file, memory, or a class of your own that passes `agentlab.testing.StorageContract`.
 
-base         what a storage has to do; `memory` and `sqlite` are two of them
+base         the interface of a storage; `memory` and `sqlite` implement it
 codec        steps, settings and events as JSON, without keys, and back
-interrupted  what sub-agents and tools did in a step that was interrupted with its process
+interrupted  sub-agents and tools of a step that was interrupted with its process
 writer       records one run, step by step, while it runs
-loader       rebuilds a run from what is stored
+loader       rebuilds a stored run
 store        `lab.Store`, which people use
 frames       stored runs as DataFrames
 parquet      stored runs as Parquet files, and back
