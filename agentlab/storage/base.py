@@ -222,8 +222,8 @@ def check_order(run_id: str, stored: int, steps: Sequence[StoredStep]) -> None:
         >>> check_order("r1", 2, [StoredStep(4, "{}", "{}")])
         Traceback (most recent call last):
             ...
-        agentlab.errors.StorageError: The run 'r1' has 2 stored steps, which steps [4] do not continue.
+        agentlab.errors.StorageError: The run 'r1' has 2 steps, which steps [4] do not continue.
     """
     if [step.step for step in steps] != list(range(stored + 1, stored + 1 + len(steps))):
         given = [step.step for step in steps]
-        raise StorageError(f"The run {run_id!r} has {stored} stored steps, which steps {given} do not continue.")
+        raise StorageError(f"The run {run_id!r} has {stored} steps, which steps {given} do not continue.")

@@ -184,10 +184,10 @@ def test_ids_of_two_dtypes_are_said_to_be_different() -> None:
 
 
 def test_a_group_s_column_that_the_answer_has_too_is_refused_and_not_overwritten() -> None:
-    with pytest.raises(ConfigurationError, match="by='stop_reason': the answer has a column of that name"):
+    with pytest.raises(ConfigurationError, match="by='stop_reason': the result has a column of that name"):
         lab.backtest(STEPS, LIMITS, runs=RUNS, by="stop_reason", per="run")
     assert lab.backtest(STEPS, StepCountIs(2), runs=RUNS, by="stop_reason")["stop_reason"].tolist() == ["completed"]
-    with pytest.raises(ConfigurationError, match="by='unknown': the answer has a column of that name"):
+    with pytest.raises(ConfigurationError, match="by='unknown': the result has a column of that name"):
         lab.backtest(STEPS, LIMITS, runs=RUNS.assign(unknown="x"), by=["provider", "unknown"])
 
 

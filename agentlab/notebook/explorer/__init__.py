@@ -1,4 +1,4 @@
-"""Limits tried on recorded runs with a slider each."""
+"""The explorer: tries limits on recorded runs, with a slider for each limit."""
 
 from agentlab.notebook.explorer.explorer import Explorer, explore
 
