@@ -22,8 +22,7 @@ from agentlab.errors import (
     ProviderStreamError,
     ReplayMissError,
 )
-from agentlab.limits.combinators import StopCondition
-from agentlab.limits.conditions import MaxCost, MaxTokensUsed
+from agentlab.limits.budget import TOTAL_OF
 from agentlab.limits.reading import Action, Decision
 from agentlab.model.messages import Message
 from agentlab.model.pricing import cost_of
@@ -336,7 +335,7 @@ def _warn_of_unknown_use(stepper: Stepper, settings: RunSettings, call: ModelCal
     """Warn of limits that cannot be watched, since the usage or the price is not known."""
     who, warn_once = _name(stepper), stepper.timeline.warn_once
     if call.usage.total_tokens is not None:
-        watched = _watched(settings, max_cost=MaxCost)
+        watched = _watched(settings, "cost")
         if watched:
             why = f"{call.cost.reason} " if call.cost.reason else ""
             warn_once(f"The price of {who} is not known, so {watched} cannot be watched. {why}Bound the tokens instead.")
@@ -346,8 +345,7 @@ def _warn_of_unknown_use(stepper: Stepper, settings: RunSettings, call: ModelCal
             f"{who} reported no usage, and Budget(missing_usage='fail') is set. "
             "Choose 'warn', 'estimate' or 'charge_cap' to go on without."
         )
-    cost: dict[str, type[StopCondition]] = {"max_cost": MaxCost} if call.cost.usd is None else {}
-    watched = _watched(settings, max_tokens=MaxTokensUsed, **cost)
+    watched = _watched(settings, "tokens", *(["cost"] if call.cost.usd is None else []))
     if watched:
         warn_once(
             f"{who} reports no usage, so {watched} cannot be watched. "
@@ -355,10 +353,9 @@ def _warn_of_unknown_use(stepper: Stepper, settings: RunSettings, call: ModelCal
         )
 
 
-def _watched(settings: RunSettings, **kinds: type[StopCondition]) -> str:
-    """Return the limits among these that are set, as fields of the budget or as leaves of the stop condition."""
-    names = [name for name in kinds if getattr(settings.budget, name) is not None]
+def _watched(settings: RunSettings, *totals: str) -> str:
+    """Return the limits on these totals that are set, as fields of the budget or as leaves of the stop condition."""
+    names = [name for name, total in TOTAL_OF.items() if total in totals and getattr(settings.budget, name) is not None]
     if settings.stop is not None:
-        leaves = settings.stop.leaves(that_count=True)
-        names += [type(leaf).__name__ for leaf in leaves if isinstance(leaf, tuple(kinds.values()))]
+        names += [type(leaf).__name__ for leaf in settings.stop.leaves(that_count=True) if leaf.total in totals]
     return " and ".join(dict.fromkeys(names))

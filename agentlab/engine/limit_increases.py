@@ -30,8 +30,8 @@ _MOST_DOUBLINGS = 40
 class LimitIncrease:
     """Changes that raise limits or switch conditions off, and their description. False if there is none.
 
-    `edits` are fields for `LiveSettings.edit`, `conditions` those of single conditions, `off` the names of conditions to switch off, and
-    `raised` describes the first two.
+    `edits` are fields for `LiveSettings.edit`, `conditions` those of single conditions, `off` the names of conditions to switch off,
+    and `raised` describes the first two.
     """
 
     edits: Mapping[str, Any] = field(default_factory=dict)

@@ -32,8 +32,8 @@ class NextAction(Displayable):
     """One thing that can be done about the end of a run: a branch from step `at` on, with some settings changed.
 
     `label` is the text of its button, `why` one sentence about it, which may quote a provider. `edits` are fields for
-    `LiveSettings.edit`, `conditions` fields of single conditions for `edit_condition`, `off` the conditions to be turned off, all of the
-    branch. `needs_prompt` is True if a person has to write another prompt.
+    `LiveSettings.edit`, `conditions` fields of single conditions for `edit_condition`, `off` the conditions to be turned off, all of
+    the branch. `needs_prompt` is True if a person has to write another prompt.
 
     Example:
         >>> run = endless.run("?", stop=lab.StepCountIs(2))

@@ -39,7 +39,7 @@ __all__ = ["Imported", "inspect", "otel", "parquet", "store"]
 def __getattr__(name: str) -> Any:
     """A public name, whose file is imported when it is first used."""
     if name not in _MODULE_OF:
-        raise no_such_name("agentlab.interop", name, __all__)
+        raise no_such_name("agentlab.importers", name, __all__)
     return getattr(import_module(_MODULE_OF[name]), name)
 
 

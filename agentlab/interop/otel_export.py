@@ -12,8 +12,8 @@ One Telemetry may observe any number of runs, also at once.
 Metrics: `gen_ai.client.token.usage` and `gen_ai.client.operation.duration`, one value per call; `agentlab.detection.duration` (time
 to read an answer and detect its finish reason, one value per HTTP call); `agentlab.continuations` (attempts to continue a truncated
 answer); `agentlab.truncation_exits` (by `agentlab.stop_reason`: runs that ended at a limit of their budget, or TRUNCATED with neither a
-continuation nor a repair tried in their last step); `agentlab.limits.policies.attempts` (one value per truncated step) and
-`agentlab.limits.policies.duration` (one value per continued step).
+continuation nor a repair tried in their last step); `agentlab.continuation.attempts` (one value per truncated step) and
+`agentlab.continuation.duration` (one value per continued step).
 
 Messages and error texts are not exported. With `content=True` they are, without keys.
 """
@@ -180,4 +180,4 @@ def is_instrumented(agent_or_run: Agent | Run) -> bool:
 __all__ = ["Telemetry", "instrument", "is_instrumented"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.interop.otel_export", __all__)
+    __getattr__, __dir__ = only("agentlab.telemetry", __all__)

@@ -33,9 +33,9 @@ from agentlab.providers.base import StreamParser
 from agentlab.providers.registry import Provider, names, split_version
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import body_message, error_code, filtered_by, find_error, not_whole
-from agentlab.providers.wires.incoming import read_json
+from agentlab.providers.wires.incoming import LARGEST_ANSWER_BYTES, read_json
 
-logger = logging.getLogger("agentlab.providers.finish_detection")
+logger = logging.getLogger("agentlab.signals")
 
 _PLAIN_VALUE = re.compile(r"[A-Za-z][A-Za-z_.-]{,63}")
 
@@ -80,6 +80,8 @@ class BodyReaderDetector:
         body, events = opened(payload, streaming)
         if events is None:
             return self.of_body(body)
+        if len(events) > LARGEST_ANSWER_BYTES:
+            return too_large(self.provider, len(events))
         parser = self.stream(requested_cap=requested_cap)
         parser.feed(events)
         return parser.finish()
@@ -176,6 +178,8 @@ class BodyDetector(abc.ABC):
         body, events = opened(payload, streaming)
         if events is None:
             return self._of_body(body, requested_cap)
+        if len(events) > LARGEST_ANSWER_BYTES:
+            return too_large(self._name, len(events))
         parser = self.stream(requested_cap=requested_cap)
         parser.feed(events)
         return explained(parser.finish(), events)
@@ -244,11 +248,13 @@ def provider_detector(name: str, model: str = "") -> WireDetector:
 
 
 def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
-    """Return a payload as a whole body and None, or as None and the bytes of a stream. A list of chunks is a stream too."""
+    """Return a payload as a whole body and None, or as None and the bytes of a stream. A list of chunks is a stream too, and
+    so is a body that is too large to be read.
+    """
     events = as_bytes(payload)
     if events is None:
         return (payload, None) if not isinstance(payload, list) or streaming is False else (None, read.dumps(payload))
-    if streaming is not True:
+    if streaming is not True and len(events) <= LARGEST_ANSWER_BYTES:
         try:
             value = read.loads(events.decode("utf-8", "replace"))
         except ValueError:
@@ -256,6 +262,12 @@ def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
         if not isinstance(value, list) or len(value) == 1:
             return (value[0] if isinstance(value, list) else value), None
     return None, events
+
+
+def too_large(provider: str, size: int) -> TerminationSignal:
+    """Return the signal for a body that is not examined."""
+    message = f"The body has {size:,} bytes, and at most {LARGEST_ANSWER_BYTES:,} are examined: why it ended is unknown."
+    return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, provider, message=message)
 
 
 def as_bytes(payload: JSON) -> bytes | None:
@@ -541,4 +553,4 @@ stream = registry.stream
 __all__ = ["SignalRegistry", "detect", "get", "register", "registry", "stream"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.providers.finish_detection", __all__)
+    __getattr__, __dir__ = only("agentlab.signals", __all__)

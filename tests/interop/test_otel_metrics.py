@@ -87,10 +87,10 @@ def test_continuations_are_counted_by_provider_and_model() -> None:
 
     (count,) = to.points("agentlab.continuations")
     assert (count.value, dict(count.attributes)) == (4, WHO)
-    (attempts,) = to.points("agentlab.limits.policies.attempts")
+    (attempts,) = to.points("agentlab.continuation.attempts")
     assert (attempts.count, attempts.sum) == (2, 4)
-    assert dict(attempts.attributes) == WHO | {"agentlab.limits.policies.outcome": "completed"}
-    (duration,) = to.points("agentlab.limits.policies.duration")
+    assert dict(attempts.attributes) == WHO | {"agentlab.continuation.outcome": "completed"}
+    (duration,) = to.points("agentlab.continuation.duration")
     assert (duration.count, duration.sum) == (2, 3.0)
     assert to.points("agentlab.truncation_exits") == []
     assert [event.name for event in to.named("invoke_agent")[0].events] == [
@@ -115,11 +115,11 @@ def test_a_cut_that_nobody_tried_to_continue_is_no_continued_step() -> None:
     to = Collected()
     told(to, ["done"], [events.ContinuationEnded(0.1, 1, "retry_limit", 0, 0.0)])
 
-    assert (to.points("agentlab.limits.policies.attempts")[0].count, to.points("agentlab.limits.policies.attempts")[0].sum) == (
+    assert (to.points("agentlab.continuation.attempts")[0].count, to.points("agentlab.continuation.attempts")[0].sum) == (
         1,
         0,
     )
-    assert to.points("agentlab.limits.policies.duration") == []
+    assert to.points("agentlab.continuation.duration") == []
 
 
 NONE = lab.ContinuationPolicy(max_continuations_per_turn=0, max_tool_repair_attempts=0)

@@ -446,7 +446,7 @@ NAMES = [
     *OLDER["before 1.37"],
     "gen_ai.output.messages",
     "gen_ai.input.messages",
-    "agentlab.engine.step",
+    "agentlab.loop.step",
     "agentlab.run.id",
 ]
 

@@ -58,7 +58,7 @@ def test_there_are_few_files_and_few_small_ones() -> None:
 
 
 def test_a_run_offers_what_a_person_does() -> None:
-    run = lab.Agent(lab.testing.scripted(["Done."])).run("?")
+    run = lab.Agent(lab.testing.ScriptedProvider(["Done."])).run("?")
     assert len([name for name in dir(run) if not name.startswith("_")]) <= 30
 
 

@@ -58,7 +58,7 @@ def test_bad_input_is_an_error_that_names_the_value(do: Any, error: type[Excepti
 
 def test_an_unknown_front_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "yes")
-    with pytest.raises(errors.ConfigurationError, match=r"AGENTLAB_FRONTEND='yes': set it to 'widgets' or 'none'"):
+    with pytest.raises(ValueError, match=r"AGENTLAB_FRONTEND='yes': set it to 'widgets' or 'none'"):
         agent(["end"]).run("go").start()
 
 

@@ -129,7 +129,7 @@ def test_unknown_words_are_logged_once_per_provider_model_and_word(
     said = [record.message for record in caplog.records if record.name == "agentlab.providers"]
     models = [f"({model})" if name == "openai" else f"({name}:{model})" for model in "ab"]
     assert [next(one for one in models if one in text) for text in said] == models
-    looked = [record for record in caplog.records if record.name == "agentlab.providers.finish_detection"]
+    looked = [record for record in caplog.records if record.name == "agentlab.signals"]
     assert len(looked) == (name != "openai")  # an unknown provider is logged once, whatever the model
 
 
@@ -148,23 +148,23 @@ def debugged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         one.getMessage()
         for one in caplog.records
-        if one.name == "agentlab.providers.finish_detection" and one.levelno == logging.DEBUG
+        if one.name == "agentlab.signals" and one.levelno == logging.DEBUG
     ]
 
 
 @pytest.mark.parametrize(("body", "expected"), LOGGED)
 def test_signals_are_logged_at_debug_without_text(body: Any, expected: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="agentlab.providers.finish_detection"):
+    with caplog.at_level(logging.INFO, logger="agentlab.signals"):
         lab.detect("openai:gpt-5.4", body)
     assert debugged(caplog) == []
-    with caplog.at_level(logging.DEBUG, logger="agentlab.providers.finish_detection"):
+    with caplog.at_level(logging.DEBUG, logger="agentlab.signals"):
         lab.detect("openai:gpt-5.4", body)
     assert debugged(caplog) == [f"openai (gpt-5.4): {expected}"]
 
 
 def test_signals_of_runs_are_logged_too(caplog: pytest.LogCaptureFixture) -> None:
     script = lab.testing.ScriptedProvider([lab.testing.say(SAID)], name="openai", model="gpt-5.4")
-    with caplog.at_level(logging.DEBUG, logger="agentlab.providers.finish_detection"):
+    with caplog.at_level(logging.DEBUG, logger="agentlab.signals"):
         lab.Agent(script).run(SAID).start().wait()
     assert debugged(caplog) == ["openai (gpt-5.4): end_turn, high confidence, finish_reason=end_turn"]
 
