@@ -47,7 +47,7 @@ class RateLimit(Displayable):
     full amount is available again.
 
     Example:
-        >>> from agentlab.model.messages import RateLimit
+        >>> from agentlab.model.responses import RateLimit
         >>> RateLimit(requests_left=499, requests_limit=500, requests_renew_s=0.12).tokens_left is None
         True
     """
@@ -70,7 +70,7 @@ class Hole:
     reasoning, not to the text or a tool call.
 
     Example:
-        >>> from agentlab.model.messages import Hole, marked
+        >>> from agentlab.model.responses import Hole, marked
         >>> hole = Hole(8, lost_bytes=17, reason="an event could not be read")
         >>> str(hole)
         'at character 8: an event could not be read (17 bytes)'

@@ -55,7 +55,7 @@ def test_too_few_scenarios_for_an_interval_say_so() -> None:
     row = lab.agreement(crossed(a=[C, T], b=[C, T])).pairs.iloc[0]
 
     assert (row["kappa"], row["units"]) == (1, 2)
-    assert row["no_interval"] == "share, kappa: only 2 known, an interval takes 5"
+    assert row["no_interval"] == "share, kappa: only 2 known, an interval needs 5"
     assert pd.isna(row["small_sample"])
     row = lab.agreement(crossed(a=[C, T] * 3, b=[C, T] * 3)).pairs.iloc[0]
     assert row["small_sample"].startswith("6 independent units: fewer than 20")
@@ -116,7 +116,7 @@ def test_the_last_finish_reason_of_real_runs_over_the_termination_frame() -> Non
 def test_a_group_that_there_is_not() -> None:
     found = lab.agreement(crossed(a=[C], b=[C]))
 
-    with pytest.raises(errors.ConfigurationError, match="There is no group 'z'; there are a, b"):
+    with pytest.raises(errors.ConfigurationError, match="There is no group 'z'. Groups: a, b"):
         found.table("a", "z")
 
 
