@@ -29,17 +29,15 @@ from agentlab.experiments import runner, schedule
 from agentlab.experiments.estimate import DryRun, bound, estimate
 from agentlab.experiments.grid import Grid, Where, grid
 from agentlab.experiments.identity import PYTHON, code_of
-from agentlab.experiments.progress import Progress
-from agentlab.experiments.rate_limit import RateLimiter, intervals
 from agentlab.experiments.results import ExperimentResults, remarks
 from agentlab.experiments.runner import Common, Job, Outcome, RunCopy, Score
-from agentlab.experiments.schedule import Executor, ExecutorRunner
+from agentlab.experiments.schedule import Executor, ExecutorRunner, RateLimiter, intervals
 from agentlab.experiments.shared_budget import TOOLS, SharedBudget, Spent, spent_before
-from agentlab.experiments.status import CellStatus, all_made_by, cell_statuses, jobs
+from agentlab.experiments.status import CellStatus, Progress, all_made_by, cell_statuses, jobs
 from agentlab.limits.budget import Budget
 from agentlab.limits.fields import whole_number
 from agentlab.storage import StoredRun
-from agentlab.storage.interrupted import find
+from agentlab.storage.loader import find
 from agentlab.storage.store import ENDED, Store
 from agentlab.transport import Transport, current, is_chosen
 

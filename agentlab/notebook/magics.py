@@ -31,7 +31,7 @@ from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.fields import no_such
 from agentlab.model.pricing import models_of
-from agentlab.notebook.display import show_frames_as_pandas_does, show_frames_as_written
+from agentlab.notebook.cards import show_frames_as_pandas_does, show_frames_as_written
 from agentlab.providers import registry as _registry
 from agentlab.run import Run
 from agentlab.tools import Tool

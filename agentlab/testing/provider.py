@@ -27,8 +27,7 @@ from unittest import SkipTest
 
 from agentlab.errors import MissingKeyError
 from agentlab.model.finish_reasons import Confidence, FinishReason
-from agentlab.model.messages import JSON, Message
-from agentlab.model.requests import ModelRequest, ToolSpec
+from agentlab.model.messages import JSON, Message, ModelRequest, ToolSpec
 from agentlab.model.responses import ModelResponse
 from agentlab.providers.base import Capabilities, Provider
 from agentlab.transport.http import HttpRequest
