@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
-from agentlab._internal.kernel import ipykernel_mend
+from agentlab._internal.kernel import waiting
 from agentlab._internal.lazy import helps_with_keywords
 from agentlab.agent import Agent
 from agentlab.engine.client import check_key
@@ -213,7 +213,7 @@ class Experiment(Displayable):
             raise ConfigurationError("The experiment is running already: wait for its end, or cancel it first.")
         self._running = True
         try:
-            async with ipykernel_mend.waiting():
+            async with waiting():
                 return await self._run(concurrency, executor, progress, retry)
         finally:
             self._running = False

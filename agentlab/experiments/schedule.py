@@ -1,4 +1,4 @@
-"""Which cell runs next, how many at once, and where: on this loop, or with an executor that may lose its workers."""
+"""Which cell runs next, how many at once, how often a provider is asked, and where: on this loop, or with an executor."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ from agentlab.model.responses import ModelResponse
 from agentlab.run import Run
 from agentlab.transport import Transport
 from agentlab.transport.http import HttpAnswer, HttpRequest
+
+# Rate limits --------------------------------------------------------------------------------------------------------------------
+#
+# So many requests per minute to a provider, evenly spaced over all runs, first come, first served.
 
 
 class RateLimiter:
@@ -115,6 +119,8 @@ def intervals(rate_limits: Mapping[str, float] | None, providers: set[str]) -> d
             raise LimitError(f"rate_limits={{{provider!r}: {rate!r}}}: give requests per minute, above 0.")
     return {provider: 60.0 / rate for provider, rate in rate_limits.items()}
 
+
+# Workers ------------------------------------------------------------------------------------------------------------------------
 
 Executor: TypeAlias = concurrent.futures.Executor | Callable[[], concurrent.futures.Executor]
 

@@ -1,4 +1,4 @@
-"""The status of an experiment's cells in its store (not begun, interrupted, ended, failed, scored), and the jobs left to do."""
+"""The status of an experiment's cells in its store, the jobs left to do, and progress bars."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentlab._internal.kernel import front_end
+from agentlab._internal.kernel import has_page
 from agentlab._internal.redaction import Redactor, text_of
 from agentlab._internal.safe_text import one_line
 from agentlab.errors import ConfigurationError
@@ -161,6 +161,8 @@ def jobs(grid: Grid, statuses: list[CellStatus], *, scoring: bool, retry: bool) 
     return now + later
 
 
+# Progress -----------------------------------------------------------------------------------------------------------------------
+
 REDRAW_INTERVAL_S = 0.5
 
 
@@ -212,4 +214,4 @@ def _bar(provider: str, total: int, done: int) -> Any:
 
 
 def _can_be_seen() -> bool:
-    return front_end.is_present() or sys.stderr.isatty()
+    return has_page() or sys.stderr.isatty()

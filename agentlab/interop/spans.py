@@ -1,4 +1,4 @@
-"""Reads spans from JSON in its common forms.
+"""Reads spans from JSON in its common forms, and the attributes of OpenTelemetry's GenAI conventions from them.
 
 The collector's file exporter writes one OTLP request per line: `{"resourceSpans": [{"scopeSpans": [{"spans": […]}]}]}`, attributes as a
 list of keys and typed values. OpenTelemetry's SDK for Python prints a span as an object over several lines, attributes as an object,
@@ -213,6 +213,11 @@ def _plain_value(value: Any) -> Any:
                 return {str(one.get("key")): _plain_value(one.get("value")) for one in pairs}
     return None
 
+
+# GenAI attributes ---------------------------------------------------------------------------------------------------------------
+#
+# Of the current and earlier conventions, and those of OpenLLMetry (`llm.request.type`, `gen_ai.completion.0.*`) and OpenInference
+# (`openinference.span.kind`, `llm.token_count.*`), where one of their names corresponds to one of ours.
 
 AGENT, CHAT, TOOL = "agent", "chat", "tool"
 

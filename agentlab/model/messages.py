@@ -1,4 +1,4 @@
-"""The conversation's values: messages, tool calls and tool results, and their JSON form for stores.
+"""What goes to a model: messages, tool calls and tool results, their JSON form for stores, and the request that holds them.
 
 All are frozen.
 """

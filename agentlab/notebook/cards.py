@@ -484,6 +484,8 @@ def _telemetry(value: Telemetry) -> Card:
     return Card("Telemetry", (("texts of messages in the spans", bool(value.content)),))
 
 
+# Display: the mime bundle of a value, and DataFrames without formulas -----------------------------------------------------------
+
 LONGEST_TEXT = 2_000
 """Characters of a repr."""
 PLACES = ("pandas", "pandas.core.frame")

@@ -1,4 +1,4 @@
-"""Figures and axes that show themselves in a notebook without pyplot, and the colours, shapes and words that all plots share.
+"""Figures and axes that show themselves in a notebook without pyplot, and the colours, shapes, words and legends that all plots share.
 
 Pyplot is not used: it is global state, it is not safe outside the main thread, and its inline display puts a white or black box under
 a transparent figure.
@@ -376,6 +376,10 @@ def keeping_looks(keys: Iterable[Key]) -> Iterator[None]:
 
 Row = tuple[Line2D, str]
 
+
+# Legends ------------------------------------------------------------------------------------------------------------------------
+#
+# They are outside the data: of the curves under headings (runs, limits, ends), of all other plots without.
 
 SECTIONS = ("runs", "limits", "ended by")
 

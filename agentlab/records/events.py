@@ -1,4 +1,4 @@
-"""The events of a run. An observer is any callable that takes an event.
+"""The events of a run, and each of them in words. An observer is any callable that takes an event.
 
 `at_s` is the active time since the run's first step. Observers are called on the thread of the event: mostly the run's loop, for
 LimitsChanged the thread that made the change. An observer that raises is reported once and never ends the run.
@@ -414,6 +414,9 @@ __all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of te
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = only("agentlab.events", __all__)
+
+
+# In words -----------------------------------------------------------------------------------------------------------------------
 
 
 def _changes(part: str, before: Any, after: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""Rebuilds a run from what a storage holds of it."""
+"""Rebuilds a run from what a storage holds of it, also of a step that was interrupted with its process."""
 
 from __future__ import annotations
 
@@ -26,6 +26,14 @@ from agentlab.run import Run
 from agentlab.storage import Storage, StoredRun, codec
 from agentlab.storage.codec import MissingFunction, equal_when_redacted
 from agentlab.transport import current
+
+# Interrupted steps --------------------------------------------------------------------------------------------------------------
+#
+# While a step runs, the sub-agents that it has called are noted beside the run. If the run is resumed or loaded and that step is not
+# stored, what they used counts in the run; once the step was taken again they are in its `children`.
+#
+# Before a tool with `idempotent=False` starts, its call is noted in the same way: it may have run when the run is resumed. The note
+# then keeps the call with the step in which it came again, for branches that begin before that step.
 
 CALLED = "sub-agents of the step under way"
 """The name of the note of sub-agents."""
@@ -97,6 +105,9 @@ def _use(storage: Storage, run_id: str, call_id: str, tool: str) -> ChildUse | N
     reason = None if end is None else StopReason(end["stop_reason"])
     totals = (len(used), used.calls, used.usage, used.cost, used.known_tokens, used.known_cost_usd)
     return ChildUse(run_id, call_id, tool, f"{tool} (cut off)", reason, *totals, cut_off=True)
+
+
+# Runs ---------------------------------------------------------------------------------------------------------------------------
 
 
 def load_run(

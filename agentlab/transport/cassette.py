@@ -10,7 +10,7 @@
 
 A response may have, ours and optional: `chunks` (the sizes in bytes in which a stream arrived), `delays_s` (the seconds before each of
 them), `incomplete: true` (the connection broke off, or the caller stopped reading). Also read: `parsed_body` in place of a body, and
-gRPC samples of xAI's SDK (`grpc.py`), served as HTTP. Other interactions that are not HTTP are counted and skipped.
+gRPC samples of xAI's SDK, served as HTTP. Other interactions that are not HTTP are counted and skipped.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from agentlab.errors import FixtureNotFoundError, MalformedCassetteError
 from agentlab.model.messages import JSON
 from agentlab.transport.cassette_format import UnreadableText, read_document
 from agentlab.transport.http import Recorded
+
+# gRPC samples of xAI's SDK ------------------------------------------------------------------------------------------------------
 
 ADDRESS = "https://api.x.ai/v1/chat/completions"
 
@@ -70,6 +72,8 @@ def _unwrapped(chunk: JSON) -> JSON:
 def _as_json(value: JSON) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
+
+# Cassettes ----------------------------------------------------------------------------------------------------------------------
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
