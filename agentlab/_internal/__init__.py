@@ -9,5 +9,5 @@ May import: nothing of agentlab.
     lazy           imports by name, and errors for names that do not exist
     display        how values and errors show in a notebook
     asyncio_tools  async helpers, and work that outlives a cancel
-    kernel         the notebook's front end, its stop button, and mends for ipykernel
+    kernel         the notebook that runs this code: its page, its stop button, mends for ipykernel
 """

@@ -2,8 +2,7 @@
 
 May import: `errors` and `_internal`.
 
-    messages        messages, tool calls, tool results, and their JSON
-    requests        what one call asks
+    messages        messages, tool calls, tool results, their JSON, and the request that holds them
     responses       what one call returns, and the pieces of a stream
     finish_reasons  why a response ended, why a run ended
     usage           tokens and money, with their sources
@@ -11,4 +10,4 @@ May import: `errors` and `_internal`.
     conversation    the messages of a run, and the merge of a continued text
 """
 
-__all__ = ["messages", "requests", "responses", "finish_reasons", "usage", "pricing", "conversation"]
+__all__ = ["messages", "responses", "finish_reasons", "usage", "pricing", "conversation"]

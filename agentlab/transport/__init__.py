@@ -8,11 +8,10 @@ May import: `records` and what is below it.
     recording         writes cassettes
     replaying         serves cassettes
     request_matching  which recorded request equals this one
-    cassette          what a cassette holds
+    cassette          what a cassette holds, also gRPC samples of xAI's SDK
     cassette_format   cassettes as YAML and JSON
     stream_redaction  keys that a stream says in pieces
     aws_eventstream   binary event streams, as Bedrock's
-    grpc              samples of xAI's SDK
 """
 
 from typing import TYPE_CHECKING

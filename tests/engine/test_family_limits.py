@@ -14,8 +14,7 @@ import agentlab as lab
 from agentlab import Budget, StopReason, errors
 from agentlab.engine import call_context
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.messages import ToolCall
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.testing import ScriptedProvider, say
 

@@ -18,8 +18,7 @@ import agentlab as lab
 from agentlab import Budget, HasToolCall, RunState, StepCountIs, StopReason, errors
 from agentlab.limits.reading import Action
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.messages import Message, ToolCall
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import Message, ModelRequest, ToolCall
 from agentlab.records import events
 from agentlab.testing import Said, ScriptedProvider, call, say
 
