@@ -307,4 +307,4 @@ async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult])
 __all__ = ["DecisionContext", "Policy", "cautious", "decide", "is_cut_off", "is_stop_condition_met", "lenient", "standard"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = only("agentlab.termination", __all__)

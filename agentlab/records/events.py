@@ -412,4 +412,4 @@ class RunObserver(Protocol):
 __all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = only("agentlab.events", __all__)
