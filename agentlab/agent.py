@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, cast
 
-from agentlab._internal import lazy as sugar
+from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import name_of
 from agentlab._internal.display import Displayable
 from agentlab._internal.lazy import helps_with_keywords
@@ -221,7 +221,7 @@ class Agent(Displayable):
             >>> result.text, result.history[0].children[0].handle
             ('It is Paris.', 'scout-1')
         """
-        made: Tool = sugar.call(
+        made: Tool = lazy.call(
             "agentlab.subagent:as_tool", self, name, description, budget=budget, stop=stop, terminating=terminating
         )
         return made

@@ -283,7 +283,7 @@ class ProviderStreamError(ProviderError):
 
     Example:
         >>> from dataclasses import replace
-        >>> from agentlab.model.messages import Hole
+        >>> from agentlab.model.responses import Hole
         >>> holed = replace(say("pay 100 to Bob"), holes=(Hole(8),))
         >>> result = await lab.Agent(ScriptedProvider([holed] * 3)).run("?")
         >>> type(result.error).__name__, result.text, result.history[0].holes[0].place
@@ -323,7 +323,7 @@ class StorageError(AgentlabError):
         >>> lab.Store().load("monday")
         Traceback (most recent call last):
             ...
-        agentlab.errors.StorageError: There is no run 'monday' in this store, which holds 0 runs.
+        agentlab.errors.StorageError: There is no run 'monday' in this store, which has 0 runs.
     """
 
 

@@ -1,10 +1,10 @@
-"""Execute the notebooks and write their outputs back, clean: no times, no counts of earlier runs, only the metadata that is needed.
+"""Execute the notebooks and save their outputs without times, execution counts of earlier runs and unneeded metadata.
 
-A cell with the tag `timed` draws how long things took, which differs each time: where its texts are the same but for the seconds, its
-outputs stay as they are. Clear them to have them anew.
+A cell with the tag `timed` shows durations, which differ on each run. If only the seconds in its texts have changed, its saved
+outputs are kept. Clear them to regenerate them.
 
-python notebooks/refresh.py                    all of them
-python notebooks/refresh.py 01_quickstart      one
+python notebooks/refresh.py                    all notebooks
+python notebooks/refresh.py 01_quickstart      one notebook
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ KERNEL = {
 }
 
 
-def without_seconds(outputs: list[Any]) -> list[str]:
-    """The texts of a cell's outputs, without pictures and without what a clock said."""
+def texts_without_seconds(outputs: list[Any]) -> list[str]:
+    """Return the texts of a cell's outputs, without pictures and with seconds masked."""
     texts = [
         output.get("text", "")
         + "".join(text for kind, text in sorted(output.get("data", {}).items()) if kind.startswith("text/"))
@@ -38,7 +38,7 @@ def without_seconds(outputs: list[Any]) -> list[str]:
 
 
 def refresh(path: Path) -> None:
-    """Execute one notebook from its own folder, as somebody does whom nobody watches, and write it back."""
+    """Execute one notebook in its folder and save it."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,
@@ -48,11 +48,11 @@ def refresh(path: Path) -> None:
         coalesce_streams=True,
         resources={"metadata": {"path": str(path.parent)}},
     )
-    before = {cell.id: copy.deepcopy(cell.outputs) for cell in notebook.cells if TIMED in cell.metadata.get("tags", ())}
+    saved = {cell.id: copy.deepcopy(cell.outputs) for cell in notebook.cells if TIMED in cell.metadata.get("tags", ())}
     client.execute()
     for cell in notebook.cells:
-        if cell.id in before and without_seconds(cell.outputs) == without_seconds(before[cell.id]):
-            cell["outputs"] = before[cell.id]
+        if cell.id in saved and texts_without_seconds(cell.outputs) == texts_without_seconds(saved[cell.id]):
+            cell["outputs"] = saved[cell.id]
     notebook["metadata"] = KERNEL
     for cell in notebook.cells:
         cell["metadata"] = {"tags": cell.metadata.tags} if cell.metadata.get("tags") else {}

@@ -1,7 +1,7 @@
-"""A stand-in for a model's server, for notebook 06: a real HTTP server on this machine that says again what a recording says.
+"""A stand-in for a model's server, for notebook 06: a real HTTP server on this machine that replays a recording.
 
-It pays no attention to what it is asked: a conversation with no answer in it yet gets the first recorded answer, one with one answer
-the second, and so on; as a stream where one is wanted, with the pauses that were recorded.
+It ignores the content of the request. A conversation without an answer gets the first recorded answer, a conversation with one
+answer gets the second, and so on. A streaming request gets a stream with the recorded delays.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from agentlab.transport.cassette import RecordedResponse, load_cassette
 
 
 class StandIn:
-    """Serves the folder's `chat.yaml` and `chat-stream.yaml` on a free port, until the notebook's kernel ends.
+    """Serves the folder's `chat.yaml` and `chat-stream.yaml` on a free port until the notebook's kernel ends.
 
-    `address` is what `lab.Provider("compatible", base_url=…)` takes; `headers` are those of every request so far.
+    `address` is the `base_url` for `lab.Provider("compatible", base_url=…)`. `headers` has the headers of every request so far.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.whole = _responses(Path(folder) / "chat.yaml")
+        self.complete = _responses(Path(folder) / "chat.yaml")
         self.streamed = _responses(Path(folder) / "chat-stream.yaml")
         self.headers: list[dict[str, str]] = []
         server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -31,11 +31,11 @@ class StandIn:
         self.address = f"http://127.0.0.1:{server.server_port}/v1"
 
     def answer(self, body: bytes) -> RecordedResponse:
-        """The recorded response to this request."""
-        asked = json.loads(body)
-        answers = self.streamed if asked.get("stream") else self.whole
-        said = sum(message["role"] == "assistant" for message in asked["messages"])
-        return answers[min(said, len(answers) - 1)]
+        """Return the recorded response to this request."""
+        request = json.loads(body)
+        responses = self.streamed if request.get("stream") else self.complete
+        answered = sum(message["role"] == "assistant" for message in request["messages"])
+        return responses[min(answered, len(responses) - 1)]
 
 
 def _responses(path: Path) -> list[RecordedResponse]:
@@ -53,14 +53,14 @@ def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
             self.send_header("content-type", response.headers["content-type"])
             self.send_header("transfer-encoding", "chunked")
             self.end_headers()
-            pauses = iter(response.delays_s)
+            delays = iter(response.delays_s)
             for piece in response.pieces():
-                time.sleep(next(pauses, 0.0))
+                time.sleep(next(delays, 0.0))
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
                 self.wfile.flush()
             self.wfile.write(b"0\r\n\r\n")
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  http.server's own name
-            """A notebook is no place for a server's log."""
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  name used by http.server
+            """Log nothing, to keep the notebook free of server messages."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""Cancellation: tasks that have to end before a cancel of their awaiter counts, and tasks that do not end when cancelled."""
+"""Async tools: work that outlives the cancel of its awaiter, functions that may be async, and coroutines that nobody awaited."""
 
 from __future__ import annotations
 

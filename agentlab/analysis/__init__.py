@@ -1,21 +1,21 @@
-"""Answers from recorded runs: what other limits would have done, and how groups of runs compare.
+"""Answers from recorded runs: what other limits would have done, and how groups of runs compare. Nothing is drawn here.
 
-May import: `interop` and what is below it; nothing is drawn here.
+May import: `interop` and what is below it.
 
     compare           groups of runs with intervals, and paired differences
-    agreement         whether providers end alike on the same task
+    agreement         how often providers end for the same reason on the same task
     groups            groups of a frame
     intervals         intervals and survival curves
     records           recorded runs as arrays
     sources           records from frames, stores, experiments, runs
     grids             the limits to try
     conditions        a stop condition over all runs at once
-    simulate          one set of limits over all runs
-    outcomes          what they led to, as frames
+    simulate          one configuration of limits over all runs
+    outcomes          the results as frames
     backtest          `lab.backtest`
     suggest           `lab.suggest`
-    suggestion        what it returns
-    cross_validation  limits chosen on some runs, judged on others
+    suggestion        its result
+    cross_validation  limits chosen on some runs, evaluated on others
 """
 
 __all__ = [

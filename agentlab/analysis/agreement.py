@@ -31,7 +31,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.records.frames import Recordings
 
 MOST_PAIRS = 24
-"""So many pairs of groups are shown; `pairs` has them all."""
+"""Number of pairs shown in a notebook; `pairs` has all of them."""
 
 REASONS = ("stop_reason", "finish_reason")
 MEANING = {
@@ -42,7 +42,7 @@ MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How often groups of runs ended for the same reason on the same tasks; the answer of `lab.agreement`.
+    """Agreement of groups of runs on why they ended, on the same tasks; the result of `lab.agreement`.
 
     Example:
         >>> both = lab.agreement(lab.frame([result, *others], "runs"), on="prompt")
@@ -54,17 +54,17 @@ class Agreement:
     """
 
     what: str
-    """What is compared, in words."""
+    """The compared reason, in words."""
     overall: pd.DataFrame
-    """One row: `groups`, `scenarios` (for which all of them have a reason), `units` (how many independent ones),
+    """One row: `groups`, `scenarios` (for which all groups have a reason), `units` (independent ones),
     `left_out`, `same` (in which all agree), `share`, `share_low`, `share_high` (Wilson), `kappa` (Fleiss), `kappa_low`,
     `kappa_high`, `small_sample`, `no_interval`."""
     pairs: pd.DataFrame
     """One row per pair of groups, `group_a` and `group_b`: the same columns, with Cohen's kappa."""
     confusion: pd.DataFrame
-    """One row for each two reasons that met: `group_a`, `group_b`, `reason_a`, `reason_b`, `scenarios`."""
+    """One row per pair of reasons that occurred together: `group_a`, `group_b`, `reason_a`, `reason_b`, `scenarios`."""
     scenarios: pd.DataFrame
-    """One row per scenario: what it is, one column per group with its reason (NA: no run that ended), `same` (NA: not all have)."""
+    """One row per scenario: its columns, one column per group with the reason (NA: no ended run), `same` (NA: a reason is missing)."""
 
     def table(self, group_a: str, group_b: str) -> pd.DataFrame:
         """Counts of scenarios: one row per reason of `group_a`, one column per reason of `group_b`.
@@ -79,7 +79,7 @@ class Agreement:
         groups = list(self.overall["groups"].iloc[0].split(", ")) if len(self.overall) else []
         for name in (group_a, group_b):
             if name not in self.scenarios.columns:
-                raise ConfigurationError(f"There is no group {name!r}; there are {', '.join(groups) or 'none'}.")
+                raise ConfigurationError(f"There is no group {name!r}. Groups: {', '.join(groups) or 'none'}.")
         both = self.scenarios[[group_a, group_b]].dropna()
         return pd.crosstab(both[group_a], both[group_b])
 
@@ -113,19 +113,19 @@ def agreement(
     level: float = 0.95,
     unit: By | None = None,
 ) -> Agreement:
-    """How often groups of runs end for the same reason on equivalent scenarios, beyond chance.
+    """Return how often groups of runs end for the same reason on equivalent scenarios, beyond chance.
 
-    `frame` is what `lab.frame` takes, or has one row per run, or is the termination frame (one row per response, of which the last of
-    each run counts) with what makes the scenario. `what` is the column that is compared, `stop_reason` (ours, why the run ended) or
-    `finish_reason` (why its last response did); by default the first that exists. `on` is what makes a scenario; by default those
-    of `prompt_id` (or `prompt`), `settings` and `repeat` that exist.
+    `frame` is anything that `lab.frame` takes, a frame with one row per run, or the termination frame (one row per response; the last
+    one of each run counts) with the columns of the scenario. `what` is the compared column: `stop_reason` (why the run ended) or
+    `finish_reason` (why its last response ended); by default the first that exists. `on` are the columns that make a scenario; by
+    default those of `prompt_id` (or `prompt`), `settings` and `repeat` that exist.
 
-    Kappa is 1 where all agree, 0 where they agree as often as by chance, given how often each reason occurs; it is NA where there is
+    Kappa is 1 if all agree, 0 if they agree as often as by chance, given how often each reason occurs; it is NA if there is
     only one reason. Each repeat of a prompt is a scenario. Scenarios of one prompt or one recording are one unit, from which the
     intervals are computed; see `lab.summary` for `unit`. A failed run has the reason `error`. Scenarios of a run without a
     reason are left out.
 
-    Errors: ConfigurationError where columns are missing, and where a group has several runs of one scenario.
+    Errors: ConfigurationError if columns are missing, or if a group has several runs of one scenario.
 
     Example:
         >>> lab.agreement(lab.frame([result, *others], "runs"), on="prompt")
@@ -166,7 +166,7 @@ _PLACE, _SCENARIO_GROUP = "its scenario", "its group"
 
 
 def _answers(rows: pd.DataFrame, of: str, by: Sequence[str], on: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """One row per scenario, with the columns that make it and one per group; and the runs, each with the place of its scenario."""
+    """Return one row per scenario, with its columns and one per group; and the runs, each with the number of its scenario."""
     task, group = names_of(rows, on, between="\x1f"), names_of(rows, by)
     twice = pd.DataFrame({"task": task, "group": group}).duplicated()
     if twice.any():
@@ -202,13 +202,13 @@ _AGREED: dict[str, Any] = {
 
 
 def _alike(answers: pd.DataFrame) -> pd.Series[bool]:
-    """True for scenarios in which all have the same reason."""
+    """Return True for scenarios in which all groups have the same reason."""
     texts = answers.astype(object)
     return texts.eq(texts.iloc[:, 0], axis=0).all(axis=1) if len(texts.columns) else pd.Series(False, index=answers.index)
 
 
 def _agreed(answers: pd.DataFrame, rows: pd.DataFrame, unit: By | None, level: float) -> dict[str, Any]:
-    """One row of `overall` or `pairs`, without the names."""
+    """Return one row of `overall` or `pairs`, without the names of the groups."""
     whole = answers.dropna() if answers.shape[1] > 1 else answers.iloc[:0]
     rows = rows[rows[_PLACE].isin(whole.index)]
     units = pd.Series(units_of(rows, unit, _PLACE), index=rows[_PLACE]).groupby(level=0).first().reindex(whole.index)
@@ -230,14 +230,14 @@ def _agreed(answers: pd.DataFrame, rows: pd.DataFrame, unit: By | None, level: f
 
 
 def _kappa(whole: pd.DataFrame, units: Any, level: float) -> Estimate:
-    """Cohen's kappa of two groups, Fleiss' of more, with the interval of the agreement beyond chance.
+    """Return Cohen's kappa of two groups, Fleiss' of more, with the interval of the agreement beyond chance.
 
     J. Cohen, A coefficient of agreement for nominal scales (1960); J. L. Fleiss, Measuring nominal scale agreement among many raters
-    (1971). The interval is that of the share of pairs of groups that agree, Wilson's, on kappa's scale.
+    (1971). The interval is Wilson's for the share of pairs of groups that agree, on kappa's scale.
     """
     number, groups = whole.shape
     if not number:
-        return Estimate(None, None, None, 0, "no scenario for which all have a reason")
+        return Estimate(None, None, None, 0, "no scenario for which all groups have a reason")
     codes, reasons = pd.factorize(whole.to_numpy().ravel(), sort=True)
     if len(reasons) == 1:
         return Estimate(None, None, None, number, f"not defined, all end by {reasons[0]}")
@@ -246,7 +246,7 @@ def _kappa(whole: pd.DataFrame, units: Any, level: float) -> Estimate:
     agree = of_share((counts * (counts - 1)).sum(axis=1) / (groups * (groups - 1)), units, level=level)
     expected = float((shares[0] * shares[1] if groups == 2 else shares.mean(axis=0) ** 2).sum())
     if 1 - expected < 1e-12:
-        return Estimate(None, None, None, number, "not defined, chance alone agrees always")
+        return Estimate(None, None, None, number, "not defined, chance alone always agrees")
     value, low, high = (
         None if one is None else (one - expected) / (1 - expected) for one in (agree.value, agree.low, agree.high)
     )

@@ -1,11 +1,11 @@
-"""What if the limits had been others? Stop conditions and budgets replayed over recorded runs, at no token cost.
+"""Backtests: stop conditions and budgets replayed over recorded runs, at no token cost.
 
     lab.backtest(results, StepCountIs([2, 4, 8]) | MaxCost([0.01, 0.05]))        one row per configuration: six
     lab.backtest(steps, budget={"max_tokens": range(1_000, 20_000, 1_000)})      a steps frame is enough
     lab.backtest(store, {"short": StepCountIs(2), "long": None}, per="run")      one row per run and configuration
 
-A stop before the end of the record is exact: the run would have gone the same way up to there. What a run would have done after the
-end of its record is `unknown`, and never guessed; runs that finished on their own are `finished`.
+A stop before the end of the record is exact, since the run is the same up to there. After the end of its record a run is `unknown`,
+never guessed; runs that finished on their own are `finished`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def backtest(
     runs: pd.DataFrame | None = None,
     level: float = 0.95,
 ) -> pd.DataFrame:
-    """Where each recorded run would have stopped under other conditions and budgets, what it would have cost and reached.
+    """Return where each recorded run would have stopped under other conditions and budgets, its cost and its success.
 
     recorded    a steps frame, a Store, results of an experiment, a result, a run, or a list of these. Conditions of your own (unless
                 they declare a `total`) and steps of several calls need more than a frame
@@ -56,17 +56,17 @@ def backtest(
     - `stop_reason` as a run would give it, and what `fired`: the conditions that were met, or the limit
     - `goal_reached`, `tokens`, `cost_usd`, `calls`, `time_s` by then; and `tokens_saved` and the like, compared with the record
 
-    A row of a configuration has `runs`, in how many independent `units`, how many `stopped`, `finished`, are `unknown`, and
-    `unknown_share`; `success_rate` of the runs for which it is known whether they reached their goal, with its interval, and of all
-    runs `success_at_least` and `success_at_most`, if all others failed or succeeded; of what is known the means of `step`, `tokens`,
-    `cost`, `calls` and `time`, with intervals, the share that is unknown, and what was `saved` per run.
+    A row of a configuration counts `runs`, independent `units`, and the runs that are `stopped`, `finished` and `unknown`, with
+    `unknown_share`. `success_rate` is over the runs whose success is known, with its interval; `success_at_least` and
+    `success_at_most` are over all runs, as if the others had failed or succeeded. `step`, `tokens`, `cost`, `calls` and `time` have
+    the mean of the known values with its interval, the unknown share, and the amount `saved` per run.
 
-    The means are over the runs whose end is known, mostly the short ones: where `unknown_share` is not 0 do not compare them with those
+    The means are over the runs whose end is known, mostly the short ones: if `unknown_share` is not 0, do not compare them with those
     of other rows. `saved` compares the same runs: their mean in the record is `cost_mean` + `cost_saved`.
 
-    Repeats of a prompt and replays of a recording are not independent. A unit is a prompt (`prompt_id`, else `prompt`) with all that
-    shares a `recording_id` with it. Where all runs are of one prompt, units are recordings, or the runs themselves, and the intervals
-    hold for that prompt only. They are computed as in `lab.summary`; NA from fewer than 5 units, and where all are the same.
+    Repeats of a prompt and replays of a recording are not independent. A unit is a prompt (`prompt_id`, else `prompt`) with all runs
+    that share a `recording_id` with it. If all runs are of one prompt, units are recordings, or the runs themselves, and the intervals
+    hold for that prompt only. They are computed as in `lab.summary`; NA for fewer than 5 units, and if all values are the same.
 
     `goal` is a condition or a function of the history (reached where it is first met), the name of a column of the runs such as
     `score`, or a dict or Series by run id (reached at the run's end where the value is at least 1). A run that ended in an error before

@@ -1,4 +1,4 @@
-"""Groups of runs compared: what each completed, cost and achieved, with intervals, and how they differ on the same prompts.
+"""Comparison of groups of runs: completion, cost and success with intervals, and differences on the same prompts.
 
     runs = lab.frame(results, "runs")                     one row per run; an experiment adds `prompt_id`, `repeat`, `score`
     lab.summary(runs, by="provider")                      one row per group
@@ -6,7 +6,7 @@
 
 Nothing is ranked: groups keep the order of their first row, and each value has its interval. Runs of one prompt and replays of one
 recording are not independent: they are one unit, and each interval is computed from the units. So it holds for other prompts like
-these. What is left out is counted and named.
+these. Runs that are left out are counted and named.
 
 The usage of sub-agents counts as that of their caller, unlike in the frame of runs; their own rows are left out.
 """
@@ -58,19 +58,19 @@ def summary(
     unit: By | None = None,
     failures: str = "count",
 ) -> pd.DataFrame:
-    """One row per group: how many runs completed and succeeded, and what they used, each with its interval.
+    """Return one row per group: how many runs completed and succeeded, and what they used, each with its interval.
 
     `runs` is what `lab.frame` takes, or a frame with one row per run; `by` is the column or columns that make the groups. The same
     run twice counts once. Runs that have not ended, or never began, count as `not_ended` and nowhere else. Columns, beside those of
     `by`:
 
-    - `runs`, `not_ended`; `failed`: how many ended with an error; `replayed`: how many are replays (NA: not known)
+    - `runs`, `not_ended`; `failed`: how many ended with an error; `replayed`: how many are replays (NA: unknown)
     - `units`: the number of independent units of the ended runs
     - `completed` finished on their own; `completion_rate`, `completion_low`, `completion_high`
     - `scored` runs have a score; `success_rate`, `success_low`, `success_high` where scores are yes or no, or by `success_at`,
       the score from which on a run succeeded; `score_mean`, `score_low`, `score_high`
     - `tokens_mean`, `tokens_low`, `tokens_high`, `tokens_median`, `tokens_median_low`, `tokens_median_high`, of the runs whose usage
-      is known; `tokens_unknown`, the share of which it is not
+      is known; `tokens_unknown`, the unknown share
     - `cost_mean`, …, `cost_unknown`: the same for cost, in US dollars
     - in words: `left_out`, which runs are left out of which figure; `small_sample`, which intervals are from few units; `no_interval`,
       which intervals could not be computed, and why; `mixed`, where some runs are replays and others are not
@@ -138,11 +138,11 @@ class Group:
     counts: dict[str, int | None]
     """`runs`, `not_ended`, `failed`, `replayed`, `units`, `completed`, `scored`, and `ended`: the runs in the figures."""
     measures: dict[str, Estimate]
-    """By the names of MEASURES, without those that do not exist."""
+    """Estimates by the names of MEASURES, without those that do not exist."""
     left_out: dict[str, str]
-    """Which runs are left out of a measure, in words."""
+    """The runs left out of each measure, in words."""
     advice: str | None
-    """How to get an interval where there are too few units."""
+    """Advice on how to get an interval if there are too few units."""
     mixed: str | None
 
 
@@ -240,7 +240,7 @@ def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: fl
 
 
 def hint(runs: pd.DataFrame, unit: By | None) -> str:
-    """What a unit is, and what to do, where enough runs are too few units for an interval."""
+    """Return what a unit is and what to do, if there are enough runs but too few units for an interval."""
     of = [f"one {name}" for name in [*unit_of(runs, unit), "recording_id"] if name in runs.columns]
     alone = "run_id" in runs.columns and len(np.unique(units_of(runs, "run_id"))) >= FEWEST
     also = "; unit='run_id' gives intervals that hold for these prompts only" if alone and unit is None else ""
@@ -248,7 +248,7 @@ def hint(runs: pd.DataFrame, unit: By | None) -> str:
 
 
 def in_words(reasons: Mapping[str, str], advice: str | None = None) -> str | None:
-    """Each reason with its figures, `tokens, cost: why`; None where there is none."""
+    """Return each reason with its figures, `tokens, cost: why`; None if there is none."""
     of: dict[str, list[str]] = {}
     for what, why in reasons.items():
         of.setdefault(why, []).append(what)
@@ -256,7 +256,7 @@ def in_words(reasons: Mapping[str, str], advice: str | None = None) -> str | Non
 
 
 def _row(group: Group) -> dict[str, Any]:
-    """A row of the summary."""
+    """Return a row of the summary."""
     none = Estimate(None, None, None, 0)
     row: dict[str, Any] = dict(group.counts)
     for what, column in MEASURES.items():
@@ -272,7 +272,7 @@ def _row(group: Group) -> dict[str, Any]:
 
 
 def _few(group: Group) -> str | None:
-    """Which intervals are from few units, in words."""
+    """Return the intervals that are from few units, in words."""
     units = group.counts["units"] or 0
     few = units < FEW and any(one.low is not None for one in group.measures.values())
     parts = [counted(units, "independent unit")] if few else []
@@ -284,7 +284,7 @@ def _few(group: Group) -> str | None:
 
 
 def small_sample(one: Estimate) -> str | None:
-    """A sentence where an interval is from few units."""
+    """Return a sentence if an interval is from few units."""
     return f"{counted(one.units, 'independent unit')}: {TOO_FEW}" if one.low is not None and one.units < FEW else None
 
 
@@ -302,7 +302,7 @@ def paired(
     unit: By | None = None,
     failures: str = "count",
 ) -> pd.DataFrame:
-    """How groups differ on the same tasks: one row per pair of groups, the mean of the differences with its interval.
+    """Return how groups differ on the same tasks: one row per pair of groups, the mean of the differences with its interval.
 
     `runs` is what `lab.frame` takes, or a frame with one row per run; `what` is a column: `cost_usd`, `total_tokens`, `steps`,
     `terminated`, `score` (booleans count as 1 and 0). `on` are the columns that both runs of a pair share, their task; by default those
@@ -319,7 +319,7 @@ def paired(
     - `small_sample`, `no_interval`, `mixed`: in words
 
     Pairs of one prompt or one recording are one unit, from which the interval is computed; see `lab.summary` for `unit` and `failures`.
-    Where each unit is one pair of yes-or-no values the interval is Tango's, and excludes 0 only where McNemar's exact test does.
+    If each unit is one pair of yes-or-no values the interval is Tango's, and excludes 0 only if McNemar's exact test does.
 
     Of twenty such intervals at 95 %, about one misses the true value by chance. Errors: ConfigurationError where columns are missing.
 
@@ -347,7 +347,7 @@ def paired(
     cells = frame.assign(**marks)
     groups = in_order(names)
     if against is not None and against not in groups:
-        raise ConfigurationError(f"against={against!r}: there is no such group; there are {', '.join(groups) or 'none'}.")
+        raise ConfigurationError(f"against={against!r} is not a group. Groups: {', '.join(groups) or 'none'}.")
     pairs = [(b, a) for a, b in combinations(groups, 2)] if against is None else [(g, against) for g in groups if g != against]
     every = {name: cells[names == name] for name in groups}
     rows = [
@@ -368,13 +368,13 @@ _PAIRED: dict[str, Any] = {
 
 
 def default_shared(runs: pd.DataFrame, by: Sequence[str]) -> list[str]:
-    """The columns that say which runs of different groups had the same task."""
+    """Return the columns by which runs of different groups have the same task."""
     prompt = "prompt" if "prompt" in runs.columns and "prompt_id" not in runs.columns else "prompt_id"
     return [prompt, *(name for name in SHARED[1:] if name in runs.columns and name not in by and runs[name].notna().any())]
 
 
 def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, level: float) -> dict[str, Any]:
-    """The difference of two groups, a row of `paired`."""
+    """Return the difference of two groups, a row of `paired`."""
     both = pd.concat([group, against])
     ordered = both.dropna(subset=[_TASK]).sort_values(_VALUE, kind="stable")  # so that the order of the rows changes no digit
     table = ordered.groupby([_TASK, _GROUP], sort=True)[_VALUE].mean().unstack(_GROUP)
@@ -393,7 +393,7 @@ def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, lev
         bounds = {"least": -1.0, "most": 1.0} if yes_or_no else {}
         estimate = of_mean(differences, units.reindex(whole.index).to_numpy(), level=level, **bounds)
     advice = hint(rows.drop_duplicates(_TASK), unit) if estimate.units < FEWEST <= known else None
-    few = f"{counted(known, 'pair')} in {counted(estimate.units, 'independent unit')}, an interval takes {FEWEST} units"
+    few = f"{counted(known, 'pair')} in {counted(estimate.units, 'independent unit')}, an interval needs {FEWEST} units"
     reason = "no complete pair" if not known else few if estimate.units < FEWEST else estimate.why
     why = "; ".join(words for words in (reason, advice) if words)
     return {

@@ -1,4 +1,4 @@
-"""The first step of each run in which a tool was called or a finish reason was given, for the conditions on such words."""
+"""A stop condition evaluated over all recorded runs at once: the first step of each run at which it is met."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from agentlab.records.step import StepResult
 
 @dataclass(slots=True)
 class WordRows:
-    """Which words occur in which rows: a few different cells per column, and rows that were read one by one."""
+    """The rows in which each word occurs: the few distinct cells of a column, and rows that were read one by one."""
 
     columns: list[tuple[Ints, dict[str, list[int]]]] = field(default_factory=list)
     """For each column the cell of each row, by number, and for each word the cells that contain it."""
     extra: dict[str, list[int]] = field(default_factory=dict)
-    """For each word more rows with it."""
+    """Further rows of each word."""
 
     def of(self, word: str) -> Ints:
-        """The rows with a word."""
+        """Return the rows with a word."""
         found = [np.flatnonzero(np.isin(codes, cells_of[word])) for codes, cells_of in self.columns if word in cells_of]
         return np.concatenate([*found, np.array(self.extra.get(word, ()), dtype=np.int64)])
 
@@ -89,7 +89,7 @@ def _step_of(records: Records, histories: Callable[[int], RunHistory], row: int)
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A condition on words: its field with the words, and how their rows are read. With `last_call_only` a frame has only the word of
+    """A condition on words: the field with its words, and the reader of their rows. With `last_call_only` a frame has only the word of
     the last call of a step."""
 
     field: str
@@ -101,7 +101,7 @@ WORDS = {HasToolCall: _Kind("names", _tools), FinishReasonIs: _Kind("reasons", _
 
 
 def first_row(records: Records, leaf: StopCondition) -> Ints:
-    """The first row of each run with any of a condition's words; the number of its rows where there is none."""
+    """Return the first row of each run with any of a condition's words; the run's length if there is none."""
     kind = WORDS[type(leaf)]
     if kind.field not in records.words:
         records.words[kind.field] = kind.read(records)
@@ -110,8 +110,8 @@ def first_row(records: Records, leaf: StopCondition) -> Ints:
 
 
 def unsure_from(records: Records, tree: StopCondition | None) -> Ints:
-    """For each run the row from which on a frame alone cannot say what the tree says, since of a step with several calls it has only
-    the last one's word. The number of rows where all is known."""
+    """Return the row of each run from which a frame alone cannot decide the tree, since it has only the last word of a step with
+    several calls; the run's length if everything is known."""
     unsure = tree is not None and any(type(leaf) in WORDS and WORDS[type(leaf)].last_call_only for leaf in tree.leaves())
     if records.histories is not None or not unsure:
         return records.lengths
@@ -119,14 +119,14 @@ def unsure_from(records: Records, tree: StopCondition | None) -> Ints:
 
 
 def _first_of(records: Records, rows: Ints) -> Ints:
-    """The first of these rows in each run, from 0; the number of its rows where there is none."""
+    """Return the first of these rows in each run, from 0; the run's length if there is none."""
     first = records.lengths.copy()
     np.minimum.at(first, records.run[rows], rows - records.start[records.run[rows]])
     return first
 
 
 def first_true(records: Records, met: Bools) -> Ints:
-    """The first row of each run that is true."""
+    """Return the first row of each run that is true."""
     return _first_of(records, np.flatnonzero(met))
 
 
@@ -136,37 +136,37 @@ MEASURES = {"tokens": "tokens", "cost": "cost_usd"}
 """The running total of the records for each total that a condition may declare, beside STEPS, which are counted."""
 
 First: TypeAlias = npt.NDArray[Any]
-"""For each run the first row at which something is met; the number of its rows where it never is."""
+"""For each run the first row at which something is met; the run's length if it never is."""
 
 
 @functools.cache
 def limit_field_of(kind: type[StopCondition]) -> str | None:
-    """The field with the limit of conditions on a total; None for all other conditions."""
+    """Return the field with the limit of a condition on a total; None for all other conditions."""
     fields = limit_fields(kind) if kind.total == STEPS or kind.total in MEASURES else ()
     return fields[0].name if len(fields) == 1 else None
 
 
 def is_in_arrays(leaf: StopCondition) -> bool:
-    """True if the records say where a single condition is met. All others are called step by step."""
+    """True if the arrays say where a single condition is met. All others are called step by step."""
     return limit_field_of(type(leaf)) is not None or type(leaf) in WORDS  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answer of a condition row by row: met, or not, or open where it is neither."""
+    """The answers of a condition, row by row: met, not met, or open."""
 
     met: Bools
     open: Bools
 
     @property
     def not_met(self) -> Bools:
-        """True where it is known not to be met."""
+        """True for rows where it is known not to be met."""
         found: Bools = ~(self.met | self.open)
         return found
 
 
 def without_off(tree: StopCondition) -> StopCondition | None:
-    """The tree without what is turned off; None where nothing is left."""
+    """Return the tree without the parts that are turned off; None if nothing is left."""
     if tree.is_off:
         return None
     parts = tuple(kept for part in tree.parts if (kept := without_off(part)) is not None)
@@ -175,14 +175,14 @@ def without_off(tree: StopCondition) -> StopCondition | None:
 
 
 def latches(tree: StopCondition) -> bool:
-    """True if first rows are enough: of custom conditions only where any one of them will do."""
+    """True if first rows are enough; for custom conditions only if meeting any one part meets the tree."""
     if isinstance(tree, Not):
         return False
     return all(latches(part) and (not isinstance(tree, AllOf) or all_in_arrays(part)) for part in tree.parts)
 
 
 def all_in_arrays(tree: StopCondition) -> bool:
-    """True if the records say where each leaf is met."""
+    """True if the arrays say where each leaf is met."""
     return all(map(is_in_arrays, tree.leaves()))
 
 
@@ -190,7 +190,7 @@ def all_in_arrays(tree: StopCondition) -> bool:
 
 
 def first_rows(records: Records, leaves: Sequence[StopCondition]) -> list[First]:
-    """For each of these conditions, which are of one kind and in the arrays, the first row at which it is met in each run."""
+    """Return, for each of these conditions of one kind, the first row at which it is met in each run."""
     kind = type(leaves[0])
     field = limit_field_of(kind)  # type: ignore[arg-type]
     if field is None:
@@ -204,7 +204,7 @@ def first_rows(records: Records, leaves: Sequence[StopCondition]) -> list[First]
 
 
 def combined(tree: StopCondition, first: Callable[[StopCondition], First]) -> First:
-    """The first row at which a tree that latches is met."""
+    """Return the first row at which a tree that latches is met."""
     if not tree.parts:
         return first(tree)
     return functools.reduce(_joining(tree), [combined(part, first) for part in tree.parts])
@@ -217,7 +217,7 @@ def _joining(tree: StopCondition) -> Callable[[Any, Any], Any]:
 def everywhere(
     tree: StopCondition, axis_of: Mapping[int, int], axes: int, firsts: Callable[[StopCondition], Sequence[First]]
 ) -> Rows:
-    """`combined` for every value of the axes at once: an array of as many dimensions, each 1 or an axis long, and the runs as the last.
+    """Return `combined` for every value of the axes at once: one dimension per axis, of its length or 1, and the runs as the last.
 
     `axis_of` says which axis has the values of a leaf (by its id); `firsts` gives its first rows, for each of them.
     """
@@ -237,7 +237,7 @@ def everywhere(
 
 
 def answers_of(tree: StopCondition, leaf_answers: Callable[[StopCondition], Answers]) -> Answers:
-    """The answer of a tree in each row, by the logic of `agentlab.limits.conditions`."""
+    """Return the answers of a tree in each row, by the logic of `agentlab.limits.conditions`."""
     if not tree.parts:
         return leaf_answers(tree)
     parts = [answers_of(part, leaf_answers) for part in tree.parts]
@@ -252,7 +252,7 @@ def answers_of(tree: StopCondition, leaf_answers: Callable[[StopCondition], Answ
 
 
 def latched(records: Records, leaf: StopCondition, first: First) -> Answers:
-    """The answers of a condition in the arrays: met from its first row on, before it open where usage is unknown."""
+    """Return the answers of a condition from the arrays: met from its first row on; before that, open if usage is unknown."""
     row = np.arange(len(records.run)) - records.start[records.run]
     met: Bools = row >= first[records.run]
     total = MEASURES.get(leaf.total or "")
@@ -261,7 +261,7 @@ def latched(records: Records, leaf: StopCondition, first: First) -> Answers:
 
 
 def deciding(tree: StopCondition, is_met: Callable[[StopCondition], Bools]) -> list[tuple[StopCondition, Bools]]:
-    """The parts that made the tree met, each with the runs in which it did; a Not is given in place of what is below it."""
+    """Return the parts that made the tree met, each with the runs in which it did; a Not stands for the part below it."""
 
     def look(node: StopCondition, within: Bools) -> Iterable[tuple[StopCondition, Bools]]:
         here = within & is_met(node)
@@ -287,7 +287,7 @@ class Asked:
 
 
 def history_of(records: Records, run: int, condition: StopCondition) -> RunHistory:
-    """A run's history. Raises ConfigurationError where there are only frames."""
+    """Return a run's history. Raises ConfigurationError if there are only frames."""
     if records.histories is None:
         raise ConfigurationError(
             f"{condition!r} reads the history of each run, and a frame has only its columns: pass the results, the runs, or the store "
@@ -297,7 +297,7 @@ def history_of(records: Records, run: int, condition: StopCondition) -> RunHisto
 
 
 def ask(records: Records, condition: StopCondition) -> Asked | None:
-    """Call a custom condition after every step of every run; None where its answer has to be awaited."""
+    """Call a custom condition after every step of every run; return None if its answer has to be awaited."""
     met, open_ = np.zeros(len(records.run), bool), np.zeros(len(records.run), bool)
     raised, name, goal = records.lengths.copy(), condition.short_name, False
     for run, length in enumerate(records.lengths):
@@ -342,7 +342,7 @@ def ask_tree(records: Records, tree: StopCondition) -> tuple[First, First]:
 
 
 def broken_off(history: RunHistory, place: int, calls: int) -> RunHistory:
-    """The history as if its step at `place` had been broken off after so many of its calls."""
+    """Return the history as if its step at `place` had been cut off after `calls` calls."""
     kept, step, made = history.prefix(place), history[place], history[place].calls[:calls]
     usage, cost = RunHistory().usage, RunHistory().cost
     for call in made:
@@ -355,7 +355,7 @@ def broken_off(history: RunHistory, place: int, calls: int) -> RunHistory:
 
 
 def deciding_readings(history: RunHistory, tree: StopCondition) -> Sequence[Reading] | None:
-    """The readings that made a tree met after this history; None where it raises."""
+    """Return the readings that made a tree met after this history; None if it raises."""
     try:
         reading = submit(read_condition(tree, history)).result() if tree.may_wait else tree.read(history)
     except Exception:
@@ -364,5 +364,5 @@ def deciding_readings(history: RunHistory, tree: StopCondition) -> Sequence[Read
 
 
 def reading_name(reading: Reading) -> str:
-    """A reading's name, of a negated one with its not."""
+    """Return a reading's name, with `not` before it if it is negated."""
     return f"not {reading_name(reading.children[0])}" if reading.name == "Not" and reading.children else reading.name

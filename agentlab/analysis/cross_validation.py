@@ -1,4 +1,4 @@
-"""Limits worth trying where a person names none: around what the successful runs had used by then."""
+"""Cross-validation for `lab.suggest`: candidate limits around the usage of successful runs, chosen on some runs, judged on others."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from agentlab.limits.combinators import StopCondition
 from agentlab.limits.conditions import MaxCost, MaxTokensUsed, StepCountIs
 
 SHARES = (0.25, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 1.0)
-"""Limits at these shares of the successes; most of them near the share that is to be kept."""
+"""Candidate limits lie at these quantiles of the successes, most of them near the share to keep."""
 
 DIGITS = 2
-"""Limits are rounded up to so many digits: to be readable, and to depend little on single runs."""
+"""Digits to which limits are rounded up: to be readable, and to depend little on single runs."""
 
 
 def candidates(records: Records, goal: First, succeeded: Bools, keep: float) -> dict[str, StopCondition | None]:
-    """Grids by name: no limit, which is the record itself; steps, tokens and cost, each alone and in pairs."""
+    """Return grids by name: no limit, which is the record itself; steps, tokens and cost, each alone and in pairs."""
     single: dict[str, StopCondition] = {}
     shares = sorted({*SHARES, keep})
     steps = np.quantile(goal[succeeded] + 1, shares, method="higher")
@@ -44,7 +44,7 @@ def candidates(records: Records, goal: First, succeeded: Bools, keep: float) -> 
 
 
 def _used_before(records: Records, name: str, goal: First, succeeded: Bools) -> Floats:
-    """What each success had used before the step in which it succeeded, which a higher limit allows. Empty where little is known."""
+    """Return what each success had used before the step in which it succeeded; any higher limit allows it. Empty if little is known."""
     try:
         totals = records.totals[name]
     except ConfigurationError:
@@ -57,7 +57,7 @@ def _used_before(records: Records, name: str, goal: First, succeeded: Bools) -> 
 
 
 def _above(value: float, *, whole: bool) -> Any:
-    """The next number of few digits that is above `value`."""
+    """Return the next number above `value` with few digits."""
     exact = Decimal(repr(float(value)))
     unit = Decimal(1).scaleb(math.floor(math.log10(value)) - DIGITS + 1)
     unit = max(unit, Decimal(1)) if whole else unit
@@ -73,32 +73,32 @@ PARTS = {"cost_usd": 1e9, "time_s": 1e6, "tokens": 1.0, "steps": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Which runs succeeded in the record, what counts as cost, and what each cost in all (NaN: not known)."""
+    """The successes in the record, the measure of cost, and the total cost of each run (NaN: unknown)."""
 
     succeeded: Bools
     cost: str
     whole: Floats
 
     def part(self, runs: slice) -> Measured:
-        """Some of the runs."""
+        """Return the measures of some of the runs."""
         return Measured(self.succeeded[runs], self.cost, self.whole[runs])
 
     def kept(self, verdict: Verdict) -> Floats:
-        """For each run that succeeded 1 where it still does, else 0, NaN where that is not known; NaN for all others."""
+        """Return 1 for each success that is kept, 0 for one that is not, NaN if that is unknown and for all other runs."""
         return np.where(self.succeeded, verdict.goal, np.nan)
 
     def used(self, verdict: Verdict) -> Floats:
-        """What each run would have cost, NaN where that is not known."""
+        """Return what each run would have cost; NaN if unknown."""
         if self.cost == "steps":
             known = verdict.outcome <= 1
             return np.where(known, np.minimum(verdict.row + 1.0, self.whole), np.nan)
         return np.where(np.isnan(self.whole), np.nan, verdict.used[self.cost])
 
     def spent(self, verdict: Verdict, records: Records) -> Floats:
-        """`used` as far as the record goes, so that all configurations are compared on the same runs.
+        """Return `used` as far as the record goes, so that all configurations are compared on the same runs.
 
         Nothing is added after the end of a record, so a run that was cut off before the limits counts with the least it would have
-        cost; a step that a limit may have broken off counts whole.
+        cost; a step that a limit may have cut off counts whole.
         """
         used = self.used(verdict)
         lost = np.isnan(used) & ~np.isnan(self.whole)
@@ -119,25 +119,25 @@ def measured(records: Records, goal: First, goal_open: Bools, cost: str) -> Meas
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """For each configuration and fold: successes that are `kept`, for how many that is `known`, and what runs `spent`, in PARTS."""
+    """For each configuration and fold: successes that are `kept`, those for which that is `known`, and the cost `spent`, in PARTS."""
 
     kept: Floats
     known: Floats
     spent: Floats
 
     def without(self, fold: int) -> Counts:
-        """The sums over all folds but one."""
+        """Return the sums over all folds but one."""
         return Counts(*((values.sum(axis=1) - values[:, fold])[:, None] for values in (self.kept, self.known, self.spent)))
 
     @property
     def share(self) -> Floats:
-        """The share that is kept by each configuration; NaN where nothing is known."""
+        """The share of successes that each configuration keeps; NaN if unknown."""
         with np.errstate(all="ignore"):
             found: Floats = self.kept.sum(axis=1) / self.known.sum(axis=1)
         return found
 
     def cheapest(self, keep: float, order: Ints) -> int | None:
-        """The cheapest that keeps this share: of equal cost the one that keeps most, then the first by `order`. None: none does."""
+        """Return the cheapest that keeps this share; among equal costs the one that keeps most, then the first by `order`."""
         share = self.share
         enough = np.flatnonzero(share >= keep - 1e-12)
         if not len(enough):
@@ -145,13 +145,13 @@ class Counts:
         return int(enough[np.lexsort((order[enough], -share[enough], self.spent.sum(axis=1)[enough]))[0]])
 
     def most(self, order: Ints) -> int:
-        """The one that keeps most; of several the cheapest."""
+        """Return the one that keeps most; among several the cheapest."""
         share = np.nan_to_num(self.share, nan=-1.0)
         return int(np.lexsort((order, self.spent.sum(axis=1), -share))[0])
 
 
 def count(task: Task, measures: Measured, fold: Ints, folds: int) -> tuple[Counts, Sums]:
-    """Go once through all configurations and runs; the sums are those of a backtest's frame."""
+    """Simulate all configurations over all runs; the sums are those of a backtest's frame."""
     found = [np.zeros((task.size, folds)) for _ in range(3)]
     sums = Sums(task.size, 1)
     last = {name: task.records.at_the_end(name) for name in USED}
@@ -172,7 +172,7 @@ def count(task: Task, measures: Measured, fold: Ints, folds: int) -> tuple[Count
 
 
 def preference(grids: Sequence[Grid]) -> Ints:
-    """A rank for each configuration, the least preferred in a tie: fewer limits, then the earlier grid, then the strictest."""
+    """Return the rank of each configuration in a tie, the preferred one first: fewer limits, the earlier grid, the strictest."""
     keys: list[tuple[Any, ...]] = []
     for place, grid in enumerate(grids):
         leaves = 0 if grid.stop is None else len(list(grid.stop.leaves(that_count=True)))
@@ -192,7 +192,7 @@ def preference(grids: Sequence[Grid]) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """For each run whether it is `kept` (NaN: no success, or not known) and what it would have `used`, by the choice of other folds."""
+    """For each run 1 if it is `kept` (NaN: no success, or unknown) and what it would have `used`, by the choice of other folds."""
 
     kept: Floats
     used: Floats
@@ -200,7 +200,7 @@ class Judged:
 
 
 def judge(task: Task, measures: Measured, chosen: Sequence[int], fold: Ints) -> Judged:
-    """Judge each run by the configuration that was chosen on the other folds; `chosen` has the number of one for each fold."""
+    """Judge each run by the configuration that was chosen on the other folds; `chosen` has its number for each fold."""
     runs = len(task.records)
     judged = Judged(np.full(runs, np.nan), np.full(runs, np.nan), np.zeros(runs, bool))
     points = list(task.configurations())
@@ -217,6 +217,6 @@ def judge(task: Task, measures: Measured, chosen: Sequence[int], fold: Ints) -> 
 
 
 def single(grid: Grid, point: Sequence[int]) -> Grid:
-    """A configuration as a grid of one point."""
+    """Return a configuration as a grid of one point."""
     budget = {name: value for name in BOUNDS if (value := getattr(grid.budget_at(point), name)) is not None}
     return Grid(grid.name, grid.stop_at(point), budget, ())

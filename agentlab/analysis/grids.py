@@ -1,4 +1,4 @@
-"""Budgets as code to paste into a run."""
+"""Grids of limits to try: conditions and budgets in which a list is an axis."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentlab.limits.fields import Choices, choices_of, limit_fields, money, no_
 
 
 def budget_code(given: Mapping[str, Any]) -> str:
-    """A budget of these limits as code, `Budget(max_turns=None, max_cost=0.02)`."""
+    """Return a budget of these limits as code, `Budget(max_turns=None, max_cost=0.02)`."""
     order = [field.name for field in dataclasses.fields(Budget) if field.name in given]
     return f"Budget({', '.join(f'{name}={number_code(given[name])}' for name in order)})"
 
@@ -33,8 +33,8 @@ BOUNDS = tuple(LIMIT_REASONS)
 """The limits of a budget that can be tried on a record."""
 
 NOT_REPLAYED = {
-    "max_tokens_per_turn": "it changes what the model says, which is not in the record",
-    "missing_usage": "the record has the usage as it was counted",
+    "max_tokens_per_turn": "it changes the model's answers, which are not in the record",
+    "missing_usage": "the record has the usage as counted then",
 }
 
 
@@ -59,15 +59,15 @@ class Grid:
 
     @property
     def size(self) -> int:
-        """How many configurations there are."""
+        """The number of configurations."""
         return math.prod(len(axis.values) for axis in self.axes)
 
     def points(self) -> Iterator[tuple[int, ...]]:
-        """The configurations, each as the place of its value on every axis; the last axis changes fastest."""
+        """Yield the configurations, each as the index of its value on every axis; the last axis changes fastest."""
         return itertools.product(*(range(len(axis.values)) for axis in self.axes))
 
     def stop_at(self, point: Sequence[int]) -> StopCondition | None:
-        """The condition of a configuration."""
+        """Return the condition of a configuration."""
         if self.stop is None:
             return None
         tree, leaves = self.stop, dict(describe(self.stop))
@@ -79,13 +79,13 @@ class Grid:
         return tree
 
     def budget_at(self, point: Sequence[int]) -> Budget:
-        """The budget of a configuration, with no other limits than those that were given."""
+        """Return the budget of a configuration, with no other limits than the given ones."""
         chosen = {axis.field: axis.values[place] for axis, place in zip(self.axes, point, strict=True) if axis.leaf is None}
         return Budget(**{**dict.fromkeys(BOUNDS), **self.budget, **chosen})
 
 
 def grids(conditions: Conditions, budget: Limits) -> list[Grid]:
-    """The grids that a person asked for. Raises ConfigurationError and LimitError for invalid conditions and limits."""
+    """Return the grids of these conditions and limits. Raises ConfigurationError and LimitError for invalid ones."""
     named = _named(conditions)
     limits = _limits(budget)
     if all(condition is None for _, condition in named) and not limits:
@@ -147,12 +147,12 @@ def _grid(name: str, stop: StopCondition | None, limits: Mapping[str, Any]) -> G
 
 
 def plain_value(value: object) -> object:
-    """A parameter's value as a frame holds it."""
+    """Return a parameter's value as in a frame."""
     if isinstance(value, tuple):
         return " or ".join(map(str, value))
     return float(value) if isinstance(value, Decimal) else value
 
 
 def fields_of(leaf: StopCondition) -> list[str]:
-    """The parameters of a single condition."""
+    """Return the parameters of a single condition."""
     return [field.name for field in dataclasses.fields(leaf)] if dataclasses.is_dataclass(leaf) else []

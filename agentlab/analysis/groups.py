@@ -1,4 +1,4 @@
-"""The groups of a frame, by one column or several, in the order of their first row; and reading columns of a person's frame."""
+"""Groups of a frame by one or several columns, in the order of their first row; and checked columns of a user's frame."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from agentlab.records.frames import Recordings, frame_of
 RUNS_ADVICE = 'one row per run, lab.frame(results, "runs")'
 STEPS_ADVICE = "one row per step, lab.frame(results)"
 BETWEEN = " · "
-"""Between the values of several columns in one name."""
+"""Separates the values of several columns in one name."""
 
 By: TypeAlias = str | Sequence[str]
 
 
 def columns_of(by: object, option: str = "by") -> list[str]:
-    """A column's name, or several of them, as a list. Raises ConfigurationError for anything else."""
+    """Return one or several names of columns as a list. Raises ConfigurationError for anything else."""
     names = [by] if isinstance(by, str) else list(by) if isinstance(by, Sequence) else []
     if not names or not all(isinstance(name, str) for name in names):
         raise ConfigurationError(f"{option}={by!r}: pass the name of a column, or a list of names.")
@@ -30,19 +30,19 @@ def columns_of(by: object, option: str = "by") -> list[str]:
 
 
 def runs_of(given: Recordings | pd.DataFrame, function: str) -> pd.DataFrame:
-    """One row per run of what a person passed. Raises ConfigurationError for what has no runs."""
+    """Return the argument as a frame with one row per run. Raises ConfigurationError if it has no runs."""
     return frame_of(given, "runs", function, RUNS_ADVICE)
 
 
 def steps_of(given: Recordings | pd.DataFrame, function: str) -> pd.DataFrame:
-    """One row per step of what a person passed. Raises ConfigurationError for what has no runs."""
+    """Return the argument as a frame with one row per step. Raises ConfigurationError if it has no runs."""
     return frame_of(given, "steps", function, STEPS_ADVICE)
 
 
 def checked(frame: object, needed: Sequence[str], function: str, advice: str = RUNS_ADVICE) -> pd.DataFrame:
-    """The frame with its index from 0; one with neither rows nor columns gets the columns that are needed.
+    """Return the frame with its index from 0; one with neither rows nor columns gets the required columns.
 
-    Raises ConfigurationError where a column is missing, and for anything but a frame.
+    Raises ConfigurationError if a column is missing, and for anything but a frame.
     """
     if not isinstance(frame, pd.DataFrame):
         raise ConfigurationError(f"{function}() takes a DataFrame, not {type(frame).__name__}: pass {advice}.")
@@ -56,7 +56,7 @@ def checked(frame: object, needed: Sequence[str], function: str, advice: str = R
 
 
 def misses(function: str, missing: Sequence[str], advice: str) -> ConfigurationError:
-    """The error for columns that are missing."""
+    """Return the error for missing columns."""
     plural, them = ("s", "them") if len(missing) > 1 else ("", "it")
     return ConfigurationError(
         f"{function}() needs the column{plural} {', '.join(missing)}: pass {advice}, or add {them}, pd.NA where unknown."
@@ -64,7 +64,7 @@ def misses(function: str, missing: Sequence[str], advice: str) -> ConfigurationE
 
 
 def names_of(frame: pd.DataFrame, by: Sequence[str], between: str = BETWEEN) -> pd.Series[str]:
-    """The name of each row's group."""
+    """Return the name of each row's group."""
     names, *others = (
         frame[name].map(lambda value: None if _is_na(value) else str(value)).astype("string").fillna(f"unknown {name}")
         for name in by
@@ -79,12 +79,12 @@ def _is_na(value: object) -> bool:
 
 
 def in_order(names: pd.Series[str]) -> list[str]:
-    """The different names, in the order of their first row."""
+    """Return the distinct names, in the order of their first row."""
     return [str(name) for name in names.unique()]
 
 
 def unit_of(frame: pd.DataFrame, unit: By | None) -> list[str]:
-    """The columns that make a unit: those that a person names, else the prompt where there is one."""
+    """Return the columns that make a unit: the given ones, else the prompt if there is one."""
     if unit is not None:
         return columns_of(unit, "unit")
     return next(([name] for name in ("prompt_id", "prompt") if name in frame.columns and frame[name].notna().any()), [])
@@ -93,7 +93,7 @@ def unit_of(frame: pd.DataFrame, unit: By | None) -> list[str]:
 def units_of(
     frame: pd.DataFrame, unit: By | None, task: str | None = None, within: pd.Series[str] | None = None
 ) -> npt.NDArray[np.intp]:
-    """The number of each row's independent unit.
+    """Return the number of each row's independent unit.
 
     Rows are in one unit if they have the same value of `unit`, replay the same recording (`recording_id`), or are of the same `task`,
     also over other rows; `within` these groups only. Unknown values link nothing.
@@ -123,12 +123,12 @@ def no_column_twice(frame: pd.DataFrame) -> None:
     if frame.columns.has_duplicates:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise ConfigurationError(
-            f"The column {twice!r} is there twice: keep one, frame.loc[:, ~frame.columns.duplicated()], or rename the other."
+            f"The frame has the column {twice!r} twice: keep one, frame.loc[:, ~frame.columns.duplicated()], or rename the other."
         )
 
 
 def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequence[str] | None = None) -> pd.DataFrame:
-    """The frame without repeated rows; rows with an unknown value in `of` are all kept.
+    """Return the frame without repeated rows; rows with an unknown value in `of` are all kept.
 
     Raises ConfigurationError where rows with the same `of` differ, in `values` (else the last is kept) or without these in any column.
     """
@@ -145,7 +145,7 @@ def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequ
     if len(different):
         name = ", ".join(f"{key}={frame[key].astype(object)[different.index[0]]!r}" for key in keys)
         raise ConfigurationError(
-            f"{name} is there twice, with different values. If these are two states of one run, keep the last: "
+            f"{name} occurs twice, with different values. If these are two states of one run, keep the last: "
             f"frame.drop_duplicates({keys!r}, keep='last'). If two experiments or stores gave the same name to different runs, rename "
             "those of one before you join them: frame.assign(run_id='second ' + frame['run_id'])."
         )
@@ -154,9 +154,9 @@ def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequ
 
 
 def numbers(frame: pd.DataFrame, column: str) -> pd.Series[float]:
-    """A column as numbers, booleans as 1 and 0; NA where it is unknown or not finite, and where there is no such column.
+    """Return a column as numbers, booleans as 1 and 0; NA if unknown or not finite, and if there is no such column.
 
-    Raises ConfigurationError for text that is no number.
+    Raises ConfigurationError for text that is not a number.
     """
     if column not in frame.columns:
         return cast("pd.Series[float]", pd.Series(pd.NA, index=frame.index, dtype="Float64"))
@@ -168,7 +168,7 @@ def numbers(frame: pd.DataFrame, column: str) -> pd.Series[float]:
         if lost.any():
             value = frame[column][lost].iloc[0]
             raise ConfigurationError(
-                f"The column {column!r} has {cut(repr(value), 80)}, which is no number: make it one, or pd.NA where it is not known. "
+                f"The column {column!r} has {cut(repr(value), 80)}, which is not a number: convert it, or use pd.NA if it is unknown. "
                 "For a file with decimal commas: pd.read_csv(…, decimal=',')."
             )
         values = read
@@ -178,14 +178,14 @@ def numbers(frame: pd.DataFrame, column: str) -> pd.Series[float]:
 
 
 def texts(frame: pd.DataFrame, column: str) -> pd.Series[str]:
-    """A column as text; NA where it is unknown, and where there is no such column."""
+    """Return a column as text; NA if unknown, and if there is no such column."""
     if column in frame.columns:
         return frame[column].astype("string")
     return pd.Series(pd.NA, index=frame.index, dtype="string")
 
 
 def typed_frame(rows: Sequence[Sequence[Any]], dtypes: Mapping[str, Any]) -> pd.DataFrame:
-    """A frame of these rows, whose columns have these names and dtypes."""
+    """Return a frame of these rows with these column names and dtypes."""
     columns = zip(*rows, strict=True) if rows else ([] for _ in dtypes)
     return pd.DataFrame(
         {name: pd.array(list(values), dtype=dtype) for (name, dtype), values in zip(dtypes.items(), columns, strict=True)}
@@ -197,7 +197,7 @@ _TRUTH = {"True": 1, "False": 0, "true": 1, "false": 0, "TRUE": 1, "FALSE": 0, "
 
 
 def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:
-    """The runs with the tokens, cost and calls of their sub-agents added to their own.
+    """Return the runs with the tokens, cost and calls of their sub-agents added to their own.
 
     A sub-agent's run whose caller is in the frame is left out, since it is in its caller's row.
     """
@@ -227,7 +227,7 @@ FAILURES = ("count", "leave_out")
 
 
 def failed_of(runs: pd.DataFrame, failures: str) -> npt.NDArray[np.bool_]:
-    """Which runs ended by an error. Raises ConfigurationError for a value that is not in FAILURES."""
+    """Return True for the runs that an error ended. Raises ConfigurationError for a value that is not in FAILURES."""
     if failures not in FAILURES:
         raise ConfigurationError(f"failures={failures!r}: choose one of {', '.join(FAILURES)}.")
     if "stop_reason" not in runs.columns:
@@ -236,19 +236,19 @@ def failed_of(runs: pd.DataFrame, failures: str) -> npt.NDArray[np.bool_]:
 
 
 def floats(frame: pd.DataFrame, column: str) -> npt.NDArray[np.floating]:
-    """A column as an array of numbers, as in `numbers`; NaN where it is unknown."""
+    """Return a column as an array of numbers, as `numbers` does; NaN if unknown."""
     return numbers(frame, column).to_numpy(dtype=float, na_value=np.nan)
 
 
 def scores_of(scores: Any, failed: Any, like: Any = None) -> Any:
-    """The scores; where they are 0 or 1 a failed run without one has 0. Where none is known `like` says if they are."""
+    """Return the scores; if they are 0 or 1, a failed run without one has 0. If none is known, `like` says if they are."""
     unknown = np.isnan(scores)
     known = scores[~unknown] if like is None or not unknown.all() else like[~np.isnan(like)]
     return np.where(failed & unknown, 0.0, scores) if len(known) and np.isin(known, (0, 1)).all() else scores
 
 
 def mixed(replayed: Any) -> str | None:
-    """A sentence where some of the runs are replays and others are not."""
+    """Return a sentence if some of the runs are replays and others are not."""
     known = replayed[~np.isnan(replayed)]
     if len(set(known)) < 2:
         return None
@@ -256,7 +256,7 @@ def mixed(replayed: Any) -> str | None:
 
 
 def has_ended(runs: pd.DataFrame) -> pd.Series[bool]:
-    """Which runs have ended."""
+    """Return True for the runs that have ended."""
     ended = numbers(runs, "terminated").notna()
     if "stop_reason" in runs.columns:
         ended = ended | runs["stop_reason"].notna()

@@ -8,7 +8,7 @@
 `units` gives each value the number of its unit: values of one unit are not independent, such as repeats of one prompt or replays of one
 recording. The estimate is that over all values, its error is that of the units' sums. Without `units` each value is independent.
 
-An interval that cannot be computed is None, and `why` has the reason. From fewer than FEWEST units there is none: so few do not show
+An interval that cannot be computed is None, and `why` has the reason. There is none for fewer than FEWEST units, which do not show
 how uneven the values are. `python -m tests.benchmarks --only coverage` simulates how often each interval contains the true value. That
 is less often than the level where a few runs use nearly everything, and no small sample shows that: the mean of lognormal costs with a
 sigma of 1 is covered 91 to 96 % of the time from 5 to 50 units, with a sigma of 2 82 % from 10 and 88 % from 50.
@@ -29,9 +29,9 @@ from agentlab._internal.formatting import counted
 from agentlab.errors import ConfigurationError
 
 FEW = 20
-"""Fewer units than this get a warning."""
+"""Intervals from fewer units get a warning."""
 FEWEST = 5
-"""No interval from fewer units than this."""
+"""The least number of units for an interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +39,24 @@ class Estimate:
     """A value and its interval."""
 
     value: float | None
-    """None: no value is known."""
+    """None if no value is known."""
     low: float | None
     high: float | None
-    """None: there is no interval, see `why`."""
+    """None if there is no interval, see `why`."""
     known: int
-    """From how many values."""
+    """Number of values."""
     why: str | None = None
-    """Why there is no interval."""
+    """The reason for a missing interval."""
     units: int = 0
-    """In how many independent units the values come."""
+    """Number of independent units."""
 
     def columns(self, value: str, prefix: str) -> dict[str, float | None]:
-        """The value and its interval as columns of a frame."""
+        """Return the value and its interval as columns of a frame."""
         return {value: self.value, f"{prefix}_low": self.low, f"{prefix}_high": self.high}
 
 
 def checked_level(level: object) -> float:
-    """The level of confidence. Raises ConfigurationError unless it lies between 0 and 1."""
+    """Return the level of confidence. Raises ConfigurationError unless it lies between 0 and 1."""
     if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
         raise ConfigurationError(f"level={level!r}: pass a number between 0 and 1, such as 0.95.")
     return float(level)
@@ -66,7 +66,7 @@ def checked_level(level: object) -> float:
 
 
 def score_ends(share: Any, of: Any, quantile: Any) -> tuple[Any, Any]:
-    """Wilson's score interval of a share, of numbers or arrays; `of` need not be a whole number.
+    """Return Wilson's score interval of a share, for numbers or arrays; `of` need not be a whole number.
 
     E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927).
     """
@@ -77,10 +77,10 @@ def score_ends(share: Any, of: Any, quantile: Any) -> tuple[Any, Any]:
 
 
 def of_share(yes: Iterable[float], units: Any = None, *, level: float = 0.95) -> Estimate:
-    """A share of answers of yes, 1, and no, 0, with Wilson's interval.
+    """Return the share of 1 among answers of 1 (yes) and 0 (no), with Wilson's interval.
 
-    Answers of one unit count as so many independent ones as the variance between units says; the interval uses Student's quantile. They
-    count at least as if all answers of a unit were the same one, so that repeats of a prompt never widen the interval.
+    The answers of a unit count as fewer independent ones, by the variance between units, but at least as one: repeats of a prompt never
+    widen the interval. It uses Student's quantile.
     N. Dean, M. Pagano, Evaluating confidence interval methods for binomial proportions in clustered surveys, JSSAM 3 (2015).
     """
     answers, codes, bare = _units_of(yes, units)
@@ -91,7 +91,7 @@ def of_share(yes: Iterable[float], units: Any = None, *, level: float = 0.95) ->
 
 
 def _worth(errors: Any, codes: Any, bare: Estimate, level: float) -> tuple[float, float]:
-    """The number of independent values that these are worth, by the variance of their units' sums, and the quantile to use with it."""
+    """Return the effective number of independent values, by the variance of the units' sums, and the quantile to use with it."""
     known, number = bare.known, bare.units
     if number == known:
         return known, normal(level)
@@ -110,7 +110,7 @@ def _worth(errors: Any, codes: Any, bare: Estimate, level: float) -> tuple[float
 def of_mean(
     values: Iterable[float], units: Any = None, *, level: float = 0.95, least: float = -math.inf, most: float = math.inf
 ) -> Estimate:
-    """Their mean, with the wider of two intervals from the units' sums: Student's t, and that with Hall's correction for skewness.
+    """Return the mean with the wider of two intervals from the units' sums: Student's t, and that with Hall's correction for skewness.
 
     `least` and `most` are bounds that the values are known to have. Of values from 0 on Student's t is taken on the logarithm of the
     mean. P. Hall, On the removal of skewness by transformation, JRSS B 54 (1992); the error of units as in
@@ -133,8 +133,8 @@ def of_mean(
 
 
 def mean_ends(mean: Any, half: Any, scale: Any, skewness: Any, number: Any, *, from_0: bool) -> tuple[Any, Any]:
-    """The wider of a symmetric interval of this half width, which is one of the logarithm for values from 0 on, and the one that Hall's
-    transformation makes of it. Of numbers or arrays."""
+    """Return the wider of a symmetric interval of this half width (on the logarithm for values from 0 on) and the one by Hall's
+    transformation. For numbers or arrays."""
     with np.errstate(all="ignore"):
         factor, shift = np.divide(3 * scale, skewness), skewness / (6 * number)
         low, high = (
@@ -147,7 +147,7 @@ def mean_ends(mean: Any, half: Any, scale: Any, skewness: Any, number: Any, *, f
 
 
 def of_median(values: Iterable[float], units: Any = None, *, level: float = 0.95) -> Estimate:
-    """Their median, with the interval between the values of two ranks: those of the interval of the share that lies below it.
+    """Return the median with the interval between the values of two ranks: those of the interval of the share below it.
 
     R. S. Woodruff, Confidence intervals for medians and other position measures, JASA 47 (1952).
     """
@@ -167,9 +167,9 @@ def of_median(values: Iterable[float], units: Any = None, *, level: float = 0.95
 
 
 def of_change(differences: Sequence[float], *, level: float = 0.95) -> Estimate:
-    """The mean of independent differences of yes-or-no answers, 1, 0 or -1, with Tango's score interval.
+    """Return the mean of independent differences of yes-or-no answers, 1, 0 or -1, with Tango's score interval.
 
-    Where McNemar's exact test finds no difference the interval is widened to 0, which it would exclude too often for few pairs.
+    If McNemar's exact test finds no difference the interval is widened to 0, which it would exclude too often for few pairs.
     T. Tango, Equivalence test and confidence interval for the difference in proportions for the paired-sample design, Statistics in
     Medicine 17 (1998).
     """
@@ -180,7 +180,7 @@ def of_change(differences: Sequence[float], *, level: float = 0.95) -> Estimate:
     number, quantile = bare.known, normal(level)
 
     def too_far(change: float) -> bool:
-        """True if the pairs speak against this difference."""
+        """True if the test rejects this difference."""
         b = (2 * number - more + fewer) * change - more - fewer
         rare = (math.sqrt(max(0.0, b * b + 8 * number * fewer * change * (1 - change))) - b) / (4 * number)
         variance = number * (2 * rare + change * (1 - change))
@@ -193,7 +193,7 @@ def of_change(differences: Sequence[float], *, level: float = 0.95) -> Estimate:
 
 
 def _edge(too_far: Any, outside: float, inside: float) -> float:
-    """The point between these two where `too_far` begins to be true."""
+    """Return the point between these two at which `too_far` becomes true."""
     if not too_far(outside):
         return outside
     for _ in range(60):
@@ -203,7 +203,7 @@ def _edge(too_far: Any, outside: float, inside: float) -> float:
 
 
 def mcnemar(more: int, fewer: int) -> float:
-    """The p-value of McNemar's exact test: how likely chance divides so many pairs at least as unevenly."""
+    """Return the p-value of McNemar's exact test: the probability of a split at least as uneven by chance."""
     number, part, below = more + fewer, 1, 0
     for k in range(min(more, fewer) + 1):
         below, part = below + part, part * (number - k) // (k + 1)
@@ -215,7 +215,7 @@ def mcnemar(more: int, fewer: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """A survival curve: `alive` after each of `times`, with its interval; None where that cannot be made."""
+    """A survival curve: `alive` after each of `times`, with its interval; None if that cannot be computed."""
 
     times: tuple[float, ...]
     alive: tuple[float, ...]
@@ -224,10 +224,10 @@ class Survival:
 
 
 def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = None, *, level: float = 0.95) -> Survival:
-    """The share that has not ended after each time, by Kaplan and Meier, with the log-log interval by Greenwood's formula.
+    """Return the share that has not ended after each time, by Kaplan and Meier, with the log-log interval by Greenwood's formula.
 
-    What is not `ended` was censored at its time: it had not ended by then, and nothing more is known. With several of them in a
-    unit the variance is that of the units' sums. R. L. Williams, Product-limit survival functions with correlated survival times,
+    A value that is not `ended` was censored at its time. With several values in a unit the variance is that of the units' sums.
+    R. L. Williams, Product-limit survival functions with correlated survival times,
     Lifetime Data Analysis 1 (1995).
     """
     if not len(times):
@@ -258,7 +258,7 @@ def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = Non
 
 
 def _units_of(values: Iterable[float], units: Any, statistic: Any = np.mean) -> tuple[Any, Any, Estimate]:
-    """The values, the code of each one's unit, and the estimate without its interval, with the reason where there is none."""
+    """Return the values, the number of each value's unit, and the estimate without its interval, with the reason if there is none."""
     found = np.asarray(list(values), dtype=float)
     known = len(found)
     if not known:
@@ -270,28 +270,28 @@ def _units_of(values: Iterable[float], units: Any, statistic: Any = np.mean) -> 
 
 
 def too_few(known: int, units: int) -> str | None:
-    """Why there is no interval from so many values in so many units; None where there is one."""
+    """Return why there is no interval for this number of values and units; None if there is one."""
     if units >= FEWEST:
         return None
     if units < known:
-        return f"{known} values in {counted(units, 'independent unit')}, an interval takes {FEWEST} units"
-    return f"only {known if known > 1 else 'one'} known, an interval takes {FEWEST}"
+        return f"{known} values in {counted(units, 'independent unit')}, an interval needs {FEWEST} units"
+    return f"only {known if known > 1 else 'one'} known, an interval needs {FEWEST}"
 
 
 def _with(bare: Estimate, low: float, high: float) -> Estimate:
-    """The estimate with its interval, which contains it also after rounding."""
+    """Return the estimate with its interval, which contains it also after rounding."""
     value = 0.0 if bare.value is None else bare.value
     return Estimate(bare.value, min(float(low), value), max(float(high), value), bare.known, None, bare.units)
 
 
 def normal(level: float) -> float:
-    """How far from 0 a normal value lies with this probability, to both sides."""
+    """Return the distance from 0 within which a normal value lies with this probability."""
     return NormalDist().inv_cdf((1 + level) / 2)
 
 
 @cache
 def student(level: float, freedom: int) -> float:
-    """How far from 0 Student's t lies with this probability, to both sides. Abramowitz and Stegun 26.7.3 to 26.7.5."""
+    """Return the distance from 0 within which Student's t lies with this probability. Abramowitz and Stegun 26.7.3 to 26.7.5."""
     z = normal(level)
     if freedom > 200:
         n, s = 4 * freedom, z * z

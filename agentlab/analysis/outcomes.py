@@ -1,4 +1,4 @@
-"""Why each run ends under a configuration, and which parts of the configuration fired."""
+"""Outcomes of configurations as frames: why each run ends, what fired, and the figures per configuration."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Words = npt.NDArray[np.object_]
 
 
 def why_ended(judge: Judge, verdict: Verdict) -> tuple[Words, Words]:
-    """The stop reason of each run (None: not known), and what fired: parts of the condition, or a limit. As in a run, a condition comes
-    before the budget."""
+    """Return the stop reason of each run (None: unknown) and the parts of the condition, or the limit, that fired. As in a run, a
+    condition comes before the budget."""
     records, row, found = judge.records, verdict.row, verdict.found
     broken, tree = found.broken, found.tree
     stopped, finished = verdict.outcome == STOPPED, verdict.outcome == FINISHED
@@ -57,7 +57,7 @@ def why_ended(judge: Judge, verdict: Verdict) -> tuple[Words, Words]:
 
 
 def _names_of_parts(judge: Judge, tree: StopCondition, row: First, where: Bools) -> Words:
-    """The names of the parts of a condition that made it met, as a run reports them."""
+    """Return the names of the parts of a condition that made it met, as a run reports them."""
     names = np.full(len(where), "", dtype=object)
     for name, decides in judge.deciding(tree, row, where):
         names = np.where(decides, np.where(names == "", name, names + ", " + name), names)
@@ -70,7 +70,7 @@ a column of the runs, such as `score`, or a dict or Series of values by run id: 
 
 
 def goal_reached(records: Records, goal: Goal) -> tuple[First, Bools]:
-    """The row at which each run reached its goal (the number of its rows: it did not), and whether that is not known."""
+    """Return the row at which each run reached its goal (the run's length: never), and True for runs where that is unknown."""
     known = np.zeros(len(records), bool)
     if goal is None:
         return records.goal, known
@@ -92,16 +92,16 @@ def _by_scores(records: Records, values: pd.Series[Any]) -> tuple[First, Bools]:
 
 
 AT_ONCE = 32_000_000
-"""So many first rows, of runs times values of axes, are held in memory."""
+"""Number of first rows in memory, runs times values of axes."""
 
 RUNS_AT_ONCE = 10_000
-"""So few that their usage stays in the processor's cache from one configuration to the next."""
+"""Runs per part: few enough that their usage stays in the processor's cache from one configuration to the next."""
 
 MOST_ROWS = 5_000_000
-"""More rows than this do not fit a frame that is still useful."""
+"""The most rows of a frame."""
 
 ABOUT = ("agent", "prompt_id", "settings", "repeat", "run_id", "provider", "model")
-"""The first columns of a run, where they are known."""
+"""The first columns of a run, if known."""
 
 OF_A_RUN = ("outcome", "step", "stop_reason", "fired", "goal_reached", "tokens", "cost_usd", "calls", "time_s")
 """The columns of a run and configuration."""
@@ -119,10 +119,10 @@ class Task:
     goal: First
     goal_open: Bools
     units: Ints | None = None
-    """The independent unit of each run, in rising order; None: each run is one."""
+    """The independent unit of each run, in rising order; None if each run is one."""
 
     def parts(self) -> Iterator[tuple[slice, Judge]]:
-        """Some runs at a time, in whole units, so that memory is bounded."""
+        """Yield the runs in parts of whole units, so that memory is bounded."""
         values = 1 + sum(len(axis.values) for grid in self.grids for axis in grid.axes)
         at_once = max(1_000, min(RUNS_AT_ONCE, AT_ONCE // values))
         if len(self.records) <= at_once + at_once // 2:
@@ -140,7 +140,7 @@ class Task:
             yield runs, Judge(part, self.grids, self.goal[runs], self.goal_open[runs])
 
     def configurations(self) -> Iterator[tuple[Grid, tuple[int, ...]]]:
-        """All configurations, in their order."""
+        """Yield all configurations in order."""
         for grid in self.grids:
             for point in grid.points():
                 yield grid, point
@@ -151,7 +151,7 @@ class Task:
         return sum(grid.size for grid in self.grids)
 
     def named(self) -> dict[str, Any]:
-        """The columns that say which configuration a row is of: `configuration`, and one for each axis."""
+        """Return the columns that identify a configuration: `configuration`, and one per axis."""
         axes = dict.fromkeys(axis.name for grid in self.grids for axis in grid.axes)
         columns: dict[str, list[Any]] = {"configuration": [], **{name: [] for name in axes}}
         for number, (grid, point) in enumerate(self.configurations()):
@@ -171,7 +171,7 @@ def _narrow(values: list[Any]) -> Any:
 
 
 def of_runs(task: Task, also: Sequence[str] = ()) -> pd.DataFrame:
-    """One row per configuration and run."""
+    """Return one row per configuration and run."""
     rows = task.size * len(task.records)
     if rows > MOST_ROWS:
         raise ConfigurationError(
@@ -217,11 +217,11 @@ def _columns(judge: Judge, verdict: Verdict) -> dict[str, Any]:
 
 
 def _no_clash(by: Sequence[str], names: Set[str]) -> None:
-    """Raise ConfigurationError where a column of the answer would overwrite one of the runs."""
+    """Raise ConfigurationError if a column of the result would overwrite one of the runs."""
     for name in by:
         if name in names:
             raise ConfigurationError(
-                f"by={name!r}: the answer has a column of that name. Rename the one of the runs: frame.rename(columns={{{name!r}: …}})."
+                f"by={name!r}: the result has a column of that name. Rename the one of the runs: frame.rename(columns={{{name!r}: …}})."
             )
 
 
@@ -236,7 +236,7 @@ def _floats(values: Floats, *, whole_numbers: bool = False) -> Any:
 
 
 def of_configurations(task: Task, by: Sequence[str] = (), *, level: float = 0.95) -> pd.DataFrame:
-    """One row per configuration, of each group of runs where `by` makes several."""
+    """Return one row per configuration, and per group of runs if `by` makes several."""
     groups, codes, front = _groups(task.records.with_columns(by, "by"), by)
     sums = Sums(task.size, groups)
     last = {name: task.records.at_the_end(name) for name in FIGURES}
@@ -274,14 +274,14 @@ class Cells:
             self.runs = self.of_units(np.ones(len(local)))
 
     def of_units(self, values: Any) -> Floats:
-        """The sum over each unit, one row per group."""
+        """Return the sum over each unit, one row per group."""
         assert self.units is not None  # noqa: S101  for the type checker
         sums: Floats = np.bincount(self.units, values.astype(float), self._number * self._wide).astype(float)
         return sums.reshape(self._number, self._wide)
 
 
 ONE = Cells()
-"""All runs in one group, each of them independent."""
+"""True if all runs are in one group and independent."""
 
 
 class Sums:
@@ -341,13 +341,13 @@ class Sums:
         kept[number] += values
 
     def first(self, configurations: int) -> Sums:
-        """The sums of the first configurations."""
+        """Return the sums of the first configurations."""
         found = Sums(configurations, self.shape[1])
         found._kept = {name: values[:configurations] for name, values in self._kept.items()}
         return found
 
     def columns(self, level: float) -> dict[str, Any]:
-        """The columns of the frame."""
+        """Return the columns of the frame."""
         flat = {name: values.ravel() for name, values in self._kept.items()}
         flat.setdefault("units", flat["runs"])
         names = ("runs", "units", "stopped", "finished", "unknown")
@@ -377,7 +377,7 @@ def _mean(flat: dict[str, Floats], name: str) -> Any:
 
 
 def _between(flat: dict[str, Floats], name: str) -> tuple[Floats, Floats, Floats]:
-    """The number of units, and the sums of squares and of cubes of their errors: a unit's sum less so many means."""
+    """Return the number of units, and the sums of squares and cubes of their errors: a unit's sum less its number of means."""
     n, total = flat[f"{name} n"], flat[f"{name} sum"]
     ss, sss = flat.get(f"{name} ss", total), flat.get(f"{name} sss", total)
     alone = {"units": n, "sn": total, "nn": n, "ssn": ss, "snn": total, "nnn": n}  # each run a unit: n is 1
@@ -388,7 +388,7 @@ def _between(flat: dict[str, Floats], name: str) -> tuple[Floats, Floats, Floats
 
 
 def _of_mean(flat: dict[str, Floats], name: str, level: float) -> tuple[Any, Any]:
-    """The interval of a mean of values from 0 on, as `intervals.of_mean` computes it; NA where all units are the same."""
+    """Return the interval of a mean of values from 0 on, as `intervals.of_mean` computes it; NA if all units are the same."""
     n = flat[f"{name} n"]
     mean = flat[f"{name} sum"] / n
     units, squares, cubes = _between(flat, name)
@@ -401,7 +401,7 @@ def _of_mean(flat: dict[str, Floats], name: str, level: float) -> tuple[Any, Any
 
 
 def _of_share(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
-    """The interval of the share that reached its goal, as `intervals.of_share` computes it."""
+    """Return the interval of the share that reached its goal, as `intervals.of_share` computes it."""
     n, total = flat["goal n"], flat["goal sum"]
     share, least, z = total / n, n * n / flat.get("goal nn", n), normal(level)
     units, squares, _ = _between(flat, "goal")
@@ -414,6 +414,6 @@ def _of_share(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
 
 
 def _students(level: float, units: Floats) -> Floats:
-    """Student's quantile for each number of units."""
+    """Return Student's quantile for each number of units."""
     known = {int(one): student(level, int(one) - 1) for one in np.unique(units) if one > 1}
     return np.array([known.get(int(one), np.nan) for one in units])

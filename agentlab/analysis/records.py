@@ -1,4 +1,4 @@
-"""The first row at which a running value meets a limit, for many limits at once."""
+"""Recorded runs as arrays: running totals, the first row at which each limit is met, independent units, and folds."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from agentlab.model.usage import add_cost, add_usage
 from agentlab.records.history import RunHistory
 
 Rows: TypeAlias = npt.NDArray[Any]
-"""Places of rows within their runs, from 0; a run's length where there is none. One row per limit, one column per run."""
+"""Rows within their runs, from 0; a run's length if there is none. One row per limit, one column per run."""
 
 FEW = 24
-"""For so few limits comparing with each is faster than a search."""
+"""Up to this number of limits, comparing with each is faster than a search."""
 
 
 def smallest(longest: int) -> npt.DTypeLike:
-    """The narrowest type that holds the place of a row, and one more."""
+    """Return the narrowest type for the number of a row, and one more."""
     return np.uint8 if longest < 2**8 else np.uint16 if longest < 2**16 else np.int64
 
 
 def running_maximum(values: npt.NDArray[Any], start: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """The highest value so far, run by run, without NaN: a limit that was met once stays met."""
+    """Return the highest value so far, run by run, without NaN: a limit that was met once stays met."""
     flat = np.fmax.accumulate(np.where(np.isnan(values), -np.inf, values)) if len(values) else values
     if not len(values) or (np.isfinite(values).all() and not _falls(values, start)):
         return values
@@ -49,7 +49,7 @@ def _falls(values: npt.NDArray[Any], start: npt.NDArray[np.int64]) -> bool:
 
 
 def first_met(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: npt.NDArray[Any]) -> Rows:
-    """For each limit and run the first row whose value is at or above the limit.
+    """Return, for each limit and run, the first row whose value is at or above the limit.
 
     `values` rise within each run (see `running_maximum`), run r being values[start[r]:start[r + 1]]; `limits` in any order. Each row is
     searched once among the limits: it is the first for those between the row before and itself.
@@ -93,20 +93,20 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 USED = ("tokens", "cost_usd", "calls", "time_s")
-"""What a run uses: running totals."""
+"""The running totals of a run's usage."""
 
 
 @dataclass(frozen=True)
 class Records:
     """Runs as arrays. Row `start[r] + i` is step i + 1 of run r; a run may have none.
 
-    `used` are running totals as far as known, sub-agents included; limits are compared with them. `totals` are the same where all of
-    it is known, else NaN. `own_end`: the run finished on its own. `cut_short`: its last step was broken off. `wanted_more`: it ended at
-    a further call, which was not made or failed. `goal`: the row at which the run reached its goal.
+    `used` are running totals as far as known, sub-agents included; limits are compared with them. `totals` are the same if all of
+    it is known, else NaN. `own_end`: the run finished on its own. `cut_short`: its last step was cut off. `wanted_more`: it ended
+    before a further call, or that call failed. `goal`: the row at which the run reached its goal.
     """
 
     about: pd.DataFrame
-    """One row per run: `run_id` and all else that is known of it."""
+    """One row per run: `run_id` and its other columns."""
     start: Ints
     steps: pd.DataFrame
     """One row per step, run after run."""
@@ -114,10 +114,10 @@ class Records:
     cut_short: Bools
     wanted_more: Bools
     reason: npt.NDArray[np.object_]
-    """The stop reason of each run; None where it has not ended."""
+    """The stop reason of each run; None if it has not ended."""
     goal: Ints
     histories: Callable[[int], RunHistory] | None = field(default=None, repr=False)
-    """The history of run r; None where there are only frames."""
+    """The history of run r; None if there are only frames."""
 
     @functools.cached_property
     def lengths(self) -> Ints:
@@ -138,7 +138,7 @@ class Records:
         return len(self.lengths)
 
     def part(self, first: int, last: int) -> Records:
-        """The runs from place `first` up to `last`, exclusive."""
+        """Return the runs from `first` up to `last`, exclusive."""
         rows = slice(int(self.start[first]), int(self.start[last]))
         runs, histories = slice(first, last), self.histories
         return Records(
@@ -154,7 +154,7 @@ class Records:
         )
 
     def column(self, name: str, needed_by: str) -> pd.Series[Any]:
-        """A column of the steps. Raises ConfigurationError where there is none."""
+        """Return a column of the steps. Raises ConfigurationError if there is none."""
         if name not in self.steps.columns:
             raise ConfigurationError(
                 f"The steps have no column {name!r}, which {needed_by} needs: pass a frame such as lab.frame(results) gives, a "
@@ -163,7 +163,7 @@ class Records:
         return self.steps[name]
 
     def with_columns(self, names: Sequence[str], option: str) -> pd.DataFrame:
-        """`about` with these columns, which may also be columns of the steps that are the same in all steps of a run.
+        """Return `about` with these columns, which may also be columns of the steps that are constant within a run.
 
         Raises ConfigurationError for a column that is in neither, or that changes within a run; `option` is the parameter in question.
         """
@@ -190,7 +190,7 @@ class Records:
 
     @functools.cached_property
     def totals(self) -> Mapping[str, Floats]:
-        """Running totals, NaN where a part is unknown."""
+        """Running totals, NaN if a part is unknown."""
         return _Made(functools.partial(_total, self))
 
     def at_the_end(self, name: str) -> Floats:
@@ -202,17 +202,17 @@ class Records:
 
     @functools.cached_property
     def at_stop(self) -> Mapping[str, Floats]:
-        """`totals` with two more places: 0 for a run that took no step, NaN for a run with an unknown end."""
+        """`totals` with two more rows: 0 for a run without a step, NaN for a run with an unknown end."""
         return _Made(lambda name: np.concatenate([self.totals[name], [0.0, np.nan]]))
 
     @functools.cached_property
     def words(self) -> dict[str, Any]:
-        """The rows of words, as conditions on words have read them."""
+        """The rows of words, as read by conditions on words."""
         return {}
 
     @functools.cached_property
     def several_calls(self) -> Bools:
-        """True for steps that limits may break off before a further call: with several calls, child runs, or a call not made."""
+        """True for steps that limits may cut off before a further call: with several calls, child runs, or a call not made."""
         calls = numbers(self.steps, "calls").fillna(1).to_numpy() > 1
         children = numbers(self.steps, "child_calls").fillna(0).to_numpy() > 0
         found: Bools = calls | children
@@ -231,7 +231,7 @@ class Records:
 
 
 class _Made(dict[str, Floats]):
-    """Arrays by the names of USED, each made when it is first asked for."""
+    """Arrays by the names of USED, each computed on first access."""
 
     def __init__(self, make: Callable[[str], Floats]) -> None:
         super().__init__()
@@ -244,7 +244,7 @@ class _Made(dict[str, Floats]):
 
 @dataclass(frozen=True, slots=True)
 class AfterCall:
-    """The usage of a run after one of a step's calls, by the names of USED: as far as known, and with NaN where a part is unknown; and
+    """The usage of a run after one of a step's calls, by the names of USED: as far as known, and with NaN if a part is unknown; and
     the output tokens of the call."""
 
     used: dict[str, float]
@@ -253,7 +253,7 @@ class AfterCall:
 
 
 def calls_inside(history: RunHistory, place: int) -> Iterator[AfterCall]:
-    """The usage of a run after each call of a step."""
+    """Return the usage of a run after each call of a step."""
     so_far = history.prefix(place)
     used_tokens, used_cost, calls = so_far.known_tokens, so_far.known_cost_usd, so_far.calls
     usage, cost = so_far.usage, so_far.cost
@@ -271,7 +271,7 @@ def calls_inside(history: RunHistory, place: int) -> Iterator[AfterCall]:
 
 
 def numbers(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
-    """A column as floats, NaN where it is NA or missing. Raises ConfigurationError for text that is no number."""
+    """Return a column as floats, NaN if it is NA or missing. Raises ConfigurationError for text that is not a number."""
     return groups.numbers(frame, name).astype(float)
 
 
@@ -300,7 +300,7 @@ def _used(records: Records, name: str) -> Floats:
 
 
 def _total(records: Records, name: str) -> Floats:
-    """Running totals; NaN throughout where the frame has no column for them, which only limits on them need."""
+    """Return running totals; all NaN if the frame has no column for them, which only limits on them need."""
     columns = records.steps.columns
     if not any(column in columns for column in (_CUMULATIVE.get(name), _OWN.get(name, "duration_s"))):
         return np.full(len(records.run), np.nan)
@@ -312,7 +312,7 @@ def _total(records: Records, name: str) -> Floats:
 
 
 def _per_step(records: Records, name: str, *, whole: bool = False) -> pd.Series[Any]:
-    """The usage of each step; without `whole` at least the part of the tokens that is known."""
+    """Return the usage of each step; without `whole` at least the known part of the tokens."""
     own = numbers(records.steps, records.column(_OWN[name], f"a limit on {name}").name)  # type: ignore[arg-type]
     if name == "tokens" and not whole:
         own = own.fillna(numbers(records.steps, "input_tokens").fillna(0) + numbers(records.steps, "output_tokens").fillna(0))
@@ -321,7 +321,7 @@ def _per_step(records: Records, name: str, *, whole: bool = False) -> pd.Series[
 
 
 def _summed(records: Records, values: Floats) -> Floats:
-    """Sums up to each row, run by run."""
+    """Return sums up to each row, run by run."""
     sums = pd.Series(values).groupby(records.run, sort=False).cumsum(skipna=False)
     return np.round(sums.to_numpy(dtype=float), _CENT_PARTS)
 
@@ -340,12 +340,12 @@ PROMPTS = ("prompt_id", "prompt")
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """`what` the units are, `prompt`, `recording` or `run`, and the unit of each run, from 0."""
+    """The kind of the units (`what`: `prompt`, `recording` or `run`), and the unit of each run, from 0."""
 
     what: str
     of: Ints
     one_prompt: bool
-    """All runs are of one prompt."""
+    """True if all runs are of one prompt."""
 
     @property
     def number(self) -> int:
@@ -354,20 +354,20 @@ class Units:
 
     @property
     def codes(self) -> Ints | None:
-        """`of`; None where each run is a unit."""
+        """`of`; None if each run is a unit."""
         return None if self.number == len(self.of) else self.of
 
     def count_of(self, runs: Bools) -> int:
-        """The number of units of these runs."""
+        """Return the number of units of these runs."""
         return len(np.unique(self.of[runs]))
 
     def counted(self, number: int) -> str:
-        """A number of units in words."""
+        """Return a number of units in words."""
         return counted(number, self.what)
 
 
 def units_of(about: pd.DataFrame) -> Units:
-    """The units of these runs, numbered by their first run."""
+    """Return the units of these runs, numbered by their first run."""
     about = about.reset_index(drop=True)
     prompt = groups.unit_of(about, None)
     one = bool(prompt) and about[prompt[0]].nunique(dropna=False) == 1
@@ -378,14 +378,14 @@ def units_of(about: pd.DataFrame) -> Units:
 
 
 def order_of(about: pd.DataFrame) -> Ints:
-    """The places of the runs by unit and id, so that the order in which they were passed changes nothing."""
+    """Return the order of the runs by unit and id, so that the order in which they were passed changes nothing."""
     by_id = np.argsort(about["run_id"].astype(str).to_numpy(), kind="stable")
     found: Ints = by_id[np.argsort(units_of(about.iloc[by_id]).of, kind="stable")]
     return found
 
 
 def reordered(records: Records, order: Ints) -> Records:
-    """The runs at these places, in this order."""
+    """Return the runs in this order."""
     if np.array_equal(order, np.arange(len(records))):
         return records
     lengths, histories = records.lengths[order], records.histories
@@ -405,7 +405,7 @@ def reordered(records: Records, order: Ints) -> Records:
 
 
 def folds_of(units: Units, succeeded: Bools, folds: int) -> Ints:
-    """The fold of each run: successes spread evenly, then runs, else in a random order that is always the same."""
+    """Return the fold of each run: successes spread evenly, then runs, otherwise in a fixed random order."""
     number = int(units.of.max()) + 1
     successes = np.bincount(units.of[succeeded], minlength=number)
     runs = np.bincount(units.of, minlength=number)

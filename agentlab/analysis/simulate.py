@@ -1,4 +1,4 @@
-"""A configuration simulated over all recorded runs: where each would have stopped, why, and what it would have used."""
+"""Simulates a configuration over all recorded runs: where each would have stopped, why, and what it would have used."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ class Limit:
 
     @property
     def reason(self) -> StopReason:
-        """The stop reason of a run that reaches it."""
+        """The stop reason of a run that reaches the limit."""
         return LIMIT_REASONS[self.name]
 
     @property
     def measure(self) -> str:
-        """The running total that it bounds."""
+        """The running total that the limit bounds."""
         return BOUNDED[self.name]
 
     def is_met(self, used: dict[str, float]) -> bool:
-        """True if what was used reaches it. It is none on steps."""
+        """True if the usage reaches the limit, which is not one on steps."""
         return bool(used[self.measure] >= float(self.value))
 
 
@@ -81,10 +81,10 @@ def limits_over(records: Records, name: str, values: list[Any]) -> list[Limit]:
 
 @dataclass(slots=True)
 class BrokenSteps:
-    """Which of the steps in which runs stop are broken off by limits, one place per run.
+    """The steps in which runs stop and which limits cut off, one entry per run.
 
-    `off`: the step is broken off, after so many `calls`. `unsure`: it is not known whether it is, or with what usage. `by` is the place
-    of the limit among those that were checked.
+    `off`: the step is cut off, after `calls` calls. `unsure`: it is unknown whether it is, or with what usage. `by` is the index of the
+    limit among those that were checked.
     """
 
     off: Bools
@@ -95,7 +95,7 @@ class BrokenSteps:
 
 
 def broken_steps(records: Records, limits: list[Limit], stop: First) -> BrokenSteps:
-    """Of the runs that stop by these limits, in the order of a budget, whether their last step is broken off."""
+    """Find, for runs that stop by these limits, in the order of a budget, if their last step is cut off."""
     runs = len(records)
     nothing = {name: np.full(runs, np.nan) for name in USED}
     broken = BrokenSteps(np.zeros(runs, bool), np.zeros(runs, bool), np.zeros(runs, np.int64), np.full(runs, -1), nothing)
@@ -120,7 +120,7 @@ def broken_steps(records: Records, limits: list[Limit], stop: First) -> BrokenSt
 
 
 def _before_a_call(records: Records, broken: BrokenSteps, run: int, limits: list[Limit], place: int) -> None:
-    """A limit on usage is checked before each further call."""
+    """Check a limit on usage before each further call."""
     limit = limits[place]
     row = int(records.start[run] + limit.first[run])
     calls = records.inside.get(row)
@@ -147,7 +147,7 @@ def _before_a_call(records: Records, broken: BrokenSteps, run: int, limits: list
 
 
 def _by_time_unseen(broken: BrokenSteps, runs: Ints, limit: float, place: int) -> None:
-    """Time is up during steps of which a frame does not say what was complete by then: all these runs at once."""
+    """Mark the runs whose time is up during a step; a frame does not say what was complete by then."""
     broken.unsure[runs] = True
     newly = runs[~broken.off[runs] | (broken.calls[runs] > 0)]
     broken.off[newly], broken.calls[newly], broken.by[newly] = True, 0, place
@@ -156,7 +156,7 @@ def _by_time_unseen(broken: BrokenSteps, runs: Ints, limit: float, place: int) -
 
 
 def _by_time(records: Records, broken: BrokenSteps, run: int, limits: list[Limit], place: int) -> None:
-    """Time is up during a step: the call that was under way is lost."""
+    """Handle a step during which time is up: the call under way is lost."""
     assert records.histories is not None  # noqa: S101  for the type checker
     limit = float(limits[place].value)
     row = int(records.start[run] + limits[place].first[run])
@@ -173,7 +173,7 @@ def _by_time(records: Records, broken: BrokenSteps, run: int, limits: list[Limit
 
 
 def _note(broken: BrokenSteps, run: int, complete: int, used: dict[str, float], by: int) -> None:
-    """Record that a limit breaks a step off. The first one counts: limits on usage are met at the end of a call, before time is up."""
+    """Record that a limit cuts a step off. The first one counts: limits on usage are met at the end of a call, before time is up."""
     if broken.off[run] and complete >= broken.calls[run]:
         return
     broken.off[run], broken.calls[run], broken.by[run] = True, complete, by
@@ -184,18 +184,18 @@ def _note(broken: BrokenSteps, run: int, complete: int, used: dict[str, float], 
 STOPPED, FINISHED, UNKNOWN = 0, 1, 2
 
 MOST_ROWS_AT_ONCE = 32_000_000
-"""So many first rows, of configurations times runs, are computed in one array."""
+"""The most first rows in one array, configurations times runs."""
 
 OUTCOMES = ("stopped", "finished", "unknown")
 
 ENDS_BEFORE_CONDITIONS = (str(StopReason.TERMINATING_TOOL), str(StopReason.EXPLICIT_STOP))
-"""Ends that hold even where the run's condition raises at the same step."""
+"""Ends that take precedence even if the run's condition raises at the same step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Why runs stop: the condition without what is off, the first rows at which it is met and at which it raised, the limits, and what
-    these do to the step in which a run stops."""
+    """Why runs stop: the condition without its parts that are off, the first rows at which it is met and at which it raised, the
+    limits, and their effect on the step in which a run stops."""
 
     tree: StopCondition | None
     met: First
@@ -206,10 +206,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How the runs end under a configuration, one place per run.
+    """The ends of the runs under a configuration, one entry per run.
 
-    `row`: the step in which a run ends, from 0; the number of its steps where that is not known. `used`: what it had used by then, NaN
-    where that is not known. `goal`: 1 where it had reached its goal, 0 where not, NaN where that is not known.
+    `row`: the step in which a run ends, from 0; its number of steps if unknown. `used`: its usage up to there, NaN if unknown. `goal`:
+    1 if it had reached its goal, 0 if not, NaN if unknown.
     """
 
     outcome: npt.NDArray[np.uint8]
@@ -250,8 +250,8 @@ class Judge:
                 self._first.update(zip(several, first_rows(self.records, several), strict=True))
 
     def rows(self, grid: Grid) -> Rows | None:
-        """Where the condition of a grid stops each run in every configuration: a dimension for each axis, 1 long for axes of the
-        budget, and the runs as the last. None where first rows are not enough, or would be too many at once."""
+        """Return where the condition of a grid stops each run in every configuration: one dimension per axis, of length 1 for axes of
+        the budget, and the runs as the last. None if first rows are not enough, or would be too many at once."""
         counted = None if grid.stop is None else without_off(grid.stop)
         if (
             counted is None
@@ -279,7 +279,7 @@ class Judge:
         return everywhere(counted, axis_of, len(grid.axes), firsts)
 
     def first(self, grid: Grid, point: Sequence[int]) -> First:
-        """Where each run would stop by a configuration alone; the number of its steps where it would not."""
+        """Return where each run would stop by a configuration alone; its number of steps if it would not."""
         stop, _ = self._condition(grid.stop_at(point))
         for limit in self._budget(grid.budget_at(point)):
             stop = np.minimum(stop, limit.first)
@@ -304,7 +304,7 @@ class Judge:
             row = np.minimum(row, limit.first)
         row = row.astype(np.int64)
         broken = broken_steps(records, limits, row)
-        broken.off &= raised >= row  # after a step that was broken off no condition is read
+        broken.off &= raised >= row  # after a step that was cut off no condition is read
         reached_here = self.goal == row
         unsure = unsure_from(records, counted)
         failed = np.zeros(len(records), bool) if raised is records.lengths else self._failed(row, raised, broken)
@@ -322,7 +322,7 @@ class Judge:
     # Where --------------------------------------------------------------------------------------------------------------
 
     def _condition(self, tree: StopCondition | None) -> tuple[First, First]:
-        """The first row at which a tree is met, and at which a custom condition raised."""
+        """Return the first row at which a tree is met, and at which a custom condition raised."""
         records = self.records
         counted = None if tree is None else without_off(tree)
         if counted is None:
@@ -348,7 +348,7 @@ class Judge:
         return asked
 
     def first_of(self, leaf: StopCondition) -> First:
-        """The first row at which a single condition is met."""
+        """Return the first row at which a single condition is met."""
         if leaf not in self._first:
             if is_in_arrays(leaf):
                 self._first[leaf] = first_rows(self.records, [leaf])[0]
@@ -357,13 +357,13 @@ class Judge:
         return self._first[leaf]
 
     def answers(self, leaf: StopCondition) -> Answers:
-        """The answers of a single condition row by row."""
+        """Return the answers of a single condition row by row."""
         if is_in_arrays(leaf):
             return latched(self.records, leaf, self.first_of(leaf))
         return self._asked_of(leaf).answers
 
     def _budget(self, budget: Budget) -> list[Limit]:
-        """The limits that are set, in the order in which a run checks them."""
+        """Return the limits that are set, in the order in which a run checks them."""
         found = []
         for name in BOUNDS:
             value = getattr(budget, name)
@@ -377,7 +377,7 @@ class Judge:
     # What ---------------------------------------------------------------------------------------------------------------
 
     def _failed(self, row: First, raised: First, broken: BrokenSteps) -> Bools:
-        """Runs that end by a condition that raised: only a terminating tool and a requested stop come before that."""
+        """Handle runs that a raising condition ends; only a terminating tool and a requested stop take precedence."""
         records = self.records
         won = records.own_end & (row == records.lengths - 1) & np.isin(records.reason.astype(str), ENDS_BEFORE_CONDITIONS)
         found: Bools = (row < records.lengths) & (raised == row) & ~broken.off & ~won
@@ -400,7 +400,7 @@ class Judge:
         return outcome
 
     def _used(self, outcome: npt.NDArray[np.uint8], row: First, broken: BrokenSteps) -> dict[str, Floats]:
-        """What each run had used where it stops."""
+        """Return the usage of each run up to its stop."""
         records = self.records
         end = len(records.run)  # after the rows: the place of a run with no step, and of an unknown end
         places = np.where(outcome == UNKNOWN, end + 1, np.where(records.lengths > 0, records.start[:-1] + row, end))
@@ -441,8 +441,8 @@ class Judge:
     # Why ----------------------------------------------------------------------------------------------------------------
 
     def deciding(self, tree: StopCondition, row: First, where: Bools, *, goals_only: bool = False) -> Iterator[tuple[str, Bools]]:
-        """The names of the parts that made a tree met in these runs, each with the runs in which it did; with `goals_only` only those
-        that are goals."""
+        """Return the names of the parts that made a tree met in these runs, each with the runs in which it did; with `goals_only`
+        only those that are goals."""
         if not all(is_in_arrays(leaf) or self._asked.get(leaf) is not None for leaf in tree.leaves()):
             for run in np.flatnonzero(where):  # some have to be awaited: the tree was read as a whole
                 history = history_of(self.records, int(run), tree).prefix(int(row[run]) + 1)
@@ -463,7 +463,7 @@ class Judge:
                 yield self._name_of(node), decides & where
 
     def read_broken(self, tree: StopCondition, found: Found, row: First, stopped: Bools) -> dict[int, Sequence[Reading] | None]:
-        """What made a tree met in the steps that were broken off, with their remaining calls (None: it raised): by run, where there are
+        """Return by run what made a tree met in the steps that were cut off, with their remaining calls (None: it raised); needs
         histories."""
         histories, broken = self.records.histories, found.broken
         if histories is None:
@@ -491,5 +491,5 @@ class Judge:
 
 
 def _may_be_goal(leaf: StopCondition) -> bool:
-    """True if its reading may be that of a goal: a custom condition says so only when it is read."""
+    """True if the reading may be that of a goal: a custom condition says so only when it is read."""
     return leaf.goal or not is_in_arrays(leaf)

@@ -1,4 +1,4 @@
-"""Recorded runs as arrays, made from frames, and how each run ended."""
+"""Records from frames, stores, experiments and runs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ OWN_ENDS = frozenset({
     StopReason.COMPLETED, StopReason.TERMINATING_TOOL, StopReason.TRUNCATED, StopReason.CONTENT_FILTERED,
     StopReason.NUDGES_EXHAUSTED,
 })  # fmt: skip
-"""Ends of a run that do not depend on its limits. An error is one too where it came from a response, see `_ends`."""
+"""Ends of a run that do not depend on its limits. An error from a response is one too, see `_ends`."""
 
 
 def from_frames(
     steps: pd.DataFrame, runs: pd.DataFrame | None = None, histories: Callable[[str], RunHistory] | None = None
 ) -> Records:
-    """Records of a steps frame; `runs`, one row per run, has more columns of them, and runs that took no step.
+    """Return the records of a steps frame; `runs`, one row per run, has further columns, and runs that took no step.
 
-    `histories` gives a run's history by its id. Errors: ConfigurationError where columns or rows are missing.
+    `histories` returns a run's history by its id. Errors: ConfigurationError if columns or rows are missing.
     """
     groups.no_column_twice(steps)
     for name in ("run_id", "step"):
@@ -93,12 +93,12 @@ def _about(steps: pd.DataFrame, runs: pd.DataFrame | None) -> pd.DataFrame:
     there = groups.each_once(runs[runs["run_id"].notna()].reset_index(drop=True))
     if there["run_id"].duplicated().any():
         twice = there["run_id"][there["run_id"].duplicated()].iloc[0]
-        raise ConfigurationError(f"Run {twice!r} is there twice: pass each run once.")
+        raise ConfigurationError(f"Run {twice!r} occurs twice: pass each run once.")
     return there
 
 
 def _last(steps: pd.DataFrame, name: str, start: Ints) -> npt.NDArray[np.object_]:
-    """The value of a column in the last row of each run; None where it is NA, or the run has no row."""
+    """Return the value of a column in the last row of each run; None if it is NA, or if the run has no row."""
     found = np.full(len(start) - 1, None, dtype=object)
     there = np.diff(start) > 0
     if name in steps.columns:
@@ -108,13 +108,13 @@ def _last(steps: pd.DataFrame, name: str, start: Ints) -> npt.NDArray[np.object_
 
 
 def _last_number(steps: pd.DataFrame, name: str, start: Ints) -> Floats:
-    """The same for numbers and booleans of any dtype; NaN where there is none."""
+    """Return the same for numbers and booleans of any dtype; NaN if there is none."""
     return numbers(pd.DataFrame({name: _last(steps, name, start)}), name).to_numpy(dtype=float)
 
 
 def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools, Bools, Bools, npt.NDArray[np.object_]]:
-    """For each run whether it finished on its own, whether its last step was broken off, whether before a further call, and why it
-    ended. An answer that ends a run comes before a person, or a condition that raised, at the same step."""
+    """Return for each run: True if it finished on its own, True if its last step was cut off, True if before a further call, and why
+    it ended. An answer that ends a run takes precedence over a person, or a condition that raised, at the same step."""
     reason, action, error = (_last(steps, name, start) for name in ("stop_reason", "action", "error"))
     of_runs = _of_runs(about, "stop_reason")
     reason = np.where(reason == None, of_runs, reason)  # noqa: E711  element by element
@@ -144,7 +144,7 @@ def _is_true(about: pd.DataFrame, name: str) -> Bools:
 
 
 def _finished_at(steps: pd.DataFrame, about: pd.DataFrame, start: Ints, reason: Any) -> Ints:
-    """The last row of the runs whose agent finished on its own; the number of rows of all others."""
+    """Return the last row of the runs whose agent finished on its own; the length of all others."""
     lengths = np.diff(start)
     if "terminated" in about.columns:
         done = _is_true(about, "terminated") | (reason == StopReason.COMPLETED)
@@ -156,18 +156,18 @@ def _finished_at(steps: pd.DataFrame, about: pd.DataFrame, start: Ints, reason: 
 
 
 Recorded: TypeAlias = Any
-"""A steps frame; a Store; what an experiment or an importer gave (anything with the frames `steps` and `runs`); a result, a run, or
+"""A steps frame, a Store, results of an experiment or an import (anything with the frames `steps` and `runs`), a result, a run, or
 several of these."""
 
 LOADED_AT_ONCE = 4_096
-"""So many loaded runs of a store stay in memory."""
+"""The most loaded runs of a store in memory."""
 
 
 def records_of(recorded: Recorded, runs: pd.DataFrame | None = None) -> Records:
-    """The records of a person's runs; `runs` has more columns of those in a frame. Raises ConfigurationError for anything else."""
+    """Return the records of these runs; `runs` has further columns of those in a frame. Raises ConfigurationError for anything else."""
     found = _records_of(recorded, runs)
     if not len(found):
-        raise ConfigurationError("There are no runs in what was passed: record some first, or pass the frame with them.")
+        raise ConfigurationError("The argument has no runs: record some first, or pass the frame with them.")
     return found
 
 
@@ -175,7 +175,7 @@ def _records_of(recorded: Recorded, runs: pd.DataFrame | None) -> Records:
     if isinstance(recorded, pd.DataFrame):
         return from_frames(recorded, runs)
     if runs is not None:
-        raise ConfigurationError("runs=… goes with a steps frame; a store and results know their runs themselves.")
+        raise ConfigurationError("runs=… can only be passed with a steps frame; a store and results have their runs already.")
     if isinstance(recorded, Store):
         return _of_store(recorded)
     if isinstance(recorded, Lockstep):
@@ -198,12 +198,12 @@ def _records_of(recorded: Recorded, runs: pd.DataFrame | None) -> Records:
 def _of_results(results: list[RunResult | Run]) -> Records:
     histories = {(one.id if isinstance(one, Run) else one.run_id): one.history for one in results}
     if len(histories) < len(results):
-        raise ConfigurationError("The same run is there twice: pass each run once.")
+        raise ConfigurationError("The same run occurs twice: pass each run once.")
     return from_frames(to_frame(results), to_frame(results, "runs"), histories.__getitem__)
 
 
 def _of_store(store: Store) -> Records:
-    """All runs but those of sub-agents, which are part of the run that called them."""
+    """Return all runs but those of sub-agents, which are part of the run that called them."""
     runs = store.frame("runs")
     runs = runs[runs["called_by"].isna()]
     steps = store.frame("steps")
@@ -211,7 +211,7 @@ def _of_store(store: Store) -> Records:
 
 
 def _begun(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs that were begun."""
+    """Return the runs that were started."""
     return runs[runs["state"] != "not_started"] if "state" in runs.columns else runs
 
 

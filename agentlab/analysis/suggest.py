@@ -3,7 +3,7 @@
 found = lab.suggest(results)                                      of steps, tokens, cost and all pairs of them
 found = lab.suggest(steps, StepCountIs([2, 4, 8]), keep=0.9, cost="tokens")
 agent.run("…", stop=found.stop, budget=found.budget)              or paste found.code
-found.kept, found.kept_low, found.kept_high                       what to expect of it
+found.kept, found.kept_low, found.kept_high                       the expected share of the successes
 lab.suggest(results, by="model").frame                            for each model on its own
 """
 
@@ -91,7 +91,7 @@ def suggest(
     folds: int = 5,
     level: float = 0.95,
 ) -> Suggestion | Suggestions:
-    """The cheapest configuration that keeps a share of the successes, judged on runs that it was not chosen on.
+    """Return the cheapest configuration that keeps a share of the successes, judged on runs that it was not chosen on.
 
     recorded    what `lab.backtest` takes: a steps frame, a Store, results of an experiment, or a list of results
     conditions  the candidates, a grid as for `lab.backtest`, with `budget`. Without both: no limit; and limits on steps, tokens and
@@ -102,20 +102,20 @@ def suggest(
     by          column or columns of the runs that make groups, such as `model`, as for `lab.backtest` and `lab.summary`. The answer is
                 then `Suggestions`: one for each group, found and judged on the runs of that group alone
     runs        with a steps frame, its runs frame: columns for `goal` and `by`, the prompts, and runs that took no step
-    folds       into so many parts the runs are divided for judging; fewer where there are fewer independent units
+    folds       number of parts for cross-validation; fewer if there are fewer independent units
     level       that of the intervals
 
     **The rule.** Of the configurations that keep at least `keep` of the successes, the one with the least cost; of equal cost the one
     that keeps most; then the one with fewer limits, the one that was given first, the strictest. What a run that was cut off in the
-    record would have cost without that limit is not known: for choosing it counts with its cost by then, in every configuration.
+    record would have cost without that limit is unknown: for choosing, it counts with its cost up to there in every configuration.
 
     **Cross-validation.** The rule is applied to all folds but one, and its choice is tried on that one, in turn. All figures of the
     Suggestion are of these held-out runs together.
 
     **Independent units.** Repeats of a prompt and replays of a recording are not independent. A unit is a prompt (`prompt_id`, else
-    `prompt`) with all that shares a `recording_id` with it; of runs of one prompt it is the recording; else the run. No fold divides a
-    unit, and the intervals are computed from the units' sums. `units` says how many there are; where the successes come from fewer
-    than 5 there is no suggestion.
+    `prompt`) with all runs that share a `recording_id` with it; for runs of one prompt it is the recording, else the run. No fold
+    divides a unit, and the intervals are computed from the units' sums. `units` is their number; if the successes come from fewer
+    than 5 units there is no suggestion.
 
     **How good that is.** Simulated runs of prompts that differ in steps, success and cost; three in five succeed; some 250 candidates;
     keep=0.95. In %, from 200 samples of each size (prompts x repeats), by `python -m tests.benchmarks --only suggest_coverage`:
@@ -148,7 +148,7 @@ def suggest(
         0    brief  stop=StepCountIs(1)    30         30   1.0  0.886487
         1  endless                 <NA>    30          0  <NA>      <NA>
         >>> each["no_suggestion"][1]
-        'Only 0 of 30 runs had reached their goal, and it takes 5: record more runs, or say with goal=… what counts as success.'
+        'Only 0 of 30 runs had reached their goal, and 5 are needed: record more runs, or set goal=… to what counts as success.'
     """
     rule = _Rule(conditions, budget, _checked_keep(keep), cost, _checked_folds(folds), checked_level(level))
     if cost not in get_args(CostIn):
@@ -171,7 +171,7 @@ def suggest(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rule:
-    """What to look for."""
+    """The parameters of a search."""
 
     conditions: Conditions
     budget: Limits
@@ -182,12 +182,12 @@ class _Rule:
 
     @property
     def is_given(self) -> bool:
-        """True if a person says what to try."""
+        """True if the candidates were given."""
         return self.conditions is not None or bool(self.budget)
 
 
 def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) -> Suggestion:
-    """The suggestion for these runs."""
+    """Return the suggestion for these runs."""
     order = order_of(records.about)
     records, reached, is_open = reordered(records, order), reached[order], is_open[order]
     keep, cost, folds, level = rule.keep, rule.cost, rule.folds, rule.level
@@ -264,28 +264,28 @@ def _checked_folds(folds: object) -> int:
 
 
 def _lacking(measures: Measured, is_open: Bools, units: Units) -> str | None:
-    """Why there can be no suggestion; None where there can."""
+    """Return why there can be no suggestion; None if there can."""
     runs, successes = len(is_open), int(measures.succeeded.sum())
     if successes < FEWEST:
-        unknown = f"; of {counted(int(is_open.sum()), 'run')} it is not known whether they did" if is_open.any() else ""
+        unknown = f"; for {counted(int(is_open.sum()), 'run')} it is unknown" if is_open.any() else ""
         return (
-            f"Only {successes} of {counted(runs, 'run')} had reached their goal{unknown}, and it takes {FEWEST}: record more runs, or "
-            "say with goal=… what counts as success."
+            f"Only {successes} of {counted(runs, 'run')} had reached their goal{unknown}, and {FEWEST} are needed: record more runs, "
+            "or set goal=… to what counts as success."
         )
     if (several := units.count_of(measures.succeeded)) < FEWEST:
         more = "record runs of more prompts" if units.what == "prompt" else "record the task again"
         return (
             f"All {successes:,} successes are of {units.counted(several)}, and runs of one {units.what} are not independent. A "
-            f"suggestion takes {FEWEST} {units.what}s: {more}."
+            f"suggestion needs {FEWEST} {units.what}s: {more}."
         )
     if np.isnan(measures.whole).all():
         others = ", ".join(repr(name) for name in get_args(CostIn) if name != measures.cost)
-        return f"cost={measures.cost!r} is not known for any run: use another measure, {others}."
+        return f"cost={measures.cost!r} is unknown for all runs: use another measure, {others}."
     return None
 
 
 def _longest(task: Task, grid: Grid) -> int:
-    """The most steps that a configuration lets a recorded run take."""
+    """Return the most steps that a configuration lets a recorded run take."""
     one = dataclasses.replace(task, grids=[grid])
     return max(int(judge.verdict(grid, ()).row.max(initial=-1)) for _, judge in one.parts()) + 1
 
@@ -294,7 +294,7 @@ def _longest(task: Task, grid: Grid) -> int:
 
 
 def _estimates(judged: Judged, measures: Measured, units: Units, level: float) -> tuple[Estimate, Estimate, Estimate]:
-    """The kept share of the successes, the saved share of the cost, and the mean cost, on held-out runs."""
+    """Return the kept share of the successes, the saved share of the cost, and the mean cost, on held-out runs."""
     known = ~np.isnan(judged.kept)
     kept = of_share(judged.kept[known], units.of[known], level=level)
     spent = ~np.isnan(judged.used) & ~np.isnan(measures.whole)
@@ -307,7 +307,7 @@ def _estimates(judged: Judged, measures: Measured, units: Units, level: float) -
 
 
 def _saved(used: Floats, whole: Floats, of: Ints, level: float) -> Estimate:
-    """The saved share of the cost, with the interval of the logarithm of what is left, from the units' errors."""
+    """Return the saved share of the cost, with the interval of the logarithm of the rest, from the units' errors."""
     if not used.sum():
         return Estimate(1.0 if whole.sum() else None, None, None, len(used), "nothing was used")
     left = float(used.sum() / whole.sum())
@@ -334,7 +334,7 @@ class _Answer:
 
 
 def _frame(answer: _Answer, level: float) -> pd.DataFrame:
-    """One row per candidate: that of a backtest, and the figures by which it was chosen and judged."""
+    """Return one row per candidate: that of a backtest, and the figures by which it was chosen and judged."""
     task, counts, judged = answer.task, answer.counts, answer.judged
     priced = int((~np.isnan(answer.measures.whole)).sum())
     size = range(task.size)
@@ -369,7 +369,7 @@ def _frame(answer: _Answer, level: float) -> pd.DataFrame:
 def _cautions(  # noqa: PLR0917
     records: Records, measures: Measured, is_open: Bools, units: Units, judged: Judged, by_fold: Sequence[int | None]
 ) -> Iterator[str]:
-    """Sentences on how far it can be trusted."""
+    """Yield sentences on how far the suggestion can be trusted."""
     runs, successes = len(records), int(measures.succeeded.sum())
     if successes < FEW:
         yield f"{counted(successes, 'success').replace('successs', 'successes')}: {TOO_FEW}."
@@ -388,13 +388,13 @@ def _cautions(  # noqa: PLR0917
         )
     if no_cost := int(np.isnan(measures.whole).sum()):
         what = IN_WORDS[measures.cost]
-        yield f"Of {no_cost:,} of {runs:,} runs ({no_cost / runs:.1%}) {what} is not known: they are left out of it."
+        yield f"For {no_cost:,} of {runs:,} runs ({no_cost / runs:.1%}) {what} is unknown: they are left out of it."
     if is_open.any():
-        yield f"Of {int(is_open.sum()):,} of {runs:,} runs it is not known whether they succeeded: they count as neither."
+        yield f"For {int(is_open.sum()):,} of {runs:,} runs it is unknown whether they succeeded: they count as neither."
     if lost := int(np.isnan(judged.kept[measures.succeeded]).sum()):
-        yield f"Of {lost:,} of {successes:,} successes it is not known whether these limits would keep them: they are left out."
+        yield f"For {lost:,} of {successes:,} successes it is unknown whether these limits would keep them: they are left out."
     if cut := int((~records.own_end & ~measures.succeeded & ~is_open).sum()):
-        yield f"{cut:,} of {runs:,} runs were cut off in the record without success: what they would have reached is not known."
+        yield f"{cut:,} of {runs:,} runs were cut off in the record without success: what they would have reached is unknown."
     if None in by_fold:
         yield f"In {by_fold.count(None)} of {len(by_fold)} parts no configuration kept enough; the one that kept most was judged there."
 

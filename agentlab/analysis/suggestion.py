@@ -1,4 +1,4 @@
-"""The answer of `lab.suggest`: limits for a run, what to expect of them, and how far that can be trusted."""
+"""The result of `lab.suggest`: limits for a run, their expected effect, and how far that can be trusted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
-from agentlab._internal import lazy as sugar
+from agentlab._internal import lazy
 from agentlab._internal.safe_text import AS_WRITTEN, cut, escape, printable
 from agentlab.analysis.compare import TOO_FEW
 from agentlab.analysis.grids import Grid, budget_code
@@ -39,13 +39,13 @@ class Configuration:
 
     stop: StopCondition | None
     budget: Budget | None
-    """None: the default one is enough, no recorded run reached its 20 steps."""
+    """None if the default is enough: no recorded run reached its 20 turns."""
     code: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Suggestion:
-    """What `lab.suggest` found: limits for a run, and what to expect of them. False where there are none, see `why`.
+    """The result of `lab.suggest`: limits for a run and their expected effect. False if there are none, see `why`.
 
     `kept`, `saved` and `cost` are measured on runs that had no part in choosing, each with its interval; None is not known. `kept` is a
     share of the successes, `saved` a share of what the same runs cost in the record, `cost` and `cost_recorded` are means per run, in
@@ -54,11 +54,11 @@ class Suggestion:
     Example:
         >>> found = lab.suggest([result])
         >>> bool(found), found.why[0]
-        (False, 'Only 1 of 1 run had reached their goal, and it takes 5: record more runs, or say with goal=… wh...
+        (False, 'Only 1 of 1 run had reached their goal, and 5 are needed: record more runs, or set goal=… to wh...
     """
 
     keep: float
-    """The share of the successes that was to be kept."""
+    """The requested share of the successes to keep."""
     cost_in: CostIn
     found: Configuration | None
     kept: float | None = None
@@ -71,7 +71,7 @@ class Suggestion:
     cost_low: float | None = None
     cost_high: float | None = None
     cost_recorded: float | None = None
-    """What the same runs cost in the record."""
+    """The cost of the same runs in the record."""
     runs: int = 0
     units: int = 0
     """Independent units in these runs: prompts, recordings or runs, see `lab.suggest`."""
@@ -81,9 +81,9 @@ class Suggestion:
     """Of the held-out runs, those that were cut off in the record before the limits: what they would have cost is left out."""
     folds: int = 0
     same_choice: int = 0
-    """In how many of the folds the same configuration was chosen; with few of them others are about as good, see `frame`."""
+    """Number of folds that chose the same configuration; if few, others are about as good, see `frame`."""
     why: tuple[str, ...] = ()
-    """How it was found and how far it can be trusted, in sentences; where there is no suggestion, why not."""
+    """Sentences on how the suggestion was found and how far it can be trusted, or why there is none."""
     frame: pd.DataFrame = field(default_factory=pd.DataFrame, compare=False)
     """One row per candidate, as in `lab.backtest`, and `code`; `kept_share` and `spent_mean`, by which it is chosen; `chosen`;
     `folds_chosen`, how many folds chose it, and from their held-out runs `held_out_runs`, `held_out_kept` and `held_out_cost`."""
@@ -137,7 +137,7 @@ class Suggestion:
         if self.frame.empty:
             raise ConfigurationError(f"There are no candidates to show: {' '.join(self.why)}")
         options = {"x": AXES[self.cost_in], "y": "success_rate", **options}
-        return sugar.call(DRAWING, self.frame, self.code if self else "", **options)
+        return lazy.call(DRAWING, self.frame, self.code if self else "", **options)
 
     def _chosen(self) -> Configuration:
         if self.found is None:
@@ -168,8 +168,8 @@ class Suggestion:
 
 
 def configuration(grid: Grid, longest: int) -> Configuration:
-    """A grid of one point for a run. A budget without max_turns would end it after 20 steps: where a recorded run took more, the
-    budget says that there is no such limit."""
+    """Return a grid of one point for a run. A budget without max_turns would end it after 20 turns: if a recorded run took more, the
+    budget has max_turns=None."""
     limits = dict(grid.budget)
     if "max_turns" not in limits and longest > DEFAULT_TURNS:
         limits["max_turns"] = None
@@ -180,7 +180,7 @@ def configuration(grid: Grid, longest: int) -> Configuration:
 
 
 def sentences(found: Suggestion, *, candidates: int, own_share: float, unit: str, level: float) -> Iterator[str]:
-    """A suggestion in words."""
+    """Yield a suggestion in words."""
     code = found.code
     yield (
         f"{code} is the cheapest of {candidates:,} configurations that keep at least {found.keep:.4g} of the {found.successes:,} "
@@ -207,19 +207,19 @@ _UNITS = {"cost_usd": "USD", "tokens": "tokens", "time_s": "s", "steps": "steps"
 
 
 def amount(value: float | None, cost_in: str) -> str:
-    """A mean with its unit."""
+    """Return a mean with its unit."""
     return "unknown" if value is None else f"{value:,.4g} {_UNITS[cost_in]}"
 
 
 def with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    """A share with its interval, where there is one."""
+    """Return a share with its interval, if there is one."""
     if value is None:
         return "an unknown share"
     return f"{value:.1%} (no interval)" if low is None or high is None else f"{value:.1%} ({low:.1%} to {high:.1%})"
 
 
 MOST_SHOWN = 40
-"""So many groups are shown; the frame has them all."""
+"""Number of groups shown; the frame has all of them."""
 
 _FIGURES = (
     "kept", "kept_low", "kept_high", "saved", "saved_low", "saved_high", "cost", "cost_low", "cost_high", "cost_recorded",
@@ -233,7 +233,7 @@ _COUNTS = ("runs", "units", "successes", "folds", "same_choice")
 class Suggestions:
     """A Suggestion for each group of runs, by the group's name: `found["gpt-5-mini"]`, `found.groups.items()`.
 
-    Each is the answer of `lab.suggest` for the runs of that group alone. True where any group has one; a group with too few runs has a
+    Each is the result of `lab.suggest` for the runs of that group alone. True if any group has one; a group with too few runs has a
     Suggestion that is False and says why.
 
     Example:
@@ -322,7 +322,7 @@ class Suggestions:
         cost_in = next(iter(self.groups.values())).cost_in
         options = {"x": AXES[cost_in], "y": "success_rate", "by": list(self.by), **options}
         code = "; ".join(f"{name}: {one.code}" for name, one in self.groups.items() if one)
-        return sugar.call(DRAWING, table, code, **options)
+        return lazy.call(DRAWING, table, code, **options)
 
     def __getitem__(self, name: str) -> Suggestion:
         if name not in self.groups:
@@ -364,7 +364,7 @@ class Suggestions:
 
 
 def _sentences(one: Suggestion, which: Any) -> str | None:
-    """The sentences of a suggestion that `which` accepts; None where there are none."""
+    """Return the sentences of a suggestion that `which` accepts; None if there are none."""
     return " ".join(words for words in one.why if one and which(words)) or None
 
 

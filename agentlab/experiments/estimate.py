@@ -18,10 +18,10 @@ from agentlab.model.usage import Usage, UsageSource
 
 @dataclass(frozen=True, slots=True)
 class DryRun(Displayable):
-    """How many runs there are, and the sums of their limits; None if some run has no such limit.
+    """The number of runs, and the sums of their limits; None if some run has no such limit.
 
-    `runs` are all cells, `done` those that have ended, `to_do` the rest. The limits are no strict bounds: a run may exceed its limit on
-    tokens or cost by one model call, and an experiment its budget by one step of each run that is running. The cost of a score is not
+    `runs` counts all cells, `done` those that have ended, `to_do` the rest. The limits are not strict bounds: a run may exceed its
+    limit on tokens or cost by one model call, and an experiment its budget by one step of each running run. The cost of a score is not
     included, unless the budget of the experiment bounds the cost. `unlimited` names the runs whose cost has no limit, and `spent_up`
     says why no run takes a further step: all limits are then 0.
 
@@ -57,7 +57,7 @@ class DryRun(Displayable):
             sentences.append(
                 f"Nothing limits the cost{who}: set Budget(max_cost=…) in the settings, or for the whole experiment."
             )
-        return " ".join(sentences) + " What the score costs is not included." * self.scored
+        return " ".join(sentences) + " The cost of the score is not included." * self.scored
 
     def __repr__(self) -> str:
         return f"DryRun({self})"
@@ -65,7 +65,7 @@ class DryRun(Displayable):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The limits of one run; None if it has none."""
+    """The limits of one run; None for no limit."""
 
     calls: int | None
     tokens: int | None
@@ -74,7 +74,7 @@ class Bound:
 
 
 def bound(budget: Budget, provider: str, model: str, who: str, address: str = "") -> Bound:
-    """Return a run's limits: of the cost by `max_cost`, or by the current price of `max_tokens` of the model at this address."""
+    """Return a run's limits: on the cost by `max_cost`, or by the current price of `max_tokens` for the model at this address."""
     cost = budget.max_cost
     if budget.max_tokens is not None:
         priced = _highest_cost(provider, model, budget.max_tokens, address)
@@ -83,7 +83,7 @@ def bound(budget: Budget, provider: str, model: str, who: str, address: str = ""
 
 
 def _highest_cost(provider: str, model: str, tokens: int, address: str) -> Decimal | None:
-    """Return the cost of so many tokens if all of them are of the most expensive kind."""
+    """Return the cost of these tokens if all of them are of the most expensive kind."""
     all_in, all_out = Usage(tokens, 0, source=UsageSource.REPORTED), Usage(0, tokens, source=UsageSource.REPORTED)
     written = replace(all_in, cache_write_tokens=tokens)
     kinds = (all_in, all_out, written, replace(written, cache_write_1h_tokens=tokens))
@@ -117,7 +117,7 @@ def estimate(
 
 
 def _largest_sum(each: Iterable[int | Decimal | None], to_do: int, left: int | Decimal | None) -> int | Decimal | None:
-    """Return the largest sum of so many of these, or what is left for all of them, whichever is less."""
+    """Return the largest sum of this number of values, or what is left for all of them, whichever is less."""
     listed = list(each)
     if None in listed:
         return left

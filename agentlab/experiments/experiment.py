@@ -1,7 +1,7 @@
 """The same task over agents, prompts and settings, several times: in parallel, resumable, with one shared budget.
 
 study = lab.Experiment(agents=[a, b], prompts=["…", "…"], settings={"short": dict(budget=Budget(max_turns=5))}, repeats=5)
-study.dry_run()                                  # how many runs, and the sums of their limits
+study.dry_run()                                  # the number of runs, and the sums of their limits
 results = await study.run(concurrency=8)         # interrupt it and run it again: it resumes
 results.runs, results.steps, results.calls, results.tools
 """
@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentlab._internal import lazy as sugar
+from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.kernel import ipykernel_mend
@@ -58,20 +58,20 @@ class Experiment(Displayable):
     cells        only these cells: (agent, prompt_id, settings, repeat) by name; settings and repeat may be left out
     where        a function of a Cell: only the cells for which it is true
     score        a function of a RunResult, sync or async, that returns a number, a bool, or a dict of them, whose entry "score" counts
-                 for success rates. Failed runs are not scored. What agents cost that it runs, such as a model as judge, is counted and
-                 bounded by the budget; if its code changes, runs are scored again
+                 for success rates. Failed runs are not scored. The cost of agents that it runs, such as a model as judge, counts and
+                 is bounded by the budget; if its code changes, runs are scored again
     store        a path, or a Store: every step is stored there at once, and another process can resume. None: in memory
-    name         the experiment's name in its store: run ids are made of it, of the names of agent, prompt and settings, and of the
-                 repeat, the same on every day
-    budget       for the whole experiment: its max_calls, max_tokens, max_cost and timeout (of one `run()`). What running runs may still
-                 use is reserved; once a limit is met no run takes a further step, so each worker exceeds it by one step at most.
+    name         the experiment's name in its store: run ids consist of it, the names of agent, prompt and settings, and the repeat, and
+                 do not change
+    budget       for the whole experiment: its max_calls, max_tokens, max_cost and timeout (of one `run()`). The rest of running runs is
+                 reserved; once a limit is met no run takes a further step, so each worker exceeds it by one step at most.
                  Stopped runs continue when `run()` is called with a larger budget. missing_usage: `fail` ends it at the first unknown
                  usage or cost, the others are as in a run. max_turns and max_tokens_per_turn bound single runs only
-    max_runs     at most so many runs, stored ones included
+    max_runs     the most runs, stored ones included
     rate_limits  requests per minute by provider, evenly spaced, over all runs; ignored in a replay
 
     The transport is that of the `lab.replay` or `lab.record` around `run()`, or else around this. In a replay each cell has its own
-    sequence of responses, so its results do not depend on what runs beside it.
+    sequence of responses, so its results do not depend on other running cells.
 
     Example:
         >>> study = lab.Experiment(
@@ -142,11 +142,11 @@ class Experiment(Displayable):
             0  brief        p1       1
             1  brief        p1       2
         """
-        frame: pd.DataFrame = sugar.call("agentlab.experiments.frames:plan", self.grid, self._to_do(retry=retry))
+        frame: pd.DataFrame = lazy.call("agentlab.experiments.frames:plan", self.grid, self._to_do(retry=retry))
         return frame
 
     def dry_run(self, *, retry: bool = False) -> DryRun:
-        """Return how many runs there are to do, and the sums of their limits. No request is sent.
+        """Return the number of runs to do, and the sums of their limits. No request is sent.
 
         Example:
             >>> study = lab.Experiment({"brief": brief}, ["?"], [dict(budget=lab.Budget(max_calls=6))], repeats=5)
@@ -189,8 +189,8 @@ class Experiment(Displayable):
     ) -> ExperimentResults:
         """Do the remaining runs, `concurrency` at a time, and return all results.
 
-        Whatever ends this (an interrupt, a cancel, a kill), each finished step is stored; called again it resumes: ended runs are not
-        run again, interrupted ones continue after their last step. Failed runs stay as they are, unless `retry`.
+        Each finished step is stored, even if this is interrupted, cancelled or killed. Called again it resumes: ended runs are not
+        run again, interrupted ones continue after their last step. Failed runs are run again only with `retry`.
 
         executor    any concurrent.futures.Executor, such as client.get_executor(pure=False) of dask.distributed, or a function that
                     makes one, which is called again when it breaks. Agents, tools, scores and the recording are pickled (with
@@ -304,7 +304,7 @@ class Experiment(Displayable):
     def _new_shared_budget(
         self, statuses: list[CellStatus], stored: dict[str, StoredRun], notify: Callable[[str, Spent], None]
     ) -> SharedBudget:
-        """Return the shared budget with what is spent already, and what runs of each agent and settings have used so far."""
+        """Return the shared budget with the usage so far, in total and of the runs of each agent and settings."""
         before = spent_before(self.store.storage, stored.values()) if stored else {}
         groups = {(one.cell.agent, one.cell.settings) for one in statuses}
         shared_budget = SharedBudget(self.budget, self.max_runs, before, groups=len(groups), notify=notify)
@@ -378,7 +378,7 @@ class Experiment(Displayable):
             self._waiting.append(sent)
 
     def _save(self) -> None:
-        """Store what could not be stored the last time. Raises StorageError if that fails again."""
+        """Store runs and notes that could not be stored before. Raises StorageError if that fails again."""
         self.store.save()
         waiting, self._waiting = self._waiting, []
         for sent in waiting:
@@ -391,7 +391,7 @@ class Experiment(Displayable):
             problem = str(failures[0]) if failures else f"{self.store!r} cannot be written to."
             raise StorageError(
                 f"{problem} {unsaved} run{'s are' if unsaved != 1 else ' is'} in the memory of this process only, and no further one "
-                "was begun. Fix that, and call run() again: nothing is lost."
+                "was started. Fix that, and call run() again: nothing is lost."
             )
 
     def _warn(self, results: ExperimentResults, shared_budget: SharedBudget, *, rescored: int) -> None:

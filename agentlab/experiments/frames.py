@@ -108,7 +108,7 @@ def _note(one: CellStatus) -> Mapping[str, Any]:
 
 
 def _of_scores(results: ExperimentResults) -> dict[str, Any]:
-    """Return what the agents used that the score of each run ran: 0 if it ran none, NA if unknown."""
+    """Return the usage of the agents that each run's score ran: 0 if it ran none, NA if unknown."""
     noted = spent_beside(results.store.storage, [one.run_id for one in results.statuses if one.stored is not None])
     known = []
     for one in results.statuses:

@@ -1,4 +1,4 @@
-"""The cells of an experiment: which agent runs which prompt with which settings, and how often; and the checks of a grid."""
+"""The cells of an experiment (agent, prompt, settings, repeat), and the checks of a grid."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Cell(Displayable):
 
     @property
     def label(self) -> str:
-        """The cell as one text, by which a recording recognises it.
+        """The cell as one text, the label of its recordings.
 
         Example:
             >>> lab.Cell("brief", "capital", "short", 2).label
@@ -57,7 +57,7 @@ Where: TypeAlias = Callable[[Cell], object]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """All cells of an experiment, in their order, and the parts behind their names."""
+    """All cells of an experiment, in order, and the parts behind their names."""
 
     name: str
     agents: Mapping[str, Agent]
@@ -66,7 +66,7 @@ class Grid:
     cells: tuple[Cell, ...]
 
     def run_id(self, cell: Cell, attempt: int = 1) -> str:
-        """Return the id of the cell's run: the same in every process and on every day."""
+        """Return the id of the cell's run, the same in every process."""
         return f"{self.name}#{cell.label}" + (f"~{attempt}" if attempt > 1 else "")
 
     def one_of_each_pair(self) -> dict[tuple[str, str], Cell]:
@@ -122,10 +122,10 @@ def _check(grid: Grid) -> None:
     for cell in grid.cells:
         run_id = grid.run_id(cell)
         if redact(run_id) != run_id:
-            raise ConfigurationError(f"{run_id!r} holds a key: use names without it, since run ids are made of them.")
+            raise ConfigurationError(f"{run_id!r} contains a key: use names without it, since run ids consist of them.")
         if run_id in seen:
             if cell == seen[run_id]:
-                raise ConfigurationError(f"The cell {cell!r} is there twice: leave one out, or raise repeats.")
+                raise ConfigurationError(f"The cell {cell!r} is given twice: leave one out, or raise repeats.")
             raise ConfigurationError(f"{seen[run_id]!r} and {cell!r} would have the same id: use names without '/' and '~'.")
         seen[run_id] = cell
     for cell in grid.one_of_each_pair().values():  # a terminating tool that the agent does not have, no stop condition, …
@@ -152,12 +152,12 @@ def _listed(what: str, given: object) -> Sequence[Any]:
         raise ConfigurationError(f"{what}={given!r}: a set has no order, and run ids depend on the order: pass a list.")
     listed = list(given)
     if not listed:
-        raise ConfigurationError(f"{what}=[]: there is nothing to run. Pass at least one.")
+        raise ConfigurationError(f"{what}=[]: pass at least one.")
     return listed
 
 
 def _named(what: str, given: object, name_of: Callable[[int, Any], str]) -> dict[str, Any]:
-    """Return the values by name. Raises ConfigurationError for a name that comes twice."""
+    """Return the values by name. Raises ConfigurationError for a duplicate name."""
     if hasattr(given, "items") and not isinstance(given, Mapping) and not hasattr(given, "columns"):  # a Series of pandas
         labels = [name for name, _ in given.items()]
         given = dict(given.items()) if all(isinstance(name, str) for name in labels) and len({*labels}) == len(labels) else given
@@ -166,7 +166,7 @@ def _named(what: str, given: object, name_of: Callable[[int, Any], str]) -> dict
         _listed(what, pairs)
         wrong = next((name for name, _ in pairs if not isinstance(name, str) or not name.strip()), None)
         if wrong is not None:
-            raise ConfigurationError(f"{what}: {wrong!r} is not a name: use a text that is not empty.")
+            raise ConfigurationError(f"{what}: {wrong!r} is not a name: use a non-empty text.")
         return dict(pairs)
     named: dict[str, Any] = {}
     for number, value in enumerate(_listed(what, given), 1):
@@ -224,7 +224,7 @@ def _settings(given: object) -> dict[str, Mapping[str, Any]]:
 def _given(
     given: object, agents: Mapping[str, Any], prompts: Mapping[str, str], settings: Mapping[str, Any], repeats: int
 ) -> list[Cell]:
-    """Return the cells of (agent, prompt_id), with settings and repeat where they are needed, or of a dict of the same."""
+    """Return the cells of (agent, prompt_id), with settings and repeat if needed, or of a dict of the same."""
     if isinstance(given, Cell):
         values: dict[str, Any] = {axis: getattr(given, axis) for axis in AXES}
     elif isinstance(given, Mapping):
@@ -263,5 +263,5 @@ def _filtered(cells: list[Cell], where: Where | None) -> list[Cell]:
         if answer:
             stored.append(cell)
     if not stored:
-        raise ConfigurationError(f"where={where!r} leaves none of the {len(cells)} cells. The first cell was {cells[0]!r}.")
+        raise ConfigurationError(f"where={where!r} excludes all {len(cells)} cells. The first cell was {cells[0]!r}.")
     return stored

@@ -1,8 +1,8 @@
-"""What a run was made by, the same in every process: the model's address, the tools, hashes of functions.
+"""The identity of a run's parts, the same in every process: the model's address, the tools, hashes of functions.
 
-It is stored beside each run, so that a resumed experiment finds what has changed under the same names. A function's hash covers its
+It is stored beside each run, so that a resumed experiment detects changes under the same names. A function's hash covers its
 bytecode, constants, defaults and closures, the plain values and agents among the globals that it reads, and the functions of the same
-module that it calls; comments and layout are no change. Of lists, dicts and other objects only the type counts, since they may change
+module that it calls; comments and layout do not count. Of lists, dicts and other objects only the type counts, since they may change
 during the runs. Bytecode of another version of Python is not compared.
 """
 
@@ -30,14 +30,14 @@ from agentlab.storage import codec
 from agentlab.storage.codec import equal_when_redacted
 
 MADE_BY = "made by"
-"""The name of the note of what a run was made by."""
+"""The name of the note with this identity."""
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 _PLAIN = str | bytes | int | float | complex | bool | None
 
 
 def made_by(agent: Agent, settings: RunSettings) -> dict[str, Any]:
-    """Return what a run of this agent with these settings is made by, apart from what every stored run has."""
+    """Return the identity of a run of this agent with these settings, without the parts that every stored run has."""
     functions: dict[str, object] = {f"tool {name}": tool.function for name, tool in agent.tools.items()}
     functions |= {f"middleware {name_of(one)}": one for one in (*agent.middleware, *agent.tool_middleware)}
     functions |= {} if isinstance(agent.model, HttpModel) else {f"model {agent.model.name}": agent.model.respond}
@@ -51,7 +51,7 @@ def made_by(agent: Agent, settings: RunSettings) -> dict[str, Any]:
 
 
 def differences(stored: str | None, now: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return what has changed: of what is sent to the model, with both values where that helps, and of the code of functions. Nothing
+    """Return the names of changes in what is sent to the model (with both values if that helps) and in the code of functions. Empty
     if an earlier version of agentlab stored no note."""
     if stored is None:
         return [], []
@@ -83,7 +83,7 @@ def _address(agent: Agent) -> dict[str, Any]:
 
 
 def code_of(function: object) -> str:
-    """Return a hash of what a function does, as far as that is visible."""
+    """Return a hash of a function's code and of the values it uses, as far as they are visible."""
     return _hash(list(_function(function, set())))
 
 
@@ -111,7 +111,7 @@ def _function(function: Any, seen: set[int]) -> Iterator[object]:
     if id(function) in seen:
         return
     seen.add(id(function))
-    if (function.__module__ or "").startswith("agentlab."):  # another version of agentlab is no other experiment
+    if (function.__module__ or "").startswith("agentlab."):  # another version of agentlab does not make another experiment
         yield function.__qualname__
         return
     yield from _code(function.__code__, function.__doc__)
@@ -150,7 +150,7 @@ def _globals(code: types.CodeType) -> tuple[str, ...]:
 
 
 def _held(owner: Any, seen: set[int]) -> Iterator[object]:
-    """Yield what the object of a method holds: agents, such as that of a sub-agent's tool; of a frozen dataclass all fields."""
+    """Yield the values of a method's object: agents, such as that of a sub-agent's tool; of a frozen dataclass all fields."""
     parameters: Any = getattr(type(owner), "__dataclass_params__", None)
     if parameters is not None and parameters.frozen:
         yield from ((name, _value(getattr(owner, name), seen)) for name in type(owner).__dataclass_fields__)
@@ -161,7 +161,7 @@ def _held(owner: Any, seen: set[int]) -> Iterator[object]:
 
 
 def _value(value: object, seen: set[int]) -> object:
-    """Return a value that a function holds: plain ones as they are, of others the type, since they may change during the runs."""
+    """Return a value that a function uses: plain ones as they are, of others the type, since they may change during the runs."""
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, tuple):

@@ -28,13 +28,13 @@ class Progress:
         )
 
     def spent(self, provider: str, run_id: str, spent: Spent) -> None:
-        """Take in what a run has used so far."""
+        """Record what a run has used so far."""
         self._sums[provider] = self._sums[provider].with_part(self._spent.get(run_id, Spent()), spent)
         self._spent[run_id] = spent
         self._draw(provider, 0)
 
     def ended(self, provider: str, *, failed: bool) -> None:
-        """Take in that a run has ended."""
+        """Record that a run has ended."""
         self.done[provider] += 1
         self.failed[provider] += failed
         self._draw(provider, 1)

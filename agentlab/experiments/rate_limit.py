@@ -1,4 +1,4 @@
-"""Rate limits: so many requests per minute to a provider, evenly spaced over all runs, first come, first served."""
+"""Rate limits: requests per minute to a provider, evenly spaced over all runs, first come, first served."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class LimitedModel:
         return str(self.inner.model)
 
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
-        """Wait, then ask the model."""
+        """Wait, then call the model."""
         await self.limiter.wait()
         response: ModelResponse = await self.inner.respond(request, context)
         return response
@@ -99,7 +99,7 @@ def apply_rate_limit(run: Run, limiter: RateLimiter | None) -> None:
 
 
 def intervals(rate_limits: Mapping[str, float] | None, providers: set[str]) -> dict[str, float]:
-    """Return the seconds between two requests by provider. Raises LimitError for a value that is no rate, and an unknown provider."""
+    """Return the seconds between two requests by provider. Raises LimitError for an invalid rate, and an unknown provider."""
     if rate_limits is None:
         return {}
     if not isinstance(rate_limits, Mapping):

@@ -1,4 +1,4 @@
-"""The results of an experiment as tidy frames, and what a reader of them should know."""
+"""The results of an experiment as tidy frames, and remarks on them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from agentlab._internal import lazy as sugar
+from agentlab._internal import lazy
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import one_line
@@ -30,15 +30,15 @@ class ExperimentResults(Displayable):
     """The frames of an experiment: `runs`, with one row per cell, also if it was not run; `steps`, `calls`, `tools` of those that were
     run. They are sorted by cell, whatever the order in which they ran.
 
-    The first columns are `agent`, `prompt_id`, `settings`, `repeat`, `score` (NA: none, or unknown) and `score_error`; a dict as
-    score has one column `score.<key>` per entry, and `score` is its entry of that name. Of several attempts the newest counts.
+    The first columns are `agent`, `prompt_id`, `settings`, `repeat`, `score` (NA: none, or unknown) and `score_error`; a score that is
+    a dict has one column `score.<key>` per entry, and `score` is its entry of that name. Of several attempts the newest counts.
     `runs` has
 
     state         `ended`, `interrupted`, `open` or `not_started`
     attempt       counts from 1
     problem       a problem outside of the run, such as a worker that died, or a spent budget of the experiment
-    changed       the tools, middleware and conditions whose code has changed since the run was made; NA: none
-    score_calls, score_tokens, score_cost_usd   what the agents used that the score ran, such as a model as judge
+    changed       the tools, middleware and conditions whose code has changed since the run; NA: none
+    score_calls, score_tokens, score_cost_usd   usage of the agents that the score ran, such as a model as judge
     replayed      True: from a recording; False: live
 
     Example:
@@ -129,8 +129,8 @@ class ExperimentResults(Displayable):
 
     @cached_property
     def spent(self) -> Spent:
-        """What the experiment has used in total: runs, earlier attempts, sub-agents, the agents that scores ran, and interrupted steps
-        that were taken again. A step that was interrupted by a kill of its process is not included.
+        """Total usage of the experiment: runs, earlier attempts, sub-agents, the agents that scores ran, and interrupted steps that
+        were taken again. A step that was interrupted by a kill of its process is not included.
 
         Example:
             >>> results = await lab.Experiment({"brief": brief}, ["?"], repeats=2).run(progress=False)
@@ -150,7 +150,7 @@ class ExperimentResults(Displayable):
                agent finish_reason    action
             0  brief      end_turn  complete
         """
-        result: pd.DataFrame = sugar.call("agentlab.experiments.frames:frame", self, what)
+        result: pd.DataFrame = lazy.call("agentlab.experiments.frames:frame", self, what)
         return result
 
     def summary(self, by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
@@ -164,7 +164,7 @@ class ExperimentResults(Displayable):
             0    brief     3          3         15.0
             1  endless     3          0        300.0
         """
-        result: pd.DataFrame = sugar.call("agentlab.analysis.compare:summary", self.runs, self._groups(by), **more)
+        result: pd.DataFrame = lazy.call("agentlab.analysis.compare:summary", self.runs, self._groups(by), **more)
         return result
 
     def paired(self, what: str = "cost_usd", by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
@@ -176,11 +176,11 @@ class ExperimentResults(Displayable):
                  group against  difference
             0  endless   brief       285.0
         """
-        result: pd.DataFrame = sugar.call("agentlab.analysis.compare:paired", self.runs, what, by or "agent", **more)
+        result: pd.DataFrame = lazy.call("agentlab.analysis.compare:paired", self.runs, what, by or "agent", **more)
         return result
 
     def agreement(self, what: str | None = None, by: str | list[str] | None = None, **more: Any) -> Agreement:
-        """Return whether agents end for the same reasons on the same prompts; see `lab.agreement`.
+        """Return how often agents end for the same reasons on the same prompts; see `lab.agreement`.
 
         Example:
             >>> results = await lab.Experiment({"brief": brief, "other": brief}, ["?", "??"]).run(progress=False)
@@ -188,7 +188,7 @@ class ExperimentResults(Displayable):
                      groups  scenarios  same
             0  brief, other          2     2
         """
-        result: Agreement = sugar.call("agentlab.analysis.agreement:agreement", self.runs, what, by or "agent", **more)
+        result: Agreement = lazy.call("agentlab.analysis.agreement:agreement", self.runs, what, by or "agent", **more)
         return result
 
     def plot(self, by: str | list[str] | None = None, **more: Any) -> PlotFigure:
@@ -199,7 +199,7 @@ class ExperimentResults(Displayable):
             >>> len(results.plot().axes)
             6
         """
-        result: PlotFigure = sugar.call("agentlab.plots:comparison", self.runs, self.steps, self._groups(by), **more)
+        result: PlotFigure = lazy.call("agentlab.plots:comparison", self.runs, self.steps, self._groups(by), **more)
         return result
 
     def _groups(self, by: str | list[str] | None) -> str | list[str]:

@@ -1,4 +1,4 @@
-"""Runs one cell of an experiment: begins or resumes its run, takes it to its end, and scores it. Repeating it changes nothing.
+"""Runs one cell of an experiment: starts or resumes its run, takes it to its end, and scores it. Repeating it changes nothing.
 
 In this process it is a coroutine; in another one (`in_worker`) it arrives and returns as bytes.
 """
@@ -70,8 +70,8 @@ WAIT_FOR_OTHERS_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What all cells of an experiment share; `store` is None if a worker cannot reach the store. `made_by` says by agent and settings
-    what runs are made by, and `scored_by` the same of the score."""
+    """The parts that all cells of an experiment share; `store` is None if a worker cannot reach the store. `made_by` has the identity
+    of runs by agent and settings, and `scored_by` that of the score."""
 
     agents: Mapping[str, Agent]
     settings: Mapping[str, Mapping[str, Any]]
@@ -84,10 +84,10 @@ class Common:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One cell to run. `again`: a score that failed is made again.
+    """One cell to run. `again`: a score that failed is computed again.
 
-    For another process `lease` is what the run may use there, counted from its beginning (its time from `leased_at` on, in seconds
-    since 1970), `spent` what it has used so far, and `before` the stored run if a worker cannot read it.
+    For another process, `lease` is the budget of the run there, counted from its beginning (its time from `leased_at` on, in seconds
+    since 1970), `spent` its usage so far, and `before` the stored run if a worker cannot read it.
     """
 
     run_id: str
@@ -116,8 +116,8 @@ class RunCopy:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a cell. `state` is that of its run, `spent` what it has used, by purpose; `problem` says what went wrong outside
-    of the run, `held_back` why the budget of the experiment stopped it or its score."""
+    """The outcome of a cell. `state` is that of its run, `spent` its usage by purpose; `problem` is an error outside of the run,
+    `held_back` the reason why the budget of the experiment stopped it or its score."""
 
     run_id: str
     state: str
@@ -138,7 +138,7 @@ async def run_cell(common: Common, job: Job, shared_budget: SharedBudget, limite
     StorageError if the run cannot be stored."""
     store = common.store
     if store is None:
-        raise ConfigurationError("There is no store here.")
+        raise ConfigurationError("This process has no store.")
     stored = await _wait_until_free(store, job.run_id)
     state = None if stored is None else store.state_of(stored)
     if state == OPEN:
@@ -231,7 +231,7 @@ class _CellObserver:
 
 
 def _run(common: Common, store: Store, job: Job, stored: StoredRun | None, shared_budget: SharedBudget) -> Run:
-    """Return the run of the cell, new or resumed, recorded in the store from here on."""
+    """Return the run of the cell, new or resumed; the store records it from now on."""
     agent = common.agents[job.agent]
     observer = _CellObserver(store, shared_budget, common.made_by.get((job.agent, job.settings)))
     fresh = agent.run(job.prompt, transport=common.transport, observers=[observer], **common.settings[job.settings])
@@ -313,7 +313,7 @@ async def _in_worker(common: Common, job: Job, limiter: RateLimiter | None) -> O
 
 
 def _rescued(store: Store, job: Job, error: StorageError) -> Outcome | None:
-    """Return a run that could not be written, such as on a full disk, to the process that asked for it."""
+    """Return a run that could not be written, such as on a full disk, to the process that submitted it."""
     run = store.unsaved_run(job.run_id)
     if run is None or run.result is None:
         return None
@@ -379,14 +379,14 @@ def is_shared_by_processes(store: Store) -> bool:
 
 
 def is_stale(score: Mapping[str, Any], by: str) -> bool:
-    """True if a score was made by another function than the one with the hash `by`. Old notes have no hash."""
+    """True if a score is from another function than the one with the hash `by`. Old notes have no hash."""
     before = score.get("by", by)
     return bool(by) and bool(before) and before != by and before.partition(" ")[0] == by.partition(" ")[0]
 
 
 class OtherRuns:
-    """The runs that a score function makes, such as those of a judge, or that a tool makes by itself; those of sub-agents are in the
-    history of their caller. What they use is booked and stored after each of their steps, as `part` of what the cell's run has cost.
+    """Runs that a score function starts, such as those of a judge, or that a tool starts by itself; those of sub-agents are in the
+    history of their caller. Their usage is booked and stored after each of their steps, as `part` of the usage of the cell's run.
 
     With `refuse` they make no further call once the budget of the experiment is spent, and `refused` says why.
     """
@@ -400,7 +400,7 @@ class OtherRuns:
         self.refused = ""
 
     def __call__(self, run: Run) -> None:
-        """Follow a run that was made."""
+        """Follow a run that was created."""
         self._runs.append((run, len(run.history)))
         run.observe(self._book)
         if self._refuse:
@@ -420,7 +420,7 @@ class OtherRuns:
             self.book()
 
     def book(self) -> None:
-        """Book and store what was used."""
+        """Book and store the usage."""
         with self._lock:  # they may be on several threads
             used = [spent_by(run.history.since(before)) for run, before in self._runs if run.origin.caller is None]
             spent = sum(used, self._before)

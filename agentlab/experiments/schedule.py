@@ -1,4 +1,4 @@
-"""Which cell runs next, how many at once, and where: on this loop, or with an executor that may lose its workers."""
+"""Schedules the cells: which one runs next, how many at once, and where, on this loop or on an executor that may lose its workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentlab.experiments.runner import NOT_STARTED, Job, Outcome, in_worker
 Executor: TypeAlias = concurrent.futures.Executor | Callable[[], concurrent.futures.Executor]
 
 ATTEMPTS = 3
-"""How often a cell is given to a worker, should workers die of it."""
+"""How often a cell is submitted again if its worker dies."""
 
 
 async def run_jobs(
@@ -27,7 +27,7 @@ async def run_jobs(
     done: Callable[[Job, Outcome], bool],
     at_most: Mapping[str, int] | None = None,
 ) -> list[StorageError]:
-    """Run all jobs, so many at once; next comes the provider with the fewest running jobs.
+    """Run all jobs, `concurrency` at once; the next one is of the provider with the fewest running jobs.
 
     `may_start` returns None if a job must wait for a running one, and False if it is left out; `done` returns True if the job is to be
     run again. A job that fails is an outcome; once a run cannot be stored no further job is started, and the error is returned.
@@ -108,7 +108,9 @@ class ExecutorRunner:
                     lost = error
         why = f"its worker died {ATTEMPTS} times" if self._make else "the executor lost a worker and takes no more work"
         hint = "" if self._make else " Pass a function that makes one, such as executor=lambda: ProcessPoolExecutor(…)."
-        raise WorkerLostError(f"This was not finished: {why} ({lost}).{hint} study.run() resumes it after its last stored step.")
+        raise WorkerLostError(
+            f"The run was not finished: {why} ({lost}).{hint} study.run() resumes it after its last stored step."
+        )
 
     async def _submit(self, job: Job) -> Outcome:
         executor = self._executor
@@ -125,7 +127,7 @@ class ExecutorRunner:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise concurrent.futures.BrokenExecutor("the executor gave the work up") from None
+            raise concurrent.futures.BrokenExecutor("the executor dropped the job") from None
 
     def _make_executor(self) -> concurrent.futures.Executor:
         executor = self._make() if self._make is not None else None
@@ -136,18 +138,18 @@ class ExecutorRunner:
         return executor
 
     def close(self) -> None:
-        """Shut down an executor that was made here."""
+        """Shut down the executor if it was created here."""
         if self._make is not None and self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
 
 
 class WorkerLostError(RuntimeError):
-    """A worker died, and its job with it."""
+    """A worker died, so its job is not finished."""
 
 
 def check(executor: object) -> None:
-    """Raise ConfigurationError for anything that is no executor and makes none."""
+    """Raise ConfigurationError for anything but an executor or a function."""
     if executor is None or isinstance(executor, concurrent.futures.Executor):
         return
     if hasattr(executor, "get_executor"):  # a client of dask.distributed

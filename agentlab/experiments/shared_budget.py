@@ -1,4 +1,4 @@
-"""What the runs of an experiment have used together, what is reserved for running ones, and whether the budget is spent."""
+"""The shared budget of an experiment: the usage of all runs, and reservations for running ones."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ PART_OF = {"max_calls": "calls", "max_tokens": "tokens", "max_cost": "cost_usd"}
 """The limits of a budget that are shared by all runs, and the part of `Spent` that each bounds."""
 
 RUN, SCORE, TOOLS, CUT_OFF = "run", "score", "tools", "cut_off"
-"""What a run's money was spent on: its own steps and sub-agents, the agents that its score ran, those that its tools ran by themselves,
+"""The purposes of a run's usage: its own steps and sub-agents, the agents that its score ran, those that its tools ran by themselves,
 and interrupted steps that are not stored."""
 
 SPENT = "the budget of the experiment is spent: "
 
 BESIDE = "spent beside the run"
-"""The name of the note of what was spent on everything but the run itself."""
+"""The name of the note with the usage for everything but the run itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What one run or several have used. `unknown_tokens` and `unknown_cost` are True if a part is unknown: the sums are then lower
+    """The usage of one or several runs. `unknown_tokens` and `unknown_cost` are True if a part is unknown: the sums are then lower
     bounds.
 
     Example:
@@ -79,12 +79,12 @@ _NOTHING = Spent()
 
 
 def spent_by(history: RunHistory) -> Spent:
-    """Return what a run has used so far, its sub-agents included."""
+    """Return the usage of a run so far, its sub-agents included."""
     return Spent(history.calls, history.known_tokens, history.known_cost_usd, history.tokens is None, history.cost_usd is None)
 
 
 def spent_in(step: StepResult) -> Spent:
-    """Return what one step used, its sub-agents not included."""
+    """Return the usage of one step, without its sub-agents."""
     tokens, cost_usd = sum(call.usage.known_tokens for call in step.calls), sum(call.cost.usd or 0 for call in step.calls)
     return Spent(len(step.calls), tokens, Decimal(cost_usd), step.usage.total_tokens is None, step.cost.usd is None)
 
@@ -93,7 +93,7 @@ def spent_in(step: StepResult) -> Spent:
 
 
 def spent_before(storage: Storage, stored: Iterable[StoredRun]) -> dict[str, dict[str, Spent]]:
-    """Return what stored runs have used, by run id and purpose."""
+    """Return the usage of stored runs, by run id and purpose."""
     stored, found = list(stored), dict[str, Spent]()
     in_parts = []
     for run in stored:
@@ -124,7 +124,7 @@ def _part(row: dict[str, float | int], calls: str, tokens: str, cost: str) -> Sp
 
 
 def spent_beside(storage: Storage, run_ids: Iterable[str] | None = None) -> dict[str, dict[str, Spent]]:
-    """Return what was spent outside of the runs' steps, by run id and purpose."""
+    """Return the usage outside of the runs' steps, by run id and purpose."""
     notes = storage.notes(BESIDE, None if run_ids is None else list(run_ids))
     return {
         run_id: {
@@ -136,7 +136,7 @@ def spent_beside(storage: Storage, run_ids: Iterable[str] | None = None) -> dict
 
 
 def note_beside(storage: Storage, run_id: str, part: str, spent: Spent) -> None:
-    """Store what was spent on this part, in place of what was noted of it before."""
+    """Store the usage of this part, replacing its earlier note."""
     parts = {**spent_beside(storage, [run_id]).get(run_id, {}), part: spent}
     plain = {
         name: [one.calls, one.tokens, str(one.cost_usd), one.unknown_tokens, one.unknown_cost] for name, one in parts.items()
@@ -148,11 +148,11 @@ def note_beside(storage: Storage, run_id: str, part: str, spent: Spent) -> None:
 
 
 class SharedBudget:
-    """The budget of an experiment, what is used of it, and what is reserved for running runs. Any thread may book.
+    """The budget of an experiment, its usage, and the reservations of running runs. Any thread may book.
 
-    A run reserves what the most expensive run of its group (its agent and settings) has used so far; before one has ended, the limit of
-    its own budget; without one it must be the only running one of its group. Reservations bound what is begun; whether a further step
-    may be taken depends on what was spent.
+    A run reserves the usage of the most expensive run of its group (its agent and settings) so far; before one has ended, the limit of
+    its own budget; without a limit it must be the only running one of its group. Reservations decide if a run may start; the actual
+    usage decides if a further step may be taken.
     """
 
     def __init__(
@@ -178,15 +178,15 @@ class SharedBudget:
                 self.book(run_id, spent, part)
 
     def parts(self, run_id: str) -> dict[str, Spent]:
-        """Return what this run has used, by purpose."""
+        """Return the usage of this run, by purpose."""
         return dict(self._parts.get(run_id, {}))
 
     def of(self, run_id: str) -> Spent:
-        """Return what this run has used in total."""
+        """Return the total usage of this run."""
         return sum(self.parts(run_id).values(), Spent())
 
     def book(self, run_id: str, spent: Spent, part: str = RUN) -> None:
-        """Set what the run has used for this purpose so far."""
+        """Set the usage of the run for this purpose so far."""
         with self._lock:
             before = self._parts.setdefault(run_id, {}).get(part, Spent())
             self._parts[run_id][part] = spent
@@ -194,13 +194,13 @@ class SharedBudget:
         self._notify(run_id, self.of(run_id))
 
     def spent_on(self, part: str) -> Spent:
-        """Return what all runs have used for this purpose."""
+        """Return the usage of all runs for this purpose."""
         return sum([parts[part] for parts in list(self._parts.values()) if part in parts], Spent())
 
     # Whether to begin, and to continue -----------------------------------------------------------------------------------------
 
     def why_not(self, run_id: str) -> str:
-        """Return why this run may not begin or continue, as a clause; empty if it may."""
+        """Return why this run may not start or continue, as a clause; empty if it may."""
         if self.max_runs is not None and run_id not in self._parts and len(self._parts) >= self.max_runs:
             return f"{SPENT}{len(self._parts)} runs of {self.max_runs} (max_runs)"
         return self.spent_up()
@@ -225,7 +225,7 @@ class SharedBudget:
 
     @property
     def left(self) -> dict[str, Any]:
-        """What is left of each limit that is set; 0 of all once no further step may be taken."""
+        """The rest of each limit that is set; all 0 once no further step may be taken."""
         most = {limit: None if self.budget is None else getattr(self.budget, limit) for limit in PART_OF}
         if self.spent_up():
             return dict.fromkeys(PART_OF, 0)
@@ -236,7 +236,7 @@ class SharedBudget:
         return time.monotonic() - self._since
 
     def _not_known(self, budget: Budget) -> str:
-        """Return whose use is unknown, in words."""
+        """Return whose usage is unknown, in words."""
         cost_counts = budget.max_cost is not None and self.total.unknown_cost
         if not self.total.unknown_tokens and not cost_counts:
             return ""
@@ -249,7 +249,7 @@ class SharedBudget:
         return ""
 
     def reserve(self, run_id: str, group: object, own: Budget, *, at_once: int) -> bool:
-        """Reserve what this run may use if that is free; `own` is its own budget. False: it must wait for a running one."""
+        """Reserve the usage of this run if it is free; `own` is its own budget. False: the run must wait for a running one."""
         reserved: dict[str, Any] = {}
         used, known = self.of(run_id), self._highest.get(group)
         for limit, part in PART_OF.items():
@@ -276,7 +276,7 @@ class SharedBudget:
         return True
 
     def _held(self, limit: str, part: str) -> Any:
-        """Return what is reserved and not used yet."""
+        """Return the reserved amount that is not used yet."""
         held = [most[limit] - self._used(run_id, part) for run_id, (_, most) in self._reserved.items() if limit in most]
         return sum([one for one in held if one > 0])
 
@@ -284,19 +284,19 @@ class SharedBudget:
         return sum([getattr(one, part) for one in list(self._parts[run_id].values())])
 
     def release(self, run_id: str, group: object, *, ended: bool) -> None:
-        """Release the reservation of a run; with `ended` its use says what such runs use."""
+        """Release the reservation of a run; with `ended` its usage counts for the next reservations of its group."""
         self._reserved.pop(run_id, None)
         if ended:
             self.learn(group, self.of(run_id))
 
     def learn(self, group: object, spent: Spent) -> None:
-        """Take in what a run of this group has used."""
+        """Record the usage of a run of this group."""
         known = self._highest.setdefault(group, dict.fromkeys(PART_OF, 0))
         for limit, part in PART_OF.items():
             known[limit] = max(known[limit], getattr(spent, part))
 
     def lease(self, run_id: str) -> Budget | None:
-        """Return the budget of a worker that cannot see what others use: what is reserved for this run, counted from its beginning.
+        """Return the budget of a worker, which cannot see the usage of others: the reservation of this run, counted from its beginning.
         None if the experiment has no budget."""
         if self.budget is None:
             return None
@@ -312,7 +312,7 @@ class SharedBudget:
 
     @property
     def blind(self) -> str:
-        """The limits that cannot be watched since some use is unknown; empty if all can."""
+        """The limits that cannot be watched since some usage is unknown; empty if all can."""
         if self.budget is None or self.budget.missing_usage == "fail":
             return ""
         names = [("max_tokens", self.total.unknown_tokens), ("max_cost", self.total.unknown_cost)]

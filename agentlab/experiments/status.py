@@ -1,4 +1,4 @@
-"""The status of an experiment's cells in its store (not begun, interrupted, ended, failed, scored), and the jobs left to do."""
+"""The status of an experiment's cells in its store (not started, interrupted, ended, failed, scored), and the remaining jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CellStatus:
     """The newest attempt at a cell. `stored` is its stored run, None if there is none; `note` is its stored score.
 
     `replayed` is True for a run from a recording, False for a live one, None if that is unknown. `changed` names the functions (tools,
-    middleware, conditions) whose code has changed since the run was made; `score_changed` is True if the score function has changed.
+    middleware, conditions) whose code has changed since the run; `score_changed` is True if the score function has changed.
     """
 
     cell: Cell
@@ -50,13 +50,13 @@ class CellStatus:
 
     @property
     def parts(self) -> dict[str, Any] | None:
-        """The single scores by name; None if the score is no dict."""
+        """The single scores by name; None if the score is not a dict."""
         score = None if self.note is None else self.note.get("score")
         return score if isinstance(score, dict) else None
 
 
 def all_made_by(grid: Grid) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return what the runs of the cells are made by, by agent and settings."""
+    """Return the identity of the cells' runs, by agent and settings."""
     pairs = grid.one_of_each_pair().items()
     return {pair: made_by(grid.agents[cell.agent], grid.run_of(cell).limits.snapshot()) for pair, cell in pairs}
 
@@ -103,7 +103,7 @@ def cell_statuses(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[C
 def _check(
     grid: Grid, cell: Cell, run: StoredRun, expected: dict[tuple[str, str], dict[str, Any]], sent_changes: Sequence[str]
 ) -> None:
-    """Raise ConfigurationError unless the stored run is one of this very cell, not of another experiment under its name."""
+    """Raise ConfigurationError if the stored run is not of this cell but of another experiment with its name."""
     pair = (cell.agent, cell.settings)
     if pair not in expected:
         agent, settings = grid.agents[cell.agent], grid.run_of(cell).limits.snapshot()

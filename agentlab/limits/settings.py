@@ -1,4 +1,4 @@
-"""The settings of a run: RunSettings, frozen, and LiveSettings, which can be changed while the run is under way."""
+"""The settings of a run, frozen: all its limits at one moment, checked when they are made."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from agentlab.limits.reading import Decision
 class RunSettings(Displayable):
     """All limits of a run at one moment. Each step reads them once and keeps them.
 
-    `policy` decides what follows from the end of each response, sync or async, see `agentlab.engine.termination`; None is its standard table.
-    `continuation` caps the continuation of a truncated response; `terminating` names the tools that end the run. Without them a plain
-    answer ends it.
+    `policy` decides what follows from the end of each response, sync or async, see `agentlab.engine.termination`; None is its
+    standard table. `continuation` caps the continuation of a truncated response; `terminating` names the tools that end the run.
+    Without them a plain answer ends it.
 
     Where nobody set the budget's max_turns, it is the largest count of steps or calls that was set, and at least 20: the default never
     undercuts another limit, and bounds runs that have none.

@@ -15,10 +15,7 @@ from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redacted_repr
 from agentlab.model.finish_reasons import TerminationSignal
 from agentlab.model.messages import JSON, NativeContent, ToolCall
-from agentlab.model.usage import Cost as Cost
-from agentlab.model.usage import CostSource as CostSource
-from agentlab.model.usage import Usage as Usage
-from agentlab.model.usage import UsageSource as UsageSource
+from agentlab.model.usage import Usage
 
 # Responses -------------------------------------------------------------------------------------------------------------------
 
@@ -50,7 +47,7 @@ class RateLimit(Displayable):
     full amount is available again.
 
     Example:
-        >>> from agentlab.model.messages import RateLimit
+        >>> from agentlab.model.responses import RateLimit
         >>> RateLimit(requests_left=499, requests_limit=500, requests_renew_s=0.12).tokens_left is None
         True
     """
@@ -73,7 +70,7 @@ class Hole:
     reasoning, not to the text or a tool call.
 
     Example:
-        >>> from agentlab.model.messages import Hole, marked
+        >>> from agentlab.model.responses import Hole, marked
         >>> hole = Hole(8, lost_bytes=17, reason="an event could not be read")
         >>> str(hole)
         'at character 8: an event could not be read (17 bytes)'

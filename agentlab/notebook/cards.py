@@ -1,4 +1,4 @@
-"""Cards: what a notebook shows of each public value. A title, rows of names and values, a table, and a note become HTML here.
+"""Cards: the display of public values in a notebook. A title, rows of names and values, a table, and a note become HTML here.
 
 A card is short, escaped, readable on white and on black, and the same at every execution: it has no times and no ids.
 """
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 24
 FIRST, LAST = 10, 10
-"""Rows shown of the beginning and of the end of a long table."""
+"""Rows shown from the beginning and from the end of a long table."""
 LONGEST_VALUE, LONGEST_NAME = 300, 80
 UNKNOWN, NO_LIMIT, NONE = "unknown", "no limit", "none"
 AMOUNTS = ("usd", "tokens", "score")
-"""Ends of the names of fields whose None means unknown."""
+"""Suffixes of fields whose None means unknown."""
 NOT_SHOWN = ("raw", "native", "duration_s", "started_s", "run_id", "parent_run_id", "parameters_json", "metadata", "time_s")
-"""Fields that are of no use to a reader, or differ at every execution."""
+"""Fields that are left out: internal ones, and those that differ at every execution."""
 
 _LEFT = "text-align:left;vertical-align:top"
 _NAME = f"{_LEFT};min-width:6em"
@@ -70,7 +70,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The content of a card. Values may be of any type: they are put into words and escaped when the card becomes HTML."""
+    """The content of a card. Values may be of any type: they become text and are escaped when the card becomes HTML."""
 
     title: str
     rows: tuple[tuple[str, object], ...] = ()
@@ -92,7 +92,7 @@ def _card_of(*names: str) -> Callable[[F], F]:
 
 
 def card_of(value: object) -> Card:
-    """The card of a value, found by the name of its class or of one of its bases; otherwise its fields."""
+    """Return the card of a value, found by the name of its class or of one of its bases; otherwise a card of its fields."""
     for kind in type(value).__mro__:
         if kind.__name__ in _CARDS and kind.__module__.startswith("agentlab"):
             return _CARDS[kind.__name__](value)
@@ -100,7 +100,7 @@ def card_of(value: object) -> Card:
 
 
 def fields_of(value: Any) -> Card:
-    """The fields of a dataclass, without those that its repr leaves out, such as keys."""
+    """Return the fields of a dataclass, without those that its repr leaves out, such as keys."""
     kind = type(value).__name__
     if not dataclasses.is_dataclass(value):
         return Card(kind, (("", value),))
@@ -123,7 +123,7 @@ def _field(name: str, value: object) -> object:
 
 
 def _ends_of(whole: Sequence[Any]) -> tuple[list[Any], int]:
-    """The first and the last of a long sequence, and its length; the rest is not read."""
+    """Return the first and the last of a long sequence, and its length; the rest is not read."""
     count = len(whole)
     if count <= FIRST + LAST:
         return list(whole), count
@@ -139,7 +139,7 @@ def _table(heads: tuple[str, ...], whole: Sequence[Any], row: Callable[[Any], tu
 
 
 def as_html(card: Card) -> str:
-    """The card as HTML, with everything in it escaped."""
+    """Return the card as HTML, with everything in it escaped."""
     rows = "".join(
         f'<tr><th scope="row" style="{_NAME}">{escape(name, LONGEST_NAME)}</th><td style="{_VALUE}">{_cell(value)}</td></tr>'
         for name, value in card.rows[:MOST_ROWS]
@@ -170,7 +170,7 @@ def _cell(value: object) -> str:
 
 
 def in_words(value: object) -> str:
-    """A value for people; None is unknown unless the card has replaced it."""
+    """Return a value as text; None is unknown unless the card has replaced it."""
     if value is None:
         return UNKNOWN
     if isinstance(value, bool):
@@ -196,7 +196,7 @@ def _or(value: object, word: str = NONE) -> object:
 
 
 def _limits(value: Any) -> Iterator[tuple[str, object, str]]:
-    """Name, value with unit, and meaning of each limit."""
+    """Return name, value with unit, and meaning of each limit."""
     for field in dataclasses.fields(value):
         held = getattr(value, field.name)
         unit = field.metadata.get("unit", "")
@@ -223,7 +223,7 @@ def _settings(value: RunSettings) -> Card:
 
 @_card_of("LiveSettings")
 def _live_settings(value: LiveSettings) -> Card:
-    note = "As they are now; each can be set at any time."
+    note = "The current values; each can be changed at any time."
     return dataclasses.replace(_settings(value.snapshot()), title="LiveSettings", note=note)
 
 

@@ -1,4 +1,4 @@
-"""How values and frames are displayed: the mime bundle of every public value, and DataFrames without formulas.
+"""The display of values and frames: the mime bundle of every public value, and DataFrames without formulas.
 
 Loads neither pandas nor ipywidgets.
 """
@@ -11,18 +11,18 @@ from agentlab._internal.safe_text import cut
 from agentlab.notebook.cards import as_html, card_of
 
 LONGEST_TEXT = 2_000
-"""Characters of a repr."""
+"""The most characters of a repr."""
 PLACES = ("pandas", "pandas.core.frame")
 """The module of DataFrame in pandas 3, and before."""
 
 
 def bundle(value: object) -> dict[str, str]:
-    """The value as text and as HTML, for `_repr_mimebundle_`."""
+    """Return the value as text and as HTML, for `_repr_mimebundle_`."""
     return {"text/plain": cut(repr(value), LONGEST_TEXT), "text/html": as_html(card_of(value))}
 
 
 def show_frames_as_written(shell: Any) -> None:
-    """Have this IPython show DataFrames without formulas, unless their display has been changed already.
+    """Make this IPython show DataFrames without formulas, unless their display has been changed already.
 
     JupyterLab turns the text between two `$` in a table into a formula, so "from $5 to $10" is garbled. No option of pandas is changed.
     """
@@ -42,7 +42,7 @@ def show_frames_as_pandas_does(shell: Any) -> None:
 
 
 def as_written(frame: Any) -> str | None:
-    """The HTML of a DataFrame, marked so that JupyterLab looks for no formula in it."""
+    """Return the HTML of a DataFrame, marked so that JupyterLab renders no formula in it."""
     import pandas as pd
 
     with pd.option_context("display.html.use_mathjax", False):

@@ -1,4 +1,4 @@
-"""`%load_ext agentlab`: the cell magic `%%agent`, completion of models by Tab, and tables without formulas.
+"""`%load_ext agentlab`: the cell magic `%%agent`, Tab completion of models, and tables without formulas.
 
 Loading the extension registers them; `import agentlab` changes nothing in IPython. The code after `--stop` is written by the person at
 the keyboard and evaluated with their names. Text from a model is never evaluated.
@@ -64,7 +64,7 @@ DECLARED = (
 
 
 def argv_of(line: str) -> list[str]:
-    """The words of the magic's line, without quotation marks around a word or around the value after its `=`."""
+    """Return the words of the magic's line, without quotation marks around a word or around the value after its `=`."""
     cut = shlex.shlex(line, posix=False, punctuation_chars=False)  # not posix: the backslashes of paths stay
     cut.whitespace_split, cut.commenters = True, ""
     try:
@@ -82,7 +82,7 @@ def _unquoted(word: str) -> str:
 
 
 def limit_of(name: str, text: str) -> Any:
-    """The value of a limit: a number, None for `none`, or text, which a Budget refuses."""
+    """Return the value of a limit: a number, None for `none`, or text, which a Budget refuses."""
     if text.lower() == "none":
         return None
     try:
@@ -92,19 +92,19 @@ def limit_of(name: str, text: str) -> Any:
 
 
 def unknown_option(word: str) -> str:
-    """The message for a word that is no option."""
+    """Return the message for a word that is not an option."""
     if not word.startswith("-"):
-        return f"{word!r} is too much: after the model come options; put text with spaces in quotation marks."
+        return f"{word!r} is not expected: only options may follow the model; put text with spaces in quotation marks."
     return no_such("option", word.partition("=")[0], list(FLAGS))
 
 
 def provider_names() -> tuple[str, ...]:
-    """The names of all providers."""
+    """Return the names of all providers."""
     return _registry.names()
 
 
 def used_models(names: Mapping[str, Any]) -> set[str]:
-    """The `provider:model` of each agent among these variables."""
+    """Return the `provider:model` of each agent among these variables."""
     from agentlab.agent import Agent
 
     models = [value.model for value in tuple(names.values()) if isinstance(value, Agent)]
@@ -112,7 +112,7 @@ def used_models(names: Mapping[str, Any]) -> set[str]:
 
 
 def matching_models(begun: str, names: Mapping[str, Any]) -> list[str]:
-    """The completions of `begun`: providers with a colon, and after the colon their models."""
+    """Return the completions of `begun`: providers with a colon, and after the colon their models."""
     name, colon, _ = begun.partition(":")
     if not colon:
         return [f"{one}:" for one in provider_names() if one.startswith(begun)]
@@ -124,7 +124,7 @@ def matching_models(begun: str, names: Mapping[str, Any]) -> list[str]:
 
 
 _CALLED = re.compile(r"""(?P<what>[A-Za-z_][\w.]*)\(\s*(?:(?:model|name)\s*=\s*)?(?P<mark>["'])(?P<begun>[^"'\n]*)\Z""")
-"""The first argument of a call: a string that is not closed."""
+"""Return the first argument of a call if it is a string that is not closed."""
 _MODEL = re.compile(r"""(?P<before>[^\n]*?)\bmodel\s*=\s*(?P<mark>["'])(?P<begun>[^"'\n]*)\Z""")
 _PROVIDER_BEFORE = re.compile(r"""\bProvider\(\s*["']([^"'\n]+)["'][^()\n]*\Z""")
 _TAKE_A_MODEL = ("Agent", "with_model")
@@ -148,7 +148,7 @@ def unregister_completion(shell: Any) -> None:
 
 
 def matcher(names: Mapping[str, Any]) -> Callable[[CompletionContext], SimpleMatcherResult]:
-    """The matcher that completes with these variables.
+    """Return the matcher that completes with these variables.
 
     IPython calls it at every completion (its API of version 2, https://ipython.readthedocs.io), so it looks at the text first.
     """
@@ -170,7 +170,7 @@ def matcher(names: Mapping[str, Any]) -> Callable[[CompletionContext], SimpleMat
 
 
 def completed(before: str, names: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The text in front of the cursor and its completions; both empty where agentlab has none."""
+    """Return the text in front of the cursor and its completions; both empty if agentlab has none."""
     if (line := _MAGIC.match(before)) is not None:
         return _in_the_magic(line["words"], names)
     if (call := _CALLED.search(before)) is not None:
@@ -190,7 +190,7 @@ def completed(before: str, names: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def _ours(path: str, names: Mapping[str, Any], before: str) -> str:
-    """The last word of `lab.Agent` if it is agentlab's; before the import has run, judged by the text."""
+    """Return the last word of `lab.Agent` if it is agentlab's; before the import has run, judged by the text."""
     *heads, last = path.split(".")
     if last == "with_model":
         return last
@@ -230,17 +230,17 @@ def _is_a_tool(value: object) -> bool:
 NAME = "agent"
 LAST = "_run"
 
-ABOUT = """Ask an agent, and watch it: the cell's text is the prompt, below it comes the panel of the run.
+ABOUT = """Run an agent and watch it: the cell's text is the prompt, and the run's panel appears below the cell.
 
     %%agent anthropic:claude-sonnet-4-6 --stop "StepCountIs(4)" --max-cost 0.05 --tools get_weather,finalize
     Plan a day trip.
 
-The run is then `run`, and `_run` as well: `run.result`, `run.to_frame()`, `run.limits.max_cost = 0.10`. Where nobody can click it
-is run to its end, and shown as text and tables. Settings that are left out are an Agent's defaults."""
+The run is then `run`, and `_run` as well: `run.result`, `run.to_frame()`, `run.limits.max_cost = 0.10`. Without a live page it is
+run to its end, and shown as text and tables. Settings that are left out are an Agent's defaults."""
 
 
 def agent_cell(shell: Any) -> Callable[[str, str], None]:
-    """The magic for this IPython."""
+    """Return the magic for this IPython."""
 
     def agent(line: str, cell: str) -> None:
         try:
@@ -275,9 +275,9 @@ def _show(run: Run) -> None:
 
 
 def _made(names: dict[str, Any], chosen: Any, cell: str) -> Run:
-    """The requested run. Raises UsageError and AgentlabError, whose messages say what to write instead."""
+    """Return the requested run. Raises UsageError and AgentlabError, whose messages say what to write instead."""
     if not chosen.name.isidentifier() or keyword.iskeyword(chosen.name):
-        raise UsageError(f"--name {chosen.name}: that is no name for a variable; write e.g. --name run.")
+        raise UsageError(f"--name {chosen.name}: this is not a valid variable name; write e.g. --name run.")
     if not cell.strip():
         raise UsageError(f"%%{NAME}: the prompt is missing; write it below the line of the magic.")
     if chosen.replay is not None and chosen.record is not None:
@@ -302,12 +302,14 @@ def _wire(chosen: Any) -> AbstractContextManager[object]:
 def _agent(names: dict[str, Any], chosen: Any) -> Agent:
     if chosen.agent is None:
         if chosen.model is None:
-            raise UsageError(f"Who is asked? Write %%{NAME} provider:model, such as openai:gpt-5.4-mini, or --agent NAME.")
+            raise UsageError(
+                f"The model is missing. Write %%{NAME} provider:model, such as openai:gpt-5.4-mini, or --agent NAME."
+            )
         tools = [_named(names, "--tools", name) for name in _split(chosen.tools or "")]
         return Agent(chosen.model, tools=tools, instructions=chosen.instructions or "", stream=chosen.stream)
     clash = [flag for flag in ("tools", "instructions") if getattr(chosen, flag) is not None] + ["stream"] * chosen.stream
     if clash:
-        raise UsageError(f"--agent {chosen.agent} has its own {clash[0]}: leave --{clash[0]} out, or --agent.")
+        raise UsageError(f"--agent {chosen.agent} has {clash[0]} already: leave out --{clash[0]}, or --agent.")
     agent = _named(names, "--agent", chosen.agent)
     if not isinstance(agent, Agent):
         raise UsageError(f"--agent {chosen.agent}: that is a {type(agent).__name__}; name a variable with a lab.Agent in it.")
@@ -319,11 +321,11 @@ def _split(text: str) -> list[str]:
 
 
 def _named(names: dict[str, Any], option: str, name: str) -> Any:
-    """The variable with this name; nothing is evaluated."""
+    """Return the variable with this name; nothing is evaluated."""
     if name not in names:
         fit = Agent if option == "--agent" else Tool
         like = [each for each, value in names.items() if not each.startswith("_") and _fits(value, fit)]
-        there = f" There is: {', '.join(sorted(like)[:8])}." if like else ""
+        there = f" Variables of this type: {', '.join(sorted(like)[:8])}." if like else ""
         raise UsageError(f"{option} {name}: there is no variable {name!r}; define it in a cell above.{there}")
     return names[name]
 

@@ -1,17 +1,17 @@
-"""Plots of runs: what was used at each step, the limits that held, and why runs ended.
+"""Plots of runs: what was used at each step, the limits that held, and why runs ended. One file per plot, data and drawing.
 
     lab.plots.tokens(result)                               cumulative tokens, one line per run
     lab.plots.cost(results)                                cumulative cost of several runs and providers
     lab.plots.stop_reasons(results)                        why the runs of each provider ended
     lab.plots.curves(result)                               tokens and cost side by side
-    lab.plots.timeline(result)                             what happened when: calls, tools, continuations, nudges
+    lab.plots.timeline(result)                             calls, tools, continuations and nudges over time
     lab.plots.bands(results, "cost")                       a group's median over the steps, with a band over its runs
     lab.plots.estimates(results, "cost")                   one measure of each group, with its interval
     lab.plots.cost_success(results)                        cost against success, one point per group, with both intervals
-    lab.plots.survival(results)                            how many runs are still running after so many steps
+    lab.plots.survival(results)                            share of runs that are still running after each step
     lab.plots.small_multiples(lab.plots.tokens, results)   the same plot for each provider, side by side
     lab.plots.comparison(results)                          the picture of a whole comparison
-    lab.plots.what_if(lab.backtest(steps, StepCountIs([2, 4, 8])))   what other limits would have cost and reached
+    lab.plots.what_if(lab.backtest(steps, StepCountIs([2, 4, 8])))   cost and success under other limits
     lab.plots.tree(run)                                    a run, its branches and its sub-agents, as a tree
 
 Each takes what `lab.frame` takes (a run, a result, several in a list, a store, the results of an experiment), or a frame.
@@ -23,6 +23,8 @@ notebook cell; `ax.figure.savefig("tokens.png")` writes them; `ax.alt` describes
 
 Provider is colour, marker and line style together, never colour alone. The background is transparent, and every colour holds on
 white and on near black. What is unknown is a gap and a note in the legend, never 0.
+
+May import: `analysis` and what is below it.
 """
 
 from typing import TYPE_CHECKING

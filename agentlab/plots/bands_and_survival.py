@@ -1,4 +1,4 @@
-"""Groups of runs over their steps: what they used, with a band over the runs, and how many are still running."""
+"""Groups of runs over their steps: usage with a band over the runs, and the share that is still running."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from agentlab.records.frames import Recordings
 USED = {"tokens": "cumulative_tokens", "cost": "cumulative_cost_usd"}
 MIDDLE_HALF = (0.25, 0.75)
 SHOWN_GROUPS = 8
-"""So many groups are drawn; the legend says how many more there are."""
+"""Number of groups drawn; the legend counts the rest."""
 FILL = 0.2
 NAME_WIDTH = 16
 THIN = 0.9
 LINE_POINTS = 1.8
 ROW_POINTS = 12.0
 TABLE_POINTS = 36.0
-"""How far below the axis the table of runs begins."""
+"""Distance of the table of runs below the axis."""
 
 # Data ----------------------------------------------------------------------------------------------------------------------------
 
@@ -51,7 +51,7 @@ TABLE_POINTS = 36.0
 def bands_data(
     steps: Recordings | pd.DataFrame, what: str = "tokens", by: By = "provider", quantiles: tuple[float, float] = MIDDLE_HALF
 ) -> pd.DataFrame:
-    """What the runs of each group had used after each step: one row per group and step.
+    """Return what the runs of each group had used after each step: one row per group and step.
 
     Columns: `group`, `step`, `runs` that took this step (the others had ended), `known` of them, and over those the `median` and
     the two quantiles `low` and `high` (NA: none known). `what` is `tokens` or `cost`. The same run twice counts once.
@@ -104,12 +104,12 @@ def _checked_quantiles(quantiles: object) -> tuple[float, float]:
 def survival_data(
     runs: Recordings | pd.DataFrame, by: By = "provider", *, level: float = 0.95, unit: By | None = None
 ) -> pd.DataFrame:
-    """The share of the runs of each group that have not finished on their own after each step, by Kaplan and Meier.
+    """Return the share of each group's runs that have not finished on their own after each step, by Kaplan and Meier.
 
     Columns: `group`, `step` (from 0), `at_risk` (runs that took this step; at 0 all of them), `ended` on their own with this step,
-    `censored` after it (cut off by a limit or an error, or not ended: what they would have done is not known), `alive`, the
-    share, and its interval `low`, `high` (log-log, Greenwood, from independent units as in `lab.summary`; NA where none or all
-    have ended, and from fewer than 5 units). Runs whose number of steps is not known are left out.
+    `censored` after it (cut off by a limit or an error, or not ended: their own end is unknown), `alive`, the share, and its
+    interval `low`, `high` (log-log, Greenwood, from independent units as in `lab.summary`; NA if none or all have ended, and for
+    fewer than 5 units). Runs whose number of steps is unknown are left out.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -148,12 +148,12 @@ def bands(
     *,
     quantiles: tuple[float, float] = MIDDLE_HALF,
 ) -> Axes:
-    """Cumulative tokens or cost per step, for each group the median of its runs with a band over the middle half of them.
+    """Draw cumulative tokens or cost per step: for each group the median of its runs with a band over the middle half of them.
 
-    `steps` is what `lab.frame` takes, or the frame it gives; `what` is `tokens` or `cost`. Each step shows the runs that took it: the
-    others had ended, and those left may be of another kind. So the numbers below the axis say how many they are, and where fewer than
-    half of a group's runs are left its line is thin and has no band. Returns the axes; see `bands_data` for what they show. Errors:
-    ConfigurationError where columns are missing.
+    `steps` is what `lab.frame` takes or returns; `what` is `tokens` or `cost`. Each step shows the runs that took it: the others had
+    ended, and the remaining ones may be of another kind. So the numbers below the axis count them, and if fewer than half of a group's
+    runs remain its line is thin and has no band. Returns the axes; see `bands_data` for their data. Errors: ConfigurationError if
+    columns are missing.
 
     Example:
         >>> steps = lab.frame([result, *others])
@@ -205,7 +205,7 @@ def bands(
 
 
 def _many(group: pd.DataFrame) -> pd.Series[bool]:
-    """The steps that at least half of the group's runs took."""
+    """Return True for the steps that at least half of the group's runs took."""
     return cast("pd.Series[bool]", group["runs"] * 2 >= group["runs"].max())
 
 
@@ -232,12 +232,12 @@ def _draw_band(ax: Axes, group: pd.DataFrame, its: Look, name: str) -> bool:
 def survival(
     runs: Recordings | pd.DataFrame, by: By = "provider", ax: Axes | None = None, *, level: float = 0.95, unit: By | None = None
 ) -> Axes:
-    """How many of each group's runs have not finished on their own after so many steps, by Kaplan and Meier, with intervals.
+    """Draw the share of each group's runs that have not finished on their own after each step, by Kaplan and Meier, with intervals.
 
     `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. A run that was cut off, by a limit or an error, or that has not
-    ended, counts up to there and no further; a mark on the line shows where. That is right for a limit on steps; where a budget cuts
-    off mostly the long runs, the curve falls too fast. `unit` is as in `lab.summary`. Returns the axes; see `survival_data` for what
-    they show. Errors: ConfigurationError where columns are missing.
+    ended, counts up to there and no further, with a mark on the line. That is right for a limit on steps; if a budget cuts off mostly
+    the long runs, the curve falls too fast. `unit` is as in `lab.summary`. Returns the axes; see `survival_data` for their data.
+    Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -300,7 +300,7 @@ def _floats(values: pd.Series[float]) -> list[float]:
 
 
 def _table(ax: Axes, groups: dict[str, pd.DataFrame], column: str) -> None:
-    """Write below the axis, at each of its ticks, how many runs of each group took the step."""
+    """Write the number of runs of each group that took the step below each tick of the axis."""
     low, high = ax.get_xlim()
     ticks = [round(tick) for tick in ax.get_xticks() if low <= tick <= high]
     ax.set_xticks(ticks)

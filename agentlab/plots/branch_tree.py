@@ -1,6 +1,6 @@
-"""Runs, their branches and their child runs as a tree: the data, and the drawing.
+"""Runs, their branches and their child runs as a tree: data and drawing.
 
-Each run has a lane; its line leaves the line of the run that it came from.
+Each run has a lane; its line begins at the line of its parent.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Displayable: TypeAlias = Run | RunResult | Iterable[Run | RunResult] | Lockstep 
 """Any: the results of an experiment, whose runs are in `loaded`."""
 
 SHOWN_LANES = 40
-"""So many runs are drawn; the axis says how many more there are."""
+"""Number of runs drawn; the axis label counts the rest."""
 DOTTED_STEPS = 60
-"""Up to so many steps on the axis, each has its mark."""
+"""Up to this number of steps on the axis, each has a mark."""
 WIDTH_INCHES = 9.0
 NAME_WIDTH = 26
 FORK_SIZE = 4.0
@@ -59,14 +59,13 @@ _COLUMNS = {
 
 
 def tree_data(runs: Displayable) -> pd.DataFrame:
-    """Runs, their branches and their sub-agents' runs, one row per run, from the top lane down.
+    """Return runs, their branches and their sub-agents' runs, one row per run, from the top lane down.
 
-    Columns: `run_id`, `parent_run_id`, `forked_at` (steps it has from there; NA: no branch), `called_in` (the
-    step of its caller; NA: no sub-agent's); `kind`, which is `run`, `branch` or
-    `sub-agent`; `first_step` and `last_step`, where its own line begins and ends on the axis of the first run's steps (a sub-agent's
-    begins at the step that called it; 0 where the run that it came from is not shown); `steps`, `lane`, `provider`, `model`; `label`,
-    its place in the tree in digits (`1`, `1.2`: the second run that came from `1`); `stop_reason` and `terminated` (NA: it has not
-    ended), `tokens` and `cost_usd` of the whole run, sub-agents included (NA: unknown).
+    Columns: `run_id`, `parent_run_id`, `forked_at` (steps taken over from the parent; NA: no branch), `called_in` (the step of the
+    caller; NA: no sub-agent); `kind` (`run`, `branch` or `sub-agent`); `first_step` and `last_step`, where its own line begins and ends
+    on the axis of the first run's steps (a sub-agent's begins at the step that called it; 0 if the parent is not shown); `steps`,
+    `lane`, `provider`, `model`; `label`, its place in the tree in digits (`1.2` is the second child of `1`); `stop_reason` and
+    `terminated` (NA: not ended), `tokens` and `cost_usd` of the whole run, sub-agents included (NA: unknown).
 
     `runs` is a run, whose whole family is shown, several runs or results in a list, a Lockstep, a Store, or the results of an
     experiment. Later forks are nearer to the line that they leave, so that no two lines cross.
@@ -99,7 +98,7 @@ def _members(runs: object) -> Sequence[RunNode[Any]]:
 
 
 def _in_lanes(members: Sequence[RunNode[Any]]) -> list[tuple[RunNode[Any], RunNode[Any] | None]]:
-    """The members from the top lane down, each with the one whose line it leaves."""
+    """Return the runs from the top lane down, each with the one at whose line it begins."""
     leaving: dict[str | None, list[RunNode[Any]]] = {}
     origins = {member.run_id: _origin(member) for member in members}
     for member in members:
@@ -115,7 +114,7 @@ def _in_lanes(members: Sequence[RunNode[Any]]) -> list[tuple[RunNode[Any], RunNo
 
 
 def _origin(member: RunNode[Any]) -> RunNode[Any] | None:
-    """The run whose line a branch leaves: of a fork within the steps that its parent has from another run, that other run."""
+    """Return the run at whose line a branch begins: for a fork within steps that its parent took over, the run that took them."""
     left = member.parent
     while left is not None and left.parent is not None and member.forked_at < left.forked_at:
         left = left.parent
@@ -123,7 +122,7 @@ def _origin(member: RunNode[Any]) -> RunNode[Any] | None:
 
 
 def _leaves_at(member: RunNode[Any]) -> int:
-    """After how many steps of the run that it came from its line begins."""
+    """Return the number of steps of the parent after which the line begins."""
     return member.forked_at if member.called_in is None else member.called_in
 
 
@@ -160,12 +159,12 @@ def _row(member: RunNode[Any], left: RunNode[Any] | None, lane: int) -> tuple[An
 
 
 def tree(runs: Displayable, ax: Axes | None = None) -> Axes:
-    """Runs, their branches and the runs of their sub-agents over their steps, each leaving the line of the run that it came from.
+    """Draw runs, their branches and the runs of their sub-agents over their steps, each beginning at the line of its parent.
 
     `runs` is a run, whose whole family is drawn, several runs or results in a list, a store, or the results of an experiment. A run
-    is named by its place in the tree: `1.2` is the second that came from `1`. A sub-agent's leaves its caller's line dashed, at the
-    step that called it. The mark and the words at the right of a line say why it ended. Returns the axes; see `tree_data` for what
-    they show. Errors: ConfigurationError for anything else.
+    is named by its place in the tree: `1.2` is the second child of `1`. A sub-agent's line is dashed and begins at the step of the
+    caller. The mark and the words at the right of a line say why it ended. Returns the axes; see `tree_data` for their data. Errors:
+    ConfigurationError for anything else.
 
     Example:
         >>> branch = ended.fork(at=2)
@@ -176,8 +175,8 @@ def tree(runs: Displayable, ax: Axes | None = None) -> Axes:
 
 
 def draw_tree(data: pd.DataFrame, ax: Axes | None = None, *, marked: str | None = None, by_run: bool = False) -> Axes:
-    """Draw what `tree_data` gave. The label of the run whose id is `marked` is bold; with `by_run` each run has its own look, else each
-    provider."""
+    """Draw the data of `tree_data`. The label of the run whose id is `marked` is bold; with `by_run` each run has its own look, else
+    each provider."""
     lanes = _lanes(data, by_run)
     shown = lanes[:SHOWN_LANES]
     ax = look.axes_for(ax, "tree", WIDTH_INCHES, max(1.5, 0.7 + (0.28 if len(shown) <= 12 else 0.23) * len(shown)))
@@ -201,8 +200,8 @@ def draw_tree(data: pd.DataFrame, ax: Axes | None = None, *, marked: str | None 
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """One run as it is drawn: its line goes from `first` to `last` on the axis; `left_at` is the step of the run that it came from;
-    `called` marks a sub-agent's."""
+    """One run as drawn: its line goes from `first` to `last` on the axis; `left_at` is the step of its parent; `called` marks a
+    sub-agent."""
 
     run_id: str
     parent: str
@@ -246,7 +245,7 @@ def _lanes(data: pd.DataFrame, by_run: bool) -> list[_Lane]:
 
 
 def _line_left(lane: _Lane, places: dict[str, _Lane]) -> _Lane | None:
-    """The run whose line it leaves, as in `tree_data`."""
+    """The run at whose line it begins, as in `tree_data`."""
     left = places.get(lane.parent)
     while left is not None and left.parent in places and lane.first < left.first and not left.called:
         left = places[left.parent]

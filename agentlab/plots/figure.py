@@ -1,4 +1,4 @@
-"""Figures and axes that show themselves in a notebook without pyplot, and the colours, shapes and words that all plots share.
+"""Figures and axes that display themselves in a notebook without pyplot, and the colours, shapes and words of all plots.
 
 Pyplot is not used: it is global state, it is not safe outside the main thread, and its inline display puts a white or black box under
 a transparent figure.
@@ -57,11 +57,11 @@ DPI = 100.0
 
 SCALE = 2  # pixels per point of the page, for screens of high density
 ROOM_FOR_REASON = 0.2
-"""Part of the width to the right of the longest run of a timeline or a tree, for the words why it ended."""
+"""Part of the width to the right of the longest run of a timeline or a tree, for its stop reason."""
 
 
 class PlotAxes(Axes):
-    """Axes that a notebook shows when they are the last expression of a cell; `alt` describes the picture in words.
+    """Axes that a notebook displays as the last expression of a cell; `alt` describes the picture in words.
 
     Example:
         >>> axes = lab.plots.tokens(result.to_frame())
@@ -76,7 +76,7 @@ class PlotAxes(Axes):
 
 
 class PlotFigure(Figure):
-    """A figure that a notebook shows when it is the last expression of a cell.
+    """A figure that a notebook displays as the last expression of a cell.
 
     Example:
         >>> figure = lab.plots.curves(result.to_frame())
@@ -86,7 +86,7 @@ class PlotFigure(Figure):
 
     @property
     def alt(self) -> str:
-        """The picture described in words.
+        """The description of the picture in words.
 
         Example:
             >>> lab.plots.curves(result.to_frame()).alt
@@ -95,7 +95,7 @@ class PlotFigure(Figure):
         return " ".join(axes.alt for axes in self.axes if isinstance(axes, PlotAxes) and axes.alt)
 
     def png(self, scale: float = SCALE) -> bytes:
-        """The picture, transparent; the same data give the same bytes. `scale` is in pixels per pixel of the page.
+        """Return the picture, transparent; the same data give the same bytes. `scale` is in pixels per pixel of the page.
 
         Example:
             >>> lab.plots.curves(result.to_frame()).png()[1:4]
@@ -111,7 +111,7 @@ class PlotFigure(Figure):
         return picture.getvalue()
 
     def bundle(self) -> tuple[dict[str, str], dict[str, Any]]:
-        """What a notebook shows, as data and metadata by mime type."""
+        """Return the display in a notebook, as data and metadata by mime type."""
         width, height = (round(inches * DPI) for inches in self.get_size_inches())
         picture = base64.b64encode(self.png()).decode()
         data = {"image/png": picture, "text/plain": self.alt}
@@ -126,14 +126,14 @@ class PlotFigure(Figure):
 
 
 def new_figure(width: float, height: float) -> PlotFigure:
-    """An empty transparent figure, in inches."""
+    """Return an empty transparent figure of this size in inches."""
     return PlotFigure(figsize=(width, height), dpi=DPI, facecolor="none", edgecolor="none", layout="constrained")
 
 
 def new_axes(
     figure: PlotFigure, rows: int = 1, columns: int = 1, index: int = 1, *, where: SubplotSpec | None = None
 ) -> PlotAxes:
-    """Transparent axes in one of our figures, at an index of rows and columns or at `where`, a cell of a grid."""
+    """Return transparent axes in one of our figures, at an index of rows and columns or at `where`, a cell of a grid."""
     place = (rows, columns, index) if where is None else (where,)
     axes = figure.add_subplot(*place, axes_class=PlotAxes)
     axes.set_facecolor("none")
@@ -148,7 +148,7 @@ def set_gap(figure: PlotFigure, gap: float) -> None:
 
 
 def axes_for(ax: Axes | None, function: str, width: float, height: float) -> Axes:
-    """The given axes, or new ones in a figure of this size in inches. Raises ConfigurationError for an array of axes and the like."""
+    """Return the given axes, or new ones in a figure of this size in inches. Raises ConfigurationError for an array of axes etc."""
     if ax is None:
         return new_axes(new_figure(width, height))
     if not isinstance(ax, Axes):
@@ -165,7 +165,7 @@ def grow(ax: Axes, height: float) -> None:
 
 
 def style(ax: Axes, *, left: bool = True, bottom: bool = True) -> None:
-    """Draw lines, ticks and texts in the one grey that holds on dark and light; `left` and `bottom` are the spines that are shown."""
+    """Draw lines, ticks and texts in a grey that is legible on dark and light; `left` and `bottom` are the visible spines."""
     for name, spine in ax.spines.items():
         spine.set_visible((name == "left" and left) or (name == "bottom" and bottom))
         spine.set_color(TEXT)
@@ -182,13 +182,13 @@ def grid(ax: Axes, axis: Literal["x", "y", "both"] = "both") -> None:
 
 
 def step_axis(ax: Axes, label: str = "step") -> None:
-    """Make the axis below one of whole steps."""
+    """Make the x axis one of whole steps."""
     ax.set_xlabel(label)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
 
 
 def names_axis(ax: Axes, names: Sequence[str], places: Sequence[float] | None = None, bold: Sequence[bool] = ()) -> None:
-    """Write names at the left, from the top down, at whole numbers or at `places`; those that are `bold` in bold type."""
+    """Write names at the left, from the top down, at whole numbers or at `places`; those in `bold` in bold type."""
     ax.set_yticks(range(len(names)) if places is None else places, names)
     for index, text in enumerate(ax.get_yticklabels()):
         text.set_parse_math(False)
@@ -197,7 +197,7 @@ def names_axis(ax: Axes, names: Sequence[str], places: Sequence[float] | None = 
 
 
 def beside(ax: Axes, text: str, at: tuple[float, float], points: float, **more: Any) -> None:
-    """Write a text so many points to the right of a place in the data."""
+    """Write a text this number of points to the right of a place in the data."""
     ax.annotate(
         text, at, (points, 0), textcoords="offset points", va="center", parse_math=False,
         **{"color": TEXT, "fontsize": SMALL_POINTS, **more},
@@ -205,7 +205,7 @@ def beside(ax: Axes, text: str, at: tuple[float, float], points: float, **more: 
 
 
 def nothing(ax: Axes, text: str, alt: str) -> Axes:
-    """The axes with a sentence in place of data, and no ticks."""
+    """Return the axes with a sentence in place of data, and no ticks."""
     ax.set_xticks([])
     ax.set_yticks([])
     note(ax, text)
@@ -214,13 +214,13 @@ def nothing(ax: Axes, text: str, alt: str) -> Axes:
 
 
 def note(ax: Axes, text: str) -> None:
-    """Write a sentence in the middle of axes that have nothing to show."""
+    """Write a sentence in the middle of empty axes."""
     written = ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=TEXT, fontsize=11, parse_math=False)
     written.set_in_layout(False)  # where it is wider than the axes, they need not become narrower for it
 
 
 def note_above(ax: Axes, text: str) -> None:
-    """Write a sentence above axes that show only a part; on several lines where it is wider than the axes."""
+    """Write a sentence above axes that show only a part; on several lines if it is wider than the axes."""
     note = ax.text(
         0, 1.03, text, transform=ax.transAxes, ha="left", va="bottom", color=TEXT, fontsize=SMALL_POINTS, parse_math=False
     )
@@ -234,18 +234,18 @@ def note_above(ax: Axes, text: str) -> None:
 
 
 def set_alt(ax: Axes, text: str) -> None:
-    """Keep the description on our own axes: pages and terminals show it."""
+    """Set the description on our own axes: pages and terminals show it."""
     if isinstance(ax, PlotAxes):
         ax.alt = printable(text)
 
 
 def gid(kind: str, name: str) -> str:
-    """The id of a part of the picture in an SVG file, which holds no control characters."""
+    """Return the id of a part of the picture in an SVG file, without control characters."""
     return f"{kind}:{spoken(name)}"
 
 
 def spoken(name: str, longest: int = 80) -> str:
-    """A name from outside as part of a description; an empty one stays empty."""
+    """Return a name from outside as part of a description; an empty one stays empty."""
     return one_line(name, longest) if name else ""
 
 
@@ -253,12 +253,12 @@ def spoken(name: str, longest: int = 80) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with a capital letter at its start."""
+    """Return the text with a capital letter at its start."""
     return text[:1].upper() + text[1:]
 
 
 def shorten(text: str, width: int = 30) -> str:
-    """A name from outside as a label: one line, without keys, cut in the middle, since versions are at the end.
+    """Return a name from outside as a label: one line, without keys, cut in the middle, since versions are at the end.
 
     Letters that the font lacks are written as their number, U+6A21, so that different names stay different; signs are left out.
     """
@@ -277,12 +277,12 @@ def _drawable(char: str) -> bool:
 
 
 def whole(value: float) -> str:
-    """A count: 12,345."""
+    """Format a count: 12,345."""
     return f"{value:,.0f}"
 
 
 def dollars(value: float) -> str:
-    """Money with three significant digits, and never fewer than cents: $0.0012, $0.05, $12.50."""
+    """Format money with three significant digits, and at least cents: $0.0012, $0.05, $12.50."""
     if value == 0:
         return "$0"
     decimals = 2 if abs(value) >= 1 else 2 - math.floor(math.log10(abs(value)))
@@ -291,14 +291,14 @@ def dollars(value: float) -> str:
 
 
 class Dollars(Formatter):
-    """Ticks in US dollars, all with as many decimals as their distances need."""
+    """Ticks in US dollars, all with the decimals that their distances need."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        """One label."""
+        """Return one label."""
         return dollars(x)
 
     def format_ticks(self, values: Sequence[float]) -> list[str]:
-        """The labels of one axis."""
+        """Return the labels of one axis."""
         size = max(map(abs, values), default=0.0)
         enough = (more for more in range(2, 13) if all(abs(round(x, more) - x) <= size * 1e-6 for x in values))
         decimals = next(enough, 12)
@@ -336,7 +336,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How the runs of one provider and model, or of one group, are drawn."""
+    """Colour, marker and line style of one provider and model, or of one group."""
 
     colour: str
     marker: str
@@ -344,7 +344,7 @@ class Look:
 
 
 def looks_of(keys: Iterable[Key]) -> dict[Key, Look]:
-    """Colour by provider; marker and line style by provider and model, so that no two are the same before the shapes run out."""
+    """Return colours by provider, markers and line styles by provider and model: no two are the same before the shapes run out."""
     wanted = list(dict.fromkeys(keys))
     different = list(dict.fromkeys([*_KEPT.get(), *wanted]))
     providers = list(dict.fromkeys(provider for provider, _ in different))
@@ -365,7 +365,7 @@ _KEPT: ContextVar[tuple[Key, ...]] = ContextVar("kept", default=())
 
 @contextmanager
 def keeping_looks(keys: Iterable[Key]) -> Iterator[None]:
-    """Within it, each run and group has the look that it has among all of these, so that several plots agree."""
+    """Inside the block, each run and group has the look that it has among all of these, so that several plots agree."""
     token = _KEPT.set(tuple(keys))
     try:
         yield

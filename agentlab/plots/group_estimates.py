@@ -1,4 +1,4 @@
-"""One measure of each group with its interval, and cost against success: the data, and the drawing."""
+"""One measure of each group with its interval, and cost against success: data and drawing."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ LABELS = {
     "tokens": "tokens per run (mean)",
     "cost": "cost per run (mean, US dollars)",
 }
-"""The measures, and what they are called on an axis."""
+"""The measures and their axis labels."""
 SHARES = ("completion", "success")
 MOST_NAMED = 40
-"""So many groups are named in a legend, where the figure can grow."""
+"""Number of groups named in a legend."""
 _ENDS = (("", "value"), ("_low", "low"), ("_high", "high"))
 
 # Data ----------------------------------------------------------------------------------------------------------------------------
@@ -45,8 +45,8 @@ def estimates_data(
     success_at: float | None = None,
     unit: By | None = None,
 ) -> pd.DataFrame:
-    """One measure of each group with its interval: columns `group`, `runs` that ended, `known` of them, in how many independent
-    `units`, how many `failed`, `value`, `low`, `high`, `note`.
+    """Return one measure of each group with its interval: columns `group`, `runs` (ended), `known` (of these), independent `units`,
+    `failed`, `value`, `low`, `high`, `note`.
 
     `what` is `completion`, `success`, `score`, `tokens` or `cost`; all as in `lab.summary`. `note` says why there is no interval.
 
@@ -71,11 +71,11 @@ def cost_success_data(
     success_at: float | None = None,
     unit: By | None = None,
 ) -> pd.DataFrame:
-    """What the runs of each group cost and how often they succeeded, with both intervals: one row per group.
+    """Return the cost and the success of each group, with both intervals: one row per group.
 
-    Columns: `group`, `runs` that ended, in how many independent `units`, how many `failed`, `cost_known` of how many, `cost`,
-    `cost_low`, `cost_high` (mean, in US dollars), `measure`, and its `rate`, `rate_low`, `rate_high`. The measure is `success` where
-    there is a score, `score` (its mean) where that is graded, and `completion` where there is none.
+    Columns: `group`, `runs` (ended), independent `units`, `failed`, `cost_known` (runs with a known cost), `cost`, `cost_low`,
+    `cost_high` (mean, in US dollars), `measure`, and its `rate`, `rate_low`, `rate_high`. The measure is `success` if there is a
+    score, `score` (its mean) if that is graded, and `completion` if there is none.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -89,14 +89,14 @@ def cost_success_data(
 
 
 def measured(runs: Recordings | pd.DataFrame, by: By, function: str, **options: Any) -> list[Group]:
-    """The groups with their measures."""
+    """Return the groups with their measures."""
     columns, runs = columns_of(by), runs_of(runs, f"lab.plots.{function}")
     frame = checked(runs, ["terminated", "total_tokens", "cost_usd", *columns], f"lab.plots.{function}")
     return groups_of(frame, columns, function=f"lab.plots.{function}", **options)
 
 
 def estimates_of(groups: list[Group], what: str) -> pd.DataFrame:
-    """One measure of these groups."""
+    """Return one measure of these groups."""
     none = Estimate(None, None, None, 0, "none known")
     rows = []
     for group in groups:
@@ -111,7 +111,7 @@ def estimates_of(groups: list[Group], what: str) -> pd.DataFrame:
 
 
 def cost_success_of(groups: list[Group]) -> pd.DataFrame:
-    """Cost and success of these groups."""
+    """Return cost and success of these groups."""
     scored = [group for group in groups if group.counts["scored"]]
     graded = any(group.measures["success"].value is None for group in scored)
     measure = "completion" if not scored else "score" if graded else "success"
@@ -140,12 +140,11 @@ def estimates(
     success_at: float | None = None,
     unit: By | None = None,
 ) -> Axes:
-    """One measure of each group, a point with its interval, in the order of the groups.
+    """Draw one measure of each group, a point with its interval, in the order of the groups.
 
     `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`; `what` is `completion`, `success`, `score`, `tokens` or `cost`.
-    A hollow point has no interval. Beside each point is how many runs it has, how many of them are independent (units), and how
-    many failed; see `lab.summary`. Returns the axes; see `estimates_data` for what they show. Errors: ConfigurationError where
-    columns are missing.
+    A hollow point has no interval. Beside each point are the numbers of runs, of independent units and of failed runs; see
+    `lab.summary`. Returns the axes; see `estimates_data` for their data. Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -156,7 +155,7 @@ def estimates(
 
 
 def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axes:
-    """Draw what `estimates_data` gave."""
+    """Draw the data of `estimates_data`."""
     ax = look.axes_for(ax, "estimates", 6.4, max(1.6, 0.8 + 0.34 * len(data)))
     look.style(ax, left=False)
     ax.set_xlabel(LABELS[what])
@@ -200,12 +199,12 @@ def cost_success(
     success_at: float | None = None,
     unit: By | None = None,
 ) -> Axes:
-    """What the runs of each group cost on average, against how many of them succeeded: one point per group, with both intervals.
+    """Draw the mean cost of each group against its success: one point per group, with both intervals.
 
-    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. Success is the score where there is one, else whether the run
-    finished on its own: the axis says which. A group whose cost is unknown is at the right edge with its success, and no cost. The
-    legend says how many runs failed, and of how many the cost is known. Returns the axes; see `cost_success_data` for what they show.
-    Errors: ConfigurationError where columns are missing.
+    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. Success is the score if there is one, otherwise the share of runs
+    that finished on their own: the axis says which. A group whose cost is unknown is at the right edge with its success, and no cost.
+    The legend counts failed runs and runs with a known cost. Returns the axes; see `cost_success_data` for their data. Errors:
+    ConfigurationError if columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -216,7 +215,7 @@ def cost_success(
 
 
 def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draw what `cost_success_data` gave."""
+    """Draw the data of `cost_success_data`."""
     own, ax = ax is None, look.axes_for(ax, "cost_success", 6.4, 3.6)
     look.style(ax)
     measure = "completion" if data.empty else str(data["measure"].iloc[0])
@@ -272,7 +271,7 @@ def _point(
     y: tuple[float, float] | None = None,
     hollow: bool = False,
 ) -> None:
-    """Draw a point with its intervals, given as distances to both sides; NaN where there is none."""
+    """Draw a point with its intervals, given as distances to both sides; NaN if there is none."""
     for reach, cap in ((x, "|"), (y, "_")):
         if reach is not None and not math.isnan(reach[0]) and reach != (0.0, 0.0):
             along = at[cap == "_"]
@@ -309,7 +308,7 @@ def _number(value: float, what: str) -> str:
 
 
 def _words(row: dict[Any, Any], prefix: str, what: str) -> str:
-    """A value with its interval, in words."""
+    """Return a value with its interval, in words."""
     value, low, high = (row[f"{prefix}{end}" if prefix else name] for end, name in _ENDS)
     if pd.isna(value):
         return "unknown"
@@ -326,6 +325,6 @@ def _failed(row: dict[Any, Any]) -> list[str]:
 
 
 def _explain_hollow(ax: Axes, meaning: str) -> None:
-    """Write below the axis what a hollow point means, where there is one."""
+    """Explain hollow points below the axis, if there are any."""
     if any(str(line.get_gid()).startswith("point:") and line.get_markerfacecolor() == "none" for line in ax.lines):
         ax.set_xlabel(f"{ax.get_xlabel()}\nhollow: {meaning}")

@@ -44,7 +44,7 @@ class Entry:
 
 
 def merged(legends: list[list[Entry]]) -> list[Entry]:
-    """One legend for several plots: the same thing once, with the notes of all."""
+    """One legend for several plots: each entry once, with the notes of all."""
     entries: dict[tuple[str, object], Entry] = {}
     for entry in (entry for legend_ in legends for entry in legend_):
         key = (entry.section, entry.key)
@@ -54,12 +54,12 @@ def merged(legends: list[list[Entry]]) -> list[Entry]:
 
 
 def height(entries: list[Entry]) -> int:
-    """Lines of the longest section, its heading included."""
+    """Number of lines of the longest section, its heading included."""
     return max((sum(1 + label.count("\n") for _, label in section) for section in _sections(entries)), default=0)
 
 
 def legend(where: Axes | Figure, entries: list[Entry], *, columns: bool = False) -> None:
-    """Draw it to the right of axes, or with `columns` below all axes of a figure, one column per section."""
+    """Draw the legend to the right of axes, or with `columns` below all axes of a figure, one column per section."""
     sections = _sections(entries)
     if not sections:
         return
@@ -86,7 +86,7 @@ def legend(where: Axes | Figure, entries: list[Entry], *, columns: bool = False)
 
 
 def _sections(entries: list[Entry]) -> list[list[Row]]:
-    """The lines of each section that has any, the heading first."""
+    """Return the lines of each section that has any, the heading first."""
     sections = []
     for name in SECTIONS:
         found = [entry for entry in entries if entry.section == name]
@@ -108,12 +108,12 @@ def _visible(label: str) -> str:
 
 
 def blank(label: str = "") -> Row:
-    """An entry without a handle."""
+    """Return an entry without a handle."""
     return Line2D([], [], linestyle="none"), label
 
 
 def inches(rows: list[Row]) -> float:
-    """About how high a figure has to be for these entries beside its axes."""
+    """Return the approximate height of a figure with these entries beside its axes, in inches."""
     return 0.75 + sum(0.2 + 0.145 * label.count("\n") for _, label in rows)
 
 

@@ -1,6 +1,6 @@
-"""What happened when in runs: the data, the drawing, and the part of a long run that one picture can show.
+"""Timelines of runs: data, drawing, and the part of a long run that one picture can show.
 
-A lane per kind of event, bars for what lasts and marks for what happens at an instant.
+One lane per kind of event, with bars for what lasts and marks for instants.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _COLUMNS = {
 
 
 def timeline_data(shown: Displayable) -> pd.DataFrame:
-    """What happened when, one row per thing that lasted or happened.
+    """Return the timeline of runs, one row per bar or mark.
 
     Columns: `run_id`; `lane` (`run`, `step`, `call`, `tool`, `continuation`, `nudge`, `limit`, `pause`, `end`); `step`; `start_s` and
     `end_s`, in seconds of the run's active time (`end_s` NA: it happened at an instant); `mark`, what it is within its lane (`bar`, or
@@ -93,7 +93,7 @@ _INSTANTS = {
     "CallRetried": (CALL, "retry", FAILED),
     "ContinuationAttempted": (CONTINUATION, "attempt", OK),
 }
-"""Lane, mark and outcome of events that happen at an instant."""
+"""Return lane, mark and outcome of an event that happens at an instant."""
 
 
 @dataclass(slots=True)
@@ -172,7 +172,7 @@ LANES = {
     LIMIT: ("limits changed", "change"),
     PAUSE: ("pauses", "pause"),
 }
-"""From the top, each with its name and the noun for one; an empty lane is left out."""
+"""The lanes from the top, each with its name and the noun for one entry; an empty lane is left out."""
 
 BARS = {CALL: look.BLUE, TOOL: look.GREEN, CONTINUATION: look.PURPLE}
 UNWELL = {CUT: (look.VERMILLION, "/////", "cut off"), FAILED: (look.VERMILLION, "xxxxx", "failed")}
@@ -184,24 +184,24 @@ MARKS = {
     "limit": ("D", look.BLUE, ""),
     "paused": ("s", look.TEXT, ""),
 }
-"""Marker, colour and words of what happens at an instant; no words where the lane's name says it."""
+"""Marker, colour and words of each instant; no words if the lane's name says it."""
 
 SHOWN_RUNS = 8
 BAR_HEIGHT = 0.62
 FILL = 0.45
-"""How opaque bars are; their borders, which separate them where they touch, are wholly so."""
+"""Opacity of bars; their borders, which separate bars that touch, are opaque."""
 WIDTH_INCHES = 9.0
 NARROWEST = 0.024
-"""Part of the width that a step's number takes: steps that are closer are not all numbered."""
+"""Part of the width for a step's number: of steps that are closer only some are numbered."""
 
 
 def timeline(shown: Displayable, ax: Axes | None = None) -> Axes:
-    """When a run called the model and its tools, and what else happened: a bar for what lasted, a mark for what did not.
+    """Draw a run over time: calls of the model and of tools as bars, and instants such as retries and nudges as marks.
 
     `shown` is what `lab.frame` takes (a run, a result, several in a list, a store, …), or `result.to_frame("events")`. Time is the
     run's active time, which does not pass while the run is paused. The numbers above the lanes are those of the steps, at their
-    beginning. Returns the axes; see `timeline_data` for what they show. Errors: ConfigurationError for anything else, and where
-    columns are missing.
+    beginning. Returns the axes; see `timeline_data` for their data. Errors: ConfigurationError for anything else, and if columns are
+    missing.
 
     Example:
         >>> lab.plots.timeline(result).get_xlabel()[:11]
@@ -218,8 +218,8 @@ def draw_timeline(
     marked: int | None = None,
     goes_on: bool = True,
 ) -> Axes:
-    """Draw what `timeline_data` gave. The axis of time begins at `begin_s`; the step `marked` has a frame around it; with `goes_on` a
-    run without an end in these data is described as still running."""
+    """Draw the data of `timeline_data`. The axis of time begins at `begin_s`; the step `marked` has a frame; with `goes_on` a run
+    without an end in these data is described as still running."""
     run_ids = list(data["run_id"].unique())
     groups = _groups(data, [str(run_id) for run_id in run_ids[:SHOWN_RUNS]], marked)
     rows = sum(len(group.lanes) + 1 for group in groups) + 0.6 * max(0, len(groups) - 1)
@@ -243,7 +243,7 @@ def draw_timeline(
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """One run as it is drawn."""
+    """One run as drawn."""
 
     run_id: str
     name: str
@@ -265,7 +265,7 @@ def _groups(data: pd.DataFrame, run_ids: list[str], marked: int | None) -> list[
 
 
 def _set_time_axis(ax: Axes, data: pd.DataFrame, begin_s: float, hidden: int) -> float:
-    """Set up the axis of time, in milliseconds for what is over within a second. Returns its length in seconds."""
+    """Set up the axis of time, in milliseconds for less than a second. Returns its length in seconds."""
     latest = _latest(data)
     length = max(latest - begin_s, 1e-6) / (1 - ROOM_FOR_REASON)
     factor, unit = (1000, "milliseconds") if latest < 1 else (1, "seconds")
@@ -305,7 +305,7 @@ def _draw_run(ax: Axes, group: _Group, top: float, length: float, ticks: list[tu
 
 
 def _draw_pauses(ax: Axes, resumed: pd.DataFrame, place: float, length: float) -> None:
-    """Write how long each pause was beside its mark: none of it is active time."""
+    """Write the length of each pause beside its mark: it is not active time."""
     free_from = -math.inf
     for at_s, label in zip(resumed["start_s"].astype(float), resumed["label"].astype(str), strict=True):
         if at_s >= free_from:
@@ -331,7 +331,7 @@ def _draw_marked(ax: Axes, group: _Group, top: float, bottom: float) -> None:
 
 
 def _draw_steps(ax: Axes, group: _Group, top: float, bottom: float, length: float) -> None:
-    """Draw a thin line where a step begins, with its number above; a thick one at the run's end, with the reason."""
+    """Draw a thin line at the start of each step, with its number above; a thick one at the run's end, with the reason."""
     steps = group.rows[group.rows["lane"] == STEP]
     starts = [float(start) for start in steps["start_s"]]
     ax.vlines(starts, top + 0.5, bottom, color=look.TEXT, linewidth=0.6, alpha=0.6, zorder=1, gid="steps")
@@ -413,7 +413,7 @@ def _alt(groups: list[_Group], runs: int, *, goes_on: bool) -> str:
 
 MOST_STEPS = 60
 MOST_EVENTS = 400
-"""So much of a run is drawn at once: more could not be distinguished, and would take longer to draw."""
+"""The most steps and events in one picture: more could not be distinguished, and would take longer to draw."""
 _FIRST_FEW = 20
 """The run's start is among its first events: only a change of limits may come before it."""
 _OF_A_STEP = (events.StopReasonObserved, events.ToolStarted, events.ToolFinished, events.CallRetried, events.AskedAgain)
@@ -431,12 +431,12 @@ class TimelinePart:
     whole: bool
 
     def has(self, step: int | None) -> bool:
-        """True if this step is in it."""
+        """True if this step is in the part."""
         return step is not None and self.first <= step <= self.last
 
 
 def timeline_part(run: Run, step: int | None = None) -> TimelinePart:
-    """The newest steps of a run, at most MOST_STEPS and MOST_EVENTS; with `step` those around it, where it is no longer among them.
+    """Return the newest steps of a run, at most MOST_STEPS and MOST_EVENTS; with an older `step`, those around it.
 
     The rest of the events is not read.
     """
@@ -461,7 +461,7 @@ def timeline_part(run: Run, step: int | None = None) -> TimelinePart:
 
 
 def _back_from(happened: Sequence[events.Event], end: int) -> tuple[int, int, int]:
-    """Where to begin so that whole steps are shown, the first of them and the last; 0 where there is none."""
+    """Return where to begin so that whole steps are shown, the first of them and the last; 0 if there is none."""
     start: int | None = None
     place, first, last, steps = end, 0, 0, 0
     while place and steps < MOST_STEPS and end - place < MOST_EVENTS:
@@ -480,7 +480,7 @@ def _back_from(happened: Sequence[events.Event], end: int) -> tuple[int, int, in
 
 
 def _forward_from(happened: Sequence[events.Event], start: int, steps: int, most: int) -> int:
-    """Where the steps after this place end, so many of them."""
+    """Return where this number of steps after this place ends."""
     end = min(len(happened), start + most)
     for place in range(start, end):
         if isinstance(happened[place], events.StepStarted):
@@ -491,7 +491,7 @@ def _forward_from(happened: Sequence[events.Event], start: int, steps: int, most
 
 
 def _place_of(run: Run, step: int) -> int | None:
-    """Where the step begins among the events; None for one that was taken before the fork."""
+    """Return where the step begins among the events; None for one that was taken before the fork."""
     if step > len(run.history):
         return None
     happened = run.events

@@ -1,4 +1,4 @@
-"""Several plots in one figure: the same for each group, and the picture of a whole comparison."""
+"""Several plots in one figure: the same plot for each group, and the picture of a whole comparison."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ _FRAMES: dict[Callable[..., Any], str] = {
     **dict.fromkeys((stop_reasons, survival, estimates, cost_success), "runs"),
     timeline: "events",
 }
-"""The frames that plots take, where that is not the frame of steps."""
+"""The frames that plots take, if not the frame of steps."""
 
 
 MOST = 12
-"""So many small plots in one figure; the legend says how many groups are left out."""
+"""Number of small plots in one figure; the legend counts the rest."""
 
 
 def small_multiples(
     plot: Callable[..., Any], frame: Recordings | pd.DataFrame, by: By = "provider", *, columns: int = 3, **options: Any
 ) -> look.PlotFigure:
-    """The same plot for each group, side by side on the same axes.
+    """Draw the same plot for each group, side by side on the same axes.
 
     `plot` is one of `lab.plots` that takes `ax=`, or a function of your own that does: it is called with the rows of one group and
     those options. `frame` is what `lab.frame` takes, or the frame that `plot` takes; a function of your own gets rows of steps. A
-    group has the same colour in each. Errors: ConfigurationError where columns are missing, and for what is no plot.
+    group has the same colour in each. Errors: ConfigurationError if columns are missing, or if `plot` is not a plot.
 
     Example:
         >>> steps = lab.frame([result, *others])
@@ -90,12 +90,11 @@ def comparison(
     level: float = 0.95,
     unit: By | None = None,
 ) -> look.PlotFigure:
-    """The picture of a whole comparison: success with intervals, cost against it, why runs ended, what they used and how long they
-    took.
+    """Draw a whole comparison: success with intervals, cost against success, stop reasons, usage and duration.
 
-    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")` with `lab.frame(results)` as `steps`. Where it is a frame and
-    `steps` is left out there are no curves over the steps, and tokens and cost are means with intervals; see `lab.summary` for those
-    and for `unit`. Errors: ConfigurationError where columns are missing.
+    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")` with `lab.frame(results)` as `steps`. For a frame without
+    `steps` there are no curves over the steps, and tokens and cost are means with intervals; see `lab.summary` for those and for
+    `unit`. Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> steps, runs = lab.frame([result, *others]), lab.frame([result, *others], "runs")
@@ -144,7 +143,7 @@ def _title(ax: Axes, text: str) -> None:
 
 
 def _keys(rows: pd.DataFrame, groups: list[str]) -> list[tuple[str, str]]:
-    """The keys of looks, in the plots of runs and in those of groups."""
+    """Return the keys of looks, in the plots of runs and in those of groups."""
     keys = [(name, "") for name in groups]
     if {"provider", "model"} <= set(rows.columns):
         models = rows[["provider", "model"]].drop_duplicates()
@@ -157,7 +156,7 @@ def _keys(rows: pd.DataFrame, groups: list[str]) -> list[tuple[str, str]]:
 
 
 def _share(axes: list[look.PlotAxes], columns: int) -> None:
-    """Give all the same limits, and labels only to the axes at the edge."""
+    """Give all axes the same limits, and labels only to those at the edge."""
     lefts, rights = zip(*(ax.get_xlim() for ax in axes), strict=True)
     bottoms, tops = zip(*(ax.get_ylim() for ax in axes), strict=True)
     named = any(isinstance(ax.yaxis.get_major_locator(), FixedLocator) and len(ax.get_yticks()) for ax in axes)  # as of bars
@@ -183,7 +182,7 @@ def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 
             name, *of_name = text.get_text().split("\n")
             if not isinstance(drawn, Line2D) or not _shows(drawn) or not name:
                 continue
-            name = re.sub(r" × \d+$", "", name)  # how many there are differs between the plots
+            name = re.sub(r" × \d+$", "", name)  # the count differs between the plots
             if name not in rows or _shows(rows[name][0]) < _shows(drawn):
                 rows[name] = (drawn, name)
             notes.setdefault(name, {}).update(dict.fromkeys(of_name))
@@ -199,5 +198,5 @@ def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 
 
 
 def _shows(handle: Line2D) -> int:
-    """How many an entry has of marker and line."""
+    """Return how many of marker and line an entry has."""
     return sum(value not in ("None", "none", "", " ", None) for value in (handle.get_marker(), handle.get_linestyle()))

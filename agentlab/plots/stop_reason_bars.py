@@ -1,4 +1,4 @@
-"""Why runs ended, as bars: the data, and the drawing."""
+"""Stop reasons of runs as bars: data and drawing."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ FILLS = {TERMINATED: (look.GREEN, ""), TRUNCATED: (look.VERMILLION, "////"), NOT
 
 
 def stop_reasons_data(runs: Recordings | pd.DataFrame, by: By = "provider") -> pd.DataFrame:
-    """How many runs of each provider, or of each group by other columns, ended for which reason.
+    """Return the number of runs per stop reason for each provider, or for each group by other columns.
 
-    Columns: `provider`, `outcome` (`terminated`, `truncated`, `not_ended`), `stop_reason` (NA where it has not ended)
-    and `runs`, a count of at least 1. Providers are in the order of their first run. Where `by` is given, the first column is called
-    `group`.
+    Columns: `provider`, `outcome` (`terminated`, `truncated`, `not_ended`), `stop_reason` (NA: not ended) and `runs`, a count of at
+    least 1. Providers are in the order of their first run. With `by`, the first column is called `group`.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -52,10 +51,10 @@ def stop_reasons_data(runs: Recordings | pd.DataFrame, by: By = "provider") -> p
 
 
 def stop_reasons(runs: Recordings | pd.DataFrame, ax: Axes | None = None, by: By = "provider") -> Axes:
-    """How many runs of each group ended for which reason; those that finished on their own apart from those that were cut off.
+    """Draw the number of runs per stop reason for each group; runs that finished on their own apart from those that were cut off.
 
-    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. Returns the axes; see `stop_reasons_data` for what they show.
-    Errors: ConfigurationError where columns are missing.
+    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. Returns the axes; see `stop_reasons_data` for their data.
+    Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -92,7 +91,7 @@ def stop_reasons(runs: Recordings | pd.DataFrame, ax: Axes | None = None, by: By
 
 
 def _rows(data: pd.DataFrame) -> list[tuple[str, str, int]]:
-    """The lines of the plot, from the top: label, outcome, count; a group's heading has no outcome."""
+    """Return the lines of the plot, from the top: label, outcome, count; a group's heading has no outcome."""
     rows: list[tuple[str, str, int]] = []
     for name, of_group in data.groupby(data.columns[0], sort=False):
         rows.append((look.shorten(str(name), 24), "", 0))

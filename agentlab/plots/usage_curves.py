@@ -1,4 +1,4 @@
-"""Cumulative tokens and cost, step by step, one line per run: the data, and the drawing."""
+"""Cumulative tokens and cost per step, one line per run: data and drawing."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ NAMED_MODELS = 2
 NOTE_WIDTH = 56
 """Characters of a line above axes that share a figure."""
 VISIBLE_FACTOR = 4.0
-"""A limit above this multiple of what was used would press the curves flat: it is in the legend, and lies above the plot."""
+"""A limit above this multiple of the usage would flatten the curves: it lies above the plot, and is in the legend only."""
 
 # Data ----------------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What a curve adds up: its column in the data and in the steps frame, the limit of the budget on it, and the `total` that
-    conditions on it declare."""
+    """The quantity of a curve: its column in the data and in the steps frame, the budget's limit on it, and the `total` that conditions
+    on it declare."""
 
     name: str
     function: str
@@ -60,10 +60,10 @@ _FIXED = ("run_id", "provider", "model", "step", "stop_reason")
 
 
 def tokens_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
-    """Cumulative tokens at each step, with the limits that held.
+    """Return cumulative tokens at each step, with the limits in force.
 
     Columns: `run_id`, `provider`, `model`, `step`, `stop_reason` (on the last step of a run that has ended), `tokens` (NA: unknown),
-    and for each limit that held at any step a column with the tokens it allowed (NA: no such limit at this step): `max_tokens` of
+    and for each limit in force at any step a column with the tokens it allowed (NA: no such limit at this step): `max_tokens` of
     the budget, `MaxTokensUsed` (`MaxTokensUsed_2`, …) of the stop condition.
 
     Example:
@@ -78,7 +78,7 @@ def tokens_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
 
 
 def cost_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
-    """Cumulative cost in US dollars at each step, with the limits that held.
+    """Return cumulative cost in US dollars at each step, with the limits in force.
 
     Columns as those of `tokens_data`, with `cost_usd` for the value and `max_cost_usd` and `MaxCost` (`MaxCost_2`, …) for the limits.
 
@@ -94,7 +94,7 @@ def cost_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
 
 
 def curve_data(steps: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
-    """The data of one plot of curves; runs in the order of their first row, each by step."""
+    """Return the data of one plot of curves; runs in the order of their first row, each by step."""
     needed = ("run_id", "provider", "step", quantity.column)
     steps = checked(steps, needed, f"lab.plots.{quantity.function}", STEPS_ADVICE)
     data = pd.DataFrame(
@@ -117,27 +117,27 @@ def curve_data(steps: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
 
 
 def _numbers(frame: pd.DataFrame, name: str, dtype: str) -> pd.Series[float]:
-    """A column as numbers, also where it lost its dtype in a file."""
+    """Return a column as numbers, also if it lost its dtype in a file."""
     found = numbers(frame, name)
     return cast("pd.Series[float]", found.round().astype("Int64") if dtype == "Int64" else found)
 
 
 def limit_columns(columns: Sequence[str], quantity: Quantity) -> dict[str, str]:
-    """The columns of the frame that hold limits of this quantity, by the limit's name."""
+    """Return the columns of the frame with limits on this quantity, by the limit's name."""
     leaf = re.compile(rf"((?:{'|'.join(map(re.escape, _conditions_on(quantity.total)))})(?:_\d+)?)\.limit")
     budget = {quantity.budget: quantity.budget} if quantity.budget in columns else {}
     return budget | {found[1]: column for column in columns if (found := leaf.fullmatch(str(column)))}
 
 
 def _conditions_on(total: str, kind: type[StopCondition] = StopCondition) -> list[str]:
-    """The names of the conditions that declare this total."""
+    """Return the names of the conditions that declare this total."""
     own = [kind.__name__] if kind.total == total else []
     return own + [name for below in kind.__subclasses__() for name in _conditions_on(total, below)]
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A limit over the steps, and the runs that had it so. A value None: no limit at that step."""
+    """A limit over the steps, and the runs that had it. A value None: no limit at that step."""
 
     steps: tuple[int, ...]
     values: tuple[float | None, ...]
@@ -145,13 +145,13 @@ class Course:
 
     @property
     def changes(self) -> tuple[float | None, ...]:
-        """The values without repetitions: one value for a limit that was not changed."""
+        """The values without repetitions: one for a limit that was not changed."""
         pairs = zip((object(), *self.values), self.values, strict=False)
         return tuple(value for before, value in pairs if value != before)
 
 
 def limit_courses(data: pd.DataFrame, name: str) -> list[Course]:
-    """The different courses of a limit: runs share one where they agree for as long as both went on."""
+    """Return the distinct courses of a limit: runs that agree over their common steps share one."""
     of_runs = []
     for run_id, run in data.groupby("run_id", sort=False):
         values = tuple(None if pd.isna(value) else float(value) for value in run[name])
@@ -173,11 +173,11 @@ def limit_courses(data: pd.DataFrame, name: str) -> list[Course]:
 
 
 def tokens(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Cumulative tokens per step, one line per run, with the token limits that held and how each run ended.
+    """Draw cumulative tokens per step, one line per run, with the token limits in force and the end of each run.
 
-    `steps` is what `lab.frame` takes (a run, a result, several in a list, a store, …), or the frame it gives. Returns the axes; see
-    `tokens_data` for what they show. The legend is to the right of the data: give the figure of your own axes
-    `layout="constrained"`, so that there is room for it. Errors: ConfigurationError where columns are missing.
+    `steps` is what `lab.frame` takes (a run, a result, several in a list, a store, …) or returns. Returns the axes; see `tokens_data`
+    for their data. The legend is to the right of the data: give the figure of your own axes `layout="constrained"`, so that there is
+    room for it. Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> steps = lab.frame([result, *others])
@@ -188,9 +188,9 @@ def tokens(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def cost(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Cumulative cost per step in US dollars, one line per run, with the cost limits that held and how each run ended.
+    """Draw cumulative cost per step in US dollars, one line per run, with the cost limits in force and the end of each run.
 
-    As `tokens`. Where a price is not known the line ends, the legend says so, and a line above the plot for how many runs and why.
+    As `tokens`. If a price is unknown the line ends, the legend says so, and a note above the plot says for how many runs and why.
 
     Example:
         >>> steps = lab.frame([result, *others])
@@ -201,7 +201,7 @@ def cost(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def curves(steps: Recordings | pd.DataFrame) -> look.PlotFigure:
-    """Tokens and cost side by side in one figure, with one legend below. `steps` as for `tokens`.
+    """Draw tokens and cost side by side in one figure, with one legend below. `steps` as for `tokens`.
 
     Example:
         >>> lab.plots.curves(result.to_frame()).alt
@@ -226,7 +226,7 @@ def _plot(steps: Recordings | pd.DataFrame, quantity: Quantity, ax: Axes | None)
 
 @dataclass(frozen=True, slots=True)
 class _RunLine:
-    """One run as it is drawn. `values` are NaN where unknown."""
+    """One run as drawn. `values` are NaN if unknown."""
 
     run_id: str
     key: Key
@@ -255,7 +255,7 @@ def _run_lines(data: pd.DataFrame, quantity: Quantity) -> list[_RunLine]:
 
 
 def _draw(ax: Axes, steps: pd.DataFrame, quantity: Quantity) -> list[Entry]:
-    """Draw one plot without its legend, and return the entries of that."""
+    """Draw one plot without its legend; return the legend's entries."""
     data = curve_data(steps, quantity)
     ax.set_ylabel(quantity.label)
     look.style(ax)
@@ -337,7 +337,7 @@ def _draw_limits(
 
 
 def _name_limits(ax: Axes, courses: dict[str, list[Course]], lines: list[_RunLine], top: float) -> None:
-    """Write each limit's name above its line at the left, where no curve and no other name is in the way; the legend has them all."""
+    """Write each limit's name above its line at the left, unless a curve or another name is in the way; the legend has all names."""
     room = 0.085 * top
     taken = [value for line in lines for step, value in zip(line.steps, line.values, strict=True) if step <= 2]
     for name, of_name in courses.items():
@@ -350,8 +350,8 @@ def _name_limits(ax: Axes, courses: dict[str, list[Course]], lines: list[_RunLin
 
 
 def _limit_label(courses: list[Course], words: Callable[[float], str]) -> str:
-    """What a limit allowed: `1,000`; `1,000 → 2,000` where it was changed, `1,000 or 2,000` where it differs between runs, and
-    `500 to 2,000` where that gets long."""
+    """Return what a limit allowed: `1,000`; `1,000 → 2,000` if it was changed, `1,000 or 2,000` if it differs between runs, and
+    `500 to 2,000` if that gets long."""
     labels = []
     for course in courses:
         changes = ["none" if value is None else words(value) for value in course.changes]
@@ -385,7 +385,7 @@ def _draw_ends(ax: Axes, lines: list[_RunLine]) -> list[Entry]:
 
 
 def _top(lines: list[_RunLine], courses: Iterable[list[Course]]) -> float:
-    """The highest value to show: what was used, and the limits that are near it."""
+    """Return the highest value to show: the usage, and limits that are near it."""
     used = max((value for line in lines for value in line.values if not math.isnan(value)), default=0.0)
     limits = [value for of_name in courses for course in of_name for value in course.values if value is not None]
     near = [limit for limit in limits if limit <= used * VISIBLE_FACTOR] if used else limits
@@ -409,9 +409,9 @@ def _alt(lines: list[_RunLine], courses: dict[str, list[Course]], quantity: Quan
 
 
 def why_unknown(steps: pd.DataFrame, data: pd.DataFrame, quantity: Quantity) -> str:
-    """`cost unknown for 1 of 3 runs: no price for compatible:gemma3; lab.plots.tokens shows tokens`; empty where all is known.
+    """Return `cost unknown for 1 of 3 runs: no price for compatible:gemma3; lab.plots.tokens shows tokens`; empty if all is known.
 
-    `data` is what is drawn of `steps`.
+    `data` is the drawn part of `steps`.
     """
     rows = data[data[quantity.name].isna()]
     if rows.empty:

@@ -1,4 +1,4 @@
-"""Configurations of a backtest as points, what each cost and reached, with the Pareto frontier: the data, and the drawing."""
+"""Configurations of a backtest as points of cost and success, with the Pareto frontier: data and drawing."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ FIGURES = {
     "time_mean": ("seconds per run (mean)", "seconds"),
     "success_rate": ("reached the goal", "success"),
 }
-"""What an axis may show, by its column: the label, and the word for it."""
+"""The figures of an axis by column: the label, and the word for it."""
 MOST_UNKNOWN = 0.05
 """A configuration with a larger unknown share has means over other runs than the rest, and is not compared with them."""
-ADVICE = "what lab.backtest(…) gives, one row per configuration"
+ADVICE = "the result of lab.backtest(…), one row per configuration"
 WHOLE = ""
-"""The group of all, where there are no others."""
+"""The name of the only group."""
 MOST_NAMED = 10
-"""So many points have a number beside them and their name in the legend."""
+"""Number of points that have a number beside them and their name in the legend."""
 MOST_GROUPS = 40
-"""So many groups are named in the legend."""
+"""Number of groups named in the legend."""
 WIDTH = 44
 """Characters of a line of the legend."""
 MOST_INTERVALS = 40
 """With more points only the intervals of those on the frontier are drawn."""
 _FIRST = "runs"
-"""The first column after those that say which configuration a row is of."""
+"""The first column after those that identify the configuration."""
 
 # Data ----------------------------------------------------------------------------------------------------------------------------
 
@@ -56,12 +56,12 @@ def what_if_data(
     by: str | Sequence[str] | None = None,
     most_unknown: float = MOST_UNKNOWN,
 ) -> pd.DataFrame:
-    """The points of `lab.plots.what_if`: one row per configuration, of each group where `by` makes several.
+    """Return the points of `lab.plots.what_if`: one row per configuration, and per group if `by` makes several.
 
-    Columns: `group`, `label` (what the configuration is), `x`, `x_low`, `x_high`, `y`, `y_low`, `y_high`, `unknown` (the greater share
-    of the runs of which x or y is unknown), and `efficient`: it is on the Pareto frontier, so that no other of its group has more y for
-    as little x. Only those of which at most `most_unknown` is unknown can be.
-    Errors: ConfigurationError where columns are missing, and for what is no figure.
+    Columns: `group`, `label` (the configuration in words), `x`, `x_low`, `x_high`, `y`, `y_low`, `y_high`, `unknown` (the greater of
+    the unknown shares of x and y), and `efficient`: True on the Pareto frontier, where no other configuration of the group has more y
+    for as little x. Only configurations with an unknown share of at most `most_unknown` can be on it.
+    Errors: ConfigurationError if columns are missing, or if x or y is not a figure.
 
     Example:
         >>> tried = lab.backtest([result, *others], lab.HasToolCall("finalize") | lab.StepCountIs([2, 4, 8]))
@@ -98,19 +98,19 @@ def what_if_data(
 
 
 def _ends_of(figure: str) -> tuple[str, str]:
-    """The columns with the ends of a figure's interval."""
+    """Return the columns with the ends of a figure's interval."""
     stem = figure.rpartition("_")[0]
     return f"{stem}_low", f"{stem}_high"
 
 
 def _unknown_of(figure: str) -> str:
-    """The column with the share of runs of which a figure is unknown."""
+    """Return the column with the share of runs for which a figure is unknown."""
     stem = figure.rpartition("_")[0]
     return "unknown_share" if stem == "step" else f"{stem}_unknown"
 
 
 def on_the_frontier(x: Any, y: Any) -> Any:
-    """Which points have more y than all that have as little x or less; of equal ones the first."""
+    """Return True for points with more y than all that have as little x or less; of equal ones the first."""
     found = np.zeros(len(x), bool)
     best = -np.inf
     for place in np.lexsort((-y, x)):
@@ -120,7 +120,7 @@ def on_the_frontier(x: Any, y: Any) -> Any:
 
 
 def _labels_of(table: pd.DataFrame, groups: Sequence[str]) -> list[str]:
-    """What each configuration is: its name, and the values on its axes."""
+    """Return each configuration in words: its name, and the values on its axes."""
     columns = [str(name) for name in table.columns]
     front = columns[: columns.index(_FIRST)] if _FIRST in columns else []
     axes = [name for name in front if name != "configuration" and name not in groups]
@@ -156,12 +156,12 @@ def what_if(
     by: str | Sequence[str] | None = None,
     most_unknown: float = MOST_UNKNOWN,
 ) -> Axes:
-    """Each configuration of a backtest as a point, with its intervals, and the Pareto frontier: the most y for as little x.
+    """Draw each configuration of a backtest as a point, with its intervals, and the Pareto frontier: the most y for as little x.
 
-    `frame` is what `lab.backtest(…)` gives, one row per configuration; `x` and `y` are of `cost_mean`, `tokens_mean`, `step_mean`,
-    `calls_mean`, `time_mean`, `success_rate`. A configuration of which more than `most_unknown` of the runs is unknown is not drawn:
-    its means are those of other runs, mostly the short ones. The legend says how many there are. Returns the axes; see
-    `what_if_data` for what they show. Errors: ConfigurationError.
+    `frame` is the result of `lab.backtest(…)`, one row per configuration; `x` and `y` are of `cost_mean`, `tokens_mean`, `step_mean`,
+    `calls_mean`, `time_mean`, `success_rate`. A configuration with an unknown share above `most_unknown` is not drawn: its means are
+    those of other runs, mostly the short ones. The legend counts these configurations. Returns the axes; see `what_if_data` for their
+    data. Errors: ConfigurationError.
 
     Example:
         >>> tried = lab.backtest([result, *others], lab.HasToolCall("finalize") | lab.StepCountIs([2, 4, 8]))
@@ -174,7 +174,7 @@ def what_if(
 def what_if_with_suggestion(
     frame: pd.DataFrame, code: str, *, x: str, y: str = "success_rate", most_unknown: float = MOST_UNKNOWN, **options: Any
 ) -> Axes:
-    """`what_if` with a ring around the candidates that are `chosen`, where they are drawn; `code` is what these are."""
+    """Draw `what_if` with a ring around the `chosen` candidates, if they are drawn; `code` describes them."""
     ax = what_if(frame, x, y, most_unknown=most_unknown, **options)
     unknown = frame[[_unknown_of(x), _unknown_of(y)]].max(axis=1)
     chosen = frame[frame["chosen"] & frame[[x, y]].notna().all(axis=1) & (unknown <= most_unknown)]
@@ -196,7 +196,7 @@ def what_if_with_suggestion(
 def draw_what_if(
     data: pd.DataFrame, x: str, y: str, ax: Axes | None = None, *, most_unknown: float = MOST_UNKNOWN, alone: bool = True
 ) -> Axes:
-    """Draw what `what_if_data` gave; where it is not `alone` in the picture, without intervals and legend."""
+    """Draw the data of `what_if_data`; without intervals and legend unless it is `alone` in the picture."""
     own, ax = ax is None, look.axes_for(ax, "what_if", 8.2, 3.6)
     look.style(ax)
     (x_label, x_word), (y_label, y_word) = FIGURES[x], FIGURES[y]
@@ -233,7 +233,7 @@ def draw_what_if(
     _bounds(ax, shown, x, y)
     if any(shown["efficient"]):
         colour = looks[groups[0], ""].colour if len(groups) == 1 else look.TEXT
-        rows.append((Line2D([], [], color=colour, linewidth=1.6), "Pareto frontier: the\nmost for as little"))
+        rows.append((Line2D([], [], color=colour, linewidth=1.6), "Pareto frontier"))
     if unsure.any():
         rows.append(blank(f"{unsure.sum()} not drawn: more than\n{most_unknown:.0%} of the runs unknown"))
     if left := len(data) - count - int(unsure.sum()):
@@ -286,7 +286,7 @@ def _draw_intervals(ax: Axes, row: dict[Any, Any], its: Look) -> None:
 
 
 def _named(shown: pd.DataFrame) -> list[dict[Any, Any]]:
-    """The points that have a number in the picture and a name in the legend: all where they are few, else those on the frontier."""
+    """Return the points with a number in the picture and a name in the legend: all if they are few, else those on the frontier."""
     rows = shown.sort_values("x", kind="stable").to_dict("records") if len(shown) <= MOST_INTERVALS else []
     return (rows if len(rows) <= MOST_NAMED else [row for row in rows if row["efficient"]])[:MOST_NAMED]
 
@@ -306,7 +306,7 @@ def _write_numbers(ax: Axes, named: list[dict[Any, Any]]) -> None:
 
 
 def _row_of(place: int, row: dict[Any, Any]) -> Row:
-    """A point in the legend, on as many lines as the parts of its label need."""
+    """Return a point of the legend, on as many lines as the parts of its label need."""
     lines: list[str] = []
     for part in str(row["label"]).split(", "):
         if lines and len(lines[-1]) + len(part) + 2 <= WIDTH:
@@ -336,7 +336,7 @@ def _scale(axis: Any, name: str) -> None:
 
 
 def number(value: float, name: str) -> str:
-    """A figure in words."""
+    """Return a figure in words."""
     if math.isnan(value):
         return "unknown"
     if name == "success_rate":

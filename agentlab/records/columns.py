@@ -70,8 +70,8 @@ def source_of(recorded: Any) -> Source:
 class Column:
     """One column of a frame: `read` gets (source, row) and returns None for NA.
 
-    A column with a `path` can also be read for many rows at once, see `agentlab.records.frames`: the attributes to follow from a part of the row,
-    and the conversion `then` of the value at its end.
+    A column with a `path` can also be read for many rows at once, see `agentlab.records.frames`: the attributes to follow from
+    a part of the row, and the conversion `then` of the value at its end.
     """
 
     name: str

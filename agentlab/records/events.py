@@ -29,7 +29,7 @@ class Event:
 
     Example:
         >>> sorted({type(event).__name__ for event in result.events})[:4]
-        ['RunEnded', 'RunStarted', 'StopReasonObserved', 'ToolFinished']
+        ['RunEnded', 'RunStarted', 'StepCompleted', 'StepStarted']
         >>> all(isinstance(event, lab.events.Event) for event in result.events)
         True
     """
@@ -97,7 +97,7 @@ class AskedAgain(Event):
 
     Example:
         >>> from dataclasses import replace
-        >>> from agentlab.model.messages import Hole
+        >>> from agentlab.model.responses import Hole
         >>> holed = replace(say("pay 100 to Bob"), holes=(Hole(8),))
         >>> result = await lab.Agent(ScriptedProvider([holed, "pay 100 NOT to Bob"])).run("?")
         >>> [(event.step, event.attempt) for event in result.events if isinstance(event, lab.events.AskedAgain)]

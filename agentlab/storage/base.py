@@ -1,4 +1,4 @@
-"""The interface of a storage: text in, text out, and nothing half written."""
+"""The interface of a storage, which stores texts; each write is atomic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentlab.errors import StorageError
 
 @dataclass(frozen=True, slots=True)
 class StoredHead:
-    """What is known of a run before its first step. `begun_at` is in seconds since 1970; `writer` names the process that writes to it;
+    """The data of a run before its first step. `begun_at` is in seconds since 1970; `writer` names the process that writes to it;
     `body` is JSON text.
 
     Example:
@@ -43,7 +43,7 @@ class StoredStep:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A stored run: how many steps are stored, and its end as JSON text (None: it has not ended).
+    """A stored run: the number of stored steps, and its end as JSON text (None: it has not ended).
 
     Example:
         >>> from agentlab.storage import StoredHead, StoredRun
@@ -57,9 +57,9 @@ class StoredRun:
 
 
 class Storage(Protocol):
-    """A place for runs. Any thread may call it; a write is durable when the method returns, all of it or nothing.
+    """Stores runs. Any thread may call it; a write is atomic, and durable when the method returns.
 
-    Every method raises StorageError if it cannot do its work (a full disk, a damaged file), and loses nothing by that.
+    Every method raises StorageError if it fails (a full disk, a damaged file), without a loss of stored data.
 
     `lab.Store` takes a storage. `agentlab.testing.StorageContract` has the tests that it has to pass.
 
@@ -72,7 +72,7 @@ class Storage(Protocol):
     """
 
     def begin(self, head: StoredHead, steps: Sequence[StoredStep] = (), end: str | None = None) -> None:
-        """Add a new run with its steps so far, all or nothing. Raises StorageError if there is one with that id.
+        """Add a new run with its steps so far, all or nothing. Raises StorageError if the id exists.
 
         Example:
             >>> from agentlab.storage import MemoryStorage, StoredHead, StoredStep
@@ -93,7 +93,7 @@ class Storage(Protocol):
             >>> place.add("r1", "this process", [])
             Traceback (most recent call last):
                 ...
-            agentlab.errors.StorageError: The run 'r1' was resumed by another process, which writes to it now: what this one does...
+            agentlab.errors.StorageError: The run 'r1' was resumed by another process, which writes to it now: changes by this...
         """
 
     def add(self, run_id: str, writer: str, steps: Sequence[StoredStep], end: str | None = None) -> None:
@@ -206,11 +206,11 @@ def check_writer(run_id: str, current: str, given: str) -> None:
         >>> check_writer("r1", "another process", "this process")
         Traceback (most recent call last):
             ...
-        agentlab.errors.StorageError: The run 'r1' was resumed by another process, which writes to it now: what this one does...
+        agentlab.errors.StorageError: The run 'r1' was resumed by another process, which writes to it now: changes by this...
     """
     if current != given:
         raise StorageError(
-            f"The run {run_id!r} was resumed by {current}, which writes to it now: what this one does with it is not stored."
+            f"The run {run_id!r} was resumed by {current}, which writes to it now: changes by this process are not stored."
         )
 
 
@@ -222,7 +222,8 @@ def check_order(run_id: str, stored: int, steps: Sequence[StoredStep]) -> None:
         >>> check_order("r1", 2, [StoredStep(4, "{}", "{}")])
         Traceback (most recent call last):
             ...
-        agentlab.errors.StorageError: The run 'r1' has 2 steps: [4] do not continue them.
+        agentlab.errors.StorageError: The run 'r1' has 2 steps, which steps [4] do not continue.
     """
     if [step.step for step in steps] != list(range(stored + 1, stored + 1 + len(steps))):
-        raise StorageError(f"The run {run_id!r} has {stored} steps: {[step.step for step in steps]} do not continue them.")
+        given = [step.step for step in steps]
+        raise StorageError(f"The run {run_id!r} has {stored} steps, which steps {given} do not continue.")

@@ -1,12 +1,12 @@
-"""Steps, settings and events as JSON, and back: what is decoded equals what was encoded. And JSON without keys.
+"""Steps, settings and events as JSON, and back; decoded values equal the encoded ones. And JSON without keys.
 
     text = encode(step)
     step = decode(StepResult, text)
 
-Fields are read off the dataclasses; one that is missing in an older text gets its default. Three things have no JSON form: what a tool
-returned is stored as it is where it is plain JSON, else as its text; an exception becomes a StoredError with the same message; of a
-function (a policy, a Custom condition) only the name is stored, see `MissingFunction`. The text is plain ASCII, so that halves of
-surrogate pairs, which models do send, survive.
+The fields are those of the dataclasses; one that is missing in an older text gets its default. Three things have no JSON form: a
+tool's return value is stored as it is if it is plain JSON, else as its text; an exception becomes a StoredError with the same
+message; of a function (a policy, a Custom condition) only the name is stored, see `MissingFunction`. The text is plain ASCII, so
+that halves of surrogate pairs, which models do send, survive.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Redact: TypeAlias = Callable[[str], str]
 
 
 class MissingFunction:
-    """Stands for a function of which only the name was stored; calling it raises ConfigurationError."""
+    """Replaces a function of which only the name was stored; calling it raises ConfigurationError."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
@@ -69,18 +69,18 @@ def encode(value: object) -> str:
 
 
 def decode(kind: type[T], text: str) -> T:
-    """Return the object that `encode` made this text of. Raises ValueError for any other text."""
+    """Return the object from the text of `encode`. Raises ValueError for any other text."""
     return from_jsonable(kind, json.loads(text))
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return a value as JSON objects: what `encode` writes, for use inside something larger."""
+    """Return a value as JSON objects, as `encode` writes them, for use inside something larger."""
     kind: Any = type(value)
     return value if kind in _PLAIN else _encoder_of(kind)(value)
 
 
 def from_jsonable(kind: type[T], stored: object) -> T:
-    """Return the object that `to_jsonable` made this of. Raises ValueError for anything else."""
+    """Return the object from the result of `to_jsonable`. Raises ValueError for anything else."""
     try:
         result: T = _decoder_of(cast(Any, kind))(stored)
     except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, ConfigurationError) as error:
@@ -99,7 +99,7 @@ def step_to_jsonable(step: StepResult, messages: Sequence[Message], happened: It
 
 
 def restore_results(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return what `step_to_jsonable` made, with each tool result in place of the reference to it."""
+    """Return the result of `step_to_jsonable` with each tool result in place of the reference to it."""
     results = stored["step"].get("tool_results", ())
     for message in stored["messages"]:
         if "tool_results" in message:
@@ -113,7 +113,7 @@ def restore_results(stored: dict[str, Any]) -> dict[str, Any]:
 
 
 def event_to_jsonable(event: events.Event, place_of: Mapping[int, int] = types.MappingProxyType({})) -> dict[str, Any]:
-    """Return an event; of a completed step only its number, and of a tool's result in `place_of`, by its id, only the place."""
+    """Return an event; a completed step is replaced by its number, and a tool's result in `place_of`, by its id, by its place."""
     stored: dict[str, Any] = {"event": type(event).__name__, "at_s": event.at_s}
     if isinstance(event, events.StepCompleted):
         return {**stored, "step": event.step.index, "cumulative_usage": to_jsonable(event.cumulative_usage)}
@@ -123,7 +123,7 @@ def event_to_jsonable(event: events.Event, place_of: Mapping[int, int] = types.M
 
 
 def events_from_jsonable(stored: Iterable[Mapping[str, Any]], history: Sequence[StepResult]) -> list[events.Event]:
-    """Return the events that `event_to_jsonable` made these of; kinds that a newer version wrote are left out. Raises ValueError."""
+    """Return the events from results of `event_to_jsonable`; kinds of a newer version are left out. Raises ValueError."""
     return [event for one in stored if (event := _event(one, history)) is not None]
 
 
@@ -177,9 +177,9 @@ def equal_when_redacted(stored: Any, value: Any, redact: Redact = redact) -> boo
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _USER_FIELDS = ("value", "output")
-"""Fields of type Any that hold what a user's code returned; all other such fields hold JSON."""
+"""Fields of type Any with a value that a user's code returned; all other such fields have JSON."""
 _SAME_AS_CONTENT = {"content": True}
-"""Stored in place of a tool's return value that is the very text which the model was given."""
+"""Stored in place of a tool's return value that equals the text for the model."""
 
 
 @functools.cache
@@ -218,7 +218,7 @@ _last_settings: tuple[RunSettings, dict[str, Any]] | None = None
 
 
 def _encode_settings(settings: RunSettings) -> dict[str, Any]:
-    """Most steps of a run share their settings: those encoded last are not encoded again."""
+    """The settings encoded last: most steps of a run share theirs, which are then not encoded again."""
     global _last_settings  # noqa: PLW0603  one assignment, so any thread may do it
     known = _last_settings
     if known is not None and known[0] is settings:
@@ -266,7 +266,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def user_value_to_jsonable(value: Any) -> Any:
-    """Return what a user's code returned, as it is where JSON says the same, and else as text."""
+    """Return the value of a user's code, as it is if JSON can represent it exactly, else as text."""
     if value is None:
         return None
     if type(value) is str:  # as most tools answer
@@ -311,7 +311,7 @@ def _encode_condition(condition: StopCondition) -> dict[str, Any]:
 
 @functools.cache
 def _decoder_of(hint: Any) -> Callable[[Any], Any]:
-    """Return the function that decodes values of this type. Types are looked at once here, not at each of a run's many values."""
+    """Return the function that decodes values of this type. Types are inspected once here, not for each value."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return _union_decoder(typing.get_args(hint))
@@ -348,7 +348,7 @@ def _checked(kind: type, stored: Any) -> Any:
         return stored
     if kind is float and type(stored) is int:
         return float(stored)
-    raise ValueError(f"{stored!r} is no {kind.__name__}")
+    raise ValueError(f"{stored!r} is not a {kind.__name__}")
 
 
 def _decode_fields(kind: Any, stored: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Stored runs as DataFrames. The frames of runs and steps are made of rows that were stored beside the steps."""
+"""Stored runs as DataFrames. The frames of runs and steps are built from rows that were stored beside the steps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def frame(store: Store, what: str, run_ids: Iterable[str] | None = None) -> pd.D
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         if isinstance(error, AgentlabError):
             raise
-        raise StorageError(f"What is stored is damaged ({type(error).__name__}: {error}): delete or repair the runs.") from error
+        raise StorageError(f"The stored runs are damaged ({type(error).__name__}: {error}): delete or repair them.") from error
     return to_frame([store.load(run.head.run_id) for run in runs], what)
 
 
@@ -81,7 +81,7 @@ def steps_frame(store: Store, runs: Sequence[StoredRun], *, whole_store: bool) -
     }
     columns = {c.name: whole[c.name] if c.name in whole else _together(blocks.pop(c.name)) for c in STEP_COLUMNS}
     named: dict[str, None] = {}
-    for stored_name in list(leaves):  # stored perhaps when a key in it was not known
+    for stored_name in list(leaves):  # may have been stored before a key in it was known
         read, limits, met = leaves.pop(stored_name)
         name = unique_name(stored_name, named)
         named[name] = None
@@ -92,7 +92,7 @@ def steps_frame(store: Store, runs: Sequence[StoredRun], *, whole_store: bool) -
 
 
 def _pack(values: dict[str, list[Any]], blocks: dict[str, list[Any]], columns: Mapping[str, Column]) -> None:
-    """Turn what was read so far into arrays: numbers in an array take a quarter of the memory of those in a list."""
+    """Turn the values so far into arrays: numbers in an array take a quarter of the memory of those in a list."""
     for name, column in values.items():
         if column or not blocks[name]:
             blocks[name].append(array(column, columns[name].dtype))
@@ -122,7 +122,7 @@ def _add_leaves(columns: dict[str, tuple[list[Any], list[Any], list[Any]]], rows
 
 
 def runs_frame(store: Store, runs: Sequence[StoredRun]) -> pd.DataFrame:
-    """Return one row per run, with its state; of one that has not ended what is known so far."""
+    """Return one row per run, with its state; a run that has not ended has the values so far."""
     names = [column.name for column in RUN_COLUMNS]
     heads, ends = _of_heads(runs, names), _ends(runs, "row")
     so_far = _so_far(store, [run for run in runs if run.end is None])

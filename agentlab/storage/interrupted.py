@@ -1,10 +1,10 @@
-"""A step that was interrupted with its process: what its sub-agents used, and its tools that may have run.
+"""A step that was interrupted with its process: the usage of its sub-agents, and its tools that may have run.
 
 While a step runs, the sub-agents that it has called are noted beside the run. If the run is resumed or loaded and that step is not
-stored, what they used counts in the run; once the step was taken again they are in its `children`.
+stored, their usage counts in the run; once the step was taken again they are in its `children`.
 
-Before a tool with `idempotent=False` starts, its call is noted in the same way: it may have run when the run is resumed. The note then
-keeps the call with the step in which it came again, for branches that begin before that step.
+Before a tool with `idempotent=False` starts, its call is noted in the same way: it may have run when the run is resumed. The note
+then has the call with the step in which it was repeated, for branches that begin before that step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def children_note(step: int, children: Iterable[tuple[str, str, str]]) -> dict[s
 
 
 def holds_note(step: int, holds: Iterable[Hold]) -> dict[str, Any]:
-    """Return the note of tools that may have run: for each its call, and the step in which it came again."""
+    """Return the note of tools that may have run: for each its call, and the step in which it was repeated."""
     calls = [
         {"id": one.call.id, "name": one.call.name, "arguments": one.call.arguments, "answered": one.answered} for one in holds
     ]
@@ -42,7 +42,7 @@ def holds_note(step: int, holds: Iterable[Hold]) -> dict[str, Any]:
 
 
 def load_holds(storage: Storage, run: StoredRun) -> tuple[Hold, ...]:
-    """Return the calls that were begun in the interrupted step, and earlier ones that have come again since."""
+    """Return the calls that were started in the interrupted step, and earlier ones that were repeated since."""
     text = storage.notes(BEGUN, [run.head.run_id]).get(run.head.run_id)
     note: dict[str, Any] = {"step": 0, "calls": ()} if text is None else json.loads(text)
     holds = [
@@ -52,7 +52,7 @@ def load_holds(storage: Storage, run: StoredRun) -> tuple[Hold, ...]:
 
 
 def interrupted_use(storage: Storage, runs: Iterable[StoredRun]) -> dict[str, tuple[ChildUse, ...]]:
-    """Return what sub-agents used in the interrupted step of each of these runs, by run id; runs without such use are left out."""
+    """Return the usage of sub-agents in the interrupted step of each run, by run id; runs without such usage are left out."""
     open_runs = {run.head.run_id: run for run in runs if run.end is None}
     notes = storage.notes(CALLED, list(open_runs)) if open_runs else {}
     found: dict[str, tuple[ChildUse, ...]] = {}
@@ -80,7 +80,7 @@ def find(storage: Storage, run_id: str) -> StoredRun | None:
 
 
 def _use(storage: Storage, run_id: str, call_id: str, tool: str) -> ChildUse | None:
-    """Return what a sub-agent's run used, its own sub-agents included; None if it had not begun, or was deleted."""
+    """Return the usage of a sub-agent's run, its own sub-agents included; None if it had not started, or was deleted."""
     run = find(storage, run_id)
     if run is None:
         return None

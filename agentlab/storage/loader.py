@@ -1,4 +1,4 @@
-"""Rebuilds a run from what a storage holds of it."""
+"""Rebuilds a run from a storage."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def load_run(
     policy: Policy | None = None,
     defaults: RunSettings | None = None,
 ) -> Run:
-    """Return the run after its last stored step; its functions are those of the same name in `defaults`, or the agent's own settings.
+    """Return the run after its last stored step; its functions are those of the same name in `defaults` or the agent's settings.
 
-    Raises StorageError if what is stored is damaged, ConfigurationError for another agent than the run had.
+    Raises StorageError if the stored data are damaged, ConfigurationError for another agent than the run had.
     """
     try:
         return _load_run(storage, stored, agent, defaults, stop=stop, policy=policy)
@@ -182,7 +182,7 @@ def check_resumable(run: Run) -> None:
 
 
 class NamedModel:
-    """A model of which only the name is known: its run can be read, not resumed."""
+    """A model of which only the name is known: its run can be read but not resumed."""
 
     def __init__(self, name: str, model: str, tools: list[str]) -> None:
         self.name, self.model, self._tools = name, model, tools
@@ -196,7 +196,7 @@ class NamedModel:
         """Raises ConfigurationError."""
         tools = f" with its tools ({', '.join(self._tools)})" if self._tools else ""
         raise ConfigurationError(
-            f"Only the name of the agent {self.name}:{self.model} was stored: to go on, pass it{tools}, as in "
+            f"Only the name of the agent {self.name}:{self.model} was stored: to continue, pass it{tools}, as in "
             "store.resume(run_id, agent)."
         )
 
@@ -218,7 +218,7 @@ def _checked_agent(agent: Agent, run_id: str, head: dict[str, Any]) -> Agent:
     had, has = [head["provider"], head["model"]], [agent.model.name, agent.model.model]
     if not equal_when_redacted(had, has):
         raise ConfigurationError(
-            f"The run {run_id!r} was made by {':'.join(had)}, not by {':'.join(has)}: pass such an agent, or branch the run onto "
+            f"The run {run_id!r} is of {':'.join(had)}, not of {':'.join(has)}: pass such an agent, or branch the run onto "
             f"this one with store.load({run_id!r}).fork(at=…, agent=…)."
         )
     missing = [name for name in head["tools"] if not any(equal_when_redacted(name, own) for own in agent.tools)]

@@ -1,4 +1,4 @@
-"""Runs in memory, for trying things out: gone with the process."""
+"""Runs in memory, lost when the process ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MemoryStorage:
         """Add a new run."""
         with self._lock:
             if head.run_id in self._runs:
-                raise StorageError(f"There is a run {head.run_id!r} already: delete it, or resume it.")
+                raise StorageError(f"The run {head.run_id!r} exists already: delete it, or resume it.")
             check_order(head.run_id, 0, steps)
             self._runs[head.run_id] = _MemoryRun(head, list(steps), end)
 
@@ -96,5 +96,5 @@ class MemoryStorage:
     def _find(self, run_id: str) -> _MemoryRun:
         run = self._runs.get(run_id)
         if run is None:
-            raise StorageError(f"There is no run {run_id!r} in this store, which holds {counted(len(self._runs), 'run')}.")
+            raise StorageError(f"There is no run {run_id!r} in this store, which has {counted(len(self._runs), 'run')}.")
         return run

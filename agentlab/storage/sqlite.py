@@ -19,7 +19,7 @@ from agentlab.storage.base import StoredHead, StoredRun, StoredStep, check_order
 
 IN_MEMORY = ":memory:"
 WRITE_TIMEOUT_S = 5.0
-"""How long a write waits for another process that is writing. Meanwhile the runs of this process wait too."""
+"""The time that a write waits for another writing process. Meanwhile the runs of this process wait too."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -35,32 +35,32 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "DROP TABLE steps",
         "ALTER TABLE numbered RENAME TO steps",
     ),
-    # What others than the run itself store of it, such as a score.
+    # Data about a run that others than the run itself store, such as a score.
     ("CREATE TABLE notes (run INTEGER NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (run, name)) WITHOUT ROWID",),
 )
 """The statements from each version of the format to the next; a new file executes all of them."""
 
 VERSION = len(MIGRATIONS)
 APPLICATION_ID = 0x61674C62
-"""Written into the file to tell it from other databases."""
+"""Written into the file to identify it."""
 
 _COUNT = (
     "(SELECT coalesce(max(id), number << 32) - (number << 32) FROM steps "
     "WHERE id BETWEEN number << 32 AND (number << 32) + 4294967295)"
 )
-"""How many steps a run has: the number of its last one, found without reading the others."""
+"""The number of steps of a run: that of its last one, found without reading the others."""
 
 RUNS_AT_ONCE = 200
 
 _INHERITED: list[sqlite3.Connection] = []
-"""Connections of the process that this one was forked from: neither to be used here nor closed."""
+"""Connections of the process that this one was forked from, which must be neither used nor closed here."""
 
 
 class SqliteStorage:
     """Runs in a file, which is created if it does not exist. Several processes may write to it at the same time. A file in a read-only
     folder can be read, from a copy in memory; writing to it raises StorageError.
 
-    Raises StorageError for a path that cannot be opened, that holds something else, or that a newer agentlab wrote.
+    Raises StorageError for a path that cannot be opened, another kind of file, or a file of a newer agentlab.
 
     Example:
         >>> import tempfile
@@ -109,7 +109,7 @@ class SqliteStorage:
         (application,) = database.execute("PRAGMA application_id").fetchone()
         if application not in (0, APPLICATION_ID) or (application == 0 and has_tables):
             raise StorageError(
-                f"{self.path!r} is a database of something else: give another file; it is created if it does not exist."
+                f"{self.path!r} is a database of another program: pass another file; it is created if it does not exist."
             )
         if version > VERSION:
             raise StorageError(
@@ -130,7 +130,7 @@ class SqliteStorage:
         check_order(head.run_id, 0, steps)
         with self._errors("written to"), self._write() as database:
             if database.execute("SELECT 1 FROM runs WHERE run_id = ?", (head.run_id,)).fetchone():
-                raise StorageError(f"There is a run {head.run_id!r} in {self.path!r} already: delete it, or resume it.")
+                raise StorageError(f"The run {head.run_id!r} exists in {self.path!r} already: delete it, or resume it.")
             number = database.execute(
                 "INSERT INTO runs (run_id, begun_at, writer, head, ended) VALUES (?, ?, ?, ?, ?)",
                 (head.run_id, head.begun_at, head.writer, head.body, end),
@@ -247,7 +247,7 @@ class SqliteStorage:
         return SqliteStorage, (self.path,)  # another process opens the path
 
     def _find(self, database: sqlite3.Connection, run_id: str) -> tuple[int, int, str]:
-        """Return the run's number, how many steps are stored, and its writer."""
+        """Return the run's number, the number of stored steps, and its writer."""
         found: tuple[int, int, str] | None = database.execute(
             f"SELECT number, {_COUNT}, writer FROM runs WHERE run_id = ?",  # noqa: S608  a constant
             (run_id,),
@@ -256,7 +256,7 @@ class SqliteStorage:
 
     def _missing(self, database: sqlite3.Connection, run_id: str) -> NoReturn:
         (count,) = database.execute("SELECT count(*) FROM runs").fetchone()
-        raise StorageError(f"There is no run {run_id!r} in {self.path!r}, which holds {counted(count, 'run')}.")
+        raise StorageError(f"There is no run {run_id!r} in {self.path!r}, which has {counted(count, 'run')}.")
 
     @contextlib.contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
@@ -313,9 +313,9 @@ def _hint(error: str) -> str:
     if "I/O error" in error:
         return " The disk is full or damaged: check it, and try again; nothing that was stored is lost."
     if "unable to open" in error or "readonly" in error:
-        return " Give a file in a folder that exists and that you may write to."
+        return " Pass a file in a folder that exists and that you may write to."
     if "locked" in error or "busy" in error:
         return f" Another process has been writing for over {WRITE_TIMEOUT_S:g} s: end it, or try again."
     if "malformed" in error or "not a database" in error:
-        return " The file is damaged or something else: give another one."
+        return " The file is damaged, or not a database: pass another one."
     return ""

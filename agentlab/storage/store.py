@@ -1,6 +1,6 @@
 """A store records runs: every step is durable as soon as it is complete, and an interrupted run can be resumed from there.
 
-store = lab.Store("runs.db")                           # a SQLite file; lab.Store() is memory, for trying things out
+store = lab.Store("runs.db")                           # a SQLite file; lab.Store() is in memory
 agent = lab.Agent("…", tools=[…], observers=[store])   # records all runs of the agent, branches too
 store.frame("runs")                                    # their state: ended, open, interrupted
 run = store.resume(run_id, agent)                      # resumes after the last finished step
@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 from weakref import WeakValueDictionary
 
-from agentlab._internal import lazy as sugar
+from agentlab._internal import lazy
 from agentlab._internal.display import Displayable
 from agentlab.agent import Agent
 from agentlab.engine.branches import set_caller, set_parent
@@ -45,8 +45,8 @@ ENDED, OPEN, INTERRUPTED = "ended", "open", "interrupted"
 class Store(Displayable):
     """Runs and all their steps, stored in `where`: a path, None for memory, or a Storage of your own.
 
-    It is an observer: pass it to an agent or to a run. What cannot be written (a full disk) stays in memory, with a warning, and is
-    written later. Any thread may use it, and several processes may share a file. The provider's key is never written.
+    It is an observer: pass it to an agent or to a run. Steps that cannot be written (a full disk) stay in memory, with a warning, and
+    are written later. Any thread may use it, and several processes may share a file. The provider's key is never written.
 
     Example:
         >>> store = lab.Store()  # lab.Store("runs.db") is a file
@@ -63,15 +63,13 @@ class Store(Displayable):
         self.storage: Storage = (
             MemoryStorage() if where is None else SqliteStorage(where) if isinstance(where, str | Path) else where
         )
-        self._writers: WeakValueDictionary[str, RunWriter] = (
-            WeakValueDictionary()
-        )  # a run that nobody holds is not held here either
+        self._writers: WeakValueDictionary[str, RunWriter] = WeakValueDictionary()  # weak: the store keeps no run alive
         self._unsaved_writers: dict[str, RunWriter] = {}
 
     # Recording ----------------------------------------------------------------------------------------------------------------
 
     def follow_run(self, run: Run) -> RunWriter:
-        """Return the observer of this one run; a run asks for it when it begins."""
+        """Return the observer of this run; a run calls this when it starts."""
         writer = self._writers.get(run.id)
         if writer is None or writer.run is not run:
             writer = self._writers[run.id] = RunWriter(self.storage, run, self._unsaved_writers)
@@ -80,12 +78,12 @@ class Store(Displayable):
     def __call__(self, event: events.Event) -> None:
         """Raises ConfigurationError: an event does not name its run, so a store observes through `follow_run`."""
         if isinstance(event, events.StepStarted):
-            raise ConfigurationError("A store cannot be passed to run.observe(…) during a run: store.keep(run) does that.")
+            raise ConfigurationError("A store cannot be passed to run.observe(…) during a run: call store.keep(run).")
 
     def keep(self, run: Run) -> Run:
-        """Record this run from here on, with all its steps so far, and later its sub-agents' runs and forks; return the same run.
+        """Record this run from now on, with all its steps so far, and later its sub-agents' runs and forks; return the same run.
 
-        What could not be written before is tried again. Raises StorageError if it cannot be written.
+        Writes that failed before are tried again. Raises StorageError if the run cannot be written.
 
         Example:
             >>> store = lab.Store()
@@ -118,7 +116,7 @@ class Store(Displayable):
             run.timeline.forget(writer)
 
     def save(self) -> None:
-        """Try again to write what could not be written before. Raises StorageError if that fails again.
+        """Try failed writes again. Raises StorageError if that fails.
 
         Example:
             >>> store = lab.Store()
@@ -132,7 +130,7 @@ class Store(Displayable):
 
     @property
     def unsaved(self) -> dict[str, int]:
-        """The runs that could not be written completely, and how many of their steps are in memory only.
+        """The runs that could not be written completely, and the number of their steps that are in memory only.
 
         Example:
             >>> store = lab.Store()
@@ -162,8 +160,8 @@ class Store(Displayable):
         return [stored.head.run_id for stored in self.storage.runs()]
 
     def state(self, run_id: str) -> str:
-        """Return the state of a run: `ended`; `open` if a live process has it, or one on another machine, which cannot be checked;
-        `interrupted` if that process is gone, or has released the run, before its end.
+        """Return the state of a run: `ended`; `open` if a live process writes it, or one on another machine, which cannot be checked;
+        `interrupted` if that process ended, or released the run, before the run's end.
 
         Example:
             >>> store = lab.Store()
@@ -186,11 +184,11 @@ class Store(Displayable):
         return INTERRUPTED if is_writer_alive(stored.head.writer) is False else OPEN
 
     def load(self, run_id: str, agent: Agent | None = None, *, stop: object = None, policy: Policy | None = None) -> Run:
-        """Return the run as it is stored, to read and to fork. Further steps of it are not recorded; its forks are, if the store
-        observes the agent.
+        """Return the stored run, to read and to fork. Further steps of it are not recorded; its forks are, if the store observes the
+        agent.
 
         `agent` is needed to run it further if it had tools, since functions cannot be stored. Of a stop condition or a policy of your
-        own only the name is stored: the agent's default of that name is taken, or pass it again with `stop` or `policy`.
+        own only the name is stored: the agent's default of that name is used, or pass it again with `stop` or `policy`.
 
         Example:
             >>> store = lab.Store()
@@ -201,14 +199,14 @@ class Store(Displayable):
             >>> store.load("second")
             Traceback (most recent call last):
                 ...
-            agentlab.errors.StorageError: There is no run 'second' in this store, which holds 1 run.
+            agentlab.errors.StorageError: There is no run 'second' in this store, which has 1 run.
         """
         run = load_run(self.storage, self._one(run_id), agent, stop=stop, policy=policy)
         self._connect(run)
         return run
 
     def _connect(self, run: Run) -> None:
-        """Let the run load its sub-agents' runs when they are needed."""
+        """Set up loading of the runs of its sub-agents on first access."""
         run.branches.recall = self._recall
         run.branches.recall_children = self._load_children
 
@@ -262,12 +260,12 @@ class Store(Displayable):
         """Return the run, to continue after its last finished step, under the same id; an interrupted step is taken again, with the
         limits of the step before. A Run object of it in this process is no longer recorded.
 
-        So a tool may run twice. One with `idempotent=False` that was begun in that step does not: the next call of it gets an error
-        result, which says that it may have run. `again`, a function of that call, sync or async, is asked first: if it returns True,
-        the call is executed; if it raises, it is not. Branches that begin before that call are held in the same way.
+        So a tool may run twice. One with `idempotent=False` that was started in that step does not: its next call gets an error result,
+        which says that it may have run. `again`, a function of that call, sync or async, is called first: if it returns True, the tool
+        is executed; if it raises, it is not. The same applies to branches that begin before that call.
 
-        `take_over` resumes a run that another process seems to have, such as one on a machine that is gone. Raises ConfigurationError
-        if the run has ended or is running, and if its tools, or other functions, are missing.
+        `take_over` resumes a run that another process seems to write, such as one on a lost machine. Raises ConfigurationError if the
+        run has ended or is running, and if its tools, or other functions, are missing.
 
         Example:
             >>> store = lab.Store()
@@ -315,7 +313,7 @@ class Store(Displayable):
             raise ConfigurationError(f"The run {run_id!r} is running in this process: use that Run object, or stop it first.")
 
     def delete(self, run_id: str) -> None:
-        """Delete a run. Raises ConfigurationError if a live process has it.
+        """Delete a run. Raises ConfigurationError if a live process writes it.
 
         Example:
             >>> store = lab.Store()
@@ -339,7 +337,7 @@ class Store(Displayable):
                step finish_reason  total_tokens
             0     1      end_turn            15
         """
-        result: pd.DataFrame = sugar.call("agentlab.storage.frames:frame", self, what, run_ids)
+        result: pd.DataFrame = lazy.call("agentlab.storage.frames:frame", self, what, run_ids)
         return result
 
     def export(self, folder: str | Path) -> None:
@@ -356,13 +354,13 @@ class Store(Displayable):
             >>> sorted(path.name for path in folder.iterdir())
             ['runs.parquet', 'steps.parquet']
         """
-        sugar.call("agentlab.storage.parquet:export", self, folder)
+        lazy.call("agentlab.storage.parquet:export", self, folder)
 
     def import_from(self, folder: str | Path) -> list[str]:
         """Add the runs that `export` wrote into a folder; return the ids of the new ones. Needs the same extra.
 
-        A run that this store has already is left as it is. Raises StorageError if it differs from the exported one, and for files that
-        are no export.
+        A run that this store has already is not changed. Raises StorageError if it differs from the exported one, and for files that
+        are not an export.
 
         Example:
             >>> from tempfile import mkdtemp
@@ -372,7 +370,7 @@ class Store(Displayable):
             >>> lab.Store().import_from(folder) == store.run_ids()
             True
         """
-        added: list[str] = sugar.call("agentlab.storage.parquet:import_from", self, folder)
+        added: list[str] = lazy.call("agentlab.storage.parquet:import_from", self, folder)
         return added
 
     def _one(self, run_id: str) -> StoredRun:

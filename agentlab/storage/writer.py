@@ -1,4 +1,4 @@
-"""Records one run while it runs: each step is durable before the next one begins. Keys are removed here, once, before writing."""
+"""Records one run while it runs: each step is durable before the next one begins. Keys are removed here, before writing."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from agentlab.storage import Storage, StoredHead, StoredStep, codec, interrupted
 from agentlab.storage.codec import Redact, redact_json
 
 OF_THE_RUN = ("run_id", "provider", "model")
-"""Columns of the steps frame that are the same in every row of a run; they are added when it is read."""
+"""Columns of the steps frame that are constant within a run; they are added on reading."""
 
 active_writers: WeakValueDictionary[str, RunWriter] = WeakValueDictionary()
-"""The writers of this process, of all stores, by the names under which they write."""
+"""The writers of this process, of all stores, by their names."""
 
 
 class RunWriter:
     """An observer of one run that writes it into a storage.
 
-    What cannot be written stays in memory, with one warning, and is tried again at the next step and at the end. Until then the writer
-    is in `unsaved_writers`, which keeps it and the run alive. `begun` is True for a run that is stored already.
+    Failed writes stay in memory, with one warning, and are tried again at the next step and at the end. Until then the writer is in
+    `unsaved_writers`, which keeps it and the run alive. `begun` is True for a run that is stored already.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RunWriter:
         active_writers[self.writer] = self
 
     def __call__(self, event: events.Event) -> None:
-        """Write what is new when a step is complete or the run has ended; note sub-agents and tools before they start."""
+        """Write new data when a step is complete or the run has ended; note sub-agents and tools before they start."""
         try:
             match event:
                 case events.RunStarted() | events.StepCompleted() | events.RunEnded():
@@ -89,7 +89,7 @@ class RunWriter:
         return self.run.timeline.whole_steps - self._steps
 
     def release(self) -> None:
-        """Write nothing from here on; the run counts as interrupted, for other processes too."""
+        """Stop writing; the run counts as interrupted, for other processes too."""
         self._released = True
         if self._begun:
             with contextlib.suppress(StorageError):  # then it counts as interrupted once this process has ended
@@ -110,7 +110,7 @@ class RunWriter:
             self._unsaved_writers.pop(self.run.id, None)
 
     def _note_child(self, event: events.ChildStarted) -> None:
-        """Note a sub-agent before it uses anything, so that its use is known should the step be interrupted."""
+        """Note a sub-agent before it starts, so that its usage is known if the step is interrupted."""
         with self._lock:
             self._children.append((event.run_id, event.call_id, event.tool))
             earlier = [(use.run_id, use.call_id, use.tool) for use in self.run.history.cut_off]
@@ -157,11 +157,11 @@ class RunWriter:
                 self._note_holds(self._steps + 1)
 
     def _stored(self, run: RunSnapshot, step: StepResult, row: StepRow, happened: Sequence[events.Event]) -> StoredStep:
-        """Encode a step. Of several at once, after a failure or a fork, the first has the events of all."""
+        """Encode a step. If several are written at once, after a failure or a fork, the first has the events of all."""
         body = codec.step_to_jsonable(step, run.prefix.messages_of(step.index), happened)
         try:
             return StoredStep(step.index, self._text(self._row(run, step, row)), self._text(body, plain=True))
-        except (TypeError, ValueError, RecursionError) as error:  # a user's model or policy returned what is no JSON
+        except (TypeError, ValueError, RecursionError) as error:  # a user's model or policy returned a value that is not JSON
             raise StorageError(f"Step {step.index} of run {run.run_id} cannot be written as JSON: {error}.") from error
 
     def _row(self, run: RunSnapshot, step: StepResult, row: StepRow) -> dict[str, Any]:
@@ -194,12 +194,12 @@ class RunWriter:
         )
 
     def _text(self, value: object, *, plain: bool = False) -> str:
-        """Return the value as JSON text without keys. `plain`: it holds nothing that JSON does not know."""
+        """Return the value as JSON text without keys. `plain`: it has JSON types only."""
         return redact_json(_plain_to_text(value) if plain else _to_text(value), self._redact)
 
 
 def _head(run: RunSnapshot) -> dict[str, Any]:
-    """Return what is known of a run before its first step, or before it was stored."""
+    """Return the data of a run before its first step, or before it was stored."""
     agent, origin = cast(Agent, run.agent), run.origin
     return {
         "provider": agent.model.name,
@@ -245,7 +245,7 @@ def _values(columns: tuple[Column, ...], source: Source, row: object) -> dict[st
 
 
 def _plain_to_text(value: object) -> str:
-    """Five times as fast as `_to_text`, which takes what this one refuses: half a surrogate pair, deep nesting."""
+    """Five times as fast as `_to_text`, which also takes half a surrogate pair and deep nesting."""
     try:
         return to_json(value, fallback=_number).decode()
     except ValueError:
@@ -307,11 +307,11 @@ def is_writer_here(name: str) -> bool:
 def writer_text(name: str) -> str:
     """Return a writer's name for people."""
     host, process, _ = _parse_writer_name(name)
-    return f"process {process} on {one_line(host)}" if host else "a process that the store does not name"
+    return f"process {process} on {one_line(host)}" if host else "an unknown process"
 
 
 def _parse_writer_name(name: str) -> tuple[str, int, str]:
-    """Return host, process id and its start; an empty host for a text that is no writer's name."""
+    """Return host, process id and its start; an empty host for any other text."""
     try:
         host, process, begun_at, _ = json.loads(name)
     except (ValueError, TypeError, RecursionError):
@@ -326,7 +326,7 @@ def _reader() -> Callable[[int], str]:
 
 
 def _begun_at(process: int) -> str:
-    """Return when a process began, or "" if there is none: process ids are used again, but not with the same start."""
+    """Return when a process started, or "" if there is none: process ids are reused, but not with the same start."""
     return _reader()(process)
 
 

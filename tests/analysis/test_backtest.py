@@ -316,7 +316,7 @@ def test_a_tool_that_hands_the_answer_in_is_success() -> None:
 
 REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "nothing": (lambda: lab.backtest(five()), ConfigurationError, "Nothing to try"),
-    "no-runs": (lambda: lab.backtest([], StepCountIs(2)), ConfigurationError, "There are no runs"),
+    "no-runs": (lambda: lab.backtest([], StepCountIs(2)), ConfigurationError, "has no runs"),
     "no-record": (lambda: lab.backtest("runs.db", StepCountIs(2)), ConfigurationError, "'runs.db' is not a record of runs"),
     "number": (lambda: lab.backtest(3, StepCountIs(2)), ConfigurationError, "3 is not a record"),
     "empty-list": (lambda: lab.backtest(five(), []), ConfigurationError, "An empty list of conditions"),
@@ -326,7 +326,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "budget": (lambda: lab.backtest(five(), budget=5), LimitError, "budget=5: pass a Budget"),
     "limit": (lambda: lab.backtest(five(), budget={"max_turn": 5}), LimitError, "Did you mean 'max_turns'"),
     "zero": (lambda: lab.backtest(five(), budget={"max_turns": [2, 0]}), LimitError, "max_turns=0"),
-    "cap": (lambda: lab.backtest(five(), budget=Budget(max_tokens_per_turn=5)), LimitError, "changes what the model says"),
+    "cap": (lambda: lab.backtest(five(), budget=Budget(max_tokens_per_turn=5)), LimitError, "changes the model's answers"),
     "per": (lambda: lab.backtest(five(), StepCountIs(2), per="step"), ConfigurationError, "per='step'"),
     "by": (lambda: lab.backtest(five(), StepCountIs(2), by="providers"), ConfigurationError, "Did you mean 'provider'"),
     "goal": (lambda: lab.backtest(five(), StepCountIs(2), goal="scor"), ConfigurationError, "goal='scor'"),
@@ -335,8 +335,8 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "columns": (lambda: lab.backtest(pd.DataFrame({"a": [1]}), StepCountIs(2)), ConfigurationError, "no column 'run_id'"),
     "filtered": (lambda: lab.backtest(lab.frame(five()).iloc[2:], StepCountIs(2)), ConfigurationError, "step 3 where step 1"),
     "twice": (lambda: lab.backtest(twice(), StepCountIs(2)), ConfigurationError, "step 1 where step 2"),
-    "same-run": (lambda: lab.backtest([(one := five()), one], StepCountIs(2)), ConfigurationError, "there twice"),
-    "runs": (lambda: lab.backtest(five(), StepCountIs(2), runs=pd.DataFrame()), ConfigurationError, "goes with a steps"),
+    "same-run": (lambda: lab.backtest([(one := five()), one], StepCountIs(2)), ConfigurationError, "occurs twice"),
+    "runs": (lambda: lab.backtest(five(), StepCountIs(2), runs=pd.DataFrame()), ConfigurationError, "only be passed with a steps"),
     "too-many-rows": (lambda: lab.backtest(five(), MaxTokensUsed(range(1, 5_000_002)), per="run"), ConfigurationError, "leave per="),
 }  # fmt: skip
 

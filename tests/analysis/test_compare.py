@@ -44,7 +44,7 @@ def test_real_runs_in_the_order_of_their_first() -> None:
         1,
     )
     assert (two["scored"], two["success_rate"], two["score_mean"]) == (0, None, None)
-    assert one["no_interval"] == "completion: only one known, an interval takes 5; tokens, cost: none known"
+    assert one["no_interval"] == "completion: only one known, an interval needs 5; tokens, cost: none known"
     assert one["small_sample"] is None  # there is no interval to speak of
 
 
@@ -181,7 +181,7 @@ def test_the_frame_is_left_as_it_was_and_one_from_a_file_gives_the_same() -> Non
         pytest.param(lambda: lab.paired(runs_of(["a"]), "cots"), "lab.paired() needs the column cots", id="no such value"),
         pytest.param(lambda: lab.summary(pd.DataFrame({"provider": ["a"]})), '"runs"), or add them, pd.NA where unknown.', id="many"),
         pytest.param(lambda: lab.paired(runs_of(["a"])[["provider", "cost_usd"]], "cost_usd"), "the column prompt_id", id="no prompts"),
-        pytest.param(lambda: lab.paired(runs_of(["a"]), "cost_usd", against="b"), "no such group; there are a.", id="against"),
+        pytest.param(lambda: lab.paired(runs_of(["a"]), "cost_usd", against="b"), "is not a group. Groups: a.", id="against"),
     ],
 )  # fmt: skip
 def test_bad_input_names_the_value_and_what_to_do(do: Any, said: str) -> None:
@@ -240,7 +240,7 @@ def test_repeats_are_pairs_of_their_own_or_a_mean_for_each_prompt() -> None:
     assert lab.paired(runs, "total_tokens")["pairs"].item() == 3
     row = row_of(lab.paired(runs, "total_tokens", on=["prompt_id"]))
     assert (row["pairs"], row["left_out"], row["difference"]) == (2, 0, 0)  # (3 - 2), (5 - 6)
-    assert (row["no_interval"], row["small_sample"]) == ("2 pairs in 2 independent units, an interval takes 5 units", None)
+    assert (row["no_interval"], row["small_sample"]) == ("2 pairs in 2 independent units, an interval needs 5 units", None)
 
 
 def test_truth_is_paired_as_1_and_0() -> None:

@@ -51,7 +51,7 @@ def test_one_prompt_has_no_interval_for_other_prompts_and_one_for_itself_where_t
 
     assert (row["units"], row["cost_low"], row["success_low"]) == (1, None, None)
     assert row["no_interval"].startswith(
-        "completion, success, score, cost: 20 values in 1 independent unit, an interval takes 5 units; "
+        "completion, success, score, cost: 20 values in 1 independent unit, an interval needs 5 units; "
     )
     assert row["no_interval"].endswith(
         "; a unit is all runs of one prompt_id; unit='run_id' gives intervals that hold for these prompts only"
@@ -65,7 +65,7 @@ def test_replays_of_one_recording_are_one_unit_whatever_is_asked_for() -> None:
     for asked in (None, "run_id"):
         row = row_of(lab.summary(runs, unit=asked))
         assert (row["units"], row["replayed"], row["success_low"], row["cost_low"]) == (3, 15, None, None)
-        assert "15 values in 3 independent units, an interval takes 5 units" in row["no_interval"]
+        assert "15 values in 3 independent units, an interval needs 5 units" in row["no_interval"]
         assert "a unit is all runs of one" in row["no_interval"] and "recording_id" in row["no_interval"]
         assert "unit='run_id' gives" not in row["no_interval"]
     both = pd.concat([runs, runs.assign(provider="b", run_id="again " + runs["run_id"], cost_usd=runs["cost_usd"] + 1)])

@@ -241,8 +241,8 @@ def test_where_tango_s_interval_and_mcnemar_s_exact_test_differ_0_is_inside() ->
     ("values", "value", "why"),
     [
         pytest.param([], None, "none known", id="nothing"),
-        pytest.param([3.0], 3.0, "only one known, an interval takes 5", id="one"),
-        pytest.param([1.0, 2, 3, 4], 2.5, "only 4 known, an interval takes 5", id="one too few"),
+        pytest.param([3.0], 3.0, "only one known, an interval needs 5", id="one"),
+        pytest.param([1.0, 2, 3, 4], 2.5, "only 4 known, an interval needs 5", id="one too few"),
         pytest.param([0.1] * 7, 0.1, "all 7 values are the same", id="all the same"),
     ],
 )
@@ -256,8 +256,8 @@ def test_an_interval_that_cannot_be_made_says_why(values: list[float], value: fl
 def test_many_values_of_few_units_have_no_interval(estimate: Callable[..., Estimate]) -> None:
     values, units = [0.0, 1, 1] * 20, [*np.repeat(range(4), 15)]
 
-    assert estimate(values, units).why == "60 values in 4 independent units, an interval takes 5 units"
-    assert estimate(values[:3], [1, 1, 1]).why == "3 values in 1 independent unit, an interval takes 5 units"
+    assert estimate(values, units).why == "60 values in 4 independent units, an interval needs 5 units"
+    assert estimate(values[:3], [1, 1, 1]).why == "3 values in 1 independent unit, an interval needs 5 units"
     assert estimate(values, [*np.repeat(range(5), 12)]).why in (None, "the means of all 5 units are the same")
 
 

@@ -85,9 +85,9 @@ def test_the_same_runs_twice_count_once(what: str) -> None:
 def test_different_runs_of_one_name_are_an_error_that_says_what_to_do(what: str) -> None:
     other = RUNS.assign(cost_usd=RUNS["cost_usd"] * 2)
 
-    with pytest.raises(ConfigurationError, match=r"run_id='.+' is there twice, with different values.*assign\(run_id="):
+    with pytest.raises(ConfigurationError, match=r"run_id='.+' occurs twice, with different values.*assign\(run_id="):
         OF_RUNS[what](pd.concat([RUNS, other]))
-    with pytest.raises(ConfigurationError, match="is there twice, with different values"):
+    with pytest.raises(ConfigurationError, match="occurs twice, with different values"):
         lab.backtest(STEPS, LIMITS, runs=pd.concat([RUNS, other]))
 
 
@@ -95,7 +95,7 @@ def test_different_steps_of_one_run_are_an_error_in_pictures_and_the_same_count_
     other = STEPS.assign(cumulative_tokens=STEPS["cumulative_tokens"] + 1)
 
     for data in (lab.plots.tokens_data, lab.plots.bands_data):
-        with pytest.raises(ConfigurationError, match=r"run_id='.+', step=1(\.0)? is there twice, with different values"):
+        with pytest.raises(ConfigurationError, match=r"run_id='.+', step=1(\.0)? occurs twice, with different values"):
             data(pd.concat([STEPS, other]))
         pd.testing.assert_frame_equal(data(pd.concat([STEPS, STEPS])), data(STEPS))
     with pytest.raises(ConfigurationError, match="has step 1 where step 2 was expected"):
@@ -106,13 +106,13 @@ def test_different_steps_of_one_run_are_an_error_in_pictures_and_the_same_count_
 def test_a_column_that_is_there_twice_is_an_error_with_the_way_out(what: str) -> None:
     ask, frame = (OF_RUNS[what], RUNS) if what in OF_RUNS else (OF_STEPS[what], STEPS)
 
-    with pytest.raises(ConfigurationError, match=r"column 'provider' is there twice: keep one, frame.loc"):
+    with pytest.raises(ConfigurationError, match=r"column 'provider' twice: keep one, frame.loc"):
         ask(pd.concat([frame, frame[["provider"]]], axis=1))
 
 
 @pytest.mark.parametrize("what", ["summary", "paired", "estimates", "cost_success"])
 def test_text_in_place_of_a_number_is_an_error_and_not_unknown(what: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"'cost_usd' has '0,002', which is no number.*decimal=','"):
+    with pytest.raises(ConfigurationError, match=r"'cost_usd' has '0,002', which is not a number.*decimal=','"):
         OF_RUNS[what](RUNS.assign(cost_usd="0,002"))
 
 
@@ -120,7 +120,7 @@ def test_text_in_place_of_a_number_is_an_error_and_not_unknown(what: str) -> Non
 def test_text_in_place_of_a_number_of_a_step(what: str) -> None:
     money = STEPS.assign(**dict.fromkeys(("cost_usd", "cumulative_cost_usd", "known_cost_usd"), "€0.01"))
 
-    with pytest.raises(ConfigurationError, match=r"has '€0\.01', which is no number"):
+    with pytest.raises(ConfigurationError, match=r"has '€0\.01', which is not a number"):
         OF_STEPS[what](money)
 
 
@@ -135,7 +135,7 @@ def test_what_is_not_finite_is_not_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "told"), [("first", "'step' has 'first', which is no number"), (1.5, "Step 1.5 is not a whole number")], ids=str
+    ("step", "told"), [("first", "'step' has 'first', which is not a number"), (1.5, "Step 1.5 is not a whole number")], ids=str
 )
 def test_a_step_that_is_no_whole_number(step: Any, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
@@ -184,10 +184,10 @@ def test_ids_of_two_dtypes_are_said_to_be_different() -> None:
 
 
 def test_a_group_s_column_that_the_answer_has_too_is_refused_and_not_overwritten() -> None:
-    with pytest.raises(ConfigurationError, match="by='stop_reason': the answer has a column of that name"):
+    with pytest.raises(ConfigurationError, match="by='stop_reason': the result has a column of that name"):
         lab.backtest(STEPS, LIMITS, runs=RUNS, by="stop_reason", per="run")
     assert lab.backtest(STEPS, StepCountIs(2), runs=RUNS, by="stop_reason")["stop_reason"].tolist() == ["completed"]
-    with pytest.raises(ConfigurationError, match="by='unknown': the answer has a column of that name"):
+    with pytest.raises(ConfigurationError, match="by='unknown': the result has a column of that name"):
         lab.backtest(STEPS, LIMITS, runs=RUNS.assign(unknown="x"), by=["provider", "unknown"])
 
 

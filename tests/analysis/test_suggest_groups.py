@@ -99,7 +99,7 @@ def test_the_frame_has_a_row_a_group_and_says_what_is_not_known() -> None:
     assert frame["code"].tolist()[:2] == ["stop=StepCountIs(3)", "stop=StepCountIs(6)"]
     assert frame["runs"].tolist() == [130, 100, 4] and frame["successes"].tolist() == [100, 100, 4]
     assert frame.loc[2, ["code", "kept", "kept_low", "saved", "cost", "cost_recorded", "unknown_share"]].isna().all()
-    assert frame["no_suggestion"][2].startswith("Only 4 of 4 runs had reached their goal, and it takes 5")
+    assert frame["no_suggestion"][2].startswith("Only 4 of 4 runs had reached their goal, and 5 are needed")
     assert frame["no_suggestion"].isna().tolist() == [True, True, False]
     assert (frame["kept_low"][:2] < frame["kept"][:2]).all() and (frame["kept"][:2] < frame["kept_high"][:2]).all()
 
@@ -116,7 +116,7 @@ def test_a_figure_without_an_interval_says_why() -> None:
     steps = pd.concat([of(known(), "priced"), of(steps_of([2] * 8, [True] * 8, price=None), "free")])
     found = suggest(steps, LIMITS, keep=0.9, by="model")
 
-    assert found.frame["no_suggestion"][1].startswith("cost='cost_usd' is not known for any run")
+    assert found.frame["no_suggestion"][1].startswith("cost='cost_usd' is unknown for all runs")
     one_prompt = pd.concat([of(known(), "a", prompt_id="p"), of(known(), "b", prompt_id="p")])
     assert all("one prompt" in " ".join(one.why) for one in suggest(one_prompt, LIMITS, cost="steps", by="model").groups.values())
 

@@ -58,7 +58,7 @@ def test_runs_of_unknown_cost_are_left_out_of_the_cost_alone() -> None:
 
     assert found.successes == 100
     assert found.cost == pytest.approx(0.03)
-    assert any("Of 2 of 130 runs (1.5%) the cost is not known" in sentence for sentence in found.why)
+    assert any("For 2 of 130 runs (1.5%) the cost is unknown" in sentence for sentence in found.why)
 
 
 def test_a_goal_that_is_known_of_some_runs_alone() -> None:
@@ -66,7 +66,7 @@ def test_a_goal_that_is_known_of_some_runs_alone() -> None:
     found = suggest(known(), StepCountIs([3, 10]), goal=scores, keep=0.9, cost="steps")
 
     assert found.successes == 80
-    assert any("Of 40 of 130 runs it is not known whether they succeeded" in sentence for sentence in found.why)
+    assert any("For 40 of 130 runs it is unknown whether they succeeded" in sentence for sentence in found.why)
 
 
 def test_a_condition_that_a_frame_cannot_answer_leaves_the_success_unknown() -> None:
@@ -79,7 +79,7 @@ def test_a_condition_that_a_frame_cannot_answer_leaves_the_success_unknown() -> 
     assert tried["goal_reached"].isna().tolist() == [True, False, False]
     found = suggest(steps, FinishReasonIs(["max_tokens"]), keep=0.9, cost="steps")
     assert found.kept == pytest.approx(28 / 29)
-    assert any("Of 1 of 30 successes it is not known" in sentence for sentence in found.why)
+    assert any("For 1 of 30 successes it is unknown" in sentence for sentence in found.why)
 
 
 # No suggestion, or a weak one -------------------------------------------------------------------------------------------------
@@ -89,9 +89,9 @@ def test_a_condition_that_a_frame_cannot_answer_leaves_the_success_unknown() -> 
     ("steps", "options", "why"),
     [
         pytest.param(
-            steps_of([2] * 9, [True] * 4 + [False] * 5), {}, "Only 4 of 9 runs had reached their goal, and it takes 5", id="few"
+            steps_of([2] * 9, [True] * 4 + [False] * 5), {}, "Only 4 of 9 runs had reached their goal, and 5 are needed", id="few"
         ),
-        pytest.param(steps_of([2] * 9, [True] * 9, price=None), {}, "cost='cost_usd' is not known for any run", id="no cost"),
+        pytest.param(steps_of([2] * 9, [True] * 9, price=None), {}, "cost='cost_usd' is unknown for all runs", id="no cost"),
         pytest.param(
             steps_of([2, 4] * 9, [True] * 18),
             {"conditions": StepCountIs([1, 2]), "cost": "steps"},
@@ -101,7 +101,7 @@ def test_a_condition_that_a_frame_cannot_answer_leaves_the_success_unknown() -> 
         pytest.param(
             steps_of([2] * 9, [True] * 6 + [False] * 3, prompts=["p"] * 6 + ["q"] * 3),
             {},
-            "not independent. A suggestion takes 5 prompts: record runs of more prompts.",
+            "not independent. A suggestion needs 5 prompts: record runs of more prompts.",
             id="one prompt succeeds",
         ),
     ],

@@ -64,7 +64,7 @@ def test_replays_of_three_recordings_are_three_units() -> None:
     assert tried[["success_low", "cost_low", "tokens_high", "step_low"]].isna().all(axis=None)
     found = suggest(steps, StepCountIs([4, 9]), runs=runs)
     assert not found and found.units == 3
-    assert "not independent. A suggestion takes 5 recordings: record the task again." in found.why[0]
+    assert "not independent. A suggestion needs 5 recordings: record the task again." in found.why[0]
 
 
 @settings(deadline=None, max_examples=30)

@@ -174,7 +174,7 @@ def test_a_condition_that_would_end_the_run_at_once_is_added_turned_off(panel: L
     panel.wait_for_steps(9)
     choice(panel, f"Condition to add to {WHOLE}").select_option("StepCountIs")
     panel.button("Add").click()
-    panel.wait_for_output(0, "StepCountIs would be met at once, so it was added turned off")
+    panel.wait_for_output(0, "StepCountIs would be met at once, so it was added but turned off")
     expect(box(panel, "Use StepCountIs_2")).not_to_be_checked()
     expect(box(panel, "Use StepCountIs_2")).to_be_focused()
     panel.wait_for_steps(14)
@@ -182,7 +182,7 @@ def test_a_condition_that_would_end_the_run_at_once_is_added_turned_off(panel: L
     assert panel.kernel_value("run.result is None") == "True"
     panel.page.keyboard.press("Space")
     panel.wait_for_output(0, re.compile(r"Stop condition met: StepCountIs(_2)? \d+ of 8"))
-    expect(editor(panel)).to_contain_text("The run has ended: branch it to go on with other limits.")
+    expect(editor(panel)).to_contain_text("The run has ended: branch it to continue with other limits.")
     for control in editor(panel).locator("input, select, textarea, button:not(.agentlab-fold-head)").all():
         expect(control).to_be_disabled()
 

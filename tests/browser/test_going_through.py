@@ -138,13 +138,13 @@ def test_the_number_and_the_buttons_do_the_same_by_keyboard(walked: LabPage) -> 
     expect(head(walked)).to_contain_text("Step 8")
     box.fill("21")
     box.press("Tab")
-    expect(panel).to_contain_text("Step 21: there are steps 1 to 20.")
+    expect(panel).to_contain_text("Step 21: choose from 1 to 20.")
     expect(head(walked)).to_contain_text("Step 8")
     panel.get_by_role("button", name="Newest").click()
     expect(head(walked)).to_contain_text("Step 20")
-    expect(panel).not_to_contain_text("there are steps 1 to 20")
+    expect(panel).not_to_contain_text("choose from 1 to 20")
     expect(box).to_have_value("")
-    expect(panel.get_by_role("button", name="Newest")).to_have_attribute("title", "The newest step is shown, and followed.")
+    expect(panel.get_by_role("button", name="Newest")).to_have_attribute("title", "The newest step is shown already.")
 
 
 def test_what_is_opened_stays_open_from_step_to_step(walked: LabPage) -> None:

@@ -94,12 +94,12 @@ def test_where_nobody_can_click_the_cell_gives_the_end(ready: LiveKernel) -> Non
 
 
 USES = {
-    "no-model": ("%%agent\nhi", "Who is asked? Write %%agent provider:model"),
+    "no-model": ("%%agent\nhi", "The model is missing. Write %%agent provider:model"),
     "no-prompt": ("%%agent openai:x\n ", "the prompt is missing"),
     "unknown-provider": ("%%agent opena:x\nhi", "Did you mean 'openai'?"),
     "unknown-tool": ("%%agent openai:x --tools lok\nhi", "--tools lok: there is no variable 'lok'; define it in a cell above"),
     "unknown-option": ("%%agent openai:x --max-cots 3\nhi", "Did you mean '--max-cost'?"),
-    "prompt-in-the-line": ("%%agent openai:x hello\nhi", "'hello' is too much"),
+    "prompt-in-the-line": ("%%agent openai:x hello\nhi", "'hello' is not expected"),
     "limit": ("%%agent openai:x --max-cost lots\nhi", "max_cost='lots'"),
     "mistyped-condition": ("%%agent openai:x --stop StepCountI(4)\nhi", "did you mean 'StepCountIs'?"),
     "broken-condition": ("%%agent openai:x --stop StepCountIs(\nhi", "--stop 'StepCountIs(' cannot be evaluated"),
@@ -107,7 +107,7 @@ USES = {
     "no-condition": ("%%agent openai:x --stop 5\nhi", "5 is not a stop condition"),
     "unknown-name": ("%%agent openai:x --stop Steps(3)\nhi", "NameError: name 'Steps' is not defined"),
     "no-folder": ("%%agent openai:x --replay nowhere\nhi", "nowhere does not exist"),
-    "bad-name": ("%%agent openai:x --name 3x\nhi", "--name 3x: that is no name for a variable"),
+    "bad-name": ("%%agent openai:x --name 3x\nhi", "--name 3x: this is not a valid variable name"),
     "not-an-agent": ("%%agent --agent look\nhi", "--agent look: that is a function"),
     "two-minds": ("%%agent openai:x --replay a --record b\nhi", "choose one of the two"),
     "open-quotation": ("%%agent openai:x --stop \"StepCountIs(3)\nhi", "close the quotation mark"),

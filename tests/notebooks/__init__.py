@@ -1,1 +1,1 @@
-"""The notebooks as a course."""
+"""Tests of the course in notebooks/."""

@@ -1,4 +1,4 @@
-"""The notebooks of the course, in order, and what is in them."""
+"""The notebooks of the course, in order, and their contents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to an exercise: its code, and the output that the reader is told."""
+    """The answer to an exercise: its code, and the output printed below it (None if there is none)."""
 
     title: str
     code: str
@@ -29,16 +29,16 @@ def read(path: Path) -> nbformat.NotebookNode:
 
 
 def texts(notebook: nbformat.NotebookNode) -> list[str]:
-    """The markdown cells."""
+    """Return the sources of the markdown cells."""
     return [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
 
 
 def answers(notebook: nbformat.NotebookNode) -> list[Answer]:
-    """All hidden answers, in order."""
+    """Return all hidden answers, in order."""
     found = []
-    for title, inside in _DETAILS.findall("\n".join(texts(notebook))):
-        fences = _FENCE.findall(inside)
+    for title, content in _DETAILS.findall("\n".join(texts(notebook))):
+        fences = _FENCE.findall(content)
         kinds = [kind for kind, _ in fences]
-        assert kinds in (["python"], ["python", "text"]), f"{title}: code, and then what it prints, not {kinds}"
+        assert kinds in (["python"], ["python", "text"]), f"{title}: expected code and then its output, got {kinds}"
         found.append(Answer(title, fences[0][1], fences[1][1] if len(fences) > 1 else None))
     return found

@@ -1,4 +1,4 @@
-"""All notebooks have one form: what you will be able to do, numbered sections, exercises with hidden answers, what to read next."""
+"""All notebooks have the same form: learning goals, numbered sections, exercises with hidden answers, and what to read next."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_there_are_seven() -> None:
 
 
 @every_notebook
-def test_it_opens_with_what_you_will_be_able_to_do(path: Path) -> None:
+def test_it_opens_with_the_learning_goals(path: Path) -> None:
     first = read(path).cells[0]
     assert first.cell_type == "markdown"
     assert first.source.startswith("# ")
@@ -33,10 +33,10 @@ def test_it_opens_with_what_you_will_be_able_to_do(path: Path) -> None:
 
 
 @every_notebook
-def test_its_sections_are_numbered_and_it_ends_with_exercises_and_what_to_read(path: Path) -> None:
+def test_its_sections_are_numbered_and_exercises_and_next_reading_follow(path: Path) -> None:
     headings = HEADING.findall("\n".join(texts(read(path))))
-    *sections, turn, further = headings
-    assert (turn, further) == ("Your turn", "Read on")
+    *sections, exercises, next_reading = headings
+    assert (exercises, next_reading) == ("Your turn", "Read on")
     assert [section.partition(". ")[0] for section in sections] == [str(number) for number in range(1, len(sections) + 1)]
 
 
@@ -44,44 +44,44 @@ def test_its_sections_are_numbered_and_it_ends_with_exercises_and_what_to_read(p
 def test_each_exercise_has_its_answer(path: Path) -> None:
     notebook = read(path)
     last = "\n".join(texts(notebook)).partition("## Your turn\n")[2]
-    asked = re.findall(r"^(\d)\. ", last.partition("<details>")[0], re.MULTILINE)
-    assert asked == [str(number) for number in range(1, len(asked) + 1)]
-    assert len(asked) >= 2
-    assert [answer.title for answer in answers(notebook)] == [f"Answer {number}" for number in asked]
+    numbers = re.findall(r"^(\d)\. ", last.partition("<details>")[0], re.MULTILINE)
+    assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+    assert len(numbers) >= 2
+    assert [answer.title for answer in answers(notebook)] == [f"Answer {number}" for number in numbers]
 
 
 @pytest.mark.parametrize(("path", "following"), list(pairwise(PATHS)), ids=lambda path: path.stem)
 def test_it_leads_on_to_the_next_one(path: Path, following: Path) -> None:
-    further = "\n".join(texts(read(path))).partition("## Read on\n")[2]
-    assert further.strip().startswith(f"[{following.name}]({following.name})")
+    next_reading = "\n".join(texts(read(path))).partition("## Read on\n")[2]
+    assert next_reading.strip().startswith(f"[{following.name}]({following.name})")
 
 
 @every_notebook
-def test_what_it_links_to_is_there(path: Path) -> None:
+def test_its_link_targets_exist(path: Path) -> None:
     for target in LINK.findall("\n".join(texts(read(path)))):
         assert target.startswith("https://") or (FOLDER / target).exists(), target
 
 
 @every_notebook
-def test_no_line_is_too_long_to_be_read(path: Path) -> None:
+def test_no_line_is_too_long_to_read(path: Path) -> None:
     for cell in read(path).cells:
         for line in PRINTED.sub("", cell.source).splitlines():
             assert len(line) <= WIDEST or line.startswith("|"), line
 
 
 @every_notebook
-def test_its_outputs_say_nothing_of_the_machine(path: Path) -> None:
+def test_its_outputs_do_not_depend_on_the_machine(path: Path) -> None:
     for cell in read(path).cells:
         for output in cell.get("outputs", ()):
             assert output.output_type != "error"
             data = output.get("data", {})
-            said = "".join([output.get("text", ""), data.get("text/plain", ""), data.get("text/html", "")])
-            assert not re.search(r"/(?:tmp|home|root|work|Users)/|127\.0\.0\.1[:-]\d|site-packages|0x[0-9a-f]{6}", said), said[
+            text = "".join([output.get("text", ""), data.get("text/plain", ""), data.get("text/html", "")])
+            assert not re.search(r"/(?:tmp|home|root|work|Users)/|127\.0\.0\.1[:-]\d|site-packages|0x[0-9a-f]{6}", text), text[
                 :300
             ]
 
 
-def test_the_recipe_of_a_condition_is_the_one_of_the_notebook() -> None:
+def test_the_condition_recipe_is_the_same_in_contributing_and_the_notebook() -> None:
     """CONTRIBUTING.md and notebook 07 show the same class."""
     _, _, section = (FOLDER.parent / "CONTRIBUTING.md").read_text().partition("## Add a stop condition\n")
     (recipe,) = re.findall(r"^```python\n(.+?)^```$", section.partition("\n## ")[0], re.DOTALL | re.MULTILINE)
@@ -89,6 +89,6 @@ def test_the_recipe_of_a_condition_is_the_one_of_the_notebook() -> None:
     assert ast.dump(ast.parse(recipe)) in [ast.dump(ast.parse(source)) for source in shown]
 
 
-def test_the_readme_has_the_course() -> None:
+def test_the_readme_lists_the_course() -> None:
     readme = (FOLDER.parent / "README.md").read_text()
     assert [path.name for path in PATHS] == re.findall(r"^\| \[.+\]\(notebooks/(.+)\) \|", readme, re.MULTILINE)

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import typing
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ OTHERS = (
 @pytest.mark.parametrize("module", ["agentlab", "agentlab.errors", "agentlab.events", "agentlab.termination"])
 def test_a_name_of_other_tools_leads_to_ours(module: str, name: str) -> None:
     with pytest.raises(AttributeError) as caught:
-        getattr(getattr(lab, module.partition(".")[2], lab), name)
+        getattr(attrgetter(module.partition(".")[2])(lab) if "." in module else lab, name)
     assert str(caught.value) == f"{module} has no name {name!r}. {hint_for(name)}"
     assert hint_for(name).startswith("Write `")
 

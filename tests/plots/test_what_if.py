@@ -82,7 +82,7 @@ def test_what_is_too_much_unknown_is_not_drawn_beside_the_rest() -> None:
     assert line(ax, "frontier").get_xydata().tolist() == [[1, 0.2], [3, 0.8]]
     assert line(ax, "points").get_xydata().tolist() == [[1, 0.2], [3, 0.8]]
     assert legend_of(ax) == [
-        "Pareto frontier: the\nmost for as little", "1 not drawn: more than\n5% of the runs unknown",
+        "Pareto frontier", "1 not drawn: more than\n5% of the runs unknown",
             "1 not drawn:\ncost or success unknown",
         "1  StepCountIs 1", "2  StepCountIs 3\n    5% of the runs unknown",
     ]  # fmt: skip

@@ -255,7 +255,7 @@ def test_a_run_may_be_resumed_several_times_and_only_the_last_is_kept(store: Sto
     second = store.resume(run_id, until_five(store))
     go(taken(second, 2))
     with pytest.warns(
-        AgentlabWarning, match=r"was resumed by .*, which writes to it now: what this one does with it is not stored"
+        AgentlabWarning, match=r"was resumed by .*, which writes to it now: changes by this process are not stored"
     ):
         go(taken(first, 1))
     assert len(store.load(run_id).history) == 3
@@ -302,7 +302,7 @@ def test_functions_have_to_be_passed_again(store: Store) -> None:
         store.resume(run_id, until_five(store))
     with pytest.raises(ConfigurationError, match=r"name of the policy 'lenient' was stored.*policy="):
         store.resume(run_id, until_five(store), stop=often)
-    with pytest.raises(ConfigurationError, match=r"was made by scripted:script, not by openai:gpt"):
+    with pytest.raises(ConfigurationError, match=r"is of scripted:script, not of openai:gpt"):
         store.resume(run_id, lab.Agent("openai:gpt", tools=[look, finalize]))
     assert store.state(run_id) == "interrupted"
     run = store.resume(run_id, until_five(store, stop=StepCountIs(9) | often, policy=lab.termination.lenient))

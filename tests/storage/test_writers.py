@@ -43,4 +43,4 @@ def test_of_a_name_from_elsewhere_nothing_can_be_said(name: str) -> None:
     name = name.replace("{host}", socket.gethostname())
     assert writer.is_writer_alive(name) is None
     assert not writer.is_writer_here(name)
-    assert writer.writer_text(name) == "a process that the store does not name"
+    assert writer.writer_text(name) == "an unknown process"

@@ -1,4 +1,4 @@
-"""Limits tried on recorded runs, with a slider each: cost and success are shown while the slider moves."""
+"""The explorer: tries limits on recorded runs, and shows cost and success while a slider moves."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ from agentlab.notebook.panel.static_view import StaticOutputs, panel_html
 SETTLED_S = 0.8
 """Time after the last change until the choice is saved in the notebook's file."""
 SHOW_OTHERS_EVERY_S = 0.5
-"""How often the picture is redrawn while other limits are tried."""
+"""Time between two pictures while other limits are tried."""
 FIRST_OTHERS = 5
 NO_LIMIT, AS_RECORDED = "no limit", "as recorded"
 """The words for None: no limit, or the limit of each run where they differ."""
 
 
 def explore(recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None = None, limits: object = None) -> Explorer:
-    """A slider for each limit, tried on recorded runs while it moves: cost, success, why runs would end, and the Pareto frontier.
+    """A slider for each limit, tried on recorded runs while it moves: cost, success, stop reasons, and the Pareto frontier.
 
     recorded  a steps frame, a Store, results of an experiment, a result, a run, or a list of these
-    goal      what counts as success, as for `lab.backtest`; None: the agent finished on its own
+    goal      the success criterion, as for `lab.backtest`; None: the agent finished on its own
     runs      with a steps frame, its runs frame
     limits    names of the limits that get a slider, or a dict of names with values to slide over (None: round ones): `StepCountIs`,
               `MaxTokensUsed`, `MaxCost`, `HasToolCall`, and of the budget `max_turns`, `max_tokens`, `max_cost`, `max_calls`,
               `timeout`
 
-    It opens with the limits that the runs had, and with their figures as recorded. A limit that you do not change stays as it was in
+    It opens with the limits that the runs had, and with their recorded figures. A limit that you do not change stays as it was in
     each run; one that differs between runs is `None`, as recorded, until you set it for all. A frame has the limits in columns such
     as `max_turns` and `HasToolCall.limit`; the page names limits that are unknown.
 
@@ -79,7 +79,7 @@ def explore(recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None 
     `explorer.limits["MaxCost"] = 0.02` moves the slider. `explorer.frame` has the figures, `explorer.others` those of the grid
     behind the frontier, as `lab.backtest` gives them. Where some runs are unknown, the success is a range, and a mean is shown only if
     most runs are known, with their number; it is compared with the record of the same runs.
-    Errors: ConfigurationError for what is no record of runs, and for unknown names and goals.
+    Errors: ConfigurationError if `recorded` has no runs, and for unknown names and goals.
 
     Example:
         >>> explorer = lab.explore([result, *others], limits={"StepCountIs": [2, 4, 8]})
@@ -93,7 +93,7 @@ def explore(recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None 
 
 
 class Explorer(LiveView):
-    """The limits, their outcome on the records, and how that compares with other limits."""
+    """Limits with sliders, their outcome on recorded runs, and a comparison with other limits."""
 
     def __init__(self, recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None = None, limits: object = None) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ class Explorer(LiveView):
         threading.Thread(target=self._try_others, name="agentlab-explorer", daemon=True).start()
 
     def _try_others(self) -> None:
-        """Try the grid on a thread that rests as long as it works, so that a slider never waits for it."""
+        """Try the grid on a thread that pauses as long as it works, so that a slider never waits for it."""
         shown_at = time.monotonic()
         while not self._others.over:
             began = time.monotonic()
@@ -217,7 +217,7 @@ class Explorer(LiveView):
         return False
 
     def _pictured(self, tried: Tried) -> Picture:
-        with self._comparing:  # a display may ask for the picture while the page is drawn
+        with self._comparing:  # a display may request the picture while the page is drawn
             if self._compared != self._others.done:
                 self._compared = self._others.done
                 self._picture.compare_with(self._others.frame())
@@ -255,7 +255,7 @@ class StaticTrial(StaticOutputs):
         return [self._picture]
 
     def text(self) -> str:
-        """The limits and their outcome in two lines."""
+        """Return the limits and their outcome in two lines."""
         row = self._tried.row
         ended = ", ".join(f"{label}: {count:,}" for label, count in self._tried.ends if count)
         return printable(

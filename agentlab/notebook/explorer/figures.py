@@ -1,8 +1,8 @@
 """The outcome of limits on recorded runs: figures, a coarse grid of other limits, their HTML and their picture.
 
-A mean of the known runs is no mean of all runs: those that the limits would let go on are missing from it, and they are the long ones.
-So a mean is shown only if most runs are known, with their number, and compared with the record of the same runs. The share that
-reached the goal is then a range: from none to all of the unknown runs.
+A mean over the known runs is not a mean over all runs: it lacks the long ones, which would continue under these limits. So a mean is
+shown only if most runs are known, with their number, and compared with the record of the same runs. The share that reached the
+goal is then a range: from none to all of the unknown runs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ UNCLEAR_WORD = "some of these limits: which is unknown"
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The outcome of limits: `row` has the figures by the column names of `lab.backtest`, None where unknown; `ends` the number of runs
+    """The outcome of limits: `row` has the figures by the column names of `lab.backtest`, None if unknown; `ends` the number of runs
     per reason, those that the limits stopped first."""
 
     chosen: Mapping[str, Value]
@@ -63,8 +63,8 @@ class Tried:
 class Trials:
     """Tries limits on the same records.
 
-    `opening` has the recorded limits that have sliders. A limit without a slider, or unchanged, stays as it was in each run: a run that
-    it ended still ends there.
+    `opening` has the recorded limits that have sliders. A limit without a slider, or unchanged, stays as it was in each run: a run
+    that it ended still ends there.
     """
 
     def __init__(self, records: Records, offered: Mapping[str, Offer], recorded: RecordedLimits, goal: goals.Goal = None) -> None:
@@ -118,7 +118,7 @@ class Trials:
         return Tried(chosen, row, ends, frame, self.units.what)
 
     def _ends(self, verdict: Verdict | None, stayed: Bools) -> list[tuple[str, int]]:
-        """Why runs ended: by which limits, as recorded, or unknown. `stayed` are the runs that recorded limits ended."""
+        """Return the number of runs per end: the limits, as recorded, or unknown. `stayed` are the runs that recorded limits ended."""
         outcome = self._as_it_was.outcome if verdict is None else verdict.outcome
         stopped = Counter() if verdict is None else Counter(self._fired(verdict, (outcome == STOPPED) & ~stayed))
         by_recorded = dict(self._recorded.ends)
@@ -133,7 +133,7 @@ class Trials:
         return [*found, (FINISHED_WORD, int(ended.sum()) - failed), *errors, (UNKNOWN_WORD, unknown)]
 
     def _fired(self, verdict: Verdict, stopped: Bools) -> Mapping[str, int]:
-        """How many runs were stopped by which limits together.
+        """Return the number of runs per set of limits that stopped them together.
 
         `reasons.why_ended` names them run by run, which takes longer than everything else; where possible they are only counted.
         """
@@ -371,7 +371,7 @@ def _interval(row: Mapping[str, Any], prefix: str, words: Any) -> str:
     if low is not None and high is not None:
         return f"{words(low)} – {words(high)}"
     if row["units"] < FEWEST:
-        return f"none: {counted(row['units'], 'independent unit')}, and it takes {FEWEST}"
+        return f"none: {counted(row['units'], 'independent unit')}, and {FEWEST} are needed"
     return "none" if row[f"{prefix}_mean"] is None else "none: all the same"
 
 

@@ -1,7 +1,7 @@
 """The model's newest answer: its end while it streams in, afterwards the text in the history.
 
-The run's loop only puts events into a queue. The panel's redraw reads them and keeps no more of a streamed answer than it shows, so a
-piece of text costs the run the same whatever the answer's length or the page's speed.
+The run's loop only puts events into a queue. The panel's redraw reads them and stores only the visible part of a streamed answer, so
+the cost of a piece does not depend on the answer's length or the page's speed.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ LONGEST_COMING = 2_000
 LONGEST = 20_000
 """Characters shown of a complete answer."""
 MOST_TOOLS = 6
-"""Requested tools that are named."""
+"""The most requested tools that are named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """An answer as it is shown: its end, at most LONGEST characters.
+    """An answer as shown: its end, at most LONGEST characters.
 
     `length` is the length of the whole answer in characters; None if it began before the panel was opened. `note` is a remark;
-    `coming` is True while more of it streams in.
+    `coming` is True while it streams in.
     """
 
     label: str
@@ -46,7 +46,7 @@ class Said:
 
     @property
     def about(self) -> str:
-        """What is left out of the text, and the note."""
+        """The note, and a remark on the left-out part of the text."""
         if self.length is None:
             left_out = "the end of it: its beginning came before this panel was opened"
         else:
@@ -74,7 +74,7 @@ class _Coming:
     cut_off: bool = False
 
     def join(self) -> None:
-        """Append the new pieces, and drop the text that is too far back to be shown."""
+        """Append the new pieces, and drop the text that is not shown any more."""
         new = "".join(self.pieces)
         self.pieces.clear()
         self.length += len(new)
@@ -101,7 +101,7 @@ class Answer:
         self._seen_from_start = True
 
     def watch(self) -> None:
-        """Take events from here on; the beginning of a call that is under way already is unknown."""
+        """Follow events from now on; the beginning of a call under way is unknown."""
         self._seen_from_start = self._run.state is not RunState.RUNNING
 
     def take(self, event: events.Event) -> None:
@@ -125,7 +125,7 @@ class Answer:
         label, text = f"Answer of step {coming.step}", coming.end()
         length = coming.before_length + coming.length if coming.whole else None
         if coming.cut_off:
-            return Said(f"{label}, cut off", text, length, "the call did not come back: this is not in the history")
+            return Said(f"{label}, cut off", text, length, "the call was not answered: this text is not in the history")
         if not text and coming.tools:
             return _without_text(label, coming.tools, coming=True)
         return Said(label, text, length, _asked_for(coming.tools), coming=True)
@@ -154,8 +154,8 @@ class Answer:
         self._seen_from_start = self._seen_from_start or not isinstance(event, events.TextReceived)
 
     def _begin(self, step: int, call: int) -> _Coming:
-        """Begin the text of another call. It continues the step's text where that was paused or cut; otherwise it replaces it, since
-        a middleware asked again."""
+        """Begin the text of another call. It continues the step's text if that was paused or cut off; otherwise it replaces it, since a
+        middleware repeated the call."""
         new, old = _Coming(step, call, whole=self._seen_from_start), self._coming
         if old is not None and old.step == step and self._paused:
             old.join()
@@ -165,7 +165,7 @@ class Answer:
         return new
 
     def _complete(self, step: StepResult) -> None:
-        """From here on the history has the text, except for a call that was cut off."""
+        """The step is complete: from now on the history has the text, except for a call that was cut off."""
         coming = self._coming
         if coming is None:
             return
@@ -211,7 +211,7 @@ def _asked_for(tools: Sequence[ToolCall]) -> str:
 
 
 def answer_label_html(said: Said) -> str:
-    """The label of an answer, and what there is to say about it."""
+    """Return the label of an answer, and remarks on it."""
     about = f" {markup.aside(f'— {said.about}')}" if said.about else ""
     return f'<div class="agentlab-answer-label"><b>{markup.escape(said.label)}</b>{about}</div>'
 

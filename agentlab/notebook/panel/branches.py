@@ -1,4 +1,4 @@
-"""The branches of a run: the form that makes one, the tree of runs as a table and a picture, and the line that says which is shown."""
+"""The branches of a run: the form for a new branch, the tree of runs as a table and a picture, and the line with the shown run."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _model_of(run: Run) -> str:
 
 
 class ForkForm:
-    """The form that makes a branch: how many steps to keep, and what to change. Errors are shown beside the button."""
+    """The form for a new branch: how many steps to keep, and what to change. Errors are shown beside the button."""
 
     def __init__(self, state: PanelState) -> None:
         self._state = state
@@ -154,7 +154,7 @@ class ForkForm:
             return
         self._shown_for = shown_for
         names = [(printable(f"{one.name}  ({one.call_id})")[:80], one.call_id) for one in results]
-        none = f"step {at} has none" if at else "no step is kept"
+        none = f"step {at} has none" if at else "the branch keeps no step"
         self.result.options = names or [(none, "")]
         self.result.index = 0
         self.result.disabled = self.content.disabled = not names
@@ -183,7 +183,7 @@ class ForkForm:
             self.keep.value = change["new"]  # a redraw may have come in between
             steps = len(self._state.run.history)
             fine = isinstance(self.kept, int) and 0 <= self.kept <= steps
-            self.error.value = "" if fine else markup.fault(f"Keep steps {self.kept}: there are 0 to {steps} steps to keep.")
+            self.error.value = "" if fine else markup.fault(f"Keep steps {self.kept}: choose a number from 0 to {steps}.")
             self._show_results()
 
     def _model_chosen(self, change: Any) -> None:
@@ -239,7 +239,7 @@ def results_of(run: Run, at: float) -> tuple[ToolResult, ...]:
 
 
 def _useful_steps(run: Run) -> int:
-    """All steps, less the last one of a completed run: after it, the model could only be asked with a new message."""
+    """Return the number of steps, less the last one of a completed run: after it, the model needs a new message."""
     completed = run.result is not None and run.result.stop_reason is StopReason.COMPLETED
     return max(0, len(run.history) - completed)
 
@@ -302,14 +302,14 @@ def _row(member: RunNode[Run], is_shown: bool) -> tuple[object, ...]:
 
 
 def difference_to_parent(run: Run) -> str:
-    """How a branch differs from the run it was forked from; empty for a run that is no branch."""
+    """Return how a branch differs from the run it was forked from; empty for a run that is not a branch."""
     if run.origin.parent is None:
         return "" if run.origin.caller is None else f"sub-agent {run.agent.name}"
     return "; ".join(differences(run)) or "no difference"
 
 
 def family_line(member: RunNode[Run], others: int) -> str:
-    """Which run is shown, as one line."""
+    """Return the name and origin of the shown run, as one line."""
     different = markup.escape(difference_to_parent(member.run), 160)
     if member.parent is None:
         runs = "1 other run" if others == 1 else f"{others} other runs"
@@ -322,7 +322,7 @@ def family_line(member: RunNode[Run], others: int) -> str:
 
 
 class Lineage:
-    """The line above the panel: which run is shown, and the way back to its parent. Hidden while the run is the only one.
+    """The line above the panel: the shown run, and the way back to its parent. Hidden while the run is the only one.
 
     It observes every run of the tree, branches made in code included.
     """

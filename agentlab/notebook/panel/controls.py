@@ -16,7 +16,7 @@ from agentlab.notebook.panel.state import PanelState
 from agentlab.run import Run, RunState
 
 ONE_RUN = ("The run has ended.", "It pauses after this step.", "The run is under way.", "It is paused already.")
-"""Why a button cannot be pressed: the run has ended, will pause, is under way, is paused."""
+"""The reasons why a button is disabled: the run has ended, will pause, is under way, is paused."""
 SCRIPT = Path(__file__).with_name("pointer.js")
 
 
@@ -65,7 +65,7 @@ class Controls:
 
 
 def why_not(state: RunState, *, pausing: bool, waits: bool = False, words: tuple[str, ...] = ONE_RUN) -> dict[str, str]:
-    """Why each button cannot be pressed now; empty if it can. `waits`: a paused run holds up the others."""
+    """Return why each button is disabled now; empty if it is not. `waits`: a paused run holds up the others."""
     ended, wait, busy, paused = words
     if state is RunState.ENDED:
         return dict.fromkeys(("go", "step", "pause", "stop"), ended)

@@ -1,4 +1,4 @@
-"""The overview of a run, and its end: why it stopped, and a button for each way to go on."""
+"""The overview of a run, and its end: why it stopped, and a button for each way to continue."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Overview:
 
 
 class Ending:
-    """Empty while the run is under way. Each button makes a branch that the panel then shows; the run itself stays as it ended."""
+    """The end of the run; empty while it is under way. Each button makes a branch that the panel then shows; the run itself does not
+    change."""
 
     def __init__(self, state: PanelState) -> None:
         self._state = state

@@ -1,4 +1,4 @@
-"""The controls of a panel's values: a number, a text, names, a choice, yes or no; and which of them suits a dataclass field.
+"""The controls of a panel's values: a number, a text, names, a choice, yes or no; and the choice of one for a dataclass field.
 
 The control is chosen by the field's type and its metadata (unit, minimum, maximum, start, help, none), so a new condition or limit has
 its control without a line here. A value that is refused shows its error beside the control, and the old one stays in force.
@@ -37,8 +37,8 @@ LINE = "agentlab-first-line"
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """How a value is presented: `label` is its name, `about` what it belongs to where the label alone is ambiguous, `nothing` the word
-    for None (empty if None is not allowed), `start` the value offered where there is none yet."""
+    """The presentation of a value: `label` is its name, `about` its owner if the label alone is ambiguous, `nothing` the word for None
+    (empty if None is not allowed), `start` the value offered first."""
 
     label: str
     about: str = ""
@@ -146,7 +146,7 @@ class Field:
 
 
 class NumberField(Field):
-    """A number box; where None is allowed, with a check box for it."""
+    """A number box; if None is allowed, with a check box for it."""
 
     def __init__(self, face: Face, kind: type, value: Any, write: Write) -> None:
         self._kind = kind
@@ -202,12 +202,12 @@ class NumberField(Field):
 
 
 def as_typed(number: float) -> int | float:
-    """The number of a box, which has floats only: an int if it is whole; a fraction stays, to be refused."""
+    """Return the number of a box, which has floats only: an int if it is whole; a fraction stays, and is refused later."""
     return int(number) if number.is_integer() else number
 
 
 class TextField(Field):
-    """A box for text, of several lines if it is long. An empty box is None where that is allowed."""
+    """A box for text, of several lines if it is long. An empty box is None if that is allowed."""
 
     def __init__(self, face: Face, value: str | None, write: Write, *, is_long: bool = False) -> None:
         make = widgets.Textarea if is_long else widgets.Text
@@ -290,7 +290,7 @@ class NamesField(Field):
 
 
 class ChoiceField(Field):
-    """One of several values; None is one of them where it is allowed."""
+    """One of several values; None is one of them if it is allowed."""
 
     def __init__(self, face: Face, choices: Iterable[Any], value: Any, write: Write) -> None:
         self._choices = [*([None] if face.nothing else []), *choices]

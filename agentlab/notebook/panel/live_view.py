@@ -1,4 +1,4 @@
-"""The base of the panel and the explorer: a live widget with one thread that redraws it, or fixed outputs where nobody can click."""
+"""The base of the panel and the explorer: a live widget with one thread that redraws it, or static outputs without a live page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Output = tuple[dict[str, str], dict[str, Any]]
 SHORTEST_PAUSE_S = 0.2
 """The page is redrawn five times a second at most."""
 PAUSE_PER_DRAWING = 5
-"""While a run is under way, each second of drawing is followed by this many without: both share one interpreter."""
+"""While a run is under way, each second of drawing is followed by this number of seconds without: both share one interpreter."""
 CLOCK_TICK_S = 1.0
 
 
@@ -77,7 +77,7 @@ class LiveView(ABC):
 
     @abstractmethod
     def _finished(self) -> object:
-        """What has finished and is to be saved in the notebook's file as shown now; None if nothing has."""
+        """Return what has finished and is now saved in the notebook's file; None if nothing has."""
 
     @abstractmethod
     def _static(self) -> Static:
@@ -87,7 +87,7 @@ class LiveView(ABC):
 
     @property
     def widget(self) -> widgets.Widget:
-        """The live widget, made on first access."""
+        """The live widget, created on first access."""
         if self._widget is None:
             self.fault = Html()
             self._style = Html(f"{STYLE}{LIVE_STYLE}<style>.{self._kept_class} {{display:none}}</style>")
@@ -139,8 +139,8 @@ class LiveView(ABC):
     # Displayed --------------------------------------------------------------------------------------------------------------
 
     def bundle(self) -> dict[str, Any]:
-        """What a reader without a kernel sees: text, an HTML table, a PNG. Without times, so that recorded fixtures give the same
-        output at every execution."""
+        """Return the view without a kernel: text, an HTML table, a PNG. Without times, so that recorded fixtures give the same output
+        at every execution."""
         return self._static().bundle()
 
     @property
@@ -150,7 +150,7 @@ class LiveView(ABC):
     def _kept_bundle(self) -> dict[str, Any]:
         """The copy in the notebook's file: a separate output that the live widget's style hides.
 
-        Where the widget is gone (another kernel, none, another reader), so is its style, and the copy is visible. It cannot be in one
+        Without the widget (another kernel, none, another reader) there is no style either, and the copy is visible. It cannot be in one
         bundle with the widget: JupyterLab would show an error in the widget's place and nothing else of that bundle.
         """
         bundle = self._static().bundle(with_pictures=True)
@@ -199,7 +199,7 @@ class Redrawer:
     """Calls `draw` on its own thread, soon after `mark()` and every SHORTEST_PAUSE_S at most.
 
     `ticks` returns True while time passes that the page shows; `over` returns True when nothing more is expected: the thread then
-    ends, and the next `mark()` starts another. The thread runs in a copy of the context in which this object was made, by which
+    ends, and the next `mark()` starts another. The thread runs in a copy of the context in which this object was created, by which
     ipykernel finds the cell of the widgets.
     """
 

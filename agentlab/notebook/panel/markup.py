@@ -44,7 +44,7 @@ class Markup(str):
 
 
 def escape_whole(text: str) -> str:
-    """Text of any length as harmless HTML."""
+    """Return text of any length as safe HTML."""
     return html.escape(printable(text))
 
 
@@ -149,7 +149,7 @@ def status(run: Run, *, timing: bool = True) -> str:
 
 
 def meters(run: Run) -> str:
-    """A bar for every limit that is set, with what is used and what is left in colour, pattern and words."""
+    """Return a bar for every limit that is set, with usage and rest in colour, pattern and words."""
     rows = "".join(
         f"{label}{bar or '<span></span>'}<span>{used}</span><span>{left}</span>" for label, bar, used, left in _meters(run)
     )
@@ -198,7 +198,7 @@ def last_custom_readings(run: Run) -> dict[str, Reading]:
 
 
 def _meter(reading: Reading, label: str, *, off: bool = False, negated: bool = False) -> tuple[str, str, str, str]:
-    """Name, bar (where the limit has a share), amount used and amount left, as HTML."""
+    """Return name, bar (if the limit has a share), amount used and amount left, as HTML."""
     used, left, share = _used(reading), _left(reading), _share(reading.value, reading.limit)
     if off:
         used, left = f"<b>off</b> ({used})", ""
@@ -223,7 +223,7 @@ def _without_tags(markup: str) -> str:
 
 
 def _left(reading: Reading) -> str:
-    """The amount that is left of a limit; empty where the limit is no number."""
+    """Return the rest of a limit; empty if the limit is not a number."""
     value, limit = reading.value, reading.limit
     if not _is_number(limit) or reading.goal:
         return ""
@@ -272,7 +272,7 @@ def _share(value: Scalar, limit: Scalar) -> float | None:
 
 
 def end(result: RunResult | None) -> str:
-    """Why the run stopped: what ended it, which condition fired, what the provider said, and the output."""
+    """Return why the run stopped: stop reason, conditions that fired, the provider's finish reason, and the output."""
     if result is None:
         return ""
     kind = "terminated" if result.terminated else "truncated"
@@ -295,7 +295,7 @@ def end(result: RunResult | None) -> str:
 
 
 def ending_line(run: Run) -> str:
-    """Why the run stopped, in one line; empty while it runs."""
+    """Return why the run stopped, in one line; empty while it runs."""
     result = run.result
     if result is None:
         return ""
@@ -304,8 +304,8 @@ def ending_line(run: Run) -> str:
 
 
 def what_next(run: Run) -> str:
-    """How to go on after a truncated end, for readers who have no button to press."""
+    """Return how to continue after a truncated end, for readers without buttons."""
     if run.result is None or run.result.terminated:
         return ""
     offered = [f"{one.label}: {one.why}" for one in run.next_actions[:1]] or [nothing_to_do(run)]
-    return note(f"What can be done: {offered[0]}")
+    return note(f"To continue: {offered[0]}")

@@ -1,7 +1,7 @@
 """Pictures of runs: tokens and cost of one run, the curves and the tree of several, and the timeline.
 
-Drawing costs up to some tenths of a second of the kernel's time, so a picture is drawn only where something has changed, and while
-runs are under way for no more than a small part of the time.
+Drawing takes up to some tenths of a second of the kernel's time, so a picture is drawn only if something has changed, and while runs
+are under way only for a small part of the time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from agentlab.run import Run, RunState
 _BLUE, LIMIT, _GREEN = COLOURS[:3]
 TITLES = ("total tokens", "total cost, USD")
 FARTHEST = 3.0
-"""A limit further away than this many times the sum is only written: drawn, it would flatten the curve."""
+"""A limit above this multiple of the sum is only written: drawn, it would flatten the curve."""
 MOST_POINTS = 150
 """Steps drawn of a longer run, evenly spread."""
 OWN_LOOKS = 8
@@ -189,7 +189,7 @@ class Curve:
         axis.tick_params(labelleft=top > 0)  # no numbers before the first step
 
     def _lay_out(self) -> None:
-        """Place the axes again if their labels may be wider: that takes as long as the drawing itself."""
+        """Place the axes again if their labels may be wider, which takes as long as the drawing itself."""
         tops = tuple(f"{axis.get_ylim()[1]:.0e}" for axis in self._axes)
         self._figure.set_layout_engine("none" if tops == self._laid_out_for else "constrained")
         self._laid_out_for = tops
@@ -205,7 +205,7 @@ class Curve:
                 sums.append(float(total))
 
     def _unknown(self) -> list[str]:
-        """For tokens and for cost: from which step on the sum is unknown and why; empty if it is known."""
+        """Return, for tokens and for cost, the step from which the sum is unknown and why; empty if it is known."""
         found = []
         for name, sums in zip(("tokens", "cost"), self._sums, strict=True):
             if len(sums) > self._seen:
@@ -217,7 +217,7 @@ class Curve:
             usage = step.usage.total_tokens if own else step.child_tokens
             why = f"{who} reported no usage" if usage is None else f"no price for {who}"
             if own and step.finish_reason is None:
-                why = "its call did not come back"
+                why = "its call was not answered"
             found.append(f"{name} unknown{f' from step {len(sums)} on' * (len(sums) > 1)}: {why}")
         return found
 
@@ -314,7 +314,7 @@ class Courses:
         by_run, no_limits = len(runs) <= OWN_LOOKS, Budget()
         rows = []
         for name, run in runs:
-            with self._lock:  # a display may ask for the frame while the page is drawn
+            with self._lock:  # a display may request the frame while the page is drawn
                 totals = self._totals.setdefault(run.id, RunningTotals(run))
                 count = totals.catch_up()
             model, steps = run.agent.model, _spread(count)
@@ -355,7 +355,7 @@ def figure_html(figure: PlotFigure) -> str:
 
 
 def state_of(runs: Sequence[Run]) -> Hashable:
-    """What a picture of these runs depends on."""
+    """Return the state that a picture of these runs depends on."""
     return tuple([(run.id, len(run.history), run.result is None) for run in runs])
 
 

@@ -79,8 +79,7 @@ class RunView:
 class Panel(LiveView):
     """The live control of one run and its branches. It shows the run and writes to `run.limits`; it holds no state itself.
 
-    As the last expression of a cell it displays itself. `bundle()` is what a reader without a kernel sees. `agents` can be chosen for
-    a branch.
+    As the last expression of a cell it displays itself. `bundle()` is the view without a kernel. `agents` can be chosen for a branch.
     """
 
     def __init__(self, run: Run, agents: Iterable[Agent] = ()) -> None:
@@ -91,7 +90,7 @@ class Panel(LiveView):
 
     @property
     def run_view(self) -> RunView:
-        """The parts that show the run, made on first access."""
+        """The parts that show the run, created on first access."""
         _ = self.widget
         return self._run_views[self.run.id]
 

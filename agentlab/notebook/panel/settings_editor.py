@@ -1,4 +1,4 @@
-"""The editor of all limits while the run runs: budget, stop condition, terminating tools, continuation. In step with `run.limits`."""
+"""The editor of all limits of a run: budget, stop condition, terminating tools, continuation. It follows `run.limits`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentlab.run import RunState
 STACKED: dict[str, Any] = {"label_width": "auto", "width": "100%"}
 """Long labels, above their controls."""
 PENDING = '<span class="agentlab-note" role="status">Takes effect at the next step.</span>'
-ENDED = '<span class="agentlab-note">The run has ended: branch it to go on with other limits.</span>'
+ENDED = '<span class="agentlab-note">The run has ended: branch it to continue with other limits.</span>'
 
 
 class LimitEditor:
@@ -97,7 +97,7 @@ class BudgetEditor:
 
 
 class ContinuationEditor:
-    """How far a cut answer is continued: its caps, and the text sent to the model."""
+    """The continuation of a truncated answer: its caps, and the text sent to the model."""
 
     def __init__(self, state: PanelState) -> None:
         self._limits = state.run.limits

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from agentlab.agent import Agent
 
 MOST_RUNS = 8
-"""More neither fit beside each other nor can be distinguished in one chart."""
+"""More runs do not fit side by side, and cannot be distinguished in one chart."""
 SHOWN_CHARACTERS = 400
 """Characters of each run's answer."""
 _NOTHING_OPEN = -1
 ALL = ("All runs have ended.", "They pause after this round.", "A round is under way.", "They are paused already.")
-"""Why a button cannot be pressed."""
+"""The reasons why a button is disabled."""
 
 
 class SideBySide(LiveView):

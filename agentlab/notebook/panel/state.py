@@ -1,4 +1,4 @@
-"""What the parts of a panel share: the run and the chosen step, the panel's services, and whether the panel is being drawn."""
+"""Shared by the parts of a panel: the run and the chosen step, the panel's services, and the mark of the drawing thread."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Part(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PanelServices:
-    """What a panel does for its parts.
+    """The services of a panel for its parts.
 
     `do` runs an action and shows its error, `redraw` requests a redraw from any thread, `open` shows another run. `agents` can be
     chosen for a branch, by name.
@@ -61,7 +61,7 @@ class PanelState:
         """Show this step in every part; None follows the newest. Raises ConfigurationError if there is no such step."""
         steps = len(self.run.history)
         if step is not None and not 1 <= step <= steps:
-            there_is = f"there are steps 1 to {steps}" if steps else "no step has been taken yet"
+            there_is = f"choose from 1 to {steps}" if steps else "no step has been taken yet"
             raise ConfigurationError(f"Step {step}: {there_is}.")
         self._chosen = step
         self.redraw()
@@ -96,8 +96,8 @@ _THIS_THREAD = _Drawing()
 def drawing() -> Iterator[None]:
     """Mark this thread as drawing while it updates controls.
 
-    The panel is drawn on one thread while a person's clicks arrive on another. A control reports both kinds of change the same way,
-    and its value may have changed again by then, so values cannot tell them apart.
+    The panel is drawn on one thread while a person's clicks arrive on another. A control reports both kinds of change the same way, so
+    the thread distinguishes them.
     """
     before, _THIS_THREAD.on = _THIS_THREAD.on, True
     try:

@@ -71,7 +71,7 @@ class StepBrowser:
         return False
 
     def remember(self, section: str, is_open: bool) -> None:
-        """The person opened or closed a section: other steps are shown like that too."""
+        """Record that the person opened or closed a section: other steps are shown like that too."""
         if is_open:
             self._opened.add(section)
         else:
@@ -88,7 +88,7 @@ class StepBrowser:
         nothing = "No step has been taken yet." if not steps else ""
         set_button(self.earlier, nothing or ("This is the first step." if at <= 1 else ""), "Show the step before")
         set_button(self.later, nothing or ("This is the newest step." if at >= steps else ""), "Show the next step")
-        followed = "The newest step is shown, and followed." if chosen is None else ""
+        followed = "The newest step is shown already." if chosen is None else ""
         set_button(self.newest, nothing or followed, "Follow the newest step again")
         return chosen
 
@@ -119,12 +119,12 @@ def _as_step(text: str) -> int | None:
     try:
         return int(text) if text.isdecimal() else int("")
     except ValueError:
-        message = f"Step {text[:40]!r}: type a step's number, such as 3, or nothing for the newest."
+        message = f"Step {text[:40]!r}: type the number of a step, such as 3, or leave the box empty for the newest."
         raise ConfigurationError(message) from None
 
 
 class StepTable:
-    """The steps around the chosen one as a table. Its cost does not grow with the run: sums are kept, and rows are few."""
+    """The steps around the chosen one as a table. Its cost does not grow with the run: sums are cached, and rows are few."""
 
     def __init__(self, run: Run) -> None:
         self._run, self._totals = run, RunningTotals(run)

@@ -1,4 +1,4 @@
-"""One step in full, as HTML: what was sent to the model and its answer, tools, calls, why it ended, readings, the raw response.
+"""One step in full, as HTML: messages, tools, calls, finish reason, readings, and the raw response.
 
 Text from outside is cut before it is escaped, redacted, and nothing in it is invisible. `prose` is text that people read (an answer, a
 prompt): its characters stay, since joiners and direction marks belong to real scripts, and a note names the invisible ones. `code` is
@@ -32,7 +32,7 @@ from agentlab.run import Run
 OPEN_AT_FIRST = frozenset({"messages", "tools"})
 """The sections that are open until a person closes them."""
 MOST_TOOLS, MOST_CALLS, MOST_RAW, MOST_MESSAGES = 20, 30, 4, 8
-"""How many of each are shown; the newest of calls, responses and messages."""
+"""The most entries shown; the newest of calls, responses and messages."""
 LONGEST_PROSE, LONGEST_CODE, LONGEST_RAW = 8_000, 4_000, 20_000
 """Characters shown of a message, of a tool call's arguments or result, of a raw response."""
 
@@ -132,7 +132,7 @@ def _messages(run: Run, step: StepResult) -> str:
     elif step.calls:
         parts.append(_row("Model", note("asks for tools, without text" if step.tool_calls else "no text")))
     else:
-        parts.append(_row("Model", note("no answer came back")))
+        parts.append(_row("Model", note("no answer was received")))
     return _rows(parts)
 
 
@@ -193,7 +193,7 @@ def _tool(call: ToolCall, result: ToolResult | None, step: str, where: str, uses
 
 
 def _used(use: ChildUse) -> str:
-    """How a sub-agent's run ended, and its usage, which is not part of the step's own calls."""
+    """Return how a sub-agent's run ended, and its usage, which is not part of the step's own calls."""
     ended = "cut off" if use.stop_reason is None else use.stop_reason.replace("_", " ")
     spent = f"{use.steps} step{'s' * (use.steps != 1)}, {tokens(use.usage.total_tokens)} tokens, {dollars(use.cost.usd)}"
     return f"{_name(use.handle)}: {ended}, {spent}, run {use.run_id[:6]}"
@@ -201,11 +201,11 @@ def _used(use: ChildUse) -> str:
 
 def _calls(step: StepResult) -> str:
     if not step.calls:
-        return note("No call came back.")
+        return note("No call was answered.")
     rows = []
     for call in step.calls[-MOST_CALLS:]:
         usage = call.usage
-        remarks = [] if call.used else ["left aside by a middleware"]
+        remarks = [] if call.used else ["discarded by a middleware"]
         if call.cost.reason and usage.total_tokens is not None:
             remarks.append(call.cost.reason)
         if usage.source.value != "reported":
@@ -258,7 +258,7 @@ def _signal(step: StepResult) -> str:
             ("its value", "missing" if signal.raw_value is None else signal.raw_value),
             ("provider", signal.provider or None),
             ("message", signal.message or None),
-            ("asking again may help", "yes" if signal.repairable else None),
+            ("another attempt may help", "yes" if signal.repairable else None),
         ]
     )
     return rows + (raw(dict(signal.metadata), f"run.history[{step.index - 1}].signal.metadata") if signal.metadata else "")
@@ -349,14 +349,14 @@ def _raw(step: StepResult) -> str:
             parts.append(f'<div class="agentlab-label">call {call.index}</div>')
         where = f"run.history[{step.index - 1}].calls[{place}].response.raw"
         kept = call.response.raw
-        parts.append(note("It was not kept.") if kept is None else raw(kept, where, LONGEST_RAW // len(shown)))
+        parts.append(note("Not recorded.") if kept is None else raw(kept, where, LONGEST_RAW // len(shown)))
     return "".join(parts)
 
 
 # Text from outside -----------------------------------------------------------------------------------------------------------
 
 _MARGIN = 4_096
-"""Characters beyond the cut that are searched for keys, so that the cut leaves no half of one."""
+"""Characters beyond the cut that are searched for keys, so that no half of a key remains."""
 
 _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"

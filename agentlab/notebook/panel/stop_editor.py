@@ -32,7 +32,7 @@ from agentlab.records.history import RunHistory
 
 NEW_GROUPS: dict[str, type[AnyOf | AllOf]] = {"a group: any of": AnyOf, "a group: all of": AllOf}
 NONE_YET = '<span class="agentlab-note">No condition: only the budget limits this run.</span>'
-ADDED_OFF = "{} would be met at once, so it was added turned off: set it, then tick its box."
+ADDED_OFF = "{} would be met at once, so it was added but turned off: set its value, then tick its box."
 FOCUS_AFTER_S = 0.4
 """Time for the page to show a new row before it gets the focus."""
 LEAF = {"label_width": "auto", "width": "auto"}
@@ -181,7 +181,7 @@ class StopEditor:
             return NEW_GROUPS[kind](stop_tree.started(StepCountIs))
         known = stop_tree.kinds()
         if kind not in known:
-            raise ConfigurationError(f"There is no condition {kind!r}. There is: {', '.join(known)}.")
+            raise ConfigurationError(f"There is no condition {kind!r}. Choose from {', '.join(known)}.")
         return stop_tree.started(known[kind], tuple(self._state.run.agent.tools))
 
     def _change(self, change: Callable[[Any], StopCondition | None]) -> None:
@@ -191,7 +191,7 @@ class StopEditor:
                 self.note.value = ""
                 now = self._limits.snapshot().stop
                 if not _same_shape(now, self._shown):
-                    raise ConfigurationError("The stop condition was changed elsewhere meanwhile: look at it, then try again.")
+                    raise ConfigurationError("The stop condition was changed elsewhere meanwhile: check it, then try again.")
                 after = self._limits.edit(by="panel", stop=change(now))
                 self._has_new = self._arrange(after.stop) or self._has_new  # a second click may come before a redraw
 
@@ -449,7 +449,7 @@ class Adder:
 def arranged(
     editor: StopEditor, rows: Sequence[LeafRow | GroupRow], nodes: Sequence[Node], box: widgets.VBox
 ) -> tuple[list[LeafRow | GroupRow], bool]:
-    """A row in the box for each node, reusing the rows that fit; and True if any row is new or gone."""
+    """Return a row for each node, reusing the rows that fit; and True if any row is new or removed."""
     left = list(rows)
     now: list[LeafRow | GroupRow] = []
     for node in nodes:

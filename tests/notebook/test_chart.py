@@ -88,7 +88,7 @@ def test_what_is_not_known_is_said_in_the_chart() -> None:
     assert "Tokens unknown from step 3 on: scripted:script reported no usage." in partly.as_html()
     assert partly._notes[1].get_text() == ""
     refused = Curve(run_that_fails())
-    assert "Tokens unknown: its call did not come back." in refused.as_html()
+    assert "Tokens unknown: its call was not answered." in refused.as_html()
     known = Curve(run_of(2))
     assert "unknown" not in known.as_html()
     assert [note.get_text() for note in known._notes] == ["", ""]

@@ -143,7 +143,7 @@ def test_one_that_would_end_the_run_at_once_is_added_turned_off() -> None:
     desk.take(8)
     desk.add("StepCountIs")
     assert desk.stop == MaxCost(5) | Off(StepCountIs(8))
-    assert "added turned off" in desk.editor.stop.note.value
+    assert "added but turned off" in desk.editor.stop.note.value
     desk.row(1).fields["steps"].number.value = 30
     desk.row(1).flags.counts.value = True
     assert desk.stop == MaxCost(5) | StepCountIs(30)

@@ -131,9 +131,9 @@ def test_a_step_that_is_typed_while_the_step_browser_is_drawn(monkeypatch: pytes
         typing.finish()
         assert (steps.number.value, panel.run_view.state.chosen) == ("3", 3)
         steps.number.value = "9"
-        assert "there are steps 1 to 4" in steps.message.value
+        assert "choose from 1 to 4" in steps.message.value
     drawn(panel)
-    assert steps.number.value == "9" and "there are steps 1 to 4" in steps.message.value
+    assert steps.number.value == "9" and "choose from 1 to 4" in steps.message.value
 
 
 def test_steps_to_keep_that_are_typed_while_the_form_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

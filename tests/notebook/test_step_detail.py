@@ -111,7 +111,7 @@ def test_a_failed_tool_and_one_that_was_not_executed_are_told_apart() -> None:
 def test_a_step_without_an_answer_says_what_went_wrong() -> None:
     run = run_of([lab.errors.ProviderError(f"refused: {KEY}")], 1)
     told = shown(run, 1)
-    assert "no answer came back" in told and "No response came back" in told
+    assert "no answer was received" in told and "No response came back" in told
     assert "ProviderError: refused: REDACTED" in told
     assert KEY not in detail(run, 1)
 

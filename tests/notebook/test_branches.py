@@ -163,13 +163,13 @@ def test_a_step_without_tools_has_no_tool_result_and_says_so(run: Run) -> None:
     form = shown(run).run_view.branches.form
     form.keep.value = 0
     assert form.content.disabled and form.result.disabled
-    assert form.content.tooltip == "There is no tool result to change: no step is kept."
+    assert form.content.tooltip == "There is no tool result to change: the branch keeps no step."
 
 
 def test_part_of_a_step_cannot_be_kept(run: Run) -> None:
     form = shown(run).run_view.branches.form
     form.keep.value = 2.5
-    assert "Keep steps 2.5: there are 0 to 4 steps to keep." in form.error.value
+    assert "Keep steps 2.5: choose a number from 0 to 4." in form.error.value
     form.button.click()
     assert "fork(at=2.5): give the number of steps to keep, 0 to 4." in form.error.value
     assert (run.branches, form.keep.value) == ((), 2.5)

@@ -404,7 +404,7 @@ def steps_of(runs: int, steps: int, **columns: Any) -> pd.DataFrame:
 def test_one_run(recorded: list[Run]) -> None:
     explorer = lab.explore(recorded[0])
     html = explorer.bundle()["text/html"]
-    assert "none: 1 independent unit, and it takes 5" in html and "<span>1 run, as recorded</span>" in html
+    assert "none: 1 independent unit, and 5 are needed" in html and "<span>1 run, as recorded</span>" in html
 
 
 def test_where_no_cost_is_known_there_is_no_slider_for_it_and_that_is_said() -> None:

@@ -121,8 +121,8 @@ def test_earlier_and_later_and_why_they_cannot_be_pressed() -> None:
 @pytest.mark.parametrize(
     ("typed", "why"),
     [
-        ("0", "Step 0: there are steps 1 to 4."),
-        ("5", "Step 5: there are steps 1 to 4."),
+        ("0", "Step 0: choose from 1 to 4."),
+        ("5", "Step 5: choose from 1 to 4."),
         ("two", "Step &#x27;two&#x27;: type a step&#x27;s number"),
         ("-1", "type a step"),
         ("9" * 5000, "type a step"),
