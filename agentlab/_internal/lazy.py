@@ -77,8 +77,6 @@ _HINTS = {
     '`terminating=["finalize"]`, with a tool `finalize` whose parameters are the fields: `result.output` is its value': "output_type",
     '`terminating=lab.TerminatingTools(["finalize"])`': "terminating_config",
     '`terminating=lab.TerminatingTools(tools=["finalize"])`': "tool_ids",
-    "`lab.events.StepStarted`": "turn_started",
-    "`lab.events.StepCompleted`": "turn_completed",
     "`lab.events.ContinuationAttempted`": "continuation_attempt",
     "`lab.events.ContinuationEnded`": "continuation_terminated",
     # events of earlier versions

@@ -76,7 +76,7 @@ async def _end(run: lab.Run) -> lab.RunResult:
     return await run
 
 
-# The default of the turns yields to what a person set ---------------------------------------------------------------------------
+# The default of max_turns yields to what a person set ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
