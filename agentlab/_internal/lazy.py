@@ -1,6 +1,6 @@
-"""Errors for names and keywords that agentlab does not have: they name the equivalent of another tool's name, or the nearest name.
+"""Errors for unknown names and keywords: they suggest the equivalent of another tool's name, or the nearest name.
 
-Other modules of agentlab are imported only when an error is made, since they import this one while they are imported themselves.
+Other modules of agentlab are imported only when an error is created, since they import this one themselves.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ _HINTS = {
     "`lab.events.ContinuationAttempted`": "continuation_attempt",
     "`lab.events.ContinuationEnded`": "continuation_terminated",
 }
-"""What to write in agentlab, and the names that other tools have for it."""
+"""Code in agentlab, and the names of other tools for it."""
 
 ELSEWHERE = {
     **{name: ours for ours, names in _HINTS.items() for name in names.split()},
     **{re.sub("(?<=[a-z])(?=[A-Z])", "_", event).lower(): f"`lab.events.{event}`" for event in _EVENTS},
 }
-"""Names in other tools, and what to write in agentlab."""
+"""Names in other tools, and the code in agentlab."""
 
 
 @functools.cache
@@ -121,7 +121,7 @@ def no_such_name(module: str, name: str, known: Sequence[str]) -> AttributeError
             hint = f"Write `lab.{other}.{name}`."
     hint = hint or ("" if other_case else hint_for(name))
     if not hint:
-        there = f"It has: {', '.join(known)}." if len(known) <= 30 else f"`dir({module})` lists what it has."
+        there = f"It has: {', '.join(known)}." if len(known) <= 30 else f"`dir({module})` lists its names."
         hint = f"Did you mean {close!r}? {there}" if close else there
     error = AttributeError(f"{module} has no name {name!r}. {hint}")
     error._render_traceback_ = lambda: import_module("agentlab._internal.display").rendered(error)  # type: ignore[attr-defined]
@@ -135,7 +135,7 @@ def defined_in(module: Mapping[str, object]) -> list[str]:
 
 
 def only(module: str, names: Sequence[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a module: a missing name is an error that helps, and completion offers only `names`."""
+    """Return `__getattr__` and `__dir__` of a module: the error for an unknown name suggests one, and completion offers `names`."""
 
     def missing(name: str) -> Any:
         raise no_such_name(module, name, names)

@@ -1,17 +1,17 @@
-"""What ends a run: budgets, stop conditions, policies, and the settings that hold them.
+"""Limits of a run: budgets, stop conditions, policies, and the settings that combine them.
 
 May import: `model` and what is below it.
 
-    fields          how a number that a person sets is declared and checked
-    reading         what a condition reports, what it reads, the decision on a response
+    fields          declaration and check of a limit in a dataclass field
+    reading         readings of conditions, and the decision on a response
     budget          turns, calls, tokens, money, time
-    conditions      the built-in stop conditions: add one here
+    conditions      the built-in stop conditions; add new ones here
     combinators     the base class, `|`, `&`, `~`, and conditions made of functions
     condition_tree  names and edits of single conditions in a tree
-    evaluation      a condition read after a step, sync or async
+    evaluation      evaluation of a condition after a step, sync or async
     policies        how far to continue, which tools end a run
-    settings        everything that bounds a run, frozen
-    live            the one place where that changes while a run goes on
+    settings        all limits of a run, frozen
+    live            changes of the limits while the run is under way
 """
 
 __all__ = [

@@ -1,13 +1,13 @@
-"""What goes to a model and what comes back: frozen values, the same for every provider.
+"""Requests to a model and its responses: frozen values, the same for every provider.
 
 May import: `_internal` and `errors`.
 
     messages        messages, tool calls, tool results, and their JSON
-    requests        what one call asks
-    responses       what one call returns, and the pieces of a stream
+    requests        the request of one call
+    responses       the response of one call, and the pieces of a stream
     finish_reasons  why a response ended, why a run ended
     usage           tokens and money, with their sources
-    pricing         what a call cost
+    pricing         the cost of a call
     conversation    the messages of a run, and the merge of a continued text
 """
 

@@ -1,4 +1,4 @@
-"""What one call asks of a model: the conversation, the tools and the options."""
+"""The request of one call to a model: the conversation, the tools and the options."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def _changes(part: str, before: Any, after: Any) -> list[str]:
 
 
 def detail_of(event: events.Event) -> str:
-    """Return what an event says besides its name, its time and its step."""
+    """Return an event in words, without its name, its time and its step."""
     match event:
         case events.RunStarted():
             return f"{event.provider}:{event.model}, {event.settings.budget!r}, stop={event.settings.stop!r}"

@@ -98,7 +98,7 @@ class RunResult:
     def text(self) -> str:
         """The answer: `output` as text if there is one, else the model's last text, even if it was cut off.
 
-        The text of an output is what the model received of it: JSON, or the text itself.
+        The text of an output is the one that the model received: JSON, or the text itself.
 
         Example:
             >>> (await brief.run("What is the capital of France?")).text
@@ -119,7 +119,7 @@ class RunResult:
         return next((step.text for step in reversed(self.history) if step.text), "")
 
     def _output_text(self) -> str:
-        """Return the content of the tool result that has the output: a store keeps the content, but not every object."""
+        """Return the content of the tool result with the output: a store records the content, but not every object."""
         from pydantic_core import to_json
 
         output, last = self.output, self.history.last

@@ -1,4 +1,4 @@
-"""What a person can do after a stop: `retry`, `modify_prompt`, `increase_budget`, or `stop` (nothing to do)."""
+"""Suggestions after a stop: `retry`, `modify_prompt`, `increase_budget`, or `stop` (nothing to do)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOR_STOP_REASON: Mapping[StopReason, str] = {
     StopReason.CANCELLED: RETRY,
     StopReason.ERROR: RETRY,
 }
-"""The suggestion by why the run ended, if its last response gives no better one."""
+"""The suggestion by stop reason, if the last response gives no better one."""
 
 FOR_ERROR: Mapping[str | int, str] = {
     # the request itself is refused

@@ -1,1 +1,1 @@
-"""The notebook that runs this code: whether it has a page, its stop button, and the private ways of its kernel."""
+"""The notebook that runs this code: detection of its page, its stop button, and workarounds for its kernel."""

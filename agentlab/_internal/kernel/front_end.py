@@ -1,4 +1,4 @@
-"""Whether a person can click. The environment variable AGENTLAB_FRONTEND (`widgets` or `none`) overrides the detection."""
+"""Detects a live page. The environment variable AGENTLAB_FRONTEND (`widgets` or `none`) overrides the detection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_present() -> bool:
     """
     wish = os.environ.get(VARIABLE, "")
     if wish not in ("", "none", "widgets"):
-        raise ValueError(f"{VARIABLE}={wish!r}: set it to 'widgets' or 'none', or leave it out to let agentlab find out.")
+        raise ValueError(f"{VARIABLE}={wish!r}: set it to 'widgets' or 'none', or leave it unset for automatic detection.")
     return wish == "widgets" if wish else _detected()
 
 

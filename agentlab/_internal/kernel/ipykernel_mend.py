@@ -1,13 +1,13 @@
 """Lets the panel's messages reach a kernel that awaits a run, and answers them. All uses of ipykernel's private API are here.
 
-Three problems, each mended only where its features are found:
+Three problems, each worked around only if the kernel has the features in question:
 
 1. ipykernel 7.4 sends a widget's message to the shell that last published for that widget, whatever subshell the page
    named. `adopt` restores the rule of 7.0 to 7.3 for a widget: the page decides.
 2. ipykernel 7.4 handles a widget's message beside an async cell without a status "busy" and "idle". ipywidgets' page waits
    for that "idle" before it sends the next change, so the control is dead. The adopted widgets' messages get both.
 3. Before 7.4 such a message waits until the async cell has ended. Inside `letting_through()` the adopted widgets'
-   messages are handled at once; all others wait their turn, in order.
+   messages are handled at once; all others wait, in order.
 
 Only comm_msg of adopted widgets is touched. Everything runs on the kernel's main thread. A comm_msg handler is synchronous, so
 "set the parent, handle, restore the parent" cannot be interleaved with anything else. Tested with ipykernel 6.17 to 7.4; a kernel
@@ -30,7 +30,7 @@ TICK_S = 0.25
 
 
 class KernelMend:
-    """The mends of one kernel; `parts` names those in force, empty if none applies."""
+    """The workarounds for one kernel; `parts` names those in force, empty if none applies."""
 
     def __init__(self, kernel: Any | None) -> None:
         self._kernel: Any = kernel
@@ -87,7 +87,7 @@ class KernelMend:
 
     @contextlib.contextmanager
     def _around_the_lock(self) -> Iterator[None]:
-        """7.0 to 7.3: every message takes the kernel's lock and is then dispatched. Here it is looked at before the lock."""
+        """7.0 to 7.3: every message takes the kernel's lock and is then dispatched. Here it is inspected before the lock."""
         kernel, lock, dispatch = self._kernel, self._kernel._main_asyncio_lock, self._kernel.dispatch_shell
 
         async def dispatch_shell(msg: Any, /, subshell_id: Any = None) -> None:
@@ -132,7 +132,7 @@ class KernelMend:
             del messages.put_nowait
 
     def _mine(self, frames: Any) -> tuple[Any, Any] | None:
-        """The identities and the message, if it is a comm_msg of an adopted widget."""
+        """Return the identities and the message, if it is a comm_msg of an adopted widget."""
         session = self._kernel.session
         try:
             idents, rest = session.feed_identities(frames, copy=False)
@@ -164,7 +164,7 @@ class KernelMend:
 
 
 def keep_subshell(data: Any, default: Any) -> Any:
-    """The subshell the page named, which is what 7.0 to 7.3 use."""
+    """Return the subshell that the page named, as 7.0 to 7.3 do."""
     return default
 
 
@@ -175,7 +175,7 @@ def has_common_features(kernel: Any) -> bool:
 
 
 def mend() -> KernelMend:
-    """The mend of this process's kernel; without a kernel, one that does nothing."""
+    """Return the workaround for this process's kernel; without a kernel, one that does nothing."""
     kernel = running_kernel()
     if kernel is None:
         return KernelMend(None)
