@@ -141,7 +141,7 @@ def reached(value: Any, known: Any, limit: Any) -> tuple[Any, Any, bool | None]:
 def no_such(kind: str, name: str, known: list[str]) -> str:
     """Return the message for an unknown name, with the nearest known one."""
     if kind == "limit":
-        return f"There is no limit {name!r}. {advice(name, known, lists='There is')}"
+        return f"There is no limit {name!r}. {advice(name, known, lists='Choose from')}"
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"There is no {kind} {name!r}.{hint} Choose from: {', '.join(known) or 'none'}."

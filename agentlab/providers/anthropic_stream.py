@@ -60,7 +60,7 @@ class _Block:
         return read.whole_text("".join(self.pieces.get(key, ())))
 
     def arguments(self) -> str:
-        """Return the raw text of a tool's arguments: the pieces, or what the block began with."""
+        """Return the raw text of a tool's arguments: the pieces, or the value at the block's start."""
         return self.joined("partial_json") or read.arguments_text(self.fields.get("input") or None, closed=self.closed)
 
     def id(self) -> str:

@@ -1,6 +1,6 @@
-"""Where the bytes of a request go: to the provider, to the provider and a recording, or to a recording alone.
+"""Transports: send requests to the provider, record the responses, or replay them from a recording.
 
-`selection` says which transport a run uses (`lab.record`, `lab.replay`, `current()`); `live` is the only user of httpx; `recording` and
+`selection` chooses the transport of a run (`lab.record`, `lab.replay`, `current()`); `live` is the only user of httpx; `recording` and
 `replaying` write and serve cassettes, whose format is in `cassette` and `cassette_format`.
 Imports `_internal`, errors, model and limits only.
 """
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The transports built on httpx, which is loaded when one of them is asked for."""
+    """Import the transports built on httpx on first access."""
     if name in ("LiveTransport", "RecordTransport", "ReplayTransport"):
         from agentlab.transport import live
 

@@ -485,7 +485,7 @@ NEVER_MET: dict[str, tuple[StopCondition, list[str]]] = {
     "reason": (
         FinishReasonIs("end_turns"),
         [
-            "FinishReasonIs('end_turns') can never be met: no provider sends 'end_turns'. Did you mean 'end_turn'? Choose from: "
+            "FinishReasonIs('end_turns') can never be met: no provider sends 'end_turns'. Did you mean 'end_turn'? There is: "
             f"{', '.join(FinishReason)}, or a provider's own word."
         ],
     ),

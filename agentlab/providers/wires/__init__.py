@@ -1,1 +1,1 @@
-"""The wires that several providers share, and how all of them read responses."""
+"""The wires that several providers share, and the common rules for reading responses."""

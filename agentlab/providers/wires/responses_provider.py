@@ -1,6 +1,6 @@
 """The Responses wire: its requests, and the base of the providers that speak it.
 
-A request has the whole conversation as input items, since servers are asked to keep nothing.
+A request has the whole conversation as input items, since servers are asked to store nothing.
 
 Vendor pages: https://platform.openai.com/docs/api-reference/responses/create and https://platform.openai.com/docs/guides/reasoning; the
 fields were read on 2026-11-22 from the types of the vendor's client (openai 3.54). Of other servers: llama.cpp needs
