@@ -6,8 +6,8 @@
     lab.importers.store("runs.db")             a store of agentlab
 
 Each returns an `Imported`: `.steps`, `.runs` and `.notes`. The frames have the columns of `lab.frame(results)` and `lab.frame(results,
-"runs")`; values that a record lacks are NA, never 0 and never guessed, and `.notes` says in sentences what was left out. Nothing in a
-record is executed, and no path in it is opened.
+"runs")`; values that a record lacks are NA, never 0 and never guessed, and `.notes` lists what was left out. Nothing in a record is
+executed, and no path in it is opened.
 
 The exporter is `otel_export` (`lab.telemetry`). May import everything up to storage.
 """
@@ -37,7 +37,7 @@ __all__ = ["Imported", "inspect", "otel", "parquet", "store"]
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, whose file is imported when it is first used."""
+    """Import a public name on first access."""
     if name not in _MODULE_OF:
         raise no_such_name("agentlab.importers", name, __all__)
     return getattr(import_module(_MODULE_OF[name]), name)

@@ -61,7 +61,7 @@ _CONVERSATION = ("gen_ai.conversation.id", "session.id")
 
 
 def kind_of(span: Span) -> str | None:
-    """Return whether a span is an agent's run, a call of a model or a tool; None for other spans."""
+    """Return the kind of a span: an agent's run, a call of a model or a tool; None for other spans."""
     attributes = span.attributes
     operation = attributes.get(names.OPERATION)
     if isinstance(operation, str):
@@ -80,7 +80,7 @@ def kind_of(span: Span) -> str | None:
 
 
 def text_at(attributes: Mapping[str, Any], where: tuple[str, ...]) -> str | None:
-    """Return the first of these attributes that holds text."""
+    """Return the first of these attributes that is a text."""
     return next((text for name in where if (text := text_of(attributes.get(name)))), None)
 
 

@@ -73,8 +73,8 @@ def spans_of_file(path: Path, faults: Faults) -> Iterator[Span]:
 def _objects(lines: Iterable[str], path: Path, faults: Faults) -> Iterator[tuple[int, str]]:
     """Yield the text of each object and the number of its first line.
 
-    An object over several lines begins and ends with a bracket alone on an unindented line, as the usual printers write it; so a broken
-    one costs no other.
+    An object over several lines begins and ends with a bracket alone on an unindented line, as the usual printers write it; so a
+    broken one does not affect the others.
     """
     start, kept = 0, list[str]()
     for number, line in enumerate(lines, 1):
