@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from agentlab import errors as errors
-    from agentlab import interop as importers
+    from agentlab import interop as importers  # noqa: F401
     from agentlab import plots as plots
     from agentlab import providers as providers
     from agentlab import storage as storage
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from agentlab.experiments.experiment import Experiment as Experiment
     from agentlab.experiments.grid import Cell as Cell
     from agentlab.experiments.results import ExperimentResults as ExperimentResults
-    from agentlab.interop import otel_export as telemetry
+    from agentlab.interop import otel_export as telemetry  # noqa: F401
     from agentlab.interop.otel_export import Telemetry as Telemetry
     from agentlab.limits.budget import Budget as Budget
     from agentlab.limits.combinators import AllOf as AllOf
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from agentlab.model.usage import Usage as Usage
     from agentlab.notebook.explorer.explorer import explore as explore
     from agentlab.notebook.panel import panel as panel
-    from agentlab.providers import finish_detection as signals
+    from agentlab.providers import finish_detection as signals  # noqa: F401
     from agentlab.providers.finish_detection import detect as detect
     from agentlab.providers.registry import Provider as Provider
     from agentlab.providers.registry import capabilities as capabilities
@@ -103,134 +103,77 @@ if TYPE_CHECKING:
 
     frame = to_frame
 
-_PLACES = {
-    "agentlab.agent": ("Agent",),
-    "agentlab.analysis.agreement": (
-        "Agreement",
-        "agreement",
-    ),
-    "agentlab.analysis.backtest": ("backtest",),
-    "agentlab.analysis.compare": (
-        "paired",
-        "summary",
-    ),
-    "agentlab.analysis.suggest": ("suggest",),
-    "agentlab.analysis.suggestion": (
-        "Suggestion",
-        "Suggestions",
-    ),
-    "agentlab.engine.client": ("RetryPolicy",),
-    "agentlab.engine.lockstep": ("Lockstep",),
-    "agentlab.engine.next_actions": ("NextAction",),
-    "agentlab.engine.termination": (
-        "DecisionContext",
-        "decide",
-        "is_stop_condition_met",
-    ),
-    "agentlab.engine.worker": ("RunState",),
-    "agentlab.errors": (
-        "AgentlabError",
-        "AgentlabWarning",
-        "StopRequested",
-    ),
-    "agentlab.experiments.estimate": ("DryRun",),
-    "agentlab.experiments.experiment": ("Experiment",),
-    "agentlab.experiments.grid": ("Cell",),
-    "agentlab.experiments.results": ("ExperimentResults",),
-    "agentlab.interop.otel_export": ("Telemetry",),
-    "agentlab.limits.budget": ("Budget",),
-    "agentlab.limits.combinators": (
-        "AllOf",
-        "AnyOf",
-        "Custom",
-        "Not",
-        "Off",
-        "StopCondition",
-    ),
-    "agentlab.limits.conditions": (
-        "FinishReasonIs",
-        "HasToolCall",
-        "MaxCost",
-        "MaxTokensUsed",
-        "StepCountIs",
-    ),
-    "agentlab.limits.fields": ("limit_field",),
-    "agentlab.limits.live": ("LiveSettings",),
-    "agentlab.limits.policies": (
-        "ContinuationPolicy",
-        "TerminatingTools",
-    ),
-    "agentlab.limits.reading": (
-        "Action",
-        "Decision",
-        "Reading",
-    ),
-    "agentlab.limits.settings": ("RunSettings",),
-    "agentlab.model.finish_reasons": (
-        "Confidence",
-        "FinishReason",
-        "StopReason",
-        "TerminationSignal",
-    ),
-    "agentlab.model.messages": (
-        "Message",
-        "Stop",
-        "ToolCall",
-        "ToolResult",
-    ),
-    "agentlab.model.usage": ("Usage",),
-    "agentlab.notebook.explorer.explorer": ("explore",),
-    "agentlab.notebook.panel": ("panel",),
-    "agentlab.providers.finish_detection": ("detect",),
-    "agentlab.providers.registry": (
-        "Provider",
-        "capabilities",
-    ),
-    "agentlab.records.frames": ("termination_report",),
-    "agentlab.records.history": ("RunHistory",),
-    "agentlab.records.result": ("RunResult",),
-    "agentlab.records.step": ("StepResult",),
-    "agentlab.run": ("Run",),
-    "agentlab.serving.chat": (
-        "Chat",
-        "ChatReply",
-    ),
-    "agentlab.storage.store": ("Store",),
-    "agentlab.tools": (
-        "Tool",
-        "tool",
-    ),
-    "agentlab.transport": ("record",),
-    "agentlab.transport.selection": ("replay",),
+_NAMES = {
+    "agent": "Agent",
+    "analysis.agreement": "Agreement agreement",
+    "analysis.backtest": "backtest",
+    "analysis.compare": "paired summary",
+    "analysis.suggest": "suggest",
+    "analysis.suggestion": "Suggestion Suggestions",
+    "engine.client": "RetryPolicy",
+    "engine.lockstep": "Lockstep",
+    "engine.next_actions": "NextAction",
+    "engine.termination": "DecisionContext decide is_stop_condition_met",
+    "engine.worker": "RunState",
+    "errors": "AgentlabError AgentlabWarning StopRequested",
+    "experiments.estimate": "DryRun",
+    "experiments.experiment": "Experiment",
+    "experiments.grid": "Cell",
+    "experiments.results": "ExperimentResults",
+    "interop.otel_export": "Telemetry",
+    "limits.budget": "Budget",
+    "limits.combinators": "AllOf AnyOf Custom Not Off StopCondition",
+    "limits.conditions": "FinishReasonIs HasToolCall MaxCost MaxTokensUsed StepCountIs",
+    "limits.fields": "limit_field",
+    "limits.live": "LiveSettings",
+    "limits.policies": "ContinuationPolicy TerminatingTools",
+    "limits.reading": "Action Decision Reading",
+    "limits.settings": "RunSettings",
+    "model.finish_reasons": "Confidence FinishReason StopReason TerminationSignal",
+    "model.messages": "Message Stop ToolCall ToolResult",
+    "model.usage": "Usage",
+    "notebook.explorer.explorer": "explore",
+    "notebook.panel": "panel",
+    "providers.finish_detection": "detect",
+    "providers.registry": "Provider capabilities",
+    "records.frames": "termination_report",
+    "records.history": "RunHistory",
+    "records.result": "RunResult",
+    "records.step": "StepResult",
+    "run": "Run",
+    "serving.chat": "Chat ChatReply",
+    "storage.store": "Store",
+    "tools": "Tool tool",
+    "transport": "record",
+    "transport.selection": "replay",
 }
-_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
-_RENAMED = {"frame": ("agentlab.records.frames", "to_frame")}
-_MODULES = {
-    "errors": "agentlab.errors",
-    "events": "agentlab.records.events",
-    "importers": "agentlab.interop",
-    "plots": "agentlab.plots",
-    "providers": "agentlab.providers",
-    "signals": "agentlab.providers.finish_detection",
-    "storage": "agentlab.storage",
-    "telemetry": "agentlab.interop.otel_export",
-    "termination": "agentlab.engine.termination",
-    "testing": "agentlab.testing",
+"""Modules, and the names that are public from there."""
+
+_PLACES = {name: f"{module}:{name}" for module, names in _NAMES.items() for name in names.split()} | {
+    "errors": "errors",
+    "events": "records.events",
+    "frame": "records.frames:to_frame",
+    "importers": "interop",
+    "plots": "plots",
+    "providers": "providers",
+    "signals": "providers.finish_detection",
+    "storage": "storage",
+    "telemetry": "interop.otel_export",
+    "termination": "engine.termination",
+    "testing": "testing",
 }
 
-__all__ = sorted([*_PLACE_OF, *_RENAMED, *_MODULES])  # noqa: PLE0605  a sorted list is a list
+__all__ = sorted(_PLACES)  # noqa: PLE0605  a sorted list is a list
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(_MODULES[name])
-    place, inner = (_PLACE_OF[name], name) if name in _PLACE_OF else _RENAMED.get(name, ("", ""))
-    if not place:
+    if name not in _PLACES:
         raise import_module("agentlab._internal.lazy").no_such_name("agentlab", name, __all__)
-    value = getattr(import_module(place), inner)
-    globals()[name] = value
+    place, _, inner = _PLACES[name].partition(":")
+    module = import_module(f"agentlab.{place}")
+    value = globals()[name] = getattr(module, inner) if inner else module
     return value
 
 

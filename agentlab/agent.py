@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, cast
 
-from agentlab._internal import lazy as sugar
+from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import name_of
 from agentlab._internal.display import Displayable
 from agentlab._internal.lazy import helps_with_keywords
@@ -208,10 +208,10 @@ class Agent(Displayable):
 
         budget, stop, terminating   settings of each of its runs; those left out are the agent's own
 
-        A child run is limited by the rest of its caller's calls, tokens, money and time, and its usage counts there. Its turns count
-        separately, up to the max_turns of the outermost run. Runs are nested up to `max_depth` of the outermost agent (3 by default).
-        The caller's model gets the end of the run and the rest of the budget, and may continue it: `continue_run`, `raise_budget`,
-        `fresh_context`. The run is in `run.children`. Raises the errors of `run` and `lab.tool` for impossible values.
+        A child run is limited by what its caller has left of calls, tokens, money and time, and its use counts there. Its steps count
+        separately, at most as many as the outermost run has. Runs are nested up to `max_depth` of the outermost agent (3 by default).
+        The caller's model learns how the run ended and what is left, and may continue it: `continue_run`, `raise_budget`,
+        `fresh_context`. People see it in `run.children`. Raises the errors of `run` and `lab.tool` for impossible values.
 
         Example:
             >>> scout = brief.as_tool("scout", "Knows capitals.", budget=lab.Budget(max_turns=2))
@@ -221,7 +221,7 @@ class Agent(Displayable):
             >>> result.text, result.history[0].children[0].handle
             ('It is Paris.', 'scout-1')
         """
-        made: Tool = sugar.call(
+        made: Tool = lazy.call(
             "agentlab.subagent:as_tool", self, name, description, budget=budget, stop=stop, terminating=terminating
         )
         return made

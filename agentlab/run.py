@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequenc
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from agentlab._internal import lazy as sugar
+from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
@@ -202,7 +202,7 @@ class Run(Displayable):
             >>> ended.to_frame("tools")["tool"].tolist()[:3]
             ['get_weather', 'get_weather', 'find_trains']
         """
-        return sugar.call("agentlab.records.frames:to_frame", self, what)
+        return lazy.call("agentlab.records.frames:to_frame", self, what)
 
     def panel(self) -> Any:
         """Return the live control of this run in a notebook; without a front end a static table and picture.
@@ -211,7 +211,7 @@ class Run(Displayable):
             >>> ended.panel()
             Panel(Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)))
         """
-        return sugar.call("agentlab.notebook.panel:panel", self)
+        return lazy.call("agentlab.notebook.panel:panel", self)
 
     def __repr__(self) -> str:
         end = f", {self.result.stop_reason}" if self.result is not None else ""

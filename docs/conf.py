@@ -1,7 +1,7 @@
-"""The documentation site: `make docs` builds it into build/docs, from pages, notebooks and docstrings where they are.
+"""Configuration of the documentation site: `make docs` builds it into build/docs from pages, notebooks and docstrings.
 
 The source directory is the repository, so that a link between a notebook, CHANGELOG.md and a page here is the same on the site and on
-a code host. Only what `include_patterns` names is read.
+a code host. Only files that match `include_patterns` are read.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ include_patterns = [
 ]
 exclude_patterns = [".*", "build", "test-output", "demo-output", "tests", "agentlab", "**/.ipynb_checkpoints"]
 
-# Notebooks: what is committed is shown, nothing is executed.
+# Notebooks: committed outputs are shown, nothing is executed.
 nb_execution_mode = "off"
 nb_merge_streams = True
 nb_mime_priority_overrides = [("html", "image/png", 0), ("html", "text/html", 10)]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-nb_ipywidgets_js = {}  # no script from elsewhere: what is shown is tables and pictures
+nb_ipywidgets_js = {}  # no external script: the outputs are tables and pictures
 
-suppress_warnings = ["misc.highlighting_failure"]  # `…` stands for what is left out
+suppress_warnings = ["misc.highlighting_failure"]  # `…` marks omitted code
 
 # Docstrings
 autodoc_typehints = "signature"
@@ -67,19 +67,19 @@ pygments_dark_style = "a11y-high-contrast-dark"
 
 
 def setup(app: Any) -> None:
-    """The README says in short what other pages say: it is read here too, and what is looked for is found there."""
+    """Keep the README out of the search, since it summarises other pages, and write the entry page."""
     app.connect("doctree-read", lambda app, _: app.env.metadata["README"].update(nosearch=True))
-    app.connect("build-finished", _lead_in)
+    app.connect("build-finished", _write_entry_page)
 
 
-def _lead_in(app: Any, error: Exception | None) -> None:
-    """The first page stands below docs/, as its source does: whoever opens the site's root is led there."""
+def _write_entry_page(app: Any, error: Exception | None) -> None:
+    """Write an index.html at the root of the site that redirects to the first page below docs/."""
     if error is None and app.builder.name == "html":
         head = '<!doctype html><meta charset="utf-8"><title>agentlab</title><link rel="icon" href="_static/favicon.svg">'
         to = '<meta http-equiv="refresh" content="0; url=docs/index.html"><a href="docs/index.html">agentlab</a>'
         Path(app.outdir, "index.html").write_text(f"{head}{to}\n", encoding="utf-8")
 
 
-# `make docs-links`, where there is a network
+# `make docs-links`, which needs a network
 linkcheck_ignore = [r"https?://(127\.0\.0\.1|localhost)\b.*"]
 linkcheck_timeout = 20

@@ -1,7 +1,7 @@
-"""agentlab's docstrings as reStructuredText: they are written for the Help pane, where markup would be in the way.
+"""Convert agentlab's docstrings to reStructuredText. They are written for the Help pane, where markup would be in the way.
 
-What they may hold: paragraphs, `code`, lists, tables of a name and what it means (two or more spaces between), blocks indented by
-four spaces (code, drawings), and `Example:` over a block of `>>>`. Everything else is text, whatever signs it contains.
+A docstring may hold paragraphs, `code`, lists, tables of names and meanings (two or more spaces between), blocks indented by
+four spaces (code, drawings), and `Example:` above a block of `>>>`. Everything else is plain text, whatever characters it contains.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any
 
 from public_names import link_to
 
-_COLUMNS = re.compile(r"(?P<name>\S.*?)(?P<gap> {2,})(?P<said>\S.*)")
+_COLUMNS = re.compile(r"(?P<name>\S.*?)(?P<gap> {2,})(?P<meaning>\S.*)")
 _LIST = re.compile(r"[-*] ")
 _SPECIAL = re.compile(r"([\\*_|<>`:\[\]])")
 _PIECES = re.compile(r"(`+)(.+?)\1", re.DOTALL)
 
 
 def as_rst(lines: list[str]) -> list[str]:
-    """A docstring in the house's style as lines of reStructuredText."""
+    """Return a docstring in the house style as lines of reStructuredText."""
     made: list[str] = []
     for block in _blocks(lines):
-        made += [*_written(block), ""]
+        made += [*_block_as_rst(block), ""]
     return made
 
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    """What stands between blank lines; indented blocks that follow each other are one."""
+    """Yield the blocks between blank lines; consecutive indented blocks are one block."""
     block: list[str] = []
     for line in [*lines, ""]:
         if line.strip():
@@ -36,7 +36,7 @@ def _blocks(lines: list[str]) -> Iterator[list[str]]:
                 yield _stripped(block)
                 block = []
             if block and not _indented(block) and block[-1].rstrip().endswith(":") and line.startswith("    "):
-                yield block  # an introduction, and what it introduces
+                yield block  # a line that introduces the indented block below it
                 block = []
             block.append(line)
         elif block and (_indented(block) or block == ["Example:"]):
@@ -58,7 +58,7 @@ def _indented(block: list[str]) -> bool:
     return block[0].startswith("    ")
 
 
-def _written(block: list[str]) -> list[str]:
+def _block_as_rst(block: list[str]) -> list[str]:
     if block[0].strip() == "Example:":
         return [".. rubric:: Example"]
     if _indented(block):
@@ -99,14 +99,14 @@ def _definitions(block: list[str]) -> list[str]:
     for line in block:
         row = None if line.startswith(" ") else _COLUMNS.match(line)
         if row:
-            made += [*([""] if made else []), f"``{row['name']}``", "   " + _text(row["said"])]
+            made += [*([""] if made else []), f"``{row['name']}``", "   " + _text(row["meaning"])]
         else:
             made.append("   " + _text(line.strip()))
     return made
 
 
 def _text(text: str, start: str = "") -> str:
-    """A paragraph: what is in backticks is code, and a link where it is a public name; no other sign means anything."""
+    """Return a paragraph: text in backticks is code, or a link if it is a public name; no other character has a meaning."""
     if start and text.startswith(start):
         return start + _text(text[len(start) :])
     made, at = "", 0
@@ -127,18 +127,18 @@ def _code(code: str, before: str, after: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text with no sign that means anything, apart from `**bold**`."""
+    """Escape every character with a meaning in reStructuredText, except those of `**bold**`."""
     return "".join(
         piece if number % 2 else _SPECIAL.sub(r"\\\1", piece) for number, piece in enumerate(re.split(r"(\*\*[^*]+\*\*)", text))
     )
 
 
-def _process(*of_the_event: Any) -> None:
-    lines: list[str] = of_the_event[-1]
+def _process(*event: Any) -> None:
+    lines: list[str] = event[-1]
     lines[:] = as_rst(lines)
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Before napoleon, which has nothing left to do but its own sections."""
+    """Connect the conversion before napoleon, which then handles only its own sections."""
     app.connect("autodoc-process-docstring", _process, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,7 +1,7 @@
-"""Which names agentlab offers, and how the reference shows them: `.. public-names:: Agent Run errors.LimitError`.
+"""The public names of agentlab, and the directive that documents them: `.. public-names:: Agent Run errors.LimitError`.
 
-Public is what `agentlab.__all__` lists, what its public modules hold without an underscore, and the methods and properties of their
-classes, apart from `INNER`: those are for other files of agentlab, and may change at any time.
+Public are the names in `agentlab.__all__`, the names without an underscore in its public modules, and the methods and properties of
+their classes, except `INNER`. Those are for other files of agentlab and may change at any time.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ INNER: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 _CONTRACTS = (agentlab.testing.ProviderContract, agentlab.testing.StorageContract)
-"""Classes whose methods are tests, which pytest finds, and nobody calls."""
+"""Classes whose methods are tests: pytest finds them, users do not call them."""
 
 _ALIKE = (agentlab.StopCondition, agentlab.testing.faults.Fault, *_CONTRACTS)
-"""Classes whose subclasses have the same methods: they are shown once."""
+"""Classes whose subclasses have the same methods: the methods are shown once, at the base class."""
 
 _FULFILS: Mapping[str, str] = {
     "providers.ChatCompletions": "providers.Provider",
@@ -42,18 +42,18 @@ _FULFILS: Mapping[str, str] = {
     "storage.MemoryStorage": "storage.Storage",
     "storage.SqliteStorage": "storage.Storage",
 }
-"""Classes with the methods of a protocol, which are shown there."""
+"""Classes that implement a protocol: the methods are shown at the protocol."""
 
 NOT_CALLED = (
     "Run", "ExperimentResults", "plots.PlotAxes", "plots.PlotFigure", "providers.Provider", "providers.Signer",
     "providers.StreamParser", "storage.Storage", "testing.Faulty", "testing.ProviderContract", "testing.StorageContract",
 )  # fmt: skip
-"""Classes that nobody calls: their objects come from functions, so that the reference shows no arguments."""
+"""Classes that users do not call: functions create their objects, so the reference shows no arguments."""
 
 
 @cache
 def public_names() -> dict[str, Any]:
-    """Every public name behind `agentlab.`, and what it stands for."""
+    """Return every public name below `agentlab.` with its value."""
     found: dict[str, Any] = {}
     for name in agentlab.__all__:
         value = getattr(agentlab, name)
@@ -75,14 +75,14 @@ def _names_of(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def twice(name: str) -> str | None:
-    """The name in `agentlab` itself of what a module has too: the reference shows it there. None for what is there once."""
+def top_level_name(name: str) -> str | None:
+    """Return the top-level name of a module's name that `agentlab` itself exports too, else None. The reference shows it there."""
     module, _, last = name.rpartition(".")
     return last if module and last in agentlab.__all__ and getattr(agentlab, last) == public_names()[name] else None
 
 
 def members(name: str) -> list[str]:
-    """The public methods and properties of a class, in no order."""
+    """Return the public methods and properties of a class, unordered."""
     value = public_names()[name]
     if not inspect.isclass(value) or issubclass(value, (enum.Enum, BaseException, *_CONTRACTS)):
         return []
@@ -98,15 +98,15 @@ def _is_offered(cls: type, name: str) -> bool:
         return False
     value = vars(owner)[name]
     if isinstance(value, property):
-        return "<locals>" not in getattr(value.fget, "__qualname__", "")  # those are fields, made by the dozen
+        return "<locals>" not in getattr(value.fget, "__qualname__", "")  # generated fields
     return isinstance(value, types.FunctionType | classmethod | staticmethod | cached_property)
 
 
 def everything() -> dict[str, Any]:
-    """Every public name with its methods and properties (`Run.fork`), each shown once."""
+    """Return every public name with its methods and properties (`Run.fork`), each once."""
     found: dict[str, Any] = {}
     for name, value in public_names().items():
-        if twice(name) is None:
+        if top_level_name(name) is None:
             found[name] = value
             found |= {f"{name}.{member}": inspect.getattr_static(value, member) for member in members(name)}
     return found
@@ -115,7 +115,7 @@ def everything() -> dict[str, Any]:
 @cache
 def _targets() -> dict[str, str]:
     names = {name: f"agentlab.{name}" for name in everything()}
-    names |= {name: f"agentlab.{shown}" for name in public_names() if (shown := twice(name))}
+    names |= {name: f"agentlab.{shown}" for name in public_names() if (shown := top_level_name(name))}
     return (
         names
         | {f"agentlab.{name}": target for name, target in names.items()}
@@ -124,7 +124,7 @@ def _targets() -> dict[str, str]:
 
 
 def link_to(code: str) -> str | None:
-    """What a piece of code in a text is a name of: `Run.fork`, `lab.detect`, `run.fork(…)`; None where it is of nothing public."""
+    """Return the link target of code in a text, such as `Run.fork`, `lab.detect` or `run.fork(…)`; None if it is not public."""
     name = code.partition("(")[0]
     if name[:1].islower() and "." in name and not name.startswith(("lab.", "agentlab.")):
         name = _OBJECTS.get(name.partition(".")[0], "?") + "." + name.partition(".")[2] if name not in _targets() else name
@@ -144,7 +144,7 @@ _OBJECTS = {
 
 @cache
 def _by_object() -> dict[tuple[str, str], str]:
-    """Public names by where their objects are at home, so that a type in a signature becomes a link."""
+    """Return public names by the module and name of their definition, so that a type in a signature becomes a link."""
     found = {}
     for name, value in everything().items():
         module, inner = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
@@ -154,8 +154,7 @@ def _by_object() -> dict[tuple[str, str], str]:
 
 
 def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
-    """A reference of the kind `agentlab.run.Run`, or `Run`, as signatures have them. What is not agentlab's own stays text: there is
-    nothing here that it could lead to."""
+    """Resolve a reference such as `agentlab.run.Run` or `Run` in a signature. Names from other packages stay plain text."""
     if node.get("refdomain") != "py":
         return None
     target: str = node["reftarget"]
@@ -168,12 +167,12 @@ def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
 
                 return make_refnode(app.builder, node["refdoc"], shown.docname, shown.node_id, contnode, public)
     if node.get("refexplicit") or (target.startswith("agentlab.") and target.count(".") == 1):
-        return None  # somebody wrote it: it is to be there
+        return None  # written by hand: it has to exist
     return contnode
 
 
 def _link_code(app: Any, doctree: Any) -> None:
-    """Code in a page, such as `lab.Store`, becomes a link: it is written plainly there, for those who read it on a code host."""
+    """Turn code in a page, such as `lab.Store`, into a link. The source has no markup, so that it is readable on a code host."""
     from docutils import nodes
     from sphinx.addnodes import pending_xref
 
@@ -187,17 +186,17 @@ def _link_code(app: Any, doctree: Any) -> None:
             linked += code
 
 
-def _signature(*of_the_event: Any) -> tuple[str, str] | None:
-    name = of_the_event[2]
+def _signature(*event: Any) -> tuple[str, str] | None:
+    name = event[2]
     return ("", "") if name.removeprefix("agentlab.") in NOT_CALLED else None
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """The directive `public-names`, and links in signatures and texts."""
+    """Register the directive `public-names`, and links in signatures and texts."""
     from sphinx.util.docutils import SphinxDirective
 
     class PublicNames(SphinxDirective):
-        """Everything that the docstrings of these names and of their members say."""
+        """Show the docstrings of these names and of their members."""
 
         required_arguments = 1
         final_argument_whitespace = True

@@ -1,4 +1,4 @@
-"""Async helpers: work that is finished before its awaiter is cancelled, and tasks that do not end when cancelled."""
+"""Async tools: work that outlives the cancel of its awaiter, functions that may be async, and coroutines that nobody awaited."""
 
 from __future__ import annotations
 

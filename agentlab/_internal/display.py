@@ -1,4 +1,4 @@
-"""Base class of values that a notebook displays as a small table, made by `agentlab.notebook.display`."""
+"""How values and errors show in a notebook: the base class of values with a table, and tracebacks without the frames of agentlab."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import agentlab
+from agentlab._internal import lazy
 
 
 class Displayable:
@@ -20,7 +20,7 @@ class Displayable:
     __slots__ = ()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        bundle: dict[str, str] = import_module("agentlab.notebook.display").bundle(self)
+        bundle: dict[str, str] = lazy.call("agentlab.notebook.display:bundle", self)
         return bundle
 
 

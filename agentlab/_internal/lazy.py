@@ -77,16 +77,21 @@ _HINTS = {
     '`terminating=["finalize"]`, with a tool `finalize` whose parameters are the fields: `result.output` is its value': "output_type",
     '`terminating=lab.TerminatingTools(["finalize"])`': "terminating_config",
     '`terminating=lab.TerminatingTools(tools=["finalize"])`': "tool_ids",
+    "`lab.events.StepStarted`": "turn_started",
+    "`lab.events.StepCompleted`": "turn_completed",
     "`lab.events.ContinuationAttempted`": "continuation_attempt",
     "`lab.events.ContinuationEnded`": "continuation_terminated",
+    # events of earlier versions
+    "`lab.events.StepStarted`": "TurnStarted turn_started",
+    "`lab.events.StepCompleted`": "TurnCompleted turn_completed",
 }
-"""Code in agentlab, and the names of other tools for it."""
+"""What to write in agentlab, and the names that other tools and earlier versions have for it."""
 
 ELSEWHERE = {
     **{name: ours for ours, names in _HINTS.items() for name in names.split()},
     **{re.sub("(?<=[a-z])(?=[A-Z])", "_", event).lower(): f"`lab.events.{event}`" for event in _EVENTS},
 }
-"""Names in other tools, and the code in agentlab."""
+"""Names in other tools and earlier versions, and what to write in agentlab."""
 
 
 @functools.cache
@@ -134,10 +139,17 @@ def defined_in(module: Mapping[str, object]) -> list[str]:
     return sorted(name for name, value in module.items() if name[0] != "_" and getattr(value, "__module__", None) == here)
 
 
-def only(module: str, names: Sequence[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a module: the error for an unknown name suggests one, and completion offers `names`."""
+def only(
+    module: str, names: Sequence[str], places: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a module: a missing name is an error that helps, and completion offers only `names`.
+
+    Names in `places` are imported from there when they are first used.
+    """
 
     def missing(name: str) -> Any:
+        if places is not None and name in places:
+            return getattr(import_module(places[name]), name)
         raise no_such_name(module, name, names)
 
     return missing, lambda: list(names)

@@ -187,8 +187,7 @@ def known_secrets(values: Iterable[str]) -> list[str]:
 class Redactor:
     """Replaces known secrets and everything that looks like a key.
 
-    The known secrets are the given ones and those of the process (`agentlab._internal.secrets`), as they are and as JSON and URLs
-    write them.
+    Known are the secrets it is given and those that the process knows (`SECRETS`), as they are and as JSON and URLs write them.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:

@@ -1,6 +1,6 @@
-"""Answers from recorded runs: what other limits would have done, and how groups of runs compare.
+"""Answers from recorded runs: what other limits would have done, and how groups of runs compare. Nothing is drawn here.
 
-May import: `interop` and what is below it; nothing is drawn here.
+May import: `interop` and what is below it.
 
     compare           groups of runs with intervals, and paired differences
     agreement         how often providers end for the same reason on the same task

@@ -41,7 +41,7 @@ from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading
 from agentlab.model.finish_reasons import StopReason
 
-_MEASURES = {"turns": "steps", "calls": "calls", "tokens": "tokens", "USD": "cost_usd", "s": "time_s"}
+_MEASURES = {"steps": "steps", "calls": "calls", "tokens": "tokens", "USD": "cost_usd", "s": "time_s"}
 
 BOUNDED = {field.name: _MEASURES[field.metadata["unit"]] for field in limit_fields(Budget) if field.name in LIMIT_REASONS}
 """The running total that each limit bounds, by its unit; steps are counted."""

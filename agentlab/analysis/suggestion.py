@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
-from agentlab._internal import lazy as sugar
+from agentlab._internal import lazy
 from agentlab._internal.safe_text import AS_WRITTEN, cut, escape, printable
 from agentlab.analysis.compare import TOO_FEW
 from agentlab.analysis.grids import Grid, budget_code
@@ -30,7 +30,7 @@ NO_INTERVAL = "No interval for"
 """The start of sentences that say why a figure has no interval."""
 
 DEFAULT_TURNS = Budget().max_turns or 0
-"""The turns of a run whose budget has no other number."""
+"""The steps of a run whose budget has no other number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Suggestion:
         if self.frame.empty:
             raise ConfigurationError(f"There are no candidates to show: {' '.join(self.why)}")
         options = {"x": AXES[self.cost_in], "y": "success_rate", **options}
-        return sugar.call(DRAWING, self.frame, self.code if self else "", **options)
+        return lazy.call(DRAWING, self.frame, self.code if self else "", **options)
 
     def _chosen(self) -> Configuration:
         if self.found is None:
@@ -322,7 +322,7 @@ class Suggestions:
         cost_in = next(iter(self.groups.values())).cost_in
         options = {"x": AXES[cost_in], "y": "success_rate", "by": list(self.by), **options}
         code = "; ".join(f"{name}: {one.code}" for name, one in self.groups.items() if one)
-        return sugar.call(DRAWING, table, code, **options)
+        return lazy.call(DRAWING, table, code, **options)
 
     def __getitem__(self, name: str) -> Suggestion:
         if name not in self.groups:

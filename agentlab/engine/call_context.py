@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_DEPTH = 3
 """How deep runs may be nested below the outermost one, unless its agent says otherwise."""
 
-CALLS_BELOW_PER_TURN = 20
+CALLS_BELOW_PER_STEP = 20
 """Model calls that all runs below the outermost one may make together, for each of its `max_turns`; its `max_calls` replaces this."""
 
 LEAST_USD = Decimal("1e-9")
@@ -87,7 +87,7 @@ class ToolCallContext:
     def left(self, but: Stepper | None = None) -> Remaining:
         """Return what the run's budget leaves now, the step under way and its child runs (except `but`) counted; None for no limit.
 
-        Use that is not known counts as far as it is known. Turns are each run's own and are left out.
+        Use that is not known counts as far as it is known. Steps are each run's own and are left out.
         """
         budget, spent = self.stepper.settings_now().budget, used(self.stepper, but)
         return Remaining(
@@ -158,7 +158,7 @@ def within(budget: Budget, left: Remaining, before: RunHistory, *, elapsed_s: fl
         caps["timeout"] = max(0.001, elapsed_s + left.time_s)
     lower = {name: cap for name, cap in caps.items() if (own := getattr(budget, name)) is None or cap < own}
     if "max_calls" in lower and budget.max_turns is not None:
-        lower["max_turns"] = int(budget.max_turns)  # calls that the caller has left do not raise a default of the turns
+        lower["max_turns"] = int(budget.max_turns)  # calls that the caller has left do not raise a default of max_turns
     return dataclasses.replace(budget, **lower) if lower else budget
 
 
@@ -186,8 +186,8 @@ def refuse_too_deep() -> None:
     )
 
 
-def turns_within(settings: RunSettings, stepper: Stepper) -> RunSettings:
-    """Return the settings of a run below another, with at most as many turns as a person set for the outermost run."""
+def steps_within(settings: RunSettings, stepper: Stepper) -> RunSettings:
+    """Return the settings of a run below another, with at most as many steps as a person set for the outermost run."""
     most, own = stepper.outermost.limits.snapshot().budget.max_turns, settings.budget.max_turns
     begins_with = stepper.begins_with
     if most is None or (own is not None and (own <= begins_with + most or isinstance(most, DefaultTurns))):
@@ -217,13 +217,13 @@ def bound_below(top: Stepper) -> tuple[StopReason, str] | None:
             return LIMIT_REASONS[name], f"Budget of the outermost run reached: {Reading(name, value, limit, True)}."
     if budget.max_calls is not None or budget.max_turns is None:
         return None
-    builder, most = top.builder, CALLS_BELOW_PER_TURN * budget.max_turns
+    builder, most = top.builder, CALLS_BELOW_PER_STEP * budget.max_turns
     below = spent.calls - top.timeline.history.own_calls - (0 if builder is None else builder.calls_made)
     if below < most:
         return None
     return StopReason.CALL_LIMIT, (
         f"The sub-agents of a run with max_turns={budget.max_turns} may make {most:,} model calls together "
-        f"({CALLS_BELOW_PER_TURN} per turn), and have made {below:,}. Budget(max_calls=…) of the outermost run allows more."
+        f"({CALLS_BELOW_PER_STEP} per step), and have made {below:,}. Budget(max_calls=…) of the outermost run allows more."
     )
 
 

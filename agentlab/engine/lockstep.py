@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
-from agentlab._internal import lazy as sugar
+from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.safe_text import one_line
@@ -225,7 +225,7 @@ class Lockstep(Displayable, Generic[R]):
             1     1            15
             2     2            15
         """
-        return sugar.call("agentlab.records.frames:to_frame", self.runs, what)
+        return lazy.call("agentlab.records.frames:to_frame", self.runs, what)
 
     def __len__(self) -> int:
         return len(self.runs)

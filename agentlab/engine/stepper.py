@@ -78,7 +78,7 @@ class Stepper:
         settings = self.limits.snapshot()
         if self.parent_limit is not None:
             settings = self.parent_limit(settings)
-        return settings if self.outermost is self else call_context.turns_within(settings, self)
+        return settings if self.outermost is self else call_context.steps_within(settings, self)
 
     def refresh_settings(self) -> RunSettings:
         """Put the limits as they are now in force."""

@@ -21,7 +21,7 @@ UNKNOWN, TOOL_CALLS                      text                            COMPLET
 END_TURN, STOP_SEQUENCE                  no call                         COMPLETE               COMPLETED
 
 ASK_AGAIN repeats the call once within the step; if that is not allowed, or gives no complete answer, the run ends as ERROR.
-REPAIR_TOOL_CALL and CONTINUE_OUTPUT become ABORT as TRUNCATED where the ContinuationPolicy allows none. turns.py counts them within a
+REPAIR_TOOL_CALL and CONTINUE_OUTPUT become ABORT as TRUNCATED where the ContinuationPolicy allows none. turn.py counts them within a
 step and decides at the caps.
 
 A truncated tool call is never executed, whatever a policy returns.
@@ -57,7 +57,7 @@ from agentlab.records.stopped import INCREASE_BUDGET, MODIFY_PROMPT, RETRY, STOP
 class DecisionContext(Displayable):
     """The context of a decision, beside the signal. Every part is optional: a signal alone can be decided on too.
 
-    `response` is the model's answer; `turn` the current step, from 1; `call` the number of this round trip within the step, from 1;
+    `response` is the model's answer; `step` the current step, from 1; `call` the number of this round trip within the step, from 1;
     `requested_cap` the requested output cap in tokens; `settings` the limits of the run, `history` its finished steps and totals.
 
     Example:
@@ -67,7 +67,7 @@ class DecisionContext(Displayable):
     """
 
     response: ModelResponse | None = None
-    turn: int = 1
+    step: int = 1
     call: int = 1
     requested_cap: int | None = None
     settings: RunSettings | None = None
@@ -307,4 +307,4 @@ async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult])
 __all__ = ["DecisionContext", "Policy", "cautious", "decide", "is_cut_off", "is_stop_condition_met", "lenient", "standard"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = only("agentlab.termination", __all__)

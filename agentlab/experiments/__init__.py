@@ -1,1 +1,32 @@
-"""Experiments: the same task over agents, prompts and settings."""
+"""The same task over agents, prompts and settings, in parallel and resumable.
+
+May import: `plots` and what is below it.
+
+    experiment     `lab.Experiment`
+    grid           its cells
+    schedule       which cell runs next, and where
+    runner         runs one cell
+    rate_limit     requests per minute
+    shared_budget  what all runs may use together
+    identity       what a run was made by, so that it is not run twice
+    status         which cells are done
+    progress       progress bars
+    results        `results.summary()`, `results.paired()` and the like
+    frames         the frames of results
+    estimate       `lab.DryRun`: what it may cost
+"""
+
+__all__ = [
+    "experiment",
+    "grid",
+    "schedule",
+    "runner",
+    "rate_limit",
+    "shared_budget",
+    "identity",
+    "status",
+    "progress",
+    "results",
+    "frames",
+    "estimate",
+]

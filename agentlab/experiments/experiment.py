@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentlab._internal import lazy as sugar
+from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.kernel import ipykernel_mend
@@ -142,7 +142,7 @@ class Experiment(Displayable):
             0  brief        p1       1
             1  brief        p1       2
         """
-        frame: pd.DataFrame = sugar.call("agentlab.experiments.frames:plan", self.grid, self._to_do(retry=retry))
+        frame: pd.DataFrame = lazy.call("agentlab.experiments.frames:plan", self.grid, self._to_do(retry=retry))
         return frame
 
     def dry_run(self, *, retry: bool = False) -> DryRun:

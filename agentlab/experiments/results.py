@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from agentlab._internal import lazy as sugar
+from agentlab._internal import lazy
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import one_line
@@ -150,7 +150,7 @@ class ExperimentResults(Displayable):
                agent finish_reason    action
             0  brief      end_turn  complete
         """
-        result: pd.DataFrame = sugar.call("agentlab.experiments.frames:frame", self, what)
+        result: pd.DataFrame = lazy.call("agentlab.experiments.frames:frame", self, what)
         return result
 
     def summary(self, by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
@@ -164,7 +164,7 @@ class ExperimentResults(Displayable):
             0    brief     3          3         15.0
             1  endless     3          0        300.0
         """
-        result: pd.DataFrame = sugar.call("agentlab.analysis.compare:summary", self.runs, self._groups(by), **more)
+        result: pd.DataFrame = lazy.call("agentlab.analysis.compare:summary", self.runs, self._groups(by), **more)
         return result
 
     def paired(self, what: str = "cost_usd", by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
@@ -176,7 +176,7 @@ class ExperimentResults(Displayable):
                  group against  difference
             0  endless   brief       285.0
         """
-        result: pd.DataFrame = sugar.call("agentlab.analysis.compare:paired", self.runs, what, by or "agent", **more)
+        result: pd.DataFrame = lazy.call("agentlab.analysis.compare:paired", self.runs, what, by or "agent", **more)
         return result
 
     def agreement(self, what: str | None = None, by: str | list[str] | None = None, **more: Any) -> Agreement:
@@ -188,7 +188,7 @@ class ExperimentResults(Displayable):
                      groups  scenarios  same
             0  brief, other          2     2
         """
-        result: Agreement = sugar.call("agentlab.analysis.agreement:agreement", self.runs, what, by or "agent", **more)
+        result: Agreement = lazy.call("agentlab.analysis.agreement:agreement", self.runs, what, by or "agent", **more)
         return result
 
     def plot(self, by: str | list[str] | None = None, **more: Any) -> PlotFigure:
@@ -199,7 +199,7 @@ class ExperimentResults(Displayable):
             >>> len(results.plot().axes)
             6
         """
-        result: PlotFigure = sugar.call("agentlab.plots:comparison", self.runs, self.steps, self._groups(by), **more)
+        result: PlotFigure = lazy.call("agentlab.plots:comparison", self.runs, self.steps, self._groups(by), **more)
         return result
 
     def _groups(self, by: str | list[str] | None) -> str | list[str]:

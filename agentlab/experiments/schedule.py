@@ -108,7 +108,9 @@ class ExecutorRunner:
                     lost = error
         why = f"its worker died {ATTEMPTS} times" if self._make else "the executor lost a worker and takes no more work"
         hint = "" if self._make else " Pass a function that makes one, such as executor=lambda: ProcessPoolExecutor(…)."
-        raise WorkerLostError(f"The run was not finished: {why} ({lost}).{hint} study.run() resumes it after its last stored step.")
+        raise WorkerLostError(
+            f"The run was not finished: {why} ({lost}).{hint} study.run() resumes it after its last stored step."
+        )
 
     async def _submit(self, job: Job) -> Outcome:
         executor = self._executor

@@ -118,7 +118,7 @@ def _check(
     now = {**expected[pair], "prompt": cell.prompt}
     head: Mapping[str, Any] = json.loads(run.head.body)
     meant: Mapping[str, Any] = json.loads(json.dumps(now, default=text_of))
-    for body in (head, meant):  # older stores leave out 20 turns that a user set, as they are the default
+    for body in (head, meant):  # older stores leave out a max_turns of 20 that a user set, as it is the default
         if (budget := body.get("settings", {}).get("budget", {})).get("max_turns") == DEFAULT_TURNS:
             del budget["max_turns"]
             if not budget:

@@ -1,4 +1,4 @@
-"""Other tools' formats: runs recorded elsewhere as agentlab's frames, to plot, compare and backtest, and runs as OpenTelemetry spans.
+"""Other tools' formats: runs recorded elsewhere as agentlab's frames, and runs as OpenTelemetry spans.
 
     lab.importers.inspect("logs/")             .eval logs of Inspect: a run is an epoch of a sample
     lab.importers.otel("spans.jsonl")          OpenTelemetry GenAI spans as JSON lines: a run is an `invoke_agent` span, or a trace
@@ -9,15 +9,23 @@ Each returns an `Imported`: `.steps`, `.runs` and `.notes`. The frames have the 
 "runs")`; values that a record lacks are NA, never 0 and never guessed, and `.notes` lists what was left out. Nothing in a record is
 executed, and no path in it is opened.
 
-The exporter is `otel_export` (`lab.telemetry`). May import everything up to storage.
+May import: `storage` and what is below it.
+
+    rows             the frames of imported runs, and what importers share
+    import_own       stores of agentlab and their exports
+    import_inspect   .eval logs of Inspect
+    inspect_reader   the program that reads them with Inspect's library
+    import_otel      OpenTelemetry GenAI spans
+    spans            spans read from JSON
+    genai_spans      the GenAI attributes of a span
+    otel_export      exports runs (`lab.telemetry`)
+    otel_spans       the spans of one run
+    otel_attributes  the names of spans, metrics and attributes
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from agentlab._internal.lazy import no_such_name
+from agentlab._internal.lazy import only
 
 if TYPE_CHECKING:
     from agentlab.interop.import_inspect import inspect
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
     from agentlab.interop.import_own import parquet, store
     from agentlab.interop.rows import Imported
 
-_MODULE_OF = {  # imported when first used: they load pandas, which the exporter does not need
+_PLACES = {  # imported when first used: they load pandas, which the exporter does not need
     "Imported": "agentlab.interop.rows",
     "inspect": "agentlab.interop.import_inspect",
     "otel": "agentlab.interop.import_otel",
@@ -35,13 +43,5 @@ _MODULE_OF = {  # imported when first used: they load pandas, which the exporter
 
 __all__ = ["Imported", "inspect", "otel", "parquet", "store"]
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first access."""
-    if name not in _MODULE_OF:
-        raise no_such_name("agentlab.importers", name, __all__)
-    return getattr(import_module(_MODULE_OF[name]), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only("agentlab.importers", __all__, _PLACES)

@@ -287,7 +287,7 @@ def _end(
 
 
 def _limits(sample: Mapping[str, Any]) -> dict[str, int | float | None]:
-    """Return the sample's limits as columns: tokens if all of them count, turns, time and cost."""
+    """Return the sample's limits as columns: tokens if all of them count, steps, time and cost."""
     config, own = sample["config"], sample["limits"]
     tokens = own["token_limit"] if own["token_limit"] is not None else config.get("token_limit")
     kind = own["token_limit_type"] or config.get("token_limit_type") or "all"

@@ -241,7 +241,7 @@ class RunSpans:
             names.TOOL: name,
             names.TOOL_TYPE: "function",
             names.TOOL_CALL_ID: _clean(tool_call.id),
-            names.STEP: event.turn,
+            names.STEP: event.step,
         }
         if self._telemetry.content:
             attributes[names.TOOL_ARGUMENTS] = _clean(self._redact(tool_call.arguments))
@@ -370,15 +370,15 @@ _SPAN_EVENTS: Mapping[type[events.Event], tuple[str, tuple[str, ...]]] = {
     events.ContinuationAttempted: (
         "agentlab.continuation_attempted",
         (
-            *("turn", "attempt", "output_tokens", "output_chars", "remaining", "tokens_remaining", "chars_remaining"),
+            *("step", "attempt", "output_tokens", "output_chars", "remaining", "tokens_remaining", "chars_remaining"),
             *("repairs_remaining", "invocations_remaining"),
         ),
     ),
-    events.ContinuationEnded: ("agentlab.continuation_ended", ("turn", "outcome", "attempts", "duration_s")),
-    events.ToolPayloadRepair: ("agentlab.tool_payload_repair", ("turn", "issue", "attempted", "succeeded")),
-    events.Nudged: ("agentlab.nudged", ("turn", "consecutive", "allowed")),
-    events.CallRetried: ("agentlab.call_retried", ("turn", "attempt", "wait_s")),
-    events.AskedAgain: ("agentlab.asked_again", ("turn", "call", "attempt", "remaining")),
+    events.ContinuationEnded: ("agentlab.continuation_ended", ("step", "outcome", "attempts", "duration_s")),
+    events.ToolPayloadRepair: ("agentlab.tool_payload_repair", ("step", "issue", "attempted", "succeeded")),
+    events.Nudged: ("agentlab.nudged", ("step", "consecutive", "allowed")),
+    events.CallRetried: ("agentlab.call_retried", ("step", "attempt", "wait_s")),
+    events.AskedAgain: ("agentlab.asked_again", ("step", "call", "attempt", "remaining")),
     events.LimitsChanged: ("agentlab.limits_changed", ("by",)),
     events.RunPaused: ("agentlab.run_paused", ()),
     events.RunResumed: ("agentlab.run_resumed", ("paused_s",)),

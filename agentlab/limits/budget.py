@@ -1,4 +1,4 @@
-"""The budget of a run: how many turns, calls, tokens, dollars and seconds it may take."""
+"""The budget of a run: how many steps, calls, tokens, dollars and seconds it may take."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Budget(Displayable):
 
     max_turns: int | None = limit_field(
         default=DEFAULT_TURNS,
-        unit="turns",
+        unit="steps",
         minimum=1,
         start=20,
         help="steps of the loop",

@@ -1,4 +1,4 @@
-"""Caps on continuing a truncated response within one step."""
+"""How far a truncated response is continued within one step, and which tools end a run."""
 
 from __future__ import annotations
 

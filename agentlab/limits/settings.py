@@ -1,4 +1,4 @@
-"""RunSettings: all limits of a run, frozen."""
+"""The settings of a run, frozen: all its limits at one moment, checked when they are made."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from agentlab.limits.reading import Decision
 class RunSettings(Displayable):
     """All limits of a run at one moment. Each step reads them once and records them.
 
-    `policy` decides on the end of each response, sync or async, see `agentlab.engine.termination`; None is its standard table.
-    `continuation` caps the continuation of a truncated response; `terminating` names the tools that end the run. Without them a plain
-    answer ends it.
+    `policy` decides what follows from the end of each response, sync or async, see `agentlab.engine.termination`; None is its
+    standard table. `continuation` caps the continuation of a truncated response; `terminating` names the tools that end the run.
+    Without them a plain answer ends it.
 
     If the budget's max_turns is not set, it is the largest count of steps or calls that is set, and at least 20: the default never
     undercuts another limit, and bounds runs that have none.
@@ -48,12 +48,12 @@ class RunSettings(Displayable):
         for leaf in () if self.stop is None else self.stop.leaves():
             if choices_of(leaf):
                 raise LimitError(f"{leaf!r} is a grid for lab.backtest(…): a run takes one value in each place.")
-        turns = self.budget.max_turns
-        if isinstance(turns, DefaultTurns) and turns != (most := max(DEFAULT_TURNS, *self._counts())):
+        steps = self.budget.max_turns
+        if isinstance(steps, DefaultTurns) and steps != (most := max(DEFAULT_TURNS, *self._counts())):
             object.__setattr__(self, "budget", dataclasses.replace(self.budget, max_turns=DefaultTurns(most)))
 
     def _counts(self) -> Iterator[int]:
-        """Yield the limits on steps and calls; each turn uses at least one of them."""
+        """Yield the limits on steps and calls; each step uses at least one of them."""
         yield self.budget.max_calls or 0
         yield 0 if self.terminating is None else self.terminating.max_invocations
         for leaf in () if self.stop is None else self.stop.leaves(that_count=True):

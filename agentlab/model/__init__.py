@@ -1,6 +1,6 @@
 """Requests to a model and its responses: frozen values, the same for every provider.
 
-May import: `_internal` and `errors`.
+May import: `errors` and `_internal`.
 
     messages        messages, tool calls, tool results, and their JSON
     requests        the request of one call
@@ -11,12 +11,4 @@ May import: `_internal` and `errors`.
     conversation    the messages of a run, and the merge of a continued text
 """
 
-__all__ = [
-    "messages",
-    "requests",
-    "responses",
-    "finish_reasons",
-    "usage",
-    "pricing",
-    "conversation",
-]
+__all__ = ["messages", "requests", "responses", "finish_reasons", "usage", "pricing", "conversation"]

@@ -9,10 +9,6 @@ from enum import StrEnum
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import clean_json, redact, redacted_repr
 from agentlab.model.messages import JSON, _member
-from agentlab.model.usage import Cost as Cost
-from agentlab.model.usage import CostSource as CostSource
-from agentlab.model.usage import Usage as Usage
-from agentlab.model.usage import UsageSource as UsageSource
 
 # Finish reasons --------------------------------------------------------------------------------------------------------------
 

@@ -15,10 +15,6 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redacted_repr
 from agentlab.errors import ConfigurationError
-from agentlab.model.usage import Cost as Cost
-from agentlab.model.usage import CostSource as CostSource
-from agentlab.model.usage import Usage as Usage
-from agentlab.model.usage import UsageSource as UsageSource
 
 # Messages --------------------------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,6 @@ from dataclasses import dataclass, field
 
 from agentlab._internal.redaction import redacted_repr
 from agentlab.model.messages import JSON, Message
-from agentlab.model.usage import Cost as Cost
-from agentlab.model.usage import CostSource as CostSource
-from agentlab.model.usage import Usage as Usage
-from agentlab.model.usage import UsageSource as UsageSource
 
 # Requests --------------------------------------------------------------------------------------------------------------------
 

@@ -15,10 +15,7 @@ from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redacted_repr
 from agentlab.model.finish_reasons import TerminationSignal
 from agentlab.model.messages import JSON, NativeContent, ToolCall
-from agentlab.model.usage import Cost as Cost
-from agentlab.model.usage import CostSource as CostSource
-from agentlab.model.usage import Usage as Usage
-from agentlab.model.usage import UsageSource as UsageSource
+from agentlab.model.usage import Usage
 
 # Responses -------------------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,12 @@
-"""The notebook interface: cards of values, the panel, the explorer, and the magics.
+"""What a notebook shows: cards, the panel, the explorer, and the magics. Only here ipywidgets, anywidget and IPython are imported.
 
-The only package that imports ipywidgets, anywidget and IPython. `display` and `cards` load neither of them, nor pandas.
+May import: `experiments` and what is below it; not `serving`.
+
+    display   how values and frames are displayed
+    cards     what is shown of each public value
+    panel     `run.panel()`, `lab.panel`
+    explorer  `lab.explore`
+    magics    `%load_ext agentlab`
 """
+
+__all__ = ["display", "cards", "panel", "explorer", "magics"]

@@ -418,7 +418,7 @@ def _lockstep(value: Lockstep) -> Card:
 @_card_of("DecisionContext")
 def _context(value: DecisionContext) -> Card:
     rows = (
-        ("turn", value.turn),
+        ("step", value.step),
         ("call", value.call),
         ("requested cap, tokens", _or(value.requested_cap)),
         ("settings", _or(value.settings)),

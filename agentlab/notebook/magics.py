@@ -302,7 +302,9 @@ def _wire(chosen: Any) -> AbstractContextManager[object]:
 def _agent(names: dict[str, Any], chosen: Any) -> Agent:
     if chosen.agent is None:
         if chosen.model is None:
-            raise UsageError(f"The model is missing. Write %%{NAME} provider:model, such as openai:gpt-5.4-mini, or --agent NAME.")
+            raise UsageError(
+                f"The model is missing. Write %%{NAME} provider:model, such as openai:gpt-5.4-mini, or --agent NAME."
+            )
         tools = [_named(names, "--tools", name) for name in _split(chosen.tools or "")]
         return Agent(chosen.model, tools=tools, instructions=chosen.instructions or "", stream=chosen.stream)
     clash = [flag for flag in ("tools", "instructions") if getattr(chosen, flag) is not None] + ["stream"] * chosen.stream

@@ -25,6 +25,7 @@ from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON
 from agentlab.records import events
 from agentlab.records.columns import EVENT_COLUMNS, Source
+from agentlab.records.event_text import EARLIER_NAMES
 from agentlab.records.frames import Recordings, frame_of
 from agentlab.run import Run
 
@@ -74,7 +75,12 @@ def timeline_data(shown: Displayable) -> pd.DataFrame:
         name = "unnamed run" if pd.isna(run_id) else str(run_id)
         reader = runs.setdefault(name, _Reader(name))
         if not pd.isna(at_s):
-            reader.take(str(event), float(at_s), None if pd.isna(step) else int(step), "" if pd.isna(detail) else str(detail))
+            reader.take(
+                EARLIER_NAMES.get(str(event), str(event)),
+                float(at_s),
+                None if pd.isna(step) else int(step),
+                "" if pd.isna(detail) else str(detail),
+            )
     return typed_frame([row for reader in runs.values() for row in reader.rows], _COLUMNS)
 
 
@@ -462,11 +468,11 @@ def _back_from(happened: Sequence[events.Event], end: int) -> tuple[int, int, in
         place -= 1
         event = happened[place]
         if isinstance(event, events.StepStarted):
-            start, first, last, steps = place, event.turn, last or event.turn, steps + 1
+            start, first, last, steps = place, event.step, last or event.step, steps + 1
     if place == 0:
         return 0, first, last
     if start is None:  # a single step that has more events than are shown
-        step = next((event.turn for event in happened[place:end] if isinstance(event, _OF_A_STEP)), 0)
+        step = next((event.step for event in happened[place:end] if isinstance(event, _OF_A_STEP)), 0)
         return place, step, step
     if start <= _FIRST_FEW and not any(isinstance(event, events.StepStarted) for event in happened[:start]):
         start = 0
@@ -492,6 +498,6 @@ def _place_of(run: Run, step: int) -> int | None:
     near = bisect_left(happened, run.history[step - 1].started_s, key=lambda event: event.at_s)
     for place in range(max(0, near - _FIRST_FEW), min(len(happened), near + _FIRST_FEW)):  # a change of limits may be between
         event = happened[place]
-        if isinstance(event, events.StepStarted) and event.turn == step:
+        if isinstance(event, events.StepStarted) and event.step == step:
             return place
     return None

@@ -8,7 +8,7 @@
 
 Responses of an unknown provider are read by their pattern, at MEDIUM confidence.
 
-The logger `agentlab.providers.finish_detection` gets each signal at DEBUG, those of runs too: provider, model, reason, confidence and
+The logger `agentlab.signals` gets each signal at DEBUG, those of runs too: provider, model, reason, confidence,
 raw value, but no text.
 """
 

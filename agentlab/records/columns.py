@@ -21,7 +21,7 @@ from agentlab.model.finish_reasons import StopReason, TerminationSignal
 from agentlab.model.messages import ToolCall, ToolResult
 from agentlab.model.responses import ResponseSource
 from agentlab.records import events
-from agentlab.records.event_text import detail_of
+from agentlab.records.event_text import detail_of, step_of
 from agentlab.records.result import RunResult
 from agentlab.records.step import ChildUse, ModelCall, Seam, StepResult, cost_usd_of, tokens_of
 from agentlab.records.stopped import FOR_STOP_REASON
@@ -70,8 +70,8 @@ def source_of(recorded: Any) -> Source:
 class Column:
     """One column of a frame: `read` gets (source, row) and returns None for NA.
 
-    A column with a `path` can also be read for many rows at once, see `agentlab.records.frames`: the attributes to follow from a part
-    of the row, and the conversion `then` of the value at its end.
+    A column with a `path` can also be read for many rows at once, see `agentlab.records.frames`: the attributes to follow from
+    a part of the row, and the conversion `then` of the value at its end.
     """
 
     name: str
@@ -416,7 +416,7 @@ EVENT_COLUMNS: tuple[Column, ...] = (
     RUN_ID,
     _of_row("at_s", "Float64", "active time of the run", "at_s"),
     _of_row("event", "string", "the event's class", lambda event: type(event).__name__),
-    _of_row("step", "Int64", "the step", lambda e: e.step.index if hasattr(e, "step") else getattr(e, "turn", None)),
+    _of_row("step", "Int64", "the step", step_of),
     _of_row("detail", "string", "the rest, in words", detail_of),
 )
 

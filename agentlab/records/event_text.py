@@ -7,6 +7,9 @@ from typing import Any
 from agentlab._internal.formatting import as_set, counted
 from agentlab.records import events
 
+EARLIER_NAMES = {"TurnStarted": "StepStarted", "TurnCompleted": "StepCompleted"}
+"""Names of events in stores and frames of earlier versions, and what they are now."""
+
 
 def _changes(part: str, before: Any, after: Any) -> list[str]:
     """Return the fields that differ between two values of one part of the settings; either may be None."""
@@ -14,6 +17,12 @@ def _changes(part: str, before: Any, after: Any) -> list[str]:
         return [] if before is after else [f"{part} {before!r} -> {after!r}"]
     fields = [(name, getattr(before, name), getattr(after, name)) for name in before.__dataclass_fields__]
     return [f"{name} {as_set(name, old)} -> {as_set(name, new)}" for name, old, new in fields if old != new]
+
+
+def step_of(event: events.Event) -> int | None:
+    """Return the number of the step that an event belongs to; None for an event of the run."""
+    step: int | None = getattr(event, "step", None)
+    return event.step.index if isinstance(event, events.StepCompleted) else step
 
 
 def detail_of(event: events.Event) -> str:

@@ -59,12 +59,12 @@ class StepStarted(Event):
     """A step begins; `budget_remaining` is what is left of the limits.
 
     Example:
-        >>> turns = [event for event in result.events if isinstance(event, lab.events.StepStarted)]
-        >>> [(event.turn, event.budget_remaining.turns) for event in turns]
+        >>> steps = [event for event in result.events if isinstance(event, lab.events.StepStarted)]
+        >>> [(event.step, event.budget_remaining.turns) for event in steps]
         [(1, 20), (2, 19), (3, 18), (4, 17)]
     """
 
-    turn: int
+    step: int
     budget_remaining: Remaining
 
 
@@ -78,11 +78,11 @@ class CallRetried(Event):
         >>> from agentlab.testing import faults, faulty
         >>> with lab.replay("fixtures/trip"), faulty(faults.Status(529), at=2):
         ...     result = await agent.run(TASK)
-        >>> [(event.turn, event.attempt) for event in result.events if isinstance(event, lab.events.CallRetried)]
+        >>> [(event.step, event.attempt) for event in result.events if isinstance(event, lab.events.CallRetried)]
         [(2, 1)]
     """
 
-    turn: int
+    step: int
     attempt: int
     wait_s: float
     reason: str
@@ -100,13 +100,13 @@ class AskedAgain(Event):
         >>> from agentlab.model.responses import Hole
         >>> holed = replace(say("pay 100 to Bob"), holes=(Hole(8),))
         >>> result = await lab.Agent(ScriptedProvider([holed, "pay 100 NOT to Bob"])).run("?")
-        >>> [(event.turn, event.attempt) for event in result.events if isinstance(event, lab.events.AskedAgain)]
+        >>> [(event.step, event.attempt) for event in result.events if isinstance(event, lab.events.AskedAgain)]
         [(1, 1)]
         >>> [(call.response.text, call.used) for call in result.history[0].calls]
         [('pay 100 to Bob', False), ('pay 100 NOT to Bob', True)]
     """
 
-    turn: int
+    step: int
     call: int
     attempt: int
     remaining: int
@@ -122,11 +122,11 @@ class TextReceived(Event):
     Example:
         >>> seen = []
         >>> result = await brief.run("?", observers=[seen.append])
-        >>> [(event.turn, event.text) for event in seen if isinstance(event, lab.events.TextReceived)]
+        >>> [(event.step, event.text) for event in seen if isinstance(event, lab.events.TextReceived)]
         [(1, 'Paris.')]
     """
 
-    turn: int
+    step: int
     text: str
     call: int
 
@@ -138,7 +138,7 @@ class StopReasonObserved(Event):
 
     Example:
         >>> seen = [event for event in result.events if isinstance(event, lab.events.StopReasonObserved)]
-        >>> seen[0].finish_reason, seen[0].raw_value, seen[0].turn
+        >>> seen[0].finish_reason, seen[0].raw_value, seen[0].step
         (<FinishReason.TOOL_CALLS: 'tool_calls'>, 'tool_use', 1)
     """
 
@@ -146,7 +146,7 @@ class StopReasonObserved(Event):
     model: str
     finish_reason: FinishReason
     raw_value: str | int | None
-    turn: int
+    step: int
     call: int
 
 
@@ -170,7 +170,7 @@ class ContinuationAttempted(Event):
         [(1, 2)]
     """
 
-    turn: int
+    step: int
     attempt: int
     output_tokens: int | None
     output_chars: int
@@ -200,7 +200,7 @@ class ContinuationEnded(Event):
         (Seam(call=2, place=5, dropped=''),)
     """
 
-    turn: int
+    step: int
     outcome: ContinuationOutcome
     attempts: int
     duration_s: float
@@ -220,7 +220,7 @@ class ToolPayloadRepair(Event):
         [('incomplete', True)]
     """
 
-    turn: int
+    step: int
     issue: str
     attempted: bool
     succeeded: bool
@@ -237,7 +237,7 @@ class Nudged(Event):
         [(1, 1)]
     """
 
-    turn: int
+    step: int
     consecutive: int
     allowed: int
 
@@ -251,7 +251,7 @@ class ToolStarted(Event):
         ['get_weather', 'get_weather']
     """
 
-    turn: int
+    step: int
     tool_call: ToolCall
 
 
@@ -265,7 +265,7 @@ class ToolFinished(Event):
         ('{"city":"Graz","sky":"rain","high_c":17}', False)
     """
 
-    turn: int
+    step: int
     result: ToolResult
 
 
@@ -277,11 +277,11 @@ class ChildStarted(Event):
     Example:
         >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
         >>> result = await planner.run("?")
-        >>> [(event.turn, event.tool) for event in result.events if isinstance(event, lab.events.ChildStarted)]
+        >>> [(event.step, event.tool) for event in result.events if isinstance(event, lab.events.ChildStarted)]
         [(1, 'scout')]
     """
 
-    turn: int
+    step: int
     call_id: str
     tool: str
     run_id: str
@@ -299,7 +299,7 @@ class ChildEnded(Event):
         [<StopReason.COMPLETED: 'completed'>]
     """
 
-    turn: int
+    step: int
     child: ChildUse
 
 
@@ -397,10 +397,10 @@ class RunObserver(Protocol):
     """A callable that takes an event.
 
     Example:
-        >>> def print_turns(event):
+        >>> def print_step(event):
         ...     if isinstance(event, lab.events.StepCompleted):
         ...         print(event.step)
-        >>> result = await brief.run("?", observers=[print_turns])
+        >>> result = await brief.run("?", observers=[print_step])
         StepResult(1, end_turn, tokens=15, cost_usd=unknown, stop_reason=completed)
     """
 
@@ -412,4 +412,4 @@ class RunObserver(Protocol):
 __all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = only("agentlab.events", __all__)

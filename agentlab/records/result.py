@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agentlab import errors
-from agentlab._internal import lazy as sugar
+from agentlab._internal import lazy
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import is_free_of_keys, redacted_repr, text_of
 from agentlab._internal.safe_text import cut
@@ -222,7 +222,7 @@ class RunResult:
             2     3           753             71
             3     4           838            100
         """
-        frame: pd.DataFrame = sugar.call("agentlab.records.frames:to_frame", self, what)
+        frame: pd.DataFrame = lazy.call("agentlab.records.frames:to_frame", self, what)
         return frame
 
     def __repr__(self) -> str:
@@ -232,5 +232,5 @@ class RunResult:
         return f"RunResult({self.stop_reason}, {end}, {counted(len(self.history), 'step')}, {self.detail!r}{text})"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        bundle: dict[str, str] = sugar.call("agentlab.records.frames:result_bundle", self)
+        bundle: dict[str, str] = lazy.call("agentlab.records.frames:result_bundle", self)
         return bundle

@@ -1,1 +1,12 @@
-"""An agent as a service: stored conversations (`lab.Chat`), and the chat endpoints over HTTP."""
+"""An agent as a service: stored conversations, and the chat endpoints over HTTP.
+
+May import: `experiments` and what is below it; not `notebook`.
+
+    chat      `lab.Chat`: the endpoints as methods
+    contexts  stored conversations
+    app       the endpoints over HTTP, and `python -m agentlab serve`
+    access    who may ask: origin, host, token, size, duration
+    loader    an agent from a user's file
+"""
+
+__all__ = ["chat", "contexts", "app", "access", "loader"]

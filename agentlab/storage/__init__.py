@@ -1,13 +1,17 @@
-"""Where runs are stored: a SQLite file, memory, or a class of your own that passes `agentlab.testing.StorageContract`.
+"""Where runs are kept: a SQLite file, memory, or a class of your own that passes `agentlab.testing.StorageContract`.
 
-base         the interface of a storage; `memory` and `sqlite` implement it
-codec        steps, settings and events as JSON, without keys, and back
-interrupted  sub-agents and tools of a step that was interrupted with its process
-writer       records one run, step by step, while it runs
-loader       rebuilds a stored run
-store        `lab.Store`, which people use
-frames       stored runs as DataFrames
-parquet      stored runs as Parquet files, and back
+May import: `agent`, `run`, `engine` and what is below them.
+
+    base         what a storage has to do
+    sqlite       runs in a file
+    memory       runs in memory
+    codec        steps, settings and events as JSON, without keys, and back
+    store        `lab.Store`, which people use
+    writer       records one run while it runs
+    loader       rebuilds a run
+    interrupted  what was under way in a step that was interrupted
+    frames       stored runs as DataFrames
+    parquet      stored runs as Parquet files, and back
 """
 
 from typing import TYPE_CHECKING

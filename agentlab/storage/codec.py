@@ -34,6 +34,7 @@ from agentlab.model import messages as message_json
 from agentlab.model.messages import Message, ToolResult
 from agentlab.model.usage import Usage
 from agentlab.records import events
+from agentlab.records.event_text import EARLIER_NAMES
 from agentlab.records.step import StepResult
 
 T = TypeVar("T")
@@ -117,7 +118,7 @@ def event_to_jsonable(event: events.Event, place_of: Mapping[int, int] = types.M
     if isinstance(event, events.StepCompleted):
         return {**stored, "step": event.step.index, "cumulative_usage": to_jsonable(event.cumulative_usage)}
     if isinstance(event, events.ToolFinished) and id(event.result) in place_of:
-        return {**stored, "turn": event.turn, "of_step": place_of[id(event.result)]}
+        return {**stored, "step": event.step, "of_step": place_of[id(event.result)]}
     return {**stored, **to_jsonable(event)}
 
 
@@ -128,12 +129,13 @@ def events_from_jsonable(stored: Iterable[Mapping[str, Any]], history: Sequence[
 
 def _event(stored: Mapping[str, Any], history: Sequence[StepResult]) -> events.Event | None:
     name = stored.get("event", "")
-    kind = EVENT_KINDS.get(name) or EVENT_KINDS.get(name.replace("Turn", "Step", 1))  # a step was a turn in older stores
+    kind = EVENT_KINDS.get(EARLIER_NAMES.get(name, name))
     if kind is None:
         return None
     if kind is events.StepCompleted:
         return events.StepCompleted(stored["at_s"], history[stored["step"] - 1], from_jsonable(Usage, stored["cumulative_usage"]))
-    return from_jsonable(kind, {name: one for name, one in stored.items() if name != "event"})
+    renamed = {"turn": "step"}  # in stores of earlier versions
+    return from_jsonable(kind, {renamed.get(name, name): one for name, one in stored.items() if name != "event"})
 
 
 EVENT_KINDS = {kind.__name__: kind for kind in events.Event.__subclasses__()}
@@ -236,7 +238,7 @@ def _encode_fields(value: Any) -> dict[str, Any]:
 
 
 def _is_default(one: Any, default: Any) -> bool:
-    """True if the value need not be stored. The default of the turns depends on the other limits; a user may set the same number."""
+    """True if the value need not be stored. The default of max_turns depends on the other limits; a user may set the same number."""
     if type(one) is DefaultTurns:
         return True
     if type(one) is not type(default) or one != default:

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 from weakref import WeakValueDictionary
 
-from agentlab._internal import lazy as sugar
+from agentlab._internal import lazy
 from agentlab._internal.display import Displayable
 from agentlab.agent import Agent
 from agentlab.engine.branches import set_caller, set_parent
@@ -63,9 +63,7 @@ class Store(Displayable):
         self.storage: Storage = (
             MemoryStorage() if where is None else SqliteStorage(where) if isinstance(where, str | Path) else where
         )
-        self._writers: WeakValueDictionary[str, RunWriter] = (
-            WeakValueDictionary()
-        )  # weak: the store keeps no run alive
+        self._writers: WeakValueDictionary[str, RunWriter] = WeakValueDictionary()  # weak: the store keeps no run alive
         self._unsaved_writers: dict[str, RunWriter] = {}
 
     # Recording ----------------------------------------------------------------------------------------------------------------
@@ -339,7 +337,7 @@ class Store(Displayable):
                step finish_reason  total_tokens
             0     1      end_turn            15
         """
-        result: pd.DataFrame = sugar.call("agentlab.storage.frames:frame", self, what, run_ids)
+        result: pd.DataFrame = lazy.call("agentlab.storage.frames:frame", self, what, run_ids)
         return result
 
     def export(self, folder: str | Path) -> None:
@@ -356,7 +354,7 @@ class Store(Displayable):
             >>> sorted(path.name for path in folder.iterdir())
             ['runs.parquet', 'steps.parquet']
         """
-        sugar.call("agentlab.storage.parquet:export", self, folder)
+        lazy.call("agentlab.storage.parquet:export", self, folder)
 
     def import_from(self, folder: str | Path) -> list[str]:
         """Add the runs that `export` wrote into a folder; return the ids of the new ones. Needs the same extra.
@@ -372,7 +370,7 @@ class Store(Displayable):
             >>> lab.Store().import_from(folder) == store.run_ids()
             True
         """
-        added: list[str] = sugar.call("agentlab.storage.parquet:import_from", self, folder)
+        added: list[str] = lazy.call("agentlab.storage.parquet:import_from", self, folder)
         return added
 
     def _one(self, run_id: str) -> StoredRun:

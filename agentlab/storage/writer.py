@@ -114,7 +114,7 @@ class RunWriter:
         with self._lock:
             self._children.append((event.run_id, event.call_id, event.tool))
             earlier = [(use.run_id, use.call_id, use.tool) for use in self.run.history.cut_off]
-            self._note(interrupted.CALLED, interrupted.children_note(event.turn, [*earlier, *self._children]))
+            self._note(interrupted.CALLED, interrupted.children_note(event.step, [*earlier, *self._children]))
 
     def _note_tool(self, event: events.ToolStarted) -> None:
         """Note a tool that must not run twice before it runs."""
@@ -122,7 +122,7 @@ class RunWriter:
         if tool is not None and not tool.idempotent:
             with self._lock:
                 self._tools.append(Hold(event.tool_call))
-                self._note_holds(event.turn)
+                self._note_holds(event.step)
 
     def _note_holds(self, step: int) -> None:
         self._note(interrupted.BEGUN, interrupted.holds_note(step, [*self.run.stepper.holds, *self._tools]))

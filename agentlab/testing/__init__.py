@@ -1,6 +1,14 @@
-"""For users' tests and tutorials: a scripted model, failing providers, and the contracts of providers and storages as tests.
+"""For users' tests and tutorials: a scripted model, failing providers, and contracts as tests. Nothing in agentlab imports it.
 
-May import everything; nothing in agentlab imports it.
+May import: everything.
+
+    scripted      a model that answers from a script
+    faulty        injects faults into requests
+    faults        the faults
+    fault_bodies  the faults that damage a body
+    provider      the contract of a provider
+    storage       the contract of a storage
+    verify        runs a contract without pytest
 """
 
 from typing import TYPE_CHECKING

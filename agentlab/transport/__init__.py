@@ -1,12 +1,23 @@
-"""Transports: send requests to the provider, record the responses, or replay them from a recording.
+"""The bytes of a request: sent to the provider, sent and recorded, or answered from a recording.
 
-`selection` chooses the transport of a run (`lab.record`, `lab.replay`, `current()`); `live` is the only user of httpx; `recording` and
-`replaying` write and serve cassettes, whose format is in `cassette` and `cassette_format`.
-Imports `_internal`, errors, model and limits only.
+May import: `records` and what is below it.
+
+    selection         which transport a run uses: `lab.record`, `lab.replay`
+    http              requests and responses as plain values
+    live              the only user of httpx
+    recording         writes cassettes
+    replaying         serves cassettes
+    request_matching  which recorded request equals this one
+    cassette          what a cassette holds
+    cassette_format   cassettes as YAML and JSON
+    stream_redaction  keys that a stream says in pieces
+    aws_eventstream   binary event streams, as Bedrock's
+    grpc              samples of xAI's SDK
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from agentlab._internal.lazy import only
 from agentlab.transport.selection import Record, Replay, Switch, Transport, current, is_chosen, record, replay
 
 if TYPE_CHECKING:
@@ -26,11 +37,8 @@ __all__ = [
     "replay",
 ]
 
+_HTTPX = "agentlab.transport.live"  # these load httpx, when one of them is first used
+_PLACES = {"LiveTransport": _HTTPX, "RecordTransport": _HTTPX, "ReplayTransport": _HTTPX}
 
-def __getattr__(name: str) -> Any:
-    """Import the transports built on httpx on first access."""
-    if name in ("LiveTransport", "RecordTransport", "ReplayTransport"):
-        from agentlab.transport import live
-
-        return getattr(live, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = only(__name__, __all__, _PLACES)

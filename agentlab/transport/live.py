@@ -36,7 +36,7 @@ LANE = "agentlab.lane"
 # Logs --------------------------------------------------------------------------------------------------------------------------
 
 _LOGGERS = (
-    *("agentlab.providers", "agentlab.providers.finish_detection", "agentlab.serving.app", "httpx"),
+    *("agentlab.providers", "agentlab.signals", "agentlab.serving.app", "httpx"),
     *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")),
     *(
         f"botocore.{part}"

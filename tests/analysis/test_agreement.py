@@ -1,199 +1,130 @@
-"""The answers agree with what the live loop does, step for step, and with reading every prefix."""
+"""Whether providers end for the same reason on the same scenarios."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import agentlab as lab
-from agentlab import Budget, Custom, StepCountIs, StopReason
-from agentlab.analysis.conditions import reading_name
-from agentlab.limits.combinators import StopCondition
-from agentlab.limits.evaluation import read_condition
-from agentlab.model.finish_reasons import FinishReason
-from agentlab.records.history import RunHistory
-from agentlab.testing import Said, call, say
+from agentlab import errors
+from tests.plots.made import looping, run_of
 
-from .made import (
-    UNBOUNDED,
-    RaisesFrom,
-    any_tree,
-    budgets,
-    built_in_tree,
-    raises_later,
-    raises_where_nothing_is_said,
-    run,
-    scripts,
-)
+from .made_frames import crossed, runs_of
 
-OF_LIMITS = {StopReason.TURN_LIMIT, StopReason.CALL_LIMIT, StopReason.TOKEN_BUDGET, StopReason.COST_BUDGET, StopReason.TIMEOUT}
-CUT_OFF = {*OF_LIMITS, StopReason.STOP_CONDITION}
+C, T, E = "completed", "turn_limit", "error"
 
 
-def only(frame: pd.DataFrame) -> dict[str, Any]:
-    """The one row, NA as None."""
-    assert len(frame) == 1
-    return {str(name): None if pd.isna(value) else value for name, value in frame.iloc[0].items()}
+def test_by_hand() -> None:
+    # both C 4, both T 3, apart 1 and 2: observed 0.7; expected 0.5 · 0.6 + 0.5 · 0.4 = 0.5; kappa 0.4
+    found = lab.agreement(crossed(a=[C] * 5 + [T] * 5, b=[C, C, C, C, T, T, T, T, C, C]))
+
+    row = found.pairs.iloc[0]
+    assert (row["group_a"], row["group_b"], row["scenarios"], row["same"]) == ("a", "b", 10, 7)
+    assert (row["share"], row["kappa"]) == (0.7, pytest.approx(0.4))
+    assert row["share_low"] < 0.7 < row["share_high"]
+    assert row["kappa_low"] < 0.4 < row["kappa_high"]
+    counts = found.confusion[["reason_a", "reason_b", "scenarios"]].to_numpy().tolist()
+    assert counts == [[C, C, 4], [C, T, 1], [T, C, 2], [T, T, 3]]
+    assert found.table("a", "b").to_numpy().tolist() == [[4, 1], [2, 3]]
+    assert repr(found) == "Agreement(the same stop_reason, why the run ended; the same in 7 of 10 scenarios)"
 
 
-def budget_of(limits: Budget) -> dict[str, Any]:
-    """A budget's limits, as they are tried."""
-    kept = {name: getattr(limits, name) for name in ("max_turns", "max_calls", "max_tokens", "max_cost")}
-    return {name: value for name, value in kept.items() if value is not None}
+def test_all_groups_and_each_two_of_them() -> None:
+    found = lab.agreement(crossed(a=[C, C, T, T, C, E], b=[C, C, T, C, C, E], c=[C, T, T, T, C, None]))
+
+    overall = found.overall.iloc[0]
+    assert (overall["groups"], overall["scenarios"], overall["left_out"], overall["same"]) == ("a, b, c", 5, 1, 3)
+    assert list(found.pairs["scenarios"]) == [6, 5, 5]
+    assert list(found.pairs["same"]) == [5, 4, 3]
+    assert [None if pd.isna(one) else bool(one) for one in found.scenarios["same"]] == [True, False, True, False, True, None]
+    # 3 raters, 5 scenarios: observed (3 + 2/3) / 5; C 9 of 15, T 6 of 15
+    assert overall["kappa"] == pytest.approx(((3 + 2 / 3) / 5 - (0.36 + 0.16)) / (1 - (0.36 + 0.16)))
 
 
-def assert_agrees(answer: dict[str, Any], record: lab.RunResult, live: lab.RunResult, limits: dict[str, Any]) -> None:
-    """An answer is what the live run did, unless the record ends before that."""
-    in_mid_step = "max_tokens" in limits and len(live.history[-1].calls) > 1
-    if (
-        answer["outcome"] == "unknown"
-    ):  # a call that goes on with a cut answer would have been held to what was left of the tokens
-        assert record.stop_reason in CUT_OFF or in_mid_step
-        assert len(live.history) >= len(record.history)
-        return
-    assert answer["outcome"] == ("stopped" if live.stop_reason in CUT_OFF or _failed(live) else "finished")
-    assert answer["step"] == len(live.history)
-    if in_mid_step and answer["calls"] is None:
-        return
-    assert answer["stop_reason"] == live.stop_reason.value
-    if live.stop_reason not in OF_LIMITS:
-        assert answer["fired"] == (", ".join(map(reading_name, live.conditions_met)) or None)
-    else:
-        assert f"Budget reached: {answer['fired']} " in live.detail or "left nothing" in live.detail or live.detail
-    assert answer["calls"] == live.history.calls
-    assert answer["tokens"] == live.history.tokens
-    assert answer["cost_usd"] == (
-        None if live.history.cost_usd is None else pytest.approx(float(live.history.cost_usd), abs=1e-12)
-    )
-    same_end = record.terminated and live.history.calls == record.history.calls and not _failed(live)
-    reached = live.terminated or same_end
-    assert answer["goal_reached"] == reached
+def test_always_the_same_reason_has_no_kappa_and_full_agreement() -> None:
+    row = lab.agreement(crossed(a=[C] * 6, b=[C] * 6)).pairs.iloc[0]
+
+    assert (row["share"], row["same"]) == (1, 6)
+    assert pd.isna(row["kappa"])
+    assert row["no_interval"] == "kappa: not defined, all end by completed"
 
 
-def _failed(live: lab.RunResult) -> bool:
-    """Whether a condition raised, as against a provider."""
-    return live.stop_reason is StopReason.ERROR and "stop condition" in live.detail
+def test_too_few_scenarios_for_an_interval_say_so() -> None:
+    row = lab.agreement(crossed(a=[C, T], b=[C, T])).pairs.iloc[0]
+
+    assert (row["kappa"], row["units"]) == (1, 2)
+    assert row["no_interval"] == "share, kappa: only 2 known, an interval needs 5"
+    assert pd.isna(row["small_sample"])
+    row = lab.agreement(crossed(a=[C, T] * 3, b=[C, T] * 3)).pairs.iloc[0]
+    assert row["small_sample"].startswith("6 independent units: fewer than 20")
 
 
-@pytest.mark.timeout(300)
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(
-        st.tuples(scripts, st.one_of(st.none(), built_in_tree), st.one_of(st.just(UNBOUNDED), budgets)), min_size=1, max_size=3
-    ),
-    st.lists(st.tuples(st.one_of(st.none(), any_tree), budgets), min_size=1, max_size=3),
-)
-def test_the_live_loop_does_the_same(
-    recorded: list[tuple[list[Said], StopCondition | None, Budget]], tried: list[tuple[StopCondition | None, Budget]]
-) -> None:
-    records = [run(script, stop, budget) for script, stop, budget in recorded]
-    for stop, budget in tried:
-        limits = budget_of(budget)
-        if stop is None and not limits:
-            continue
-        answers = lab.backtest(records, stop, budget=limits, per="run")
-        for (script, *_), record, run_id in zip(recorded, records, answers["run_id"], strict=True):
-            assert run_id == record.run_id
-            answer = only(answers[answers["run_id"] == run_id])
-            live = run(script, stop, Budget(**{**dict.fromkeys(("max_turns", "max_tokens"), None), **limits}))
-            assert_agrees(answer, record, live, limits)
-
-
-@pytest.mark.timeout(300)
-@settings(max_examples=150, deadline=None)
-@given(scripts, any_tree)
-def test_reading_every_prefix_gives_the_same(script: list[Said], tree: StopCondition) -> None:
-    record = run(script)
-    answer = only(lab.backtest(record, tree, per="run"))
-    first, raised = len(record.history), False
-    for length in range(1, len(record.history) + 1):
-        try:
-            reading = asyncio.run(read_condition(tree, RunHistory(record.history[:length])))
-        except RuntimeError:
-            first, raised = length - 1, True
-            break
-        if reading.met:
-            first = length - 1
-            break
-    assert answer["step"] == min(first + 1, len(record.history))
-    last = first >= len(record.history) - 1
-    wins = record.stop_reason is StopReason.TERMINATING_TOOL or record.stopped_by == "tool"
-    assert answer["outcome"] == ("finished" if last and (not raised or wins) else "stopped")
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(scripts, min_size=1, max_size=4), built_in_tree, budgets)
-def test_a_frame_says_the_same_or_that_it_cannot_tell(recorded: list[list[Said]], tree: StopCondition, budget: Budget) -> None:
-    records = [run(script) for script in recorded]
-    whole = lab.backtest(records, tree, budget=budget_of(budget), per="run")
-    frame = lab.backtest(lab.frame(records), tree, budget=budget_of(budget), per="run", runs=lab.frame(records, "runs"))
-    assert list(frame["run_id"]) == list(whole["run_id"])
-    told_by_frame = frame["outcome"] != "unknown"
-    steps = lab.frame(records)
-    of_run = steps.groupby("run_id", sort=False)
-    simple = (
-        (of_run["calls"].max().le(1) & of_run["error"].count().eq(0)).reindex(frame["run_id"]).fillna(True).to_numpy(dtype=bool)
-    )
-    commas = steps["run_id"][steps["tools"].str.contains("look, finalize")]
-    no_comma = ~frame["run_id"].isin(set(commas)).to_numpy(dtype=bool)
-    assert (told_by_frame | ~simple).all()
-    same = told_by_frame.to_numpy(dtype=bool) & no_comma
-    for name in ("outcome", "step"):
-        pd.testing.assert_series_equal(frame[name][same], whole[name][same])
-    for name in ("goal_reached", "tokens", "cost_usd", "calls", "stop_reason", "fired"):
-        known = same & frame[name].notna().to_numpy()
-        pd.testing.assert_series_equal(frame[name][known], whole[name][known])
-
-
-def test_a_frame_does_not_tell_which_of_two_limits_was_met_first_inside_a_step() -> None:
-    paused = say("some words", finish=FinishReason.PAUSED, tokens=(20, 5), cost="0.001")
-    record = run([paused, call("look", {}, tokens=(3, 7))])
-    limits = {"max_tokens": 35, "max_cost": 0.001}
-    whole = only(lab.backtest([record], budget=limits, per="run"))
-    frame = only(lab.backtest(lab.frame([record]), budget=limits, per="run", runs=lab.frame([record], "runs")))
-    assert [whole[name] for name in ("step", "stop_reason", "fired", "calls")] == [1, "cost_budget", "max_cost", 1]
-    assert [frame[name] for name in ("step", "stop_reason", "fired", "calls")] == [1, None, None, None]
-
-
-PAUSED = say("some words", finish=FinishReason.PAUSED, tokens=(20, 5), cost="0.001")
-
-
-@pytest.mark.parametrize("leaf", [Custom(RaisesFrom(1)), Custom(raises_later), Custom(raises_where_nothing_is_said)], ids=repr)
-@pytest.mark.parametrize("tree", [lambda leaf: leaf, lambda leaf: StepCountIs(1) | leaf, lambda leaf: ~leaf & StepCountIs(2)])
-@pytest.mark.parametrize("limits", [{}, {"max_tokens": 30}, {"max_cost": "0.002"}, {"max_calls": 2}, {"max_turns": 2}], ids=repr)
 @pytest.mark.parametrize(
-    "script",
-    [[], [call("look", {}), say("done")], [PAUSED, PAUSED, call("look", {}, tokens=(3, 7))], [PAUSED, say("done")], [call("halt")],
-     [call("look", {}), PAUSED, PAUSED, say("", tokens=(3, 7))]],
-    ids=["own end", "second", "paused", "paused end", "tool stops", "paused later"],
-)  # fmt: skip
-def test_a_predicate_that_raises_ends_the_run_as_an_error_here_too(
-    script: list[Said], limits: dict[str, Any], tree: Any, leaf: StopCondition
-) -> None:
-    record = run(script)
-    live = run(script, tree(leaf), Budget(**{**dict.fromkeys(("max_turns", "max_tokens"), None), **limits}))
-    answer = only(lab.backtest([record], tree(leaf), budget=limits, per="run"))
-    assert_agrees(answer, record, live, limits)
+    "frame",
+    [
+        pytest.param(pd.DataFrame(), id="nothing"),
+        pytest.param(crossed(a=[C, C]), id="one group"),
+        pytest.param(crossed(a=[C, None], b=[None, C]), id="no scenario of both"),
+    ],
+)
+def test_nothing_to_compare(frame: pd.DataFrame) -> None:
+    found = lab.agreement(frame)
+
+    assert found.overall["scenarios"].item() == 0
+    assert found.overall["share"].isna().all()
+    assert "no scenario for which every group has a reason" in repr(found)
+    assert "share: none known" in found.overall["no_interval"].item()
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(scripts, min_size=1, max_size=4), st.lists(built_in_tree, min_size=1, max_size=4))
-def test_the_configurations_add_up_to_their_runs(recorded: list[list[Said]], tried: list[StopCondition]) -> None:
-    records = [run(script) for script in recorded]
-    rows = lab.backtest(records, tried, per="run").groupby("configuration", sort=False)
-    table = lab.backtest(records, tried)
-    for (_, group), (_, row) in zip(rows, table.drop_duplicates("configuration").iterrows(), strict=True):
-        of_one = group.iloc[: len(records)]
-        assert row["runs"] == len(records)
-        for outcome in ("stopped", "finished", "unknown"):
-            assert row[outcome] == (of_one["outcome"] == outcome).sum()
-        for name, column in (("tokens", "tokens"), ("cost", "cost_usd"), ("calls", "calls"), ("step", "step")):
-            known = of_one[column].dropna()
-            assert (pd.isna(row[f"{name}_mean"]) and known.empty) or row[f"{name}_mean"] == pytest.approx(float(known.mean()))
-        success = of_one["goal_reached"].dropna()
-        assert row["success_rate"] == pytest.approx(float(success.mean()))
+def test_the_order_of_rows_changes_nothing() -> None:
+    frame = crossed(a=[C, T, E, C, T, C], b=[C, C, E, T, T, C], c=[T, T, E, C, T, C])
+    found, mixed = lab.agreement(frame), lab.agreement(frame.iloc[::-1])
+
+    assert found.overall.drop(columns="groups").equals(mixed.overall.drop(columns="groups"))
+
+
+def test_several_runs_of_a_scenario_are_an_error_that_says_what_to_do() -> None:
+    once = crossed(a=[C, T], b=[C, T])
+    frame = pd.concat([once, once.assign(run_id="again " + once["run_id"])])
+
+    with pytest.raises(errors.ConfigurationError) as caught:
+        lab.agreement(frame)
+    assert "a has 2 runs with prompt_id='p0'" in str(caught.value)
+    assert "frame.groupby(['provider', 'prompt_id']).cumcount()" in str(caught.value)
+    assert lab.agreement(frame.assign(repeat=frame.groupby(["provider", "prompt_id"]).cumcount())).overall["same"].item() == 4
+
+
+def test_the_last_finish_reason_of_real_runs_over_the_termination_frame() -> None:
+    results = [
+        run_of(looping(end=2), "one"),
+        run_of(looping(end=3), "two"),
+        run_of(looping(), "three", budget=lab.Budget(max_turns=2)),
+    ]
+    termination, runs = lab.frame(results, "termination"), lab.frame(results, "runs")
+    frame = termination.merge(runs[["run_id", "prompt"]], on="run_id")
+
+    found = lab.agreement(frame, "finish_reason")
+    assert found.what == "the same finish_reason, why the last response of the run ended"
+    assert found.scenarios[["one", "two", "three"]].iloc[0].tolist() == ["end_turn", "end_turn", "tool_calls"]
+    assert found.pairs["same"].tolist() == [1, 0, 0]
+    with pytest.raises(errors.ConfigurationError, match=r"needs the column prompt_id: .*frame\.merge"):
+        lab.agreement(termination)
+
+
+def test_a_group_that_there_is_not() -> None:
+    found = lab.agreement(crossed(a=[C], b=[C]))
+
+    with pytest.raises(errors.ConfigurationError, match="There is no group 'z'. Groups: a, b"):
+        found.table("a", "z")
+
+
+def test_names_from_outside_are_escaped_and_may_be_those_of_columns() -> None:
+    names: Any = ["<b>", "same", "prompt_id"]
+    frame = runs_of(names, prompt_id=["p"] * 3)
+
+    found = lab.agreement(frame)
+    assert list(found.scenarios.columns) == ["prompt_id", "<b>", "same (group)", "prompt_id (group)", "same"]
+    assert "<b> (" not in found._repr_html_()
+    assert "&lt;b&gt;" in found._repr_html_()

@@ -157,7 +157,7 @@ said, until = "", {30: threading.Event(), 60: threading.Event()}
 def hold(event):
     "Pieces behind so many characters of the second answer wait until the test lets them go on."
     global said
-    if isinstance(event, lab.events.TextReceived) and event.turn == 2:
+    if isinstance(event, lab.events.TextReceived) and event.step == 2:
         said += event.text
         for length, go_on in until.items():
             if len(said) > length:

@@ -151,7 +151,7 @@ def assert_is_whole(run: lab.Run) -> None:
 def run_is_fork(run: lab.Run) -> int:
     """How many steps a run has from another."""
     started = [event for event in run.events if type(event).__name__ == "StepStarted"]
-    return len(run.history) if not started else started[0].turn - 1
+    return len(run.history) if not started else started[0].step - 1
 
 
 def assert_conversation_is_whole(messages: Iterable[lab.Message]) -> None:

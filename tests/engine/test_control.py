@@ -192,7 +192,7 @@ def test_a_tool_may_await_another_run() -> None:
 def test_a_paused_run_waits_before_its_next_step() -> None:
     async def main() -> lab.Run:
         run = slow(0.0, SCRIPT).run("go")
-        run.observe(lambda event: isinstance(event, events.StepStarted) and event.turn == 2 and run.pause())
+        run.observe(lambda event: isinstance(event, events.StepStarted) and event.step == 2 and run.pause())
         ending = asyncio.ensure_future(_end(run))
         await until(lambda: run.state is RunState.PAUSED)
         await asyncio.sleep(0.02)
@@ -300,7 +300,7 @@ def test_a_pause_that_comes_as_the_run_ends_is_not_told_behind_its_end() -> None
 def test_a_stop_takes_hold_after_the_step_under_way() -> None:
     async def main() -> lab.Run:
         run = slow(0.02).run("go")
-        run.observe(lambda event: isinstance(event, events.StepStarted) and event.turn == 2 and run.stop("seen enough"))
+        run.observe(lambda event: isinstance(event, events.StepStarted) and event.step == 2 and run.stop("seen enough"))
         await run
         return run
 

@@ -123,7 +123,7 @@ def test_an_agent_that_is_a_tool_of_itself_ends(make: Make, wide: int) -> None:
     run = make(model).run("go", budget=Budget(max_turns=3))
     result = ended(run)
     assert (result.stop_reason, len(result.history)) == (StopReason.TURN_LIMIT, 3)
-    assert 3 < model.count <= 3 + 3 * call_context.CALLS_BELOW_PER_TURN
+    assert 3 < model.count <= 3 + 3 * call_context.CALLS_BELOW_PER_STEP
     for each in family_of(run):
         assert_is_whole(each)
 
@@ -135,7 +135,7 @@ def test_runs_are_nested_so_deep_and_no_deeper(make: Make, deep: int, asked: int
     model = Asked()
     run = make(model, max_depth=deep).run("go", budget=Budget(max_turns=1))
     ended(run)
-    most = 1 + call_context.CALLS_BELOW_PER_TURN
+    most = 1 + call_context.CALLS_BELOW_PER_STEP
     assert model.count == (min(2**asked - 1, most) if make is in_lockstep else asked)
     assert max(each.stepper.depth for each in family_of(run)) == (deep if make in (of_itself, of_another) else 0)
     if make in (of_itself, of_another):
@@ -153,8 +153,8 @@ def test_without_a_depth_the_calls_bound_it() -> None:
     model = Asked()
     run = of_itself(model, max_depth=None).run("go", budget=Budget(max_turns=2))
     ended(run)
-    assert model.count == 2 + 2 * call_context.CALLS_BELOW_PER_TURN
-    assert max(each.stepper.depth for each in family_of(run)) == 2 * call_context.CALLS_BELOW_PER_TURN
+    assert model.count == 2 + 2 * call_context.CALLS_BELOW_PER_STEP
+    assert max(each.stepper.depth for each in family_of(run)) == 2 * call_context.CALLS_BELOW_PER_STEP
 
 
 def test_the_depth_of_the_outermost_agent_counts() -> None:
@@ -189,7 +189,7 @@ def test_at_the_bound_of_calls_the_reason_is_said_and_nothing_more_is_started() 
     ended(run)
     assert (model.count, len(run.children)) == (105, 20)
     why = (
-        "The sub-agents of a run with max_turns=5 may make 100 model calls together (20 per turn), and have made 100. "
+        "The sub-agents of a run with max_turns=5 may make 100 model calls together (20 per step), and have made 100. "
         "Budget(max_calls=…) of the outermost run allows more."
     )
     assert [result.content for result in run.history[-1].tool_results] == [
@@ -206,7 +206,7 @@ def test_calls_that_a_person_allows_replace_the_bound() -> None:
 def test_one_that_is_cut_in_mid_run_says_which_bound_it_was() -> None:
     run = of_itself(Asked(1), max_depth=None).run("go", budget=Budget(max_turns=2))
     ended(run)
-    by_family = [each.result for each in family_of(run) if each.result and "(20 per turn)" in each.result.detail]
+    by_family = [each.result for each in family_of(run) if each.result and "(20 per step)" in each.result.detail]
     assert by_family
     assert {result.stop_reason for result in by_family} == {StopReason.CALL_LIMIT}
     with pytest.raises(errors.CallLimitReached, match=r"Budget\(max_calls=…\) of the outermost run allows more"):
@@ -374,7 +374,7 @@ def test_in_an_experiment_it_ends_as_well() -> None:
     model = Asked(3)
     results = go(lab.Experiment({"me": of_itself(model)}, ["go"], [{"budget": Budget(max_turns=2)}]).run(progress=False))
     assert results.runs["stop_reason"].to_list() == ["turn_limit"]
-    assert model.count == 2 + 2 * call_context.CALLS_BELOW_PER_TURN
+    assert model.count == 2 + 2 * call_context.CALLS_BELOW_PER_STEP
 
 
 def test_outside_of_a_run_a_tool_is_at_depth_one() -> None:

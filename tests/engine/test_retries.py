@@ -55,7 +55,7 @@ def test_what_may_pass_is_tried_again(failure: Reply, told: str, streaming: bool
         result = result_of(server, stream=streaming)
     assert (result.stop_reason, result.text, result.error) == (StopReason.COMPLETED, "Hello there", None)
     (event,) = retried(result)
-    assert (event.turn, event.attempt) == (1, 1)
+    assert (event.step, event.attempt) == (1, 1)
     assert told in event.reason
     assert "\n" not in event.reason
     ((call,),) = [step.calls for step in result.history]
@@ -99,7 +99,7 @@ def test_each_failure_of_a_call_is_told(wire: str) -> None:
     with serving(*replies) as server:
         result = result_of(server, wire)
     assert result.stop_reason is StopReason.COMPLETED
-    assert [(event.turn, event.attempt) for event in retried(result)] == [(1, 1), (1, 2), (1, 3), (2, 1)]
+    assert [(event.step, event.attempt) for event in retried(result)] == [(1, 1), (1, 2), (1, 3), (2, 1)]
     assert [step.calls[0].retries for step in result.history] == [3, 1]
     assert result.history.calls == 2
     frame = result.to_frame("calls")

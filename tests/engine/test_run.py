@@ -484,14 +484,14 @@ def test_events_come_in_order() -> None:
     assert isinstance(started, events.RunStarted)
     assert started.settings is run.history[0].settings
     assert isinstance(first, events.StepStarted)
-    assert (first.turn, first.budget_remaining.turns) == (1, 20)
+    assert (first.step, first.budget_remaining.turns) == (1, 20)
     assert isinstance(ended, events.RunEnded)
     assert ended.result is run.result
     completed = [event for event in run.events if isinstance(event, events.StepCompleted)]
     assert [event.cumulative_usage.total_tokens for event in completed] == [15, 30, 45]
     assert [event.step for event in completed] == list(run.history)
     observed = [event for event in run.events if isinstance(event, events.StopReasonObserved)]
-    assert [(event.turn, event.call, event.finish_reason) for event in observed] == [
+    assert [(event.step, event.call, event.finish_reason) for event in observed] == [
         (1, 1, FinishReason.TOOL_CALLS),
         (2, 2, FinishReason.TOOL_CALLS),
         (3, 3, FinishReason.END_TURN),

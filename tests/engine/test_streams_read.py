@@ -64,7 +64,7 @@ def test_text_is_told_before_the_server_sends_the_last(wire: str, kind: tuple[st
         result = result_of(server, wire, stream=True, observers=[observe])
         assert not server.waited_in_vain
     assert texts(seen) == ["Hel", "lo ", "there"]
-    assert {event.turn for event in seen if isinstance(event, TextReceived)} == {1}
+    assert {event.step for event in seen if isinstance(event, TextReceived)} == {1}
     assert (result.text, result.usage.total_tokens) == ("Hello there", 15)
     assert texts(result.events) == []  # not kept
 
@@ -240,7 +240,7 @@ def test_an_answer_that_lost_a_piece_is_asked_for_again(wire: str) -> None:
     assert first.decision.action is lab.Action.ASK_AGAIN
     assert result.usage.total_tokens == 30  # both were paid for
     (event,) = asked_again(result)
-    assert (event.turn, event.call, event.attempt, event.remaining, event.holes) == (1, 1, 1, 1, first.response.holes)
+    assert (event.step, event.call, event.attempt, event.remaining, event.holes) == (1, 1, 1, 1, first.response.holes)
     assert [message.text for message in result.messages] == ["go", "pay 100 NOT to Bob"]
     kinds = [type(event).__name__ for event in seen if isinstance(event, AskedAgain | TextReceived)]
     assert kinds == ["TextReceived"] * 2 + ["AskedAgain"] + ["TextReceived"] * 3

@@ -220,10 +220,10 @@ def test_other_events_stand_on_the_run() -> None:
     assert [(event.name, dict(event.attributes or {})) for event in to.one("invoke_agent").events] == [
         (
             "agentlab.tool_payload_repair",
-            {"agentlab.turn": 1, "agentlab.issue": "incomplete", "agentlab.attempted": True, "agentlab.succeeded": False},
+            {"agentlab.step": 1, "agentlab.issue": "incomplete", "agentlab.attempted": True, "agentlab.succeeded": False},
         ),
-        ("agentlab.nudged", {"agentlab.turn": 1, "agentlab.consecutive": 1, "agentlab.allowed": 2}),
-        ("agentlab.call_retried", {"agentlab.turn": 1, "agentlab.attempt": 1, "agentlab.wait_s": 0.5}),
+        ("agentlab.nudged", {"agentlab.step": 1, "agentlab.consecutive": 1, "agentlab.allowed": 2}),
+        ("agentlab.call_retried", {"agentlab.step": 1, "agentlab.attempt": 1, "agentlab.wait_s": 0.5}),
     ]
 
 

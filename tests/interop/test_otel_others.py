@@ -446,7 +446,7 @@ NAMES = [
     *OLDER["before 1.37"],
     "gen_ai.output.messages",
     "gen_ai.input.messages",
-    "agentlab.loop.step",
+    "agentlab.step",
     "agentlab.run.id",
 ]
 

@@ -104,7 +104,7 @@ def test_a_run_is_a_span_with_its_calls_and_tools_below() -> None:
         "gen_ai.response.finish_reasons": ("tool_calls",),
         "gen_ai.usage.input_tokens": 10,
         "gen_ai.usage.output_tokens": 5,
-        "agentlab.loop.step": 1,
+        "agentlab.step": 1,
         "agentlab.call": 1,
         "agentlab.finish_reason": "tool_calls",
         "agentlab.retries": 0,
@@ -115,7 +115,7 @@ def test_a_run_is_a_span_with_its_calls_and_tools_below() -> None:
         "gen_ai.tool.name": "look",
         "gen_ai.tool.type": "function",
         "gen_ai.tool.call.id": "c1",
-        "agentlab.loop.step": 1,
+        "agentlab.step": 1,
     }
     assert all(span.status.status_code is StatusCode.UNSET for span in to.spans)
 
@@ -133,7 +133,7 @@ def test_a_recorded_run_tells_what_the_provider_said() -> None:
     assert (cut["gen_ai.response.finish_reasons"], cut["agentlab.finish_reason"]) == (("max_tokens",), "max_tokens")
     assert (cut["server.address"], cut["server.port"]) == ("api.anthropic.com", 443)
     assert cut["gen_ai.usage.cache_read.input_tokens"] == 0
-    assert rest["agentlab.loop.step"] == cut["agentlab.loop.step"] == 1
+    assert rest["agentlab.step"] == cut["agentlab.step"] == 1
     assert (rest["agentlab.call"], rest["agentlab.finish_reason"]) == (2, "end_turn")
     (count,) = to.points("agentlab.continuations")
     assert (count.value, count.attributes["gen_ai.provider.name"]) == (1, "anthropic")

@@ -304,8 +304,8 @@ def test_a_limit_lowered_or_raised_while_it_runs_holds_from_the_next_reading_on(
     limits: dict[int, int] = {}
 
     def edit(event: lab.events.Event) -> None:
-        if isinstance(event, lab.events.StepStarted) and event.turn in at:
-            run.limits.max_turns = at[event.turn]
+        if isinstance(event, lab.events.StepStarted) and event.step in at:
+            run.limits.max_turns = at[event.step]
         if isinstance(event, lab.events.StepCompleted):
             limits[event.step.index] = event.step.settings.budget.max_turns or 0
 

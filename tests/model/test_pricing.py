@@ -268,7 +268,7 @@ socket.socket.__init__ = refuse
 socket.create_connection = socket.getaddrinfo = refuse
 before = threading.enumerate()
 from agentlab.model.pricing import cost_of
-from agentlab.model.messages import Usage
+from agentlab.model.usage import Usage
 for model in ("gpt-4.1-mini", "no-such-model"):
     print(cost_of("openai", model, Usage(1000, 500)).source)
 assert threading.enumerate() == before, threading.enumerate()

@@ -1,7 +1,7 @@
-"""What was observed, in the words of the table: the same rule for every framework, this one included.
+"""The observations in the words of the table, by the same rules for every framework, including this one.
 
-`Cell.ran` tells what `make peers` ran apart from what was only read. A scenario that a framework has no driver for is no cell here:
-what is known of it then is read, and stands in `read.py`.
+`Cell.ran` is True if `make peers` ran the scenario. If a framework has no driver for a scenario, there is no cell here: facts from its
+documentation are in `read.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of the table, and whether it was run."""
+    """A cell of the table. `ran` is True if it was run, not only read."""
 
     text: str
     ran: bool = True
@@ -45,7 +45,7 @@ def which_limit(seen: Facts) -> str | None:
         return "as data" + (", with the value" if any("value=" in one for one in facts.get("met", ())) else "")
     if any(sign.isdigit() for sign in said):
         return "in a sentence"
-    return "that one was reached" if said else "no"
+    return "only that a limit was reached" if said else "no"
 
 
 def joined(seen: Facts) -> str | None:
@@ -60,7 +60,7 @@ def edited(seen: Facts) -> str | None:
     if facts["searches"] <= 3:
         return "no"
     return (
-        "yes, by a function of yours" if "of your own" in facts["how"] else f"yes, `{facts['how'].split(' = ')[0].split(',')[0]}`"
+        "yes, by a custom function" if "of your own" in facts["how"] else f"yes, `{facts['how'].split(' = ')[0].split(',')[0]}`"
     )
 
 
@@ -73,7 +73,7 @@ def not_reported(seen: Facts) -> str | None:
     usage = facts["usage"]
     summed = (facts.get("total") or {}).get("totalTokens")
     if usage is None or usage == [None, None]:
-        return "unknown" if summed is None else f"unknown; in the sum {summed}"
+        return "unknown" if summed is None else f"unknown; {summed} in the sum"
     return str(usage[0])
 
 
@@ -82,9 +82,9 @@ def cut_call(seen: Facts) -> str | None:
     if half is None or bare is None:
         return None
     if half["forecasts"]:
-        return "it is run, on the half text"
+        return "run, with the partial text"
     if bare["forecasts"]:
-        return "not run; cut before its arguments: run"
+        return "not run; run if truncated before its arguments"
     return "not run"
 
 
@@ -96,8 +96,8 @@ def cut_answer(seen: Facts) -> str | None:
     if text.endswith("THE-REST.") and text.startswith("Night trains"):
         return "continued"
     if facts["requests"] > 1:
-        return "asked anew"
-    return "as it is, with its reason" if facts.get("told") else "as it is"
+        return "requested again"
+    return "returned truncated, with the reason" if facts.get("told") else "returned truncated"
 
 
 def one_step(seen: Facts) -> str | None:
@@ -114,7 +114,7 @@ def killed(seen: Facts) -> str | None:
     if facts is None:
         return None
     whole = facts["died"] == 9 and facts["before"] == 3
-    return f"yes; {13 - facts['kept'] - 1} of 3 answers asked anew" if whole else "no"
+    return f"yes; {13 - facts['kept'] - 1} of 3 answers requested again" if whole else "no"
 
 
 def within_budget(seen: Facts) -> str | None:
@@ -123,7 +123,7 @@ def within_budget(seen: Facts) -> str | None:
         return None
     if facts["requests"] > STEPS:
         return "no"
-    return "yes, if you hand it on" if "given in the call" in facts["how"] else "yes"
+    return "yes, if you pass it on" if "given in the call" in facts["how"] else "yes"
 
 
 RULES: Mapping[str, Callable[[Facts], str | None]] = {
@@ -138,14 +138,14 @@ RULES: Mapping[str, Callable[[Facts], str | None]] = {
     "killed": killed,
     "sub_agent": within_budget,
 }
-"""How the observations of a row are put."""
+"""The rule for each row, from observations to text."""
 
 
 def cells(facts: Mapping[str, Facts]) -> dict[str, Cell]:
-    """The cells of one framework that were run. Raises where a driver failed: no failure of ours is an observation of theirs."""
+    """Return the cells of one framework that were run. Raise ValueError if a driver failed: our failure is no observation."""
     failed = {name: one["failed"] for name, one in facts.items() if "failed" in one}
     if failed:
-        raise ValueError(f"These scenarios could not be run as they should: {failed}.")
+        raise ValueError(f"These scenarios failed to run: {failed}.")
     judged = {row: rule(facts) for row, rule in RULES.items()}
     return {row: Cell(text) for row, text in judged.items() if text is not None}
 

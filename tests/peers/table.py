@@ -1,4 +1,4 @@
-"""The table as Markdown, from the record of what was observed."""
+"""The table as Markdown, from the recorded observations."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ BEGIN, END = "<!-- peers: written by `make peers ARGS=--write` -->", "<!-- end o
 Record = Mapping[str, Any]
 
 ITALICS = (
-    "Upright: what happened when `make peers` ran the same scenario in each of them, against the same server on loopback. "
-    "*In italics*: not run, but read in its documentation or found in its package."
+    "Upright text: observed when `make peers` ran the same scenario in each framework, against the same server on loopback. "
+    "*Italics*: not run, but taken from its documentation or its package."
 )
 
 HOW = (
-    "Each framework was driven the way its documentation shows, and where it has several ways, the one that serves the scenario best. "
-    "The server gives every one of them the answers of the synthetic fixtures: a search that does not end of itself, an answer without "
-    "usage, a tool call cut in its arguments and one cut before them, an answer cut at its cap. OpenRouter's toolkit speaks the "
-    "Responses API and gets the same answers in its words; the others speak chat completions."
+    "Each framework was used as its documentation shows; of several ways, the one that suits the scenario best. "
+    "The server sends all of them the answers of the synthetic fixtures: a search that never ends on its own, an answer without "
+    "usage, a tool call truncated in its arguments and one truncated before them, an answer truncated at its cap. OpenRouter's toolkit "
+    "uses the Responses API and gets the same answers in that format; the others use chat completions."
 )
 
 
@@ -38,13 +38,13 @@ def recorded() -> Record:
 
 
 def cell(record: Record, who: str, row: str) -> Cell:
-    """What stands there: what was run, else what was read."""
+    """Return a cell: the observation if it was run, else the documented fact."""
     ran = cells(record["peers"][who]["facts"])
     return ran[row] if row in ran else Cell(READ[who][row], ran=False)
 
 
 def table(record: Record, columns: Iterable[str]) -> str:
-    """Rows of features, a column a framework."""
+    """Return a table with one row per feature and one column per framework."""
     columns = tuple(columns)
     lines = [["", *(NAMES[who] for who in columns)], ["---"] * (len(columns) + 1)]
     lines += [[title, *(str(cell(record, who, row)).replace("|", r"\|") for who in columns)] for row, title in ROWS.items()]
@@ -52,29 +52,27 @@ def table(record: Record, columns: Iterable[str]) -> str:
 
 
 def versions(record: Record, columns: Iterable[str]) -> str:
-    """The versions that were run, in a sentence's words."""
+    """Return the versions that were run, as part of a sentence."""
     packages = [f"{name} {version}" for who in columns for name, version in record["peers"][who]["versions"].items()]
     return ", ".join(packages)
 
 
 def better(columns: Iterable[str]) -> str:
-    """What each of them does better."""
+    """Return a list of the strengths of each framework."""
     return "\n".join(f"- **{NAMES[who]}**: {BETTER[who]}" for who in columns if who in BETTER)
 
 
 def readme_part(record: Record) -> str:
-    """What stands between the two marks in the README."""
+    """Return the text between the two marks in the README."""
     by_and_on = f"On {record['date']} with {versions(record, IN_README)}."
-    return "\n\n".join(
-        [BEGIN, table(record, IN_README), f"{ITALICS} {by_and_on}", "What they do better:", better(IN_README), END]
-    )
+    return "\n\n".join([BEGIN, table(record, IN_README), f"{ITALICS} {by_and_on}", "Their strengths:", better(IN_README), END])
 
 
 def page(record: Record) -> str:
-    """The whole of it, as a page of the documentation."""
+    """Return the page of the documentation."""
     others = [who for who in NAMES if who not in IN_README]
     facts = [
-        f"| {NAMES[who]} | {scenario} | {one.get('how', 'the plain way')} | {one['requests']} | {_says(one)} |".replace(
+        f"| {NAMES[who]} | {scenario} | {one.get('how', 'default usage')} | {one['requests']} | {_says(one)} |".replace(
             "`|`", r"`\|`"
         )
         for who in NAMES
@@ -83,19 +81,17 @@ def page(record: Record) -> str:
     return (
         "\n\n".join(
             [
-                "# agentlab beside other frameworks",
-                f"{ITALICS} On {record['date']}. `make peers` runs all of it again, and prints both tables and what was observed.",
+                "# agentlab and other frameworks",
+                f"{ITALICS} On {record['date']}. `make peers` repeats all runs, and prints both tables and the observations.",
                 table(record, IN_README),
                 table(record, ["agentlab", *others]),
                 f"Versions: {versions(record, NAMES)}.",
-                "## What they do better",
+                "## Their strengths",
                 better(NAMES),
-                "## What was observed",
+                "## Observations",
                 HOW,
-                "\n".join(
-                    ["| framework | scenario | by | requests | what came back |", "| --- | --- | --- | --- | --- |", *facts]
-                ),
-                "## Where the rest was read",
+                "\n".join(["| framework | scenario | by | requests | outcome |", "| --- | --- | --- | --- | --- |", *facts]),
+                "## Sources of the rest",
                 "\n".join(f"- {NAMES[who]}: {where}" for who, where in SOURCES.items()),
             ]
         )
@@ -106,8 +102,8 @@ def page(record: Record) -> str:
 def _says(facts: Mapping[str, Any]) -> str:
     came = facts.get("came_back")
     if came is None:
-        told = {name: value for name, value in facts.items() if name not in {"how", "requests"}}
-        return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())
+        shown = {name: value for name, value in facts.items() if name not in {"how", "requests"}}
+        return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
     parts = [str(facts.get("error") or came)]
     if facts.get("says"):
         parts.append(str(facts["says"]).split(". ")[0].replace("|", r"\|"))
@@ -119,9 +115,9 @@ def _says(facts: Mapping[str, Any]) -> str:
 
 
 def with_part(readme: str, part: str) -> str:
-    """The README with this part in the place of the one that is there."""
+    """Return the README with this part instead of the present one."""
     before, _, rest = readme.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
-        raise ValueError(f"README.md has no {BEGIN!r} followed by {END!r}: put both where the table is to stand.")
+        raise ValueError(f"README.md has no {BEGIN!r} followed by {END!r}: add both where the table belongs.")
     return before + part + after

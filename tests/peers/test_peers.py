@@ -63,7 +63,7 @@ def test_a_tool_call_that_is_run_though_cut_is_said_to_be() -> None:
     """The rule is the same for all, so it must be able to speak against any, this project too."""
     facts = RECORD["peers"]["agentlab"]["facts"]
     ran = {**facts, "cut_call": {**facts["cut_call"], "forecasts": ["Gr"]}, "no_usage": {**facts["no_usage"], "usage": [0, 0]}}
-    assert cells(ran)["cut_call"].text == "it is run, on the half text"
+    assert cells(ran)["cut_call"].text == "run, with the partial text"
     assert cells(ran)["no_usage"].text == "0"
 
 

@@ -175,6 +175,14 @@ def test_a_frame_that_went_through_a_file_gives_the_same() -> None:
     pd.testing.assert_frame_equal(timeline_data(back), timeline_data(ALL))
 
 
+def test_a_frame_of_an_earlier_version_gives_the_same() -> None:
+    earlier = {"StepStarted": "TurnStarted", "StepCompleted": "TurnCompleted"}
+    frame = ALL.assign(event=ALL["event"].replace(earlier))
+
+    assert "TurnStarted" in set(frame["event"])
+    pd.testing.assert_frame_equal(timeline_data(frame), timeline_data(ALL))
+
+
 def test_several_runs_stay_apart_in_a_mixed_frame() -> None:
     one, two = (events_of(*STEP, ("StopReasonObserved", at_s, 1, "end_turn ('stop')"), run_id=f"r{at_s}") for at_s in (1.0, 2.0))
     data = timeline_data(pd.concat([one, two]).sort_values("at_s", kind="stable"))

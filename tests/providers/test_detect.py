@@ -178,56 +178,6 @@ def test_other_refusals_stay_errors(code: Any):
 # How much is examined -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_refusal_of_any_size_is_an_error():
-    body = b'{"error": {"message": "' + b"x" * 70 * 2**20
-    assert (detect("openai", body, status=500).finish_reason, detect("openai", body, status=500).raw_value) == (F.ERROR, 500)
-
-
-def test_the_largest_body_that_is_examined_takes_the_work_of_its_size():
-    """Each event is looked at once, by an unknown name too and whatever the chunks."""
-
-    def read(events: int) -> int:
-        parser = lab.signals.stream("nobody-knows-it")
-        chunks = [b'data: {"news": %d}\n\n' % number for number in range(events)]
-        return calls_in(lambda: [*map(parser.feed, chunks), parser.finish()])
-
-    read(10)
-    assert read(2_000) < 12 * read(200)
-
-
-DEEP = 200_000
-
-
-@pytest.mark.parametrize("name", [*WIRES, "bedrock", "openai-responses", "nobody-knows-it"])
-@pytest.mark.parametrize(
-    "body", [b"[" * DEEP, b'{"a":' * DEEP, b"[" * DEEP + b"]" * DEEP, b'{"choices":' + b"[" * DEEP], ids=range(4)
-)
-def test_deep_nesting_is_no_answer(name: str, body: bytes):
-    found = detect(name, body)
-    assert (found.finish_reason, found.confidence) == (F.UNKNOWN, LOW)
-
-
-def test_objects_that_are_nested_deeply_are_no_answer():
-    nested: Any = []
-    for _ in range(DEEP):
-        nested = [nested]
-    try:
-        for payload in (nested, {"choices": nested}, {"choices": [{"message": {"content": nested}, "finish_reason": nested}]}):
-            assert detect("openai", payload).finish_reason is not F.END_TURN
-    finally:
-        while nested:  # or Python itself runs out of stack when it lets go of it
-            nested = nested.pop()
-
-
-def test_an_unknown_wire_that_lost_a_piece_is_no_end():
-    said = [b'data: {"text": "pay 100 "}', b'data: {"text": ', b'data: {"text": "to Bob", "finish_reason": "stop"}']
-    assert detect("nobody-knows-it", b"\n\n".join([*said, b""])).finish_reason is F.UNKNOWN
-    assert detect("nobody-knows-it", b"\n\n".join([said[0], said[2], b""])).finish_reason is F.END_TURN
-
-
-# How much is examined -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", [*WIRES, "bedrock", "openai-responses", "nobody-knows-it"])
 @pytest.mark.parametrize("streaming", [None, True, False])
 def test_a_body_that_is_too_large_is_not_examined_and_said_so(name: str, streaming: bool | None, monkeypatch: pytest.MonkeyPatch):

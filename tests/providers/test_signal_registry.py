@@ -145,11 +145,7 @@ LOGGED = [
 
 def debugged(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the logger of signals got, without what is for everybody."""
-    return [
-        one.getMessage()
-        for one in caplog.records
-        if one.name == "agentlab.signals" and one.levelno == logging.DEBUG
-    ]
+    return [one.getMessage() for one in caplog.records if one.name == "agentlab.signals" and one.levelno == logging.DEBUG]
 
 
 @pytest.mark.parametrize(("body", "expected"), LOGGED)

@@ -40,7 +40,7 @@ class ManualClock:
     def for_runs(self) -> Iterator[None]:
         """Have runs count their active time by this clock."""
         with pytest.MonkeyPatch.context() as patch:
-            for module in ("clock", "evaluate"):
+            for module in ("engine.timeline", "limits.evaluation"):
                 patch.setattr(f"agentlab.{module}.time", self)
             yield
 

@@ -103,7 +103,7 @@ def assert_ended_so(found: Held, expected: str) -> None:
     result, signal = found.result, found.result.history[1].signal
     if expected in (ANSWERED, RETRIED):
         assert (found.outcome, result.text) == (expected, "Hello there")
-        assert [event.turn for event in found.retries] == ([SPOILT] if expected == RETRIED else [])
+        assert [event.step for event in found.retries] == ([SPOILT] if expected == RETRIED else [])
         assert [step.calls[0].retries for step in result.history] == ([0, 1, 0] if expected == RETRIED else [0, 0, 0])
         return
     assert (found.outcome, len(result.history), found.retries) == ("error", 2, [])
@@ -254,7 +254,7 @@ def one_place(talk: Talk, kind: str, fault: faults.Fault) -> str:
         assert talk.streaming
     elif found.outcome == "retried":
         assert found.looked == WHOLE
-        assert [event.turn for event in found.retries] == [SPOILT]
+        assert [event.step for event in found.retries] == [SPOILT]
     else:
         assert found.outcome == "error", fault
         assert found.retries == []

@@ -248,7 +248,7 @@ def test_events_come_back_equal(kind: type[events.Event], data: st.DataObject) -
     assert codec.events_from_jsonable([json.loads(text)], []) == [event]
 
 
-def test_a_completed_turn_has_the_step_of_the_history() -> None:
+def test_a_completed_step_is_that_of_the_history() -> None:
     history = RunHistory([step(1), step(2)])
     event = events.StepCompleted(1.5, history[1], history.usage)
     kept = codec.event_to_jsonable(event)
@@ -256,6 +256,28 @@ def test_a_completed_turn_has_the_step_of_the_history() -> None:
     (again,) = codec.events_from_jsonable([kept], history)
     assert again == event
     assert again.step is history[1]  # type: ignore[attr-defined]
+
+
+OF_AN_EARLIER_VERSION: list[tuple[dict[str, Any], events.Event]] = [
+    (
+        {"event": "TurnStarted", "at_s": 0.5, "turn": 2, "budget_remaining": {"turns": 19}},
+        events.StepStarted(0.5, 2, Remaining(turns=19)),
+    ),
+    (
+        {"event": "CallRetried", "at_s": 0.6, "turn": 2, "attempt": 1, "wait_s": 0.1, "reason": "HTTP 529"},
+        events.CallRetried(0.6, 2, 1, 0.1, "HTTP 529"),
+    ),
+    ({"event": "Nudged", "at_s": 0.7, "turn": 2, "consecutive": 1, "allowed": 3}, events.Nudged(0.7, 2, 1, 3)),
+    (
+        {"event": "TurnCompleted", "at_s": 0.8, "step": 2, "cumulative_usage": {"input_tokens": 7}},
+        events.StepCompleted(0.8, step(2), Usage(input_tokens=7)),
+    ),
+]
+
+
+@pytest.mark.parametrize(("stored", "event"), OF_AN_EARLIER_VERSION, ids=[one["event"] for one, _ in OF_AN_EARLIER_VERSION])
+def test_an_event_of_an_earlier_version_whose_steps_were_turns_is_read(stored: dict[str, Any], event: events.Event) -> None:
+    assert codec.events_from_jsonable([stored], [step(1), step(2)]) == [event]
 
 
 def test_an_event_of_a_newer_version_is_left_out() -> None:

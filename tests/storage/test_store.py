@@ -482,6 +482,22 @@ def test_damaged_text_is_told_with_the_run_it_belongs_to(store: Store) -> None:
         store.frame("steps")
 
 
+def test_a_run_of_an_earlier_version_whose_steps_were_turns_is_loaded(store: Store) -> None:
+    run_id = abandoned(store)
+    expected, database = store.load(run_id).events, store.storage._database  # type: ignore[attr-defined]
+    assert {"StepStarted", "StepCompleted", "ToolFinished"} <= {type(event).__name__ for event in expected}
+    rows = database.execute("SELECT id, body FROM steps").fetchall()
+    for row_id, body in rows:
+        stored = json.loads(body)
+        for event in stored["events"]:
+            if event["event"] != "StepCompleted" and "step" in event:
+                event["turn"] = event.pop("step")
+            event["event"] = event["event"].replace("Step", "Turn")
+        database.execute("UPDATE steps SET body = ? WHERE id = ?", (json.dumps(stored), row_id))
+    assert any('"TurnStarted"' in body and '"turn": 1' in body for (body,) in database.execute("SELECT body FROM steps"))
+    assert store.load(run_id).events == expected
+
+
 def test_bad_input_names_the_value(store: Store) -> None:
     for do, said in (
         (lambda: store.load("nobody"), "There is no run 'nobody'"),

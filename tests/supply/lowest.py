@@ -41,13 +41,16 @@ ORACLES = (
     "tests/providers/test_bedrock_fixtures.py::test_the_vendor_knows_what_is_asked_and_answered",
 )
 CORE = (
-    "tests/core",
-    "tests/calls",
+    "tests/limits",
+    "tests/model",
+    "tests/records",
+    "tests/engine",
+    "tests/storage",
     "tests/experiments/test_experiment.py",
     "tests/plots",
-    "tests/widgets",
+    "tests/notebook",
     "tests/transport",
-    "tests/compare",
+    "tests/analysis",
 )
 
 

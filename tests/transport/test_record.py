@@ -17,10 +17,10 @@ from agentlab.transport import Record, RecordTransport, current, record, replay
 from agentlab.transport.cassette import load_cassette
 from agentlab.transport.http import HttpRequest
 from agentlab.transport.recording import Recorder
+from tests.internal.test_redaction import LOOK_LIKE_KEYS
 
 from .conftest import KEY, asked, interaction, interactions
 from .server import EVENTS, Server
-from .test_redaction import LOOK_LIKE_KEYS
 
 AUTH = {"Authorization": f"Bearer {KEY}"}
 

@@ -16,9 +16,9 @@ from work_done import calls_in
 
 from agentlab.errors import ConfigurationError, ReplayMissError
 from agentlab.transport.replaying import VOLATILE_FIELDS, ReplayIndex, address, canonical_body
+from tests.internal.test_redaction import LOOK_LIKE_KEYS
 
 from .conftest import interaction
-from .test_redaction import LOOK_LIKE_KEYS
 
 Write = Callable[..., Path]
 URL = "https://llm.example/v1/chat"

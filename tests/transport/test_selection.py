@@ -112,7 +112,7 @@ def test_the_transports_for_httpx_are_found_here_and_nothing_else() -> None:
 
     assert transport.ReplayTransport is live.ReplayTransport
     assert transport.RecordTransport is live.RecordTransport
-    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+    with pytest.raises(AttributeError, match="has no name 'Nothing'"):
         transport.Nothing  # noqa: B018
 
 

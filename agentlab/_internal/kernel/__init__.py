@@ -1,1 +1,8 @@
-"""The notebook that runs this code: detection of its page, its stop button, and workarounds for its kernel."""
+"""The notebook that runs this code.
+
+May import: the rest of `_internal`.
+
+    front_end       whether a person can click
+    interrupts      the stop button, for runs in the background
+    ipykernel_mend  messages that reach a kernel which awaits a run; all private API of ipykernel
+"""

@@ -1,4 +1,11 @@
-"""The explorer: tries limits on recorded runs, with a slider for each limit."""
+"""The explorer: limits tried on recorded runs with a slider each.
+
+May import: `notebook.panel` and what is below it.
+
+    explorer  `lab.explore`
+    limits    the limits and their values
+    figures   figures of what they led to
+"""
 
 from agentlab.notebook.explorer.explorer import Explorer, explore
 

@@ -286,15 +286,15 @@ def grid_of(chosen: Mapping[str, Value]) -> Grid:
 def budget_of(chosen: Mapping[str, Value], longest: int) -> dict[str, Any]:
     """The fields of a budget with which a run ends where the record does under these limits; empty if the default suffices.
 
-    The default budget ends a run after 20 turns. `max_turns` is that of the record if it is known; otherwise it is given if the
+    The default budget ends a run after 20 steps. `max_turns` is that of the record if it is known; otherwise it is given if the
     record has more steps, `longest` at most.
     """
     limits = limits_of(chosen)
     if "max_turns" in chosen:
         limits = {"max_turns": chosen["max_turns"], **limits}
         return limits if limits["max_turns"] != DEFAULT_TURNS else {n: value for n, value in limits.items() if n != "max_turns"}
-    turns = longest if chosen.get("StepCountIs") is None else min(longest, chosen["StepCountIs"])
-    return {"max_turns": turns, **limits} if turns > DEFAULT_TURNS else limits
+    steps = longest if chosen.get("StepCountIs") is None else min(longest, chosen["StepCountIs"])
+    return {"max_turns": steps, **limits} if steps > DEFAULT_TURNS else limits
 
 
 def as_code(chosen: Mapping[str, Value], longest: int) -> str:
@@ -332,7 +332,7 @@ class RecordedLimits:
     differing: frozenset[str]
     """Limits that differ between runs, or are unknown."""
     of_budget: Sequence[str]
-    """The budget's limits that the runs had, without the default of turns if no run reached it."""
+    """The budget's limits that the runs had, without the default of max_turns if no run reached it."""
     others: Sequence[str]
     """Names of limits without a slider."""
     ends: Mapping[str, Bools]

@@ -1,4 +1,24 @@
-"""The panel: the live control of runs in a notebook."""
+"""The panel: the live control of runs in a notebook.
+
+May import: `notebook.display`, `notebook.cards`, and what is below `notebook`.
+
+    run_view         the panel of one run and its branches
+    side_by_side     several runs
+    state            what the parts share
+    live_view        redraws a live widget; fixed outputs where nobody can click
+    static_view      those outputs
+    controls         run, step, pause and stop
+    answer           the newest answer
+    ending           the overview, and why the run stopped
+    branches         the tree of runs, and the form that makes a branch
+    step_browser     the tab Steps
+    step_detail      one step in full
+    settings_editor  the editor of all limits
+    stop_editor      the editor of the stop condition
+    fields           the controls of single values
+    pictures         the charts
+    markup           pieces of HTML
+"""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class Answer:
     def _read(self, event: events.Event) -> None:
         coming = self._coming
         match event:
-            case events.TextReceived(turn=step, text=text, call=call):
+            case events.TextReceived(step=step, text=text, call=call):
                 if coming is None or (coming.step, coming.call) < (step, call):
                     coming = self._begin(step, call)
                 if coming.call == call:  # of parallel calls the newest is shown
@@ -145,7 +145,7 @@ class Answer:
                 coming.call = call + 1
             case events.StopReasonObserved(finish_reason=reason):
                 self._paused = reason in (FinishReason.PAUSED, FinishReason.MAX_TOKENS)
-            case events.ToolStarted(turn=step, tool_call=tool_call):
+            case events.ToolStarted(step=step, tool_call=tool_call):
                 if coming is None or coming.step != step:
                     coming = self._begin(step, 0)
                 coming.tools.append(tool_call)

@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from engine.made import agent, assert_is_whole, go, looping, run_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +38,7 @@ from agentlab.model.responses import ModelResponse
 from agentlab.records.history import RunHistory
 from agentlab.records.stopped import FOR_STOP_REASON
 from agentlab.testing import call, say
+from engine.made import agent, assert_is_whole, go, looping, run_of
 
 
 async def to_the_end(run: lab.Run) -> lab.RunResult:

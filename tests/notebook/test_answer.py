@@ -390,7 +390,7 @@ def test_a_recorded_stream_arrives_in_the_panel_at_its_own_pace(drive: Callable[
 
     def let_it_be_drawn(event: Event) -> None:
         """The stream goes on behind its third and its sixth piece when they are seen, however long drawing takes here."""
-        if isinstance(event, TextReceived) and event.turn == 2:
+        if isinstance(event, TextReceived) and event.step == 2:
             pieces.append(event.text)
             while len(set(coming())) < {3: 1, 6: 2}.get(len(pieces), 0):
                 time.sleep(0.01)

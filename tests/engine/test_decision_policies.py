@@ -203,7 +203,7 @@ def test_a_policy_sees_the_run() -> None:
         return standard(signal, context)
 
     run([call("look", {"q": "x"}), "done"], policy=watch, budget=lab.Budget(max_tokens_per_turn=50))
-    assert [(context.turn, context.call, context.requested_cap) for context in seen] == [(1, 1, 50), (2, 1, 50)]
+    assert [(context.step, context.call, context.requested_cap) for context in seen] == [(1, 1, 50), (2, 1, 50)]
     assert seen[0].response is not None and seen[0].response.tool_calls
     assert seen[1].settings is not None and seen[1].settings.budget.max_tokens_per_turn == 50
 

@@ -18,10 +18,9 @@ from agentlab.providers.finish_detection import detect
 from agentlab.providers.registry import Provider
 from agentlab.providers.wires.incoming import UNREADABLE, FrameDecoder, Incoming
 from agentlab.transport.aws_eventstream import build_frame, encode_headers, is_whole, join_headers, read_prelude, text_headers
-
-from .bedrock_bodies import chunk_frames, events, frame, frames
-from .bodies import Answer, Call, cut, parse_stream
-from .bodies import stream as text_stream
+from tests.providers.bedrock_bodies import chunk_frames, events, frame, frames
+from tests.providers.bodies import Answer, Call, cut, parse_stream
+from tests.providers.bodies import stream as text_stream
 
 F, HIGH = FinishReason, Confidence.HIGH
 ANSWER = Answer(text=("Hello", " wörld 🌊"), reasoning=("hm",), calls=(Call("f", {"a": 1}),), finish=F.TOOL_CALLS)

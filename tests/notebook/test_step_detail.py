@@ -72,7 +72,7 @@ def test_a_step_is_told_in_full() -> None:
         "HasToolCall: 1 of search — met ◀ decided",
         "StepCountIs: 1 of 9 — not met",
         "max_tokens 100 tokens — 85 left",
-        "max_turns 5 turns — 4 left",
+        "max_turns 5 steps — 4 left",
         '{ "usage": { "total": 15 } }',
     ):
         assert sentence in told, sentence

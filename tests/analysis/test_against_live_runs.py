@@ -1,0 +1,199 @@
+"""The answers agree with what the live loop does, step for step, and with reading every prefix."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import agentlab as lab
+from agentlab import Budget, Custom, StepCountIs, StopReason
+from agentlab.analysis.conditions import reading_name
+from agentlab.limits.combinators import StopCondition
+from agentlab.limits.evaluation import read_condition
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.records.history import RunHistory
+from agentlab.testing import Said, call, say
+
+from .made import (
+    UNBOUNDED,
+    RaisesFrom,
+    any_tree,
+    budgets,
+    built_in_tree,
+    raises_later,
+    raises_where_nothing_is_said,
+    run,
+    scripts,
+)
+
+OF_LIMITS = {StopReason.TURN_LIMIT, StopReason.CALL_LIMIT, StopReason.TOKEN_BUDGET, StopReason.COST_BUDGET, StopReason.TIMEOUT}
+CUT_OFF = {*OF_LIMITS, StopReason.STOP_CONDITION}
+
+
+def only(frame: pd.DataFrame) -> dict[str, Any]:
+    """The one row, NA as None."""
+    assert len(frame) == 1
+    return {str(name): None if pd.isna(value) else value for name, value in frame.iloc[0].items()}
+
+
+def budget_of(limits: Budget) -> dict[str, Any]:
+    """A budget's limits, as they are tried."""
+    kept = {name: getattr(limits, name) for name in ("max_turns", "max_calls", "max_tokens", "max_cost")}
+    return {name: value for name, value in kept.items() if value is not None}
+
+
+def assert_agrees(answer: dict[str, Any], record: lab.RunResult, live: lab.RunResult, limits: dict[str, Any]) -> None:
+    """An answer is what the live run did, unless the record ends before that."""
+    in_mid_step = "max_tokens" in limits and len(live.history[-1].calls) > 1
+    if (
+        answer["outcome"] == "unknown"
+    ):  # a call that goes on with a cut answer would have been held to what was left of the tokens
+        assert record.stop_reason in CUT_OFF or in_mid_step
+        assert len(live.history) >= len(record.history)
+        return
+    assert answer["outcome"] == ("stopped" if live.stop_reason in CUT_OFF or _failed(live) else "finished")
+    assert answer["step"] == len(live.history)
+    if in_mid_step and answer["calls"] is None:
+        return
+    assert answer["stop_reason"] == live.stop_reason.value
+    if live.stop_reason not in OF_LIMITS:
+        assert answer["fired"] == (", ".join(map(reading_name, live.conditions_met)) or None)
+    else:
+        assert f"Budget reached: {answer['fired']} " in live.detail or "left nothing" in live.detail or live.detail
+    assert answer["calls"] == live.history.calls
+    assert answer["tokens"] == live.history.tokens
+    assert answer["cost_usd"] == (
+        None if live.history.cost_usd is None else pytest.approx(float(live.history.cost_usd), abs=1e-12)
+    )
+    same_end = record.terminated and live.history.calls == record.history.calls and not _failed(live)
+    reached = live.terminated or same_end
+    assert answer["goal_reached"] == reached
+
+
+def _failed(live: lab.RunResult) -> bool:
+    """Whether a condition raised, as against a provider."""
+    return live.stop_reason is StopReason.ERROR and "stop condition" in live.detail
+
+
+@pytest.mark.timeout(300)
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(scripts, st.one_of(st.none(), built_in_tree), st.one_of(st.just(UNBOUNDED), budgets)), min_size=1, max_size=3
+    ),
+    st.lists(st.tuples(st.one_of(st.none(), any_tree), budgets), min_size=1, max_size=3),
+)
+def test_the_live_loop_does_the_same(
+    recorded: list[tuple[list[Said], StopCondition | None, Budget]], tried: list[tuple[StopCondition | None, Budget]]
+) -> None:
+    records = [run(script, stop, budget) for script, stop, budget in recorded]
+    for stop, budget in tried:
+        limits = budget_of(budget)
+        if stop is None and not limits:
+            continue
+        answers = lab.backtest(records, stop, budget=limits, per="run")
+        for (script, *_), record, run_id in zip(recorded, records, answers["run_id"], strict=True):
+            assert run_id == record.run_id
+            answer = only(answers[answers["run_id"] == run_id])
+            live = run(script, stop, Budget(**{**dict.fromkeys(("max_turns", "max_tokens"), None), **limits}))
+            assert_agrees(answer, record, live, limits)
+
+
+@pytest.mark.timeout(300)
+@settings(max_examples=150, deadline=None)
+@given(scripts, any_tree)
+def test_reading_every_prefix_gives_the_same(script: list[Said], tree: StopCondition) -> None:
+    record = run(script)
+    answer = only(lab.backtest(record, tree, per="run"))
+    first, raised = len(record.history), False
+    for length in range(1, len(record.history) + 1):
+        try:
+            reading = asyncio.run(read_condition(tree, RunHistory(record.history[:length])))
+        except RuntimeError:
+            first, raised = length - 1, True
+            break
+        if reading.met:
+            first = length - 1
+            break
+    assert answer["step"] == min(first + 1, len(record.history))
+    last = first >= len(record.history) - 1
+    wins = record.stop_reason is StopReason.TERMINATING_TOOL or record.stopped_by == "tool"
+    assert answer["outcome"] == ("finished" if last and (not raised or wins) else "stopped")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(scripts, min_size=1, max_size=4), built_in_tree, budgets)
+def test_a_frame_says_the_same_or_that_it_cannot_tell(recorded: list[list[Said]], tree: StopCondition, budget: Budget) -> None:
+    records = [run(script) for script in recorded]
+    whole = lab.backtest(records, tree, budget=budget_of(budget), per="run")
+    frame = lab.backtest(lab.frame(records), tree, budget=budget_of(budget), per="run", runs=lab.frame(records, "runs"))
+    assert list(frame["run_id"]) == list(whole["run_id"])
+    told_by_frame = frame["outcome"] != "unknown"
+    steps = lab.frame(records)
+    of_run = steps.groupby("run_id", sort=False)
+    simple = (
+        (of_run["calls"].max().le(1) & of_run["error"].count().eq(0)).reindex(frame["run_id"]).fillna(True).to_numpy(dtype=bool)
+    )
+    commas = steps["run_id"][steps["tools"].str.contains("look, finalize")]
+    no_comma = ~frame["run_id"].isin(set(commas)).to_numpy(dtype=bool)
+    assert (told_by_frame | ~simple).all()
+    same = told_by_frame.to_numpy(dtype=bool) & no_comma
+    for name in ("outcome", "step"):
+        pd.testing.assert_series_equal(frame[name][same], whole[name][same])
+    for name in ("goal_reached", "tokens", "cost_usd", "calls", "stop_reason", "fired"):
+        known = same & frame[name].notna().to_numpy()
+        pd.testing.assert_series_equal(frame[name][known], whole[name][known])
+
+
+def test_a_frame_does_not_tell_which_of_two_limits_was_met_first_inside_a_step() -> None:
+    paused = say("some words", finish=FinishReason.PAUSED, tokens=(20, 5), cost="0.001")
+    record = run([paused, call("look", {}, tokens=(3, 7))])
+    limits = {"max_tokens": 35, "max_cost": 0.001}
+    whole = only(lab.backtest([record], budget=limits, per="run"))
+    frame = only(lab.backtest(lab.frame([record]), budget=limits, per="run", runs=lab.frame([record], "runs")))
+    assert [whole[name] for name in ("step", "stop_reason", "fired", "calls")] == [1, "cost_budget", "max_cost", 1]
+    assert [frame[name] for name in ("step", "stop_reason", "fired", "calls")] == [1, None, None, None]
+
+
+PAUSED = say("some words", finish=FinishReason.PAUSED, tokens=(20, 5), cost="0.001")
+
+
+@pytest.mark.parametrize("leaf", [Custom(RaisesFrom(1)), Custom(raises_later), Custom(raises_where_nothing_is_said)], ids=repr)
+@pytest.mark.parametrize("tree", [lambda leaf: leaf, lambda leaf: StepCountIs(1) | leaf, lambda leaf: ~leaf & StepCountIs(2)])
+@pytest.mark.parametrize("limits", [{}, {"max_tokens": 30}, {"max_cost": "0.002"}, {"max_calls": 2}, {"max_turns": 2}], ids=repr)
+@pytest.mark.parametrize(
+    "script",
+    [[], [call("look", {}), say("done")], [PAUSED, PAUSED, call("look", {}, tokens=(3, 7))], [PAUSED, say("done")], [call("halt")],
+     [call("look", {}), PAUSED, PAUSED, say("", tokens=(3, 7))]],
+    ids=["own end", "second", "paused", "paused end", "tool stops", "paused later"],
+)  # fmt: skip
+def test_a_predicate_that_raises_ends_the_run_as_an_error_here_too(
+    script: list[Said], limits: dict[str, Any], tree: Any, leaf: StopCondition
+) -> None:
+    record = run(script)
+    live = run(script, tree(leaf), Budget(**{**dict.fromkeys(("max_turns", "max_tokens"), None), **limits}))
+    answer = only(lab.backtest([record], tree(leaf), budget=limits, per="run"))
+    assert_agrees(answer, record, live, limits)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(scripts, min_size=1, max_size=4), st.lists(built_in_tree, min_size=1, max_size=4))
+def test_the_configurations_add_up_to_their_runs(recorded: list[list[Said]], tried: list[StopCondition]) -> None:
+    records = [run(script) for script in recorded]
+    rows = lab.backtest(records, tried, per="run").groupby("configuration", sort=False)
+    table = lab.backtest(records, tried)
+    for (_, group), (_, row) in zip(rows, table.drop_duplicates("configuration").iterrows(), strict=True):
+        of_one = group.iloc[: len(records)]
+        assert row["runs"] == len(records)
+        for outcome in ("stopped", "finished", "unknown"):
+            assert row[outcome] == (of_one["outcome"] == outcome).sum()
+        for name, column in (("tokens", "tokens"), ("cost", "cost_usd"), ("calls", "calls"), ("step", "step")):
+            known = of_one[column].dropna()
+            assert (pd.isna(row[f"{name}_mean"]) and known.empty) or row[f"{name}_mean"] == pytest.approx(float(known.mean()))
+        success = of_one["goal_reached"].dropna()
+        assert row["success_rate"] == pytest.approx(float(success.mean()))
