@@ -1,4 +1,4 @@
-"""`python -m agentlab serve notebook_or_module:agent`: an agent behind the chat endpoints."""
+"""`python -m agentlab serve notebook_or_module:agent`: serves an agent over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent: a model with tools and instructions. It holds no state; `agent.run(prompt)` makes a Run, which does."""
+"""An agent: a model with tools and instructions. It has no state; `agent.run(prompt)` creates a Run, which has."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ F = TypeVar("F")
 
 Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
 Middleware: TypeAlias = Callable[[ModelRequest, Ask], Awaitable[ModelResponse]]
-"""Wraps each model call: gets the request and the next function to call, returns the response; may raise StopRequested."""
+"""Wraps each model call: takes the request and the next function to call, returns the response; may raise StopRequested."""
 RunTool: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
 ToolMiddleware: TypeAlias = Callable[[ToolCall, RunTool], Awaitable[ToolResult]]
-"""Wraps each tool call: gets the call and the function that executes it, returns the result; may raise StopRequested."""
+"""Wraps each tool call: takes the call and the function that executes it, returns the result; may raise StopRequested."""
 Blame: TypeAlias = Callable[[str, Exception], None]
 
 
@@ -58,13 +58,13 @@ class Agent(Displayable):
     tools         functions with annotations, sync or async, `lab.tool(…)` of one, or classes made from pydantic's BaseModel
     budget, stop  defaults for its runs; the default budget is `Budget(max_turns=20)`
     policy        a function `(signal, context) -> Decision`, sync or async, default for its runs: decides on the end of a response
-    continuation  a ContinuationPolicy, default for its runs: how far a truncated answer is continued; None: not at all
+    continuation  a ContinuationPolicy, default for its runs: caps on continuing a truncated answer; None: no continuation
     terminating   names of the tools that end a run, or TerminatingTools: an answer that calls none of them gets a reminder
-    stream        ask for the answer as a stream
+    stream        True to request the answer as a stream
     options       further fields of the provider's request body, such as {"temperature": 0}
     middleware    async functions `(request, ask) -> response` around each model call, the first outermost
     tool_middleware   async functions `(call, execute) -> result` around each tool call: they may change the arguments or the result,
-                  answer with a `ToolResult` of their own, or end the run with StopRequested
+                  return another `ToolResult`, or end the run with StopRequested
     retry         how failed calls are retried
     observers     callables that get every event of every run
     name          the agent's name in frames and panels; the name of the model by default
@@ -140,7 +140,7 @@ class Agent(Displayable):
         observers: Sequence[RunObserver] = (),
         transport: Transport | None = None,
     ) -> Run:
-        """Return a run on this prompt, not yet started: `await` it, step through it, or `start()` it.
+        """Return a new run on this prompt: `await` it, step through it, or `start()` it.
 
         A setting that is None is the agent's own; so `continuation=None` does not switch continuation off, as it does for the agent.
         `messages` go before the prompt (an earlier conversation); `transport` is that of the surrounding `lab.replay` or `lab.record`
@@ -267,7 +267,7 @@ class Agent(Displayable):
         return ask
 
     def through_tool_middleware(self, execute: RunTool, blame: Blame) -> RunTool:
-        """Wrap `execute` in the tool middleware, likewise."""
+        """Wrap `execute` in the tool middleware, in the same way."""
         for layer in reversed(self.tool_middleware):
             execute = _wrapped(layer, execute, ToolResult, "result", blame)
         return execute

@@ -32,7 +32,7 @@
 Limits are outcomes, never exceptions: a run that reaches one returns its result. A ConfigurationError or a FixtureError inside
 a run is raised after the steps so far were recorded; a ProviderError ends the run as ERROR and is on the result.
 
-Errors and warnings redact their messages themselves and make control characters visible: code that raises one does neither.
+Errors and warnings redact their messages and make control characters visible, so code that raises one need not.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _safe(args: tuple[object, ...]) -> Iterator[object]:
 
 
 class AgentlabError(Exception):
-    """Root of all errors that agentlab raises on purpose. Messages contain no keys and no control characters.
+    """Root of all errors of agentlab. Messages contain no keys and no control characters.
 
     Example:
         >>> lab.Agent("openai")
@@ -146,7 +146,7 @@ class ChatInputError(ConfigurationError):
         >>> await lab.Chat(brief).chat("anna", " ")
         Traceback (most recent call last):
             ...
-        agentlab.errors.ChatInputError: message=' ': say something, as text.
+        agentlab.errors.ChatInputError: message=' ': pass a non-empty text.
     """
 
 
@@ -157,7 +157,7 @@ class ContextNotFoundError(ChatInputError, LookupError):
         >>> await lab.Chat(brief).invoke("anna")
         Traceback (most recent call last):
             ...
-        agentlab.errors.ContextNotFoundError: The context 'anna' holds no message: begin it with chat or add_message, or ask...
+        agentlab.errors.ContextNotFoundError: The context 'anna' has no message: begin it with chat or add_message, or ask...
     """
 
 
@@ -175,7 +175,7 @@ class FixtureError(AgentlabError):
 
 
 class FixtureNotFoundError(FixtureError, FileNotFoundError):
-    """The fixture folder or file does not exist, or holds no cassette.
+    """The fixture folder or file does not exist, or has no cassette.
 
     Example:
         >>> lab.replay("no-such-folder")

@@ -1,8 +1,8 @@
 """An agent as a tool of another: `agent.as_tool("research", "…", budget=…)`.
 
-A tool call starts the run of such a sub-agent and waits for it. Its limit is its own budget or what its caller has left, whichever is
-less, read again before each of its calls; its use counts in its caller's history. If it was cut off, the caller's model learns what is
-left, and may continue it by another call: from where it was, with more budget, or from a summary of its conversation.
+A tool call starts the run of such a sub-agent and waits for it. Its limit is its own budget or the rest of its caller's, whichever is
+less, read again before each of its calls; its usage counts in its caller's history. If it was cut off, the caller's model gets the
+rest of the budget, and may continue it by another call: from its last step, with more budget, or from a summary of its conversation.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def as_tool(
 
 
 class SubAgent:
-    """The function of the tool. It holds no state: the history of the calling run lists its child runs."""
+    """The function of the tool. It has no state: the history of the calling run lists its child runs."""
 
     def __init__(self, agent: Agent, name: str, settings: RunSettings) -> None:
         self.agent, self.name, self.settings = agent, name, settings
@@ -221,12 +221,12 @@ class SubAgent:
             known = next((child for child in caller.children if child.id == origin.parent_run_id), None)
             set_parent(run, known or self._recalled(context, caller, origin.parent_run_id))
         set_caller(run, caller, origin.parent_step or context.step, origin.called_by or context.tool_call.id)
-        if run.result is None:  # its end could not be written
+        if run.result is None:  # its end was not written
             run.cancel()
         return run
 
     async def _summary(self, context: ToolCallContext, earlier: Run, task: str) -> str:
-        """Return a summary of the earlier run by its model: one call under a cap, in a separate run that counts like any other."""
+        """Return a summary of the earlier run by its model: one capped call, in a separate run that counts like any other."""
         agent = earlier.agent
         by = Agent(
             agent.model,
@@ -254,7 +254,7 @@ SubAgent.work.ends_when_cancelled = True  # type: ignore[attr-defined]  # its ow
 
 
 def _make_run(context: ToolCallContext | None, agent: Agent, task: str, settings: RunSettings) -> Run:
-    """Make a run on the task; within a calling run's budget, and with its transport and inherited observers, if there is one."""
+    """Create a run on the task; within a calling run's budget, and with its transport and inherited observers, if there is one."""
     budget = settings.budget
     more: dict[str, Any] = {}
     if context is not None:
@@ -273,7 +273,7 @@ def _make_run(context: ToolCallContext | None, agent: Agent, task: str, settings
 
 
 async def _run_child(context: ToolCallContext | None, run: Run, before: RunHistory, name: str, handle: str) -> None:
-    """Run it to its end. Even if that is interrupted, its use is recorded in the caller's step."""
+    """Run it to its end. Even if that is interrupted, its usage is recorded in the caller's step."""
     if context is None:
         await run
         return
@@ -302,7 +302,7 @@ async def _run_child(context: ToolCallContext | None, run: Run, before: RunHisto
 
 
 def _left_of_caller(context: ToolCallContext) -> Remaining:
-    """Return what the caller has left. Raises ConfigurationError if that is nothing; then no call is started."""
+    """Return the rest of the caller's budget. Raises ConfigurationError if nothing is left; then no call is started."""
     left = context.left()
     if call_context.is_spent(left):
         raise ConfigurationError("Not started: your own budget has nothing left.")
@@ -318,7 +318,7 @@ def _times_called(context: ToolCallContext | None, name: str) -> int:
 
 
 def _children(context: ToolCallContext | None) -> Iterator[ChildUse]:
-    """Yield the child runs of the calling run so far, as far as its model knows of them."""
+    """Yield the child runs of the calling run so far that its model knows."""
     if context is not None:
         for step in context.stepper.timeline.history:
             yield from (child for child in step.children if not child.cut_off)
@@ -338,7 +338,7 @@ def _origin(run: Run) -> Run:
 
 
 def _more(first: Budget, now: Budget, before: RunHistory, elapsed_s: float, times: float) -> Budget:
-    """Return `now` raised to what `before` used plus `times` the first budget; a limit that is higher already stays."""
+    """Return `now` raised to the usage of `before` plus `times` the first budget; a higher limit stays."""
     raised: dict[str, Any] = {}
     for name, total in TOTAL_OF.items():
         spent: Any = elapsed_s if total == "time" else USED[total](before)[1]

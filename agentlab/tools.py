@@ -8,7 +8,7 @@
     @lab.tool(on_cancel="wait")                                   # a cancelled run waits for it
     async def book(train: str) -> str: ...
 
-The arguments are validated before the function gets them. Every failure goes back to the model as the result of the call.
+The arguments are validated before the function is called. Every failure goes back to the model as the result of the call.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def of_model(name: str, function: Function, schema: object) -> tuple[str, str, t
         own_name = parsed.pop("$ref").removeprefix("#/$defs/")
         parsed = {**parsed["$defs"][own_name], **parsed}
     if parsed.get("type") != "object":
-        raise ToolDefinitionError(f"The tool {name!r} has schema={schema.__name__}, which is no object: give the class fields.")
+        raise ToolDefinitionError(
+            f"The tool {name!r} has schema={schema.__name__}, which is not an object: give the class fields."
+        )
     own = str(parsed.pop("description", ""))
     summary, _ = ("", None) if function is itself else _docstring(inspect.getdoc(unwrapped(function)) or "")
     return parameters[0].name, summary or own, schema, _without_titles(parsed)
@@ -111,7 +113,7 @@ def unwrapped(function: Function) -> Function:
 
 
 def _open_parameters(name: str, function: Function) -> list[inspect.Parameter]:
-    """Return the parameters that a model must fill in: all that a functools.partial does not hold already."""
+    """Return the parameters that a model must fill in: all that a functools.partial does not set."""
     try:
         parameters = inspect.signature(function).parameters
     except ValueError as error:
@@ -333,14 +335,16 @@ def tool(
 
 
 def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
-    """Return Tools, and functions as Tools, by name. Raises ToolDefinitionError for anything else, and for duplicate names."""
+    """Return Tools and functions as Tools by name. Raises ToolDefinitionError for anything else, and for duplicate names."""
     if isinstance(tools, Tool | str) or not isinstance(tools, Iterable):
         raise ToolDefinitionError(f"tools={tools!r}: pass a list of functions, such as tools=[search, finalize].")
     named: dict[str, Tool] = {}
     for item in tools:
         made = item if isinstance(item, Tool) else _make(item)
         if made.name in named:
-            raise ToolDefinitionError(f"Two tools are called {made.name!r}: give one of them another with lab.tool(name=…).")
+            raise ToolDefinitionError(
+                f"Two tools have the name {made.name!r}: give one of them another name with lab.tool(name=…)."
+            )
         named[made.name] = made
     return named
 
@@ -348,7 +352,7 @@ def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
 @dataclass(slots=True)
 class Executed:
     """The outcome of one call. `cut` is a cancellation during the call, or the exception of a middleware: the caller records the result
-    and then raises it. `left_behind` is True if an async function did not end when it was cancelled, and may still be running."""
+    and then raises it. `left_behind` is True if an async function was abandoned since it did not end when it was cancelled."""
 
     result: ToolResult
     cut: BaseException | None = None
@@ -500,7 +504,7 @@ def _call_inline(function: Function, arguments: dict[str, Any]) -> tuple[Any, Ba
 
 
 async def _wait(work: asyncio.Future[Any], until_s: float | None) -> asyncio.CancelledError | None:
-    """Wait for the end of the work, at most until then; return a cancellation during the wait."""
+    """Wait for the end of the work until this time; return a cancellation during the wait."""
     try:
         await asyncio.wait([work], timeout=None if until_s is None else max(0.0, until_s - time.monotonic()))
     except asyncio.CancelledError as cut:
@@ -524,7 +528,7 @@ def _call_on_thread(target: Tool, arguments: dict[str, Any]) -> asyncio.Future[t
             outcome = context.run(target.function, **arguments), None
         except BaseException as error:  # also interrupts: a person's reaches the main thread only
             outcome = None, error
-        with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed, and nothing waits any more
             loop.call_soon_threadsafe(resolve, outcome)
 
     try:
@@ -576,7 +580,7 @@ def _make(  # noqa: PLR0917  the order of `__reduce__`
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"{function!r} is not a function: pass a function whose parameters have annotations.")
     if not 0 < len(name) <= 64 or not all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in name):
-        raise ToolDefinitionError(f"{name!r} cannot be a tool's name ({NAME_RULE}): give one with lab.tool(name=…).")
+        raise ToolDefinitionError(f"{name!r} cannot be a tool's name ({NAME_RULE}): set one with lab.tool(name=…).")
     timeout_s = in_seconds(timeout_s)
     if timeout_s is not None and not (isinstance(timeout_s, int | float) and math.isfinite(timeout_s) and timeout_s > 0):
         raise ToolDefinitionError(f"The tool {name!r} has timeout_s={timeout_s!r}: give seconds above 0, or None for no limit.")

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 T = TypeVar("T")
 
 GRACE_S = 2.0
-"""How long a cancelled task may take to end, its `finally` included. Then it is left behind."""
+"""The time that a cancelled task has to end, its `finally` included. Then it is abandoned."""
 
 _left_behind: set[asyncio.Future[Any]] = set()
-"""Tasks left behind, until they end: a loop holds its tasks weakly."""
+"""Abandoned tasks, until they end: a loop has only weak references to its tasks."""
 
 
 async def ends(
     work: Iterable[asyncio.Future[Any]], grace_s: float | None = GRACE_S
 ) -> tuple[bool, asyncio.CancelledError | None]:
-    """Cancel tasks and wait for their end; also return a cancel that came meanwhile, which the caller has to raise.
+    """Cancel tasks and wait for their end; also return a cancel that arrived meanwhile, which the caller has to raise.
 
-    False if a task did not end within the grace: it is left behind and its result dropped. Without a grace (None) each cancel is
+    False if a task did not end within the grace period: it is abandoned and its result dropped. Without one (None) each cancel is
     passed on.
     """
     running, cut = {one for one in work if not one.done()}, None
@@ -53,9 +53,9 @@ def _dropped(work: asyncio.Future[Any]) -> None:
 
 
 async def sheltered(work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.CancelledError | None]:
-    """Do the work to its end; return its result and a cancel that came meanwhile, which the caller has to raise afterwards.
+    """Finish the work; return its result and a cancel that arrived meanwhile, which the caller has to raise afterwards.
 
-    A second cancel cancels the work, too, so that work that waits for ever can be ended.
+    A second cancel cancels the work too, so that work that never ends can be stopped.
     """
     task = asyncio.ensure_future(work)
     cut: asyncio.CancelledError | None = None
@@ -94,7 +94,7 @@ def name_of(function: object) -> str:
 
 
 def discard(awaitable: Awaitable[Any]) -> None:
-    """Close an awaitable that nobody will await, without a warning."""
+    """Close an awaitable that will not be awaited, without a warning."""
     if isinstance(awaitable, Coroutine):
         awaitable.close()
     elif hasattr(awaitable, "cancel"):

@@ -28,7 +28,7 @@ def has_page() -> bool:
     """
     wish = os.environ.get(VARIABLE, "")
     if wish not in ("", "none", "widgets"):
-        raise ValueError(f"{VARIABLE}={wish!r}: set it to 'widgets' or 'none', or leave it out to let agentlab find out.")
+        raise ValueError(f"{VARIABLE}={wish!r}: set it to 'widgets' or 'none', or leave it unset for automatic detection.")
     return wish == "widgets" if wish else _detected_page()
 
 
@@ -144,7 +144,7 @@ TICK_S = 0.25
 
 
 class KernelMend:
-    """The mends of one kernel; `parts` names those in force, empty if none applies."""
+    """The workarounds for one kernel; `parts` names those in force, empty if none applies."""
 
     def __init__(self, kernel: Any | None) -> None:
         self._kernel: Any = kernel
@@ -201,7 +201,7 @@ class KernelMend:
 
     @contextlib.contextmanager
     def _around_the_lock(self) -> Iterator[None]:
-        """7.0 to 7.3: every message takes the kernel's lock and is then dispatched. Here it is looked at before the lock."""
+        """7.0 to 7.3: every message takes the kernel's lock and is then dispatched. Here it is inspected before the lock."""
         kernel, lock, dispatch = self._kernel, self._kernel._main_asyncio_lock, self._kernel.dispatch_shell
 
         async def dispatch_shell(msg: Any, /, subshell_id: Any = None) -> None:
@@ -246,7 +246,7 @@ class KernelMend:
             del messages.put_nowait
 
     def _mine(self, frames: Any) -> tuple[Any, Any] | None:
-        """The identities and the message, if it is a comm_msg of an adopted widget."""
+        """Return the identities and the message, if it is a comm_msg of an adopted widget."""
         session = self._kernel.session
         try:
             idents, rest = session.feed_identities(frames, copy=False)
@@ -278,7 +278,7 @@ class KernelMend:
 
 
 def keep_subshell(data: Any, default: Any) -> Any:
-    """The subshell the page named, which is what 7.0 to 7.3 use."""
+    """Return the subshell that the page named, as 7.0 to 7.3 do."""
     return default
 
 
@@ -289,7 +289,7 @@ def has_common_features(kernel: Any) -> bool:
 
 
 def mend() -> KernelMend:
-    """The mend of this process's kernel; without a kernel, one that does nothing."""
+    """Return the workaround for this process's kernel; without a kernel, one that does nothing."""
     kernel = running_kernel()
     if kernel is None:
         return KernelMend(None)

@@ -1,6 +1,6 @@
-"""Errors for names and keywords that agentlab does not have: they name the equivalent of another tool's name, or the nearest name.
+"""Errors for unknown names and keywords: they suggest the equivalent of another tool's name, or the nearest name.
 
-Other modules of agentlab are imported only when an error is made, since they import this one while they are imported themselves.
+Other modules of agentlab are imported only when an error is created, since they import this one themselves.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def no_such_name(module: str, name: str, known: Sequence[str]) -> AttributeError
             hint = f"Write `lab.{other}.{name}`."
     hint = hint or ("" if other_case else hint_for(name))
     if not hint:
-        there = f"It has: {', '.join(known)}." if len(known) <= 30 else f"`dir({module})` lists what it has."
+        there = f"It has: {', '.join(known)}." if len(known) <= 30 else f"`dir({module})` lists its names."
         hint = f"Did you mean {close!r}? {there}" if close else there
     error = AttributeError(f"{module} has no name {name!r}. {hint}")
     error._render_traceback_ = lambda: import_module("agentlab._internal.display").rendered(error)  # type: ignore[attr-defined]

@@ -54,10 +54,10 @@ SHORTEST_SECRET = 6
 PLACEHOLDERS = frozenset(
     {"dummy-key", "lm-studio", "localhost", "no-key", "not-needed", "not-used", "ollama", "placeholder", "unused"}
 )
-"""Words that people write where no key is needed. These, and anything shorter, are no secrets: replacing them would spoil the text."""
+"""Placeholders for a key that is not needed. These, and anything shorter, are not secrets: replacing them would spoil the text."""
 
-# A text is first searched for the literals that the patterns begin with, and a pattern is compiled only where its literal was found:
-# a scan of a text without keys costs next to nothing, and so does the import.
+# A text is first searched for the literals that the patterns begin with, and a pattern is compiled only if its literal was found:
+# a scan of a text without keys is cheap, and so is the import.
 _PREFIXES: dict[bytes, bytes] = {
     b"sk-": rb"[A-Za-z0-9_-]{12,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek
     b"sk_": rb"[A-Za-z0-9_]{16,}",
@@ -92,10 +92,10 @@ _KEY_PATTERNS: dict[bytes, bytes] = {prefix: re.escape(prefix) + rest for prefix
     b"earer%20": rb"(?<=earer%20)(?!REDACTED)[A-Za-z0-9._~+/=%-]{8,}",
     b"Basic ": rb"(?<=Basic )(?=\S*[0-9A-Z=])[A-Za-z0-9+/]{12,}={0,2}",
 }
-"""What looks like a key, by the literal that each pattern begins with or follows."""
+"""Patterns of keys, by the literal that each pattern begins with or follows."""
 
 _SHORTEST_KEY_BYTES = 15
-"""Shorter text matches none of the patterns."""
+"""Length below which a text matches none of the patterns."""
 
 _LITERALS = (
     rb"-(?:(?<=sk-)|(?<=xai-)|(?<=bedrock-api-key-)|(?<=glpat-)|(?<=nvapi-)|(?<=pplx-)|(?<=xox[bp]-)|(?<=org-)|----BEGIN)",
@@ -268,7 +268,7 @@ _ALL_KNOWN = Redactor()
 
 
 def redact(text: str) -> str:
-    """Return a text to be shown or written, with known keys and what looks like a key replaced."""
+    """Return a text for display or storage, with known keys and anything that looks like a key replaced."""
     return _ALL_KNOWN.text(text)
 
 
@@ -298,7 +298,7 @@ def in_words(error: BaseException) -> str:
 
 
 def text_of(value: object, how: Callable[[Any], str] = str) -> str:
-    """Return the text of a user's object, also where its `__str__` or `__repr__` raises. Only an interrupt passes."""
+    """Return the text of a user's object, even if its `__str__` or `__repr__` raises. Only an interrupt is raised."""
     try:
         return how(value)
     except KeyboardInterrupt:

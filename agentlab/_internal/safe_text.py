@@ -42,7 +42,7 @@ def cut(value: object, longest: int = 300) -> str:
 
 
 def escape(value: object, longest: int = 300) -> str:
-    """Return any value as safe HTML, cut where it is long."""
+    """Return any value as safe HTML, cut if it is long."""
     return html.escape(cut(value, longest))
 
 
@@ -52,7 +52,7 @@ def one_line(text: str, longest: int = 80) -> str:
 
 
 def short(text: str, longest: int) -> str:
-    """Return words on one line, cut in the middle, since versions are written at the end."""
+    """Return words on one line, cut in the middle, since versions are at the end."""
     plain = " ".join(text.split()) or "unnamed"
     if len(plain) <= longest:
         return plain

@@ -1,4 +1,4 @@
-"""The keys that this process knows: those that its providers sent and those in its environment. In memory only.
+"""The known keys of this process: those that its providers sent and those in its environment. In memory only.
 
 They are replaced in everything that is written or shown, as they are and as JSON and URLs write them.
 """
@@ -18,7 +18,7 @@ Spelling: TypeAlias = tuple[bytes, "re.Pattern[bytes]"]
 """A word that the key contains in any spelling, quick to search for, and the pattern of the whole key."""
 
 SHORTEST = 12
-"""Length from which on a key is replaced everywhere. A shorter one could be a word, and is replaced only where it was sent."""
+"""Length from which a key is replaced everywhere. A shorter one could be a word, and is replaced only where it was sent."""
 LONGEST_WITHOUT_DIGIT = 20
 """A shorter text of letters alone may be a word, such as the password of a local database."""
 MOST = 256

@@ -6,8 +6,8 @@
     lab.importers.store("runs.db")             a store of agentlab
 
 Each returns an `Imported`: `.steps`, `.runs` and `.notes`. The frames have the columns of `lab.frame(results)` and `lab.frame(results,
-"runs")`; values that a record lacks are NA, never 0 and never guessed, and `.notes` says in sentences what was left out. Nothing in a
-record is executed, and no path in it is opened.
+"runs")`; values that a record lacks are NA, never 0 and never guessed, and `.notes` lists what was left out. Nothing in a record is
+executed, and no path in it is opened.
 
 May import: `storage` and what is below it.
 

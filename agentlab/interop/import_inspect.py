@@ -90,15 +90,15 @@ class _Notes:
 
 
 _SENTENCES = {
-    "scorers": "Calls of models by scorers are no steps: {} left out.",
+    "scorers": "Calls of models by scorers are not steps: {} left out.",
     "pending": "Calls without a response when the log was written, left out: {}.",
-    "cached": "Answers from Inspect's own cache, which count as no call, no tokens and no cost: {}.",
+    "cached": "Answers from Inspect's own cache, without calls, tokens and cost: {}.",
     "included": "Calls whose input already included what was cached, by their total: {}.",
     "unclear": "Calls whose total is not the sum of its parts, taken as Inspect defines the parts: {}.",
-    "from_messages": "Samples without events, read from their messages: {}. Tokens and times of their steps are not known.",
+    "from_messages": "Samples without events, read from their messages: {}. Tokens and times of their steps are unknown.",
     "no_steps": "Samples in which no model was called: {}; they are in the runs frame only.",
     "no_end": "Samples whose log does not say why they ended: {}.",
-    "unscored": "Scores that are no number, and NA: {}.",
+    "unscored": "Scores that are not numbers, and NA: {}.",
     "several": "Samples with several scorers: {}; `score` is the first one's.",
 }
 
@@ -317,7 +317,7 @@ def _scores(scores: Mapping[str, Any], notes: _Notes) -> dict[str, bool | float]
 
 
 def _number(value: Any) -> bool | float | None:
-    """Return a score as Inspect's own `value_to_float` does; None where that would warn and take 0."""
+    """Return a score as Inspect's own `value_to_float` does; None if that would warn and return 0."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -381,8 +381,8 @@ def from_lines(lines: Iterable[Mapping[str, Any]], source: str) -> Imported:
         run_of_sample(line["sample"], Path(redact(str(line["log"]))).stem, notes) for line in lines if not notes.failed_log(line)
     ]
     if not runs:
-        why = f": {notes.failures[0]}" if notes.failures else ", they hold no samples"
-        raise StorageError(f"No run can be read from {source}{why}. Expected are .eval logs as `inspect eval` writes them.")
+        why = f": {notes.failures[0]}" if notes.failures else ", they have no samples"
+        raise StorageError(f"No run can be read from {source}{why}. Pass .eval logs, as `inspect eval` writes them.")
     return Imported(*frames(runs), tuple(notes.sentences()), source=source)
 
 
@@ -391,7 +391,7 @@ def _python(python: str | Path | None) -> str:
         return str(python)
     if find_spec("inspect_ai") is None:
         raise ConfigurationError(
-            "Reading Inspect's logs needs the package inspect-ai: pip install 'agentlab-jupyter[inspect]'; or, where it is in another "
+            "Reading Inspect's logs needs the package inspect-ai: pip install 'agentlab-jupyter[inspect]'; or, if it is in another "
             "environment, pass its Python: lab.importers.inspect(…, python='/path/to/env/bin/python')."
         )
     return sys.executable
@@ -404,7 +404,7 @@ def _lines(paths: Sequence[Path], python: str) -> Iterator[dict[str, Any]]:
         if path.suffix == ".json" or zipfile.is_zipfile(path):
             readable.append(path)
         else:
-            yield {"log": str(path), "failed": "it is no zip file, as .eval logs are"}
+            yield {"log": str(path), "failed": "it is not a zip file, as .eval logs are"}
     for begin in range(0, len(readable), LOGS_AT_ONCE):
         some = [str(path.resolve()) for path in readable[begin : begin + LOGS_AT_ONCE]]
         isolated = [] if python == sys.executable else ["-I"]  # this environment's settings are not for another

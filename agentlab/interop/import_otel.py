@@ -275,8 +275,8 @@ Key = tuple[str, str]
 def otel(spans: str | Path | Iterable[Any]) -> Imported:
     """Import runs from spans that follow OpenTelemetry's GenAI conventions, as JSON.
 
-    `spans` is a file, a folder, a pattern or a list of them; or the spans themselves, as dicts, as JSON texts or as an in-memory
-    exporter holds them. It reads the lines of the collector's file exporter and the output of the SDK for Python.
+    `spans` is a file, a folder, a pattern or a list of them; or the spans themselves, as dicts, JSON texts or objects of an in-memory
+    exporter. It reads the lines of the collector's file exporter and the output of the SDK for Python.
 
     - a run is an `invoke_agent` span; other calls of a model are grouped by `gen_ai.conversation.id`, else by trace
     - a step is a call of a model (`chat`, `text_completion`, `generate_content`) with the `execute_tool` spans until the next one; in
@@ -332,8 +332,8 @@ def _nothing(source: str, read: list[Span], faults: Faults) -> str:
         found.append(f"{_n(faults.broken, 'broken piece')}, the first at {faults.first}")
     if faults.other:
         seen = f" (keys: {', '.join(dict.fromkeys(faults.seen[:5]))})" if faults.seen else ""
-        found.append(f"{faults.other:,} objects that are no spans{seen}")
-    return f"No run can be read from {source}: it has {' and '.join(found) or 'nothing'}. Expected is {EXPECTED}."
+        found.append(f"{faults.other:,} objects that are not spans{seen}")
+    return f"No run can be read from {source}: it has {' and '.join(found) or 'nothing'}. Expected: {EXPECTED}."
 
 
 @dataclass(slots=True)
@@ -459,19 +459,19 @@ class _SpanImport:
         if faults.broken:
             notes.append(f"{_n(faults.broken, 'broken piece')} left out, the first at {faults.first}.")
         if faults.other:
-            notes.append(f"{_n(faults.other, 'object')} that are no spans (logs, metrics or else) left out.")
+            notes.append(f"{_n(faults.other, 'object')} that are not spans (logs, metrics or other data) left out.")
         rest = sum(kind is None for kind in self.kinds.values())
         texts = {
             "twice": "{} duplicated: the first of each was taken.",
             "wrapped": "{} inside another one are the same call recorded twice: the outer one was counted.",
             "inner_tools": "{} inside another tool left out.",
             "early_tools": "{} before their run's first call of a model left out.",
-            "apart": "{} reported cached tokens apart from the input: they were added, since here the input includes them.",
-            "headless": "{} have no invoke_agent span in the record: how they ended is not known.",
+            "apart": "{} reported cached tokens separately from the input: they were added, since here the input includes them.",
+            "headless": "{} have no invoke_agent span in the record: their end is unknown.",
             "later": "{} without their first steps (forks): cumulative columns are NA, known_* count what is here.",
             "bare": "{} have no calls of a model in the record: they are in the runs frame only.",
             "no_end": "{} have no stop reason in the record: stop_reason is NA.",
-            "executed": "{} have only the executed tool calls: the spans do not hold those that the model requested.",
+            "executed": "{} have only the executed tool calls: the spans lack those that the model requested.",
         }
         nouns = {"twice": "span", "wrapped": "call", "inner_tools": "tool span", "early_tools": "tool span", "apart": "call"}
         notes += [text.format(_n(counted[name], nouns.get(name, "run"))) for name, text in texts.items() if counted.get(name)]

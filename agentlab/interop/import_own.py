@@ -1,4 +1,4 @@
-"""Imports stores of agentlab, and what was exported from them."""
+"""Imports stores of agentlab, and their exports."""
 
 from __future__ import annotations
 

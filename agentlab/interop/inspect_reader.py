@@ -1,7 +1,7 @@
-"""Reads .eval logs with Inspect's own dataframe reader and prints what agentlab needs, one JSON object per line.
+"""Reads .eval logs with Inspect's own dataframe reader and prints the data for agentlab, one JSON object per line.
 
-A separate program, for a Python that has inspect-ai: `python inspect_reader.py LOG…`. It imports nothing of agentlab, so
-that this may be another environment, and keeps Inspect's changes to the process (it patches asyncio in a notebook) out of agentlab's.
+A separate program, for a Python that has inspect-ai: `python inspect_reader.py LOG…`. It imports nothing of agentlab, so that it may
+run in another environment, and keeps Inspect's changes to the process (it patches asyncio in a notebook) out of agentlab's process.
 
     {"log": …, "sample": {…}}      a sample, with its calls of models and of tools in order
     {"log": …, "failed": …}        a log that could not be read, and why
@@ -37,7 +37,7 @@ def main(logs: list[str]) -> int:
 
 
 def put(value: dict[str, Any]) -> None:
-    """Print a value in ASCII: half a surrogate pair is no UTF-8."""
+    """Print a value in ASCII, since half a surrogate pair is not UTF-8."""
     print(json.dumps(value), flush=True)  # noqa: T201
 
 

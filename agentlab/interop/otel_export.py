@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from agentlab.interop.otel_spans import RunSpans
 
 LINKS_KEPT = 1024
-"""Ended runs whose span context is kept, so that forks can link to them."""
+"""The number of ended runs whose span context is stored, so that forks can link to them."""
 
 Instrumented = TypeVar("Instrumented", Agent, Run)
 
@@ -115,11 +115,11 @@ class Telemetry(Displayable):
     # Links between runs -----------------------------------------------------------------------------------------------------
 
     def begun(self, run_id: str, context: SpanContext) -> None:
-        """Keep the span context of a run."""
+        """Store the span context of a run."""
         self._running[run_id] = context
 
     def ended(self, run_id: str) -> None:
-        """Keep the span context of an ended run, up to LINKS_KEPT of them."""
+        """Store the span context of an ended run, up to LINKS_KEPT of them."""
         context = self._running.pop(run_id, None)
         if context is not None:
             self._ended[run_id] = context
@@ -141,10 +141,10 @@ def instrument(
     *,
     content: bool = False,
 ) -> Instrumented:
-    """Export an agent's future runs, or one run from here on, to OpenTelemetry; returns its argument.
+    """Export an agent's future runs, or one run from now on, to OpenTelemetry; returns its argument.
 
-    An instrumented agent or run stays as it is. Raises ConfigurationError for anything else than an agent or a run, and if
-    opentelemetry-api is missing.
+    An instrumented agent or run is not changed. Raises ConfigurationError for anything but an agent or a run, and if opentelemetry-api
+    is missing.
 
     Example:
         >>> lab.telemetry.instrument(brief) is brief

@@ -340,7 +340,7 @@ class RunSpans:
         self._try(lambda: into(value, attributes))
 
     def _try(self, do: Callable[[], T]) -> T | None:
-        """Call `do`, and keep an exporter's error until the event is handled."""
+        """Call `do`, and store an exporter's error until the event is handled."""
         try:
             return do()
         except Exception as error:

@@ -1,7 +1,7 @@
-"""The frames of imported runs, and what all importers share: values from outside, names in other vocabularies, file lookup.
+"""The frames of imported runs, and helpers of all importers: checks of values, names in other vocabularies, file lookup.
 
-A reader fills in a ReadStep for each step and a ReadRun for each run, with None for what its record does not have. The columns come
-from `agentlab.records.columns` by name, so that a new one is NA here.
+A reader fills in a ReadStep for each step and a ReadRun for each run, with None for missing values. The columns are taken from
+`agentlab.records.columns` by name, so that a new one is NA here.
 """
 
 from __future__ import annotations
@@ -400,7 +400,7 @@ def files_of(where: Where, endings: tuple[str, ...], what: str) -> list[Path]:
     for one in several:
         if not isinstance(one, str | Path):
             raise ConfigurationError(
-                f"{what}: {type(one).__name__} is no path; pass a file, a folder, a pattern or a list of them."
+                f"{what}: {type(one).__name__} is not a path; pass a file, a folder, a pattern or a list of them."
             )
         path = Path(one)
         if path.is_dir():
@@ -427,7 +427,7 @@ class Imported:
     """Imported runs.
 
     `steps` has one row per step and `runs` one row per run, with the columns and dtypes of agentlab's own frames. `notes` are sentences
-    on what was left out, and why, and on how ambiguous records were read. `source` names what was read.
+    on what was left out, and why, and on how ambiguous records were read. `source` names the files or objects.
 
     Example:
         >>> store = lab.Store()

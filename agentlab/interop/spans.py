@@ -78,8 +78,8 @@ def spans_of_file(path: Path, faults: Faults) -> Iterator[Span]:
 def _objects(lines: Iterable[str], path: Path, faults: Faults) -> Iterator[tuple[int, str]]:
     """Yield the text of each object and the number of its first line.
 
-    An object over several lines begins and ends with a bracket alone on an unindented line, as the usual printers write it; so a broken
-    one costs no other.
+    An object over several lines begins and ends with a bracket alone on an unindented line, as the usual printers write it; so a
+    broken one does not affect the others.
     """
     start, kept = 0, list[str]()
     for number, line in enumerate(lines, 1):
@@ -263,7 +263,7 @@ _CONVERSATION = ("gen_ai.conversation.id", "session.id")
 
 
 def kind_of(span: Span) -> str | None:
-    """Return whether a span is an agent's run, a call of a model or a tool; None for other spans."""
+    """Return the kind of a span: an agent's run, a call of a model or a tool; None for other spans."""
     attributes = span.attributes
     operation = attributes.get(names.OPERATION)
     if isinstance(operation, str):
@@ -282,7 +282,7 @@ def kind_of(span: Span) -> str | None:
 
 
 def text_at(attributes: Mapping[str, Any], where: tuple[str, ...]) -> str | None:
-    """Return the first of these attributes that holds text."""
+    """Return the first of these attributes that is a text."""
     return next((text for name in where if (text := text_of(attributes.get(name)))), None)
 
 

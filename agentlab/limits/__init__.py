@@ -1,4 +1,4 @@
-"""What ends a run: budgets, stop conditions, policies, and the settings that hold them.
+"""Limits of a run: budgets, stop conditions, policies, and the settings that combine them.
 
 May import: `model` and what is below it.
 
@@ -8,10 +8,10 @@ May import: `model` and what is below it.
     conditions      the built-in stop conditions: add one here
     combinators     the base class, `|`, `&`, `~`, and conditions made of functions
     condition_tree  names and edits of single conditions in a tree
-    evaluation      a condition read after a step, sync or async
+    evaluation      evaluation of a condition after a step, sync or async
     policies        how far to continue, which tools end a run
-    settings        everything that bounds a run, frozen
-    live            the one place where that changes while a run goes on
+    settings        all limits of a run, frozen
+    live            changes of the limits while the run is under way
 """
 
 __all__ = [

@@ -33,7 +33,7 @@ USED: Mapping[str, Callable[[Totals], tuple[Any, Any]]] = {
     "tokens": lambda history: (history.tokens, history.known_tokens),
     "cost": lambda history: (history.cost_usd, history.known_cost_usd),
 }
-"""How each running total is read from a history: the total, None where a part is unknown, and the sum of its known parts."""
+"""The readers of each running total of a history: the total, None if a part is unknown, and the sum of its known parts."""
 
 
 def _bounds(total: str, reason: StopReason, label: str, none: str = NO_LIMIT) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Budget(Displayable):
         metadata=_bounds("time", StopReason.TIMEOUT, "the time limit"),
     )
     missing_usage: MissingUsage = dataclasses.field(
-        default="warn", metadata={"help": "what to do where a provider reports no usage"}
+        default="warn", metadata={"help": "what to do if a provider reports no usage"}
     )
 
     if TYPE_CHECKING:  # the arguments take more types than the attributes have
@@ -176,7 +176,7 @@ class Budget(Displayable):
             >>> lab.Budget(max_turns=4).exhausted(result.history, elapsed_s=1.0)
             Reading(name='max_turns', value=4, limit=4, met=True, children=(), goal=False)
         """
-        for name, total in TOTAL_OF.items():  # asked twice per step, mostly in vain: readings are made only if a limit is met
+        for name, total in TOTAL_OF.items():  # called twice per step: readings are created only if a limit is met
             limit = getattr(self, name)
             if limit is not None and (elapsed_s if total == "time" else USED[total](history)[1]) >= limit:
                 met = [reading for reading in self.readings(history, elapsed_s) if reading.met]
@@ -184,7 +184,7 @@ class Budget(Displayable):
         return None
 
     def remaining(self, history: Totals, elapsed_s: float) -> Remaining:
-        """Return what is left of each limit, never below 0; None where there is no limit or the use is unknown.
+        """Return the rest of each limit, at least 0; None if there is no limit or the usage is unknown.
 
         Example:
             >>> left = lab.Budget(max_turns=8, max_tokens=5000).remaining(result.history, elapsed_s=1.0)
@@ -199,7 +199,7 @@ class Budget(Displayable):
         return Remaining(*left)
 
     def remaining_within(self, history: Totals, calls: Sequence[Any], elapsed_s: float) -> Remaining:
-        """Return what is left within a step that has made these calls, after the step and its next call."""
+        """Return the rest within a step after these calls, less the step itself and its next call."""
         left = self.remaining(history, elapsed_s)
         return Remaining(
             _left(left.turns, 1),
@@ -231,7 +231,7 @@ def _left(limit: Any, used: Any) -> Any:
 
 
 def _sum(parts: Sequence[Any]) -> Any:
-    """Return the sum; None where a part is unknown."""
+    """Return the sum; None if a part is unknown."""
     return None if None in parts else sum(parts)
 
 

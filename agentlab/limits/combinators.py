@@ -1,6 +1,6 @@
 """The base class of stop conditions, their combinations with | & ~, and conditions from a plain function.
 
-A condition returns a Reading, so that it is always known which part of a combination was met.
+A condition returns a Reading, which shows the parts of a combination that were met.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class StopCondition(Displayable):
     """True if meeting the condition means that the task was done, as for HasToolCall."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Redact the repr. A dataclass without slots gets its repr later, and keeps it."""
+        """Redact the repr. A dataclass without slots gets its own repr later."""
         super().__init_subclass__(**options)
         if "__repr__" in vars(cls):
             redacted_repr(cls)
@@ -167,7 +167,7 @@ class StopCondition(Displayable):
 
 @functools.lru_cache
 def variadic_field(kind: type) -> str:
-    """Return the field that a condition takes as variadic arguments, such as `names` of HasToolCall(*names); "" without one."""
+    """Return the field that a condition takes as variadic arguments, such as `names` of HasToolCall(*names); "" if none."""
     parameters = inspect.signature(kind).parameters.values()
     return next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
 
@@ -177,7 +177,7 @@ def _usable(other: object) -> bool:
 
 
 def as_condition(condition: object) -> StopCondition:
-    """Return a StopCondition made of one, of a plain callable, or of a list of them (any of which is enough)."""
+    """Return a condition, a plain callable, or a list of them (any of which is enough) as a StopCondition."""
     if isinstance(condition, StopCondition):
         return condition
     if isinstance(condition, type):
@@ -186,7 +186,7 @@ def as_condition(condition: object) -> StopCondition:
         return Custom(condition)
     if isinstance(condition, list | tuple):
         if not condition:
-            raise ConfigurationError("An empty list of stop conditions: leave `stop` out for none.")
+            raise ConfigurationError("The list of stop conditions is empty: leave out `stop` for no condition.")
         return as_condition(condition[0]) if len(condition) == 1 else AnyOf(*condition)
     raise ConfigurationError(
         f"{condition!r} is not a stop condition: pass one such as StepCountIs(8), a function of the history, or a list of these."
@@ -300,7 +300,7 @@ class Not(_Combination):
 
 
 class Off(_Combination):
-    """A condition that is switched off: kept with its values, and evaluated as if it were not there.
+    """A condition that is switched off: it keeps its values, but does not count.
 
     A combination of such parts only is off itself; alone it is never met. It is still read, so that its values are recorded (not
     whether they were met), but functions in it are not called.
@@ -317,7 +317,7 @@ class Off(_Combination):
         object.__setattr__(self, "is_off", True)
 
     def read(self, history: Totals) -> Reading:
-        """Read the values below, without an answer."""
+        """Read the values of the condition, without an answer."""
         return self.combine(read_off(leaf, history) for leaf in self.leaves())
 
     def _combined(self, children: tuple[Reading, ...]) -> Reading:
@@ -357,7 +357,7 @@ class Custom(StopCondition):
 
     @property
     def is_async(self) -> bool:
-        """True if it is known, without a call, that the predicate must be awaited."""
+        """True if the predicate is certain to be async, without calling it."""
         return is_async(self.predicate)
 
     def read(self, history: Totals) -> Reading:

@@ -34,7 +34,7 @@ def describe(condition: StopCondition) -> Mapping[str, StopCondition]:
 
 
 def unique_name(name: str, taken: Mapping[str, object]) -> str:
-    """Return `name` without keys, with `_2`, `_3`, … where it is taken."""
+    """Return `name` without keys, with `_2`, `_3`, … if it is taken."""
     name = redact(name)
     if name not in taken:
         return name
@@ -165,7 +165,7 @@ def _edited(
     """Replace the node at the path, its wrappers included, by `change(node)`."""
     if condition is None or path not in (known := [node.path for node in outline(condition)]):
         there = ", ".join(map(str, known)) if condition is not None else "none, since there is no condition"
-        raise ConfigurationError(f"There is no condition at {path!r}. The paths of this tree: {there}.")
+        raise ConfigurationError(f"There is no condition at {path!r}. Paths of this tree: {there}.")
     return _at(condition, path, change)
 
 
@@ -207,7 +207,7 @@ def _wrapped(condition: StopCondition, *, negated: bool, off: bool) -> StopCondi
 
 
 def kinds() -> dict[str, type[StopCondition]]:
-    """Return the single conditions that a control can make, by name: built-in ones, and dataclasses of users with start values.
+    """Return the single conditions that a control can create, by name: built-in ones, and dataclasses of users with start values.
 
     The newest of several classes with one name counts, since a cell that is run again defines its class again.
     """
@@ -231,11 +231,11 @@ def _can_be_made(kind: type[StopCondition]) -> bool:
 
 
 def started(kind: type[StopCondition], tools: Sequence[str] = ()) -> StopCondition:
-    """Make a condition of this kind with its start values. HasToolCall takes the first of `tools`, if there are any."""
+    """Create a condition of this kind with its start values. HasToolCall takes the first of `tools`, if there are any."""
     if kind is HasToolCall and tools:
         return HasToolCall(tools[0])
     if not _can_be_made(kind):
-        raise ConfigurationError(f"{kind!r} cannot be made from start values: give each field one, see `limit_field(start=…)`.")
+        raise ConfigurationError(f"{kind!r} has no start values: declare one for each field, see `limit_field(start=…)`.")
     values = {field.name: start_of(field) for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
     words = values.pop(variadic_field(kind), ())  # type: ignore[arg-type]
     return kind(*words, **values)

@@ -3,7 +3,7 @@
     StepCountIs(8) | HasToolCall("finalize")        either
     MaxCost(0.05) & ~HasToolCall("search")          both, and no search
     StepCountIs(8) | (lambda history: "done" in history[-1].text)
-    Off(StepCountIs(8)) | MaxCost(0.05)             the first is kept but does not count
+    Off(StepCountIs(8)) | MaxCost(0.05)             the first is switched off
     StepCountIs([2, 4, 8])                          a grid of three conditions, for `lab.backtest`
 
 A condition is met AT its limit (>=).

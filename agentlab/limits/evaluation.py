@@ -1,4 +1,4 @@
-"""Reading a stop condition after a step: synchronous parts first, then async predicates, if they still matter."""
+"""Evaluates a stop condition after a step: synchronous parts first, then async predicates, if they still matter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentlab.limits.reading import Reading, Totals
 async def read_condition(condition: StopCondition, history: Totals, limit_s: float | None = None) -> Reading:
     """Return the reading of a whole tree.
 
-    Every synchronous leaf is read. Async predicates are awaited together, and only where the others leave the answer open; the first
+    Every synchronous leaf is read. Async predicates are awaited together, and only if the others leave the answer open; the first
     that decides cancels the rest, whose readings then stay open (`met` None), like those without an answer after `limit_s` seconds.
     A predicate that is switched off is not called. Errors of predicates are raised.
     """
@@ -73,7 +73,7 @@ async def _first_to_decide(
         ended, cut = await ends(tasks)
         if not ended:
             warnings.warn(
-                f"A stop condition did not end within {GRACE_S:g} s of its cancel and was left behind: it may still be running.",
+                f"A stop condition did not end within {GRACE_S:g} s of its cancellation and was abandoned: it may still be running.",
                 AgentlabWarning,
                 stacklevel=2,
             )
@@ -98,7 +98,7 @@ def _open_leaves(condition: StopCondition, reading: Reading, indexes: Iterator[i
 
 
 def _are_off(condition: StopCondition, *, off: bool = False) -> Iterator[bool]:
-    """Yield for each leaf whether it is switched off, by itself or with its group."""
+    """Yield for each leaf True if it is switched off, by itself or with its group."""
     if not condition.parts:
         yield off
     for part in condition.parts:

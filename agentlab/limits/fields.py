@@ -1,4 +1,4 @@
-"""Limits as fields of a dataclass: how a field declares one, and how a value is checked."""
+"""Limits as fields of a dataclass: their declaration, and the checks of values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def limit_field(
     start: Any = None,
     metadata: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
-    """A dataclass field that holds a limit; the panel builds its control from the metadata.
+    """Declare a dataclass field with a limit; the panel builds its control from the metadata.
 
     `start` is the first value of the control when the limit is switched on; None means the default, or else the minimum.
 
@@ -46,13 +46,13 @@ def limit_field(
 
 
 def limit_fields(condition: object) -> tuple[dataclasses.Field[Any], ...]:
-    """The fields of a condition, a budget or a policy that hold a limit: those with a unit."""
+    """Return the fields of a condition, a budget or a policy with a limit: those with a unit."""
     fields = dataclasses.fields(condition) if dataclasses.is_dataclass(condition) else ()
     return tuple(field for field in fields if "unit" in field.metadata)
 
 
 def known_words(condition: object) -> tuple[str, tuple[Any, ...]]:
-    """Return what the words of a condition name (`known` in the metadata: "tools", "finish reasons"), and the words."""
+    """Return the kind of a condition's words (`known` in the metadata: "tools", "finish reasons"), and the words."""
     for field in dataclasses.fields(condition) if dataclasses.is_dataclass(condition) else ():
         if "known" in field.metadata:
             return field.metadata["known"], getattr(condition, field.name)
@@ -60,7 +60,7 @@ def known_words(condition: object) -> tuple[str, tuple[Any, ...]]:
 
 
 def start_of(field: dataclasses.Field[Any]) -> Any:
-    """Return the first value that a control offers for the field; `dataclasses.MISSING` where none is known."""
+    """Return the first value that a control offers for the field; `dataclasses.MISSING` if none is known."""
     start = field.metadata.get("start")
     if start is not None:
         return start
@@ -72,7 +72,7 @@ def start_of(field: dataclasses.Field[Any]) -> Any:
 
 
 def check_limits(owner: object) -> None:
-    """Check and normalize the limits of a frozen dataclass. None is allowed where the metadata explains it (`none_means`)."""
+    """Check and normalize the limits of a frozen dataclass. None is allowed if the metadata explains it (`none_means`)."""
     for field in limit_fields(owner):
         value, none = getattr(owner, field.name), field.metadata.get("none_means", "")
         if value is not None or not none:
@@ -141,14 +141,14 @@ def reached(value: Any, known: Any, limit: Any) -> tuple[Any, Any, bool | None]:
 def no_such(kind: str, name: str, known: list[str]) -> str:
     """Return the message for an unknown name, with the nearest known one."""
     if kind == "limit":
-        return f"There is no limit {name!r}. {advice(name, known, lists='There is')}"
+        return f"There is no limit {name!r}. {advice(name, known, lists='Choose from')}"
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"There is no {kind} {name!r}.{hint} There is: {', '.join(known) or 'none'}."
+    return f"There is no {kind} {name!r}.{hint} Choose from: {', '.join(known) or 'none'}."
 
 
 class Choices(tuple[Any, ...]):
-    """The values of a grid for one parameter, each valid by itself."""
+    """The values of a grid for one parameter, each of them valid."""
 
     __slots__ = ()
 
@@ -162,12 +162,12 @@ def one_or_several(check: Callable[[str, str, object], Any], owner: str, name: s
         return check(owner, name, value)
     given = value.tolist() if hasattr(value, "tolist") else list(value)
     if not given:
-        raise LimitError(f"{owner}({name}=[]): an empty list; give the values to try, such as [2, 4, 8].")
+        raise LimitError(f"{owner}({name}=[]): the list is empty; give the values to try, such as [2, 4, 8].")
     return Choices(dict.fromkeys(check(owner, name, one) for one in given))
 
 
 def choices_of(condition: object) -> dict[str, Choices]:
-    """Return the fields of a single condition that hold several values."""
+    """Return the fields of a single condition with several values."""
     if not dataclasses.is_dataclass(condition):
         return {}
     values = ((field.name, getattr(condition, field.name)) for field in dataclasses.fields(condition))

@@ -28,7 +28,7 @@ LimitListener: TypeAlias = Callable[[RunSettings, RunSettings, str], object]
 
 
 class _Live(Generic[Read, Written]):
-    """A field of one of the parts of LiveSettings: reading gives one type, more types can be assigned."""
+    """A field of one part of LiveSettings: it has one type when read, and accepts more types."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name, self._part = name, PART_OF[name]
@@ -207,7 +207,7 @@ class LiveSettings(Displayable):
                 old = getattr(now, part)
                 if old is None and "tools" not in mine:
                     raise LimitError(
-                        f"{next(iter(mine))} belongs to the terminating tools, and this run has none: set "
+                        f"{next(iter(mine))} is a field of the terminating tools, which this run does not have: set "
                         'limits.terminating = TerminatingTools(["finalize"]) first.'
                     )
                 new = TerminatingTools(**mine) if old is None else dataclasses.replace(old, **mine)
@@ -237,7 +237,7 @@ class LiveSettings(Displayable):
         return self._swap(changed, by)
 
     def toggle_condition(self, name: str, on: bool, *, by: str = "code") -> RunSettings:
-        """Switch one condition of `stop` off, so that it is kept but does not count, or on again; by its name in `conditions`.
+        """Switch one condition of `stop` off or on, by its name in `conditions`. A condition that is off keeps its values.
 
         The others count as before: switched on within a group that is off, it leaves the rest of the group off. Returns new settings.
 
@@ -256,7 +256,7 @@ class LiveSettings(Displayable):
     def subscribe(self, listener: LimitListener) -> Callable[[], None]:
         """Call `listener(before, after, by)` after each change, on the thread that made it; return a function that unsubscribes.
 
-        An error in a listener becomes a warning; the change holds.
+        An error in a listener becomes a warning; the change stays in force.
 
         Example:
             >>> seen = []
@@ -287,7 +287,7 @@ class LiveSettings(Displayable):
                 try:
                     listener(before, after, by)
                 except Exception as error:
-                    message = f"A listener to changed limits raised {in_words(error)}. The change holds."
+                    message = f"A listener for changed limits raised {in_words(error)}. The change is in force."
                     warnings.warn(message, AgentlabWarning, stacklevel=2)
         return after
 

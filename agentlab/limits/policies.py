@@ -19,7 +19,7 @@ RECOVERY_HINT = (
     "If you intended a tool call, emit one complete tool call payload only.\n"
     "Do not repeat already-sent text."
 )
-"""The prompt for a model that cannot be given the beginning of its answer as a prefill."""
+"""The prompt to continue, for models that accept no prefill."""
 
 FIRST_CAPS = 4
 """By default an answer may grow to this many times its first cap."""
@@ -37,7 +37,7 @@ class ContinuationPolicy(Displayable):
     max_total_completion_tokens_per_turn    output tokens of all calls of the step; None means 4 times the first call's cap
     max_total_output_chars_per_turn         characters of the answer
     max_tool_repair_attempts                further calls for a truncated tool call; 0 means none
-    hint                                    the prompt to continue, where the model cannot be given its own words as a prefill
+    hint                                    the prompt to continue, for models that accept no prefill
 
     Example:
         >>> policy = lab.ContinuationPolicy(max_continuations_per_turn=1)
@@ -81,7 +81,7 @@ class ContinuationPolicy(Displayable):
     def __post_init__(self) -> None:
         check_limits(self)
         if not isinstance(self.hint, str) or not self.hint.strip():
-            raise LimitError(f"ContinuationPolicy(hint={self.hint!r}): say in words what the model is to do.")
+            raise LimitError(f"ContinuationPolicy(hint={self.hint!r}): pass a text that tells the model what to do.")
 
     def completion_tokens(self, first_cap: int | None) -> int | None:
         """Return the cap on the step's output tokens, given that of its first call; None if neither is known.
@@ -99,7 +99,7 @@ CONTINUATION = ContinuationPolicy()
 """The default policy."""
 
 NO_CONTINUATION = ContinuationPolicy(max_continuations_per_turn=0, max_tool_repair_attempts=0)
-"""A truncated answer is not continued."""
+"""The policy that continues no truncated answer."""
 
 NUDGE_MESSAGE = (
     "You are currently in an autonomous execution mode with no user interaction. "
@@ -116,7 +116,7 @@ class TerminatingTools(Displayable):
         agent.run("…", terminating=TerminatingTools(["finalize", "give_up"]))
 
     tools               names of the agent's tools; the first of them that succeeds ends the run, and its value is the result's output
-    consecutive_nudges  how often in a row an answer without any tool call gets the reminder; 0 means never
+    consecutive_nudges  reminders in a row for answers without any tool call; 0 means none
     nudge_message       the reminder; a system message where the provider accepts one in mid-conversation, else a user message
     max_invocations     round trips to the model in the whole run, which then ends as CALL_LIMIT. The default of max_turns yields to it
 
@@ -161,4 +161,6 @@ class TerminatingTools(Displayable):
         object.__setattr__(self, "tools", names)
         check_limits(self)
         if not isinstance(self.nudge_message, str) or not self.nudge_message.strip():
-            raise LimitError(f"TerminatingTools(nudge_message={self.nudge_message!r}): say in words what the model is to do.")
+            raise LimitError(
+                f"TerminatingTools(nudge_message={self.nudge_message!r}): pass a text that tells the model what to do."
+            )

@@ -1,4 +1,4 @@
-"""What conditions and budgets report: readings of their values, the decision on a response, what remains.
+"""Readings of conditions and budgets, the decision on a response, and the rest of a budget.
 
 All values are frozen; times are seconds, money is US dollars.
 """
@@ -35,12 +35,12 @@ class Totals(Protocol):
 
     @property
     def tokens(self) -> int | None:
-        """All tokens so far; None where a part is unknown."""
+        """All tokens so far; None if a part is unknown."""
         ...
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """All US dollars so far; None where a part is unknown."""
+        """All US dollars so far; None if a part is unknown."""
         ...
 
     @property
@@ -68,12 +68,12 @@ Scalar: TypeAlias = int | float | Decimal | str | bool | None
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class Reading(Displayable):
-    """What a condition read after one step: its value, its limit, and whether it was met.
+    """The reading of a condition after one step: its value, its limit, and if it was met.
 
     `value` None means unknown (usage that was not reported). `met` None means undecided: a value is unknown, or an async condition was
-    not awaited since the others had decided. A combination has `children` and no value. `goal` marks a condition on what the agent
-    itself did (it called `finalize`), in contrast to one that cuts it off. A condition that is turned off keeps its values, has `met`
-    None, and is the child of a reading named `Off`.
+    not awaited since the others had decided. A combination has `children` and no value. `goal` marks a condition on an action of the
+    agent itself (it called `finalize`), in contrast to one that cuts it off. A condition that is turned off keeps its values, has
+    `met` None, and is the child of a reading named `Off`.
 
     Example:
         >>> reading = lab.StepCountIs(8).read(result.history)
@@ -104,7 +104,7 @@ class Reading(Displayable):
             yield from child.leaves()
 
     def deciding(self) -> Iterator[Reading]:
-        """Yield the readings that made this one met; none if it is not met.
+        """Yield the leaf readings because of which this one is met; none if it is not met.
 
         Example:
             >>> reading = (lab.StepCountIs(4) | lab.MaxCost(1)).read(result.history)
@@ -154,7 +154,7 @@ class Reading(Displayable):
 
 
 class Action(StrEnum):
-    """What the run does after a response.
+    """The action of a run after a response.
 
     Example:
         >>> [step.decision.action.value for step in result.history]
@@ -174,8 +174,8 @@ class Action(StrEnum):
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class Decision(Displayable):
-    """What the run does after a response, and the reason in one sentence. `stop_reason` is set if the action ends the run; `suggestion`
-    is what a person can do about it: `retry`, `modify_prompt`, `increase_budget`, `stop`, or None.
+    """The action of a run after a response, and the reason in one sentence. `stop_reason` is set if the action ends the run;
+    `suggestion` is advice for the person: `retry`, `modify_prompt`, `increase_budget`, `stop`, or None.
 
     Example:
         >>> [step.decision.reason for step in (await brief.run("?")).history]
@@ -191,7 +191,7 @@ class Decision(Displayable):
 
 @dataclass(frozen=True, slots=True)
 class Remaining(Displayable):
-    """What is left of each limit of the budget. None: there is no limit, or the usage is unknown; the history's `known_tokens` and
+    """The rest of each limit of the budget. None: there is no limit, or the usage is unknown; the history's `known_tokens` and
     `known_cost_usd` are then lower bounds."""
 
     turns: int | None = None

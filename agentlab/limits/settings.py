@@ -22,13 +22,13 @@ from agentlab.limits.reading import Decision
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class RunSettings(Displayable):
-    """All limits of a run at one moment. Each step reads them once and keeps them.
+    """All limits of a run at one moment. Each step reads them once and records them.
 
     `policy` decides what follows from the end of each response, sync or async, see `agentlab.engine.termination`; None is its
     standard table. `continuation` caps the continuation of a truncated response; `terminating` names the tools that end the run.
     Without them a plain answer ends it.
 
-    Where nobody set the budget's max_turns, it is the largest count of steps or calls that was set, and at least 20: the default never
+    If the budget's max_turns is not set, it is the largest count of steps or calls that is set, and at least 20: the default never
     undercuts another limit, and bounds runs that have none.
 
     Example:

@@ -1,4 +1,4 @@
-"""What goes to a model and what comes back: frozen values, the same for every provider.
+"""Requests to a model and its responses: frozen values, the same for every provider.
 
 May import: `errors` and `_internal`.
 
@@ -6,7 +6,7 @@ May import: `errors` and `_internal`.
     responses       what one call returns, and the pieces of a stream
     finish_reasons  why a response ended, why a run ended
     usage           tokens and money, with their sources
-    pricing         what a call cost
+    pricing         the cost of a call
     conversation    the messages of a run, and the merge of a continued text
 """
 

@@ -70,7 +70,7 @@ _SEARCHES = {
     "web_searches": ("web_searches_kcount", "web searches"),
     "file_searches": ("storage_searches_kcount", "file searches"),
 }
-"""What is charged per use."""
+"""Charges per use."""
 
 _ONE_PRICE_FOR_ALL_INPUT = ("google",)
 """Sellers that list an audio price only if it differs from the price of text."""
@@ -81,7 +81,7 @@ _TIER_NAMES = {"on_demand_flex": "flex", "on_demand_priority": "priority"}
 _NO_EXACT_PRICE = {
     "zhipuai": "the list has only its lowest step, and it charges by the length of the prompt",
     "databricks": "its price depends on the region",
-    "modal": "a server of your own there is charged by its time",
+    "modal": "your own server there is charged by time",
 }
 """Sellers for which the list has only an estimate."""
 
@@ -138,7 +138,7 @@ def cost_of(
         return Cost(reason=f"The price of {known.id} depends on the length of each prompt, and only their sum is known.")
     costs = [_cost_at(moment, seller, known, tier, usage) for moment in ([at] if at else _moments(known, tier))]
     if any(cost != costs[0] for cost in costs):
-        return Cost(reason=f"The price of {known.id} depends on the time of the call, which the recording does not say.")
+        return Cost(reason=f"The price of {known.id} depends on the time of the call, which the recording does not have.")
     if costs[0].usd is None:
         return costs[0]
     return Cost(costs[0].usd, CostSource.PRICED, price_list=f"{book.name} (prices of {at:%Y-%m-%d})" if at else book.name)
@@ -301,7 +301,7 @@ _books: list[_Book] = []
 
 
 def _newest_book() -> _Book:
-    """Return the current list: the package can be told to update it."""
+    """Return the current list, which the package may update."""
     if not _books or _books[0].snapshot is not _books[0].newest():
         from genai_prices.data_snapshot import get_snapshot
 

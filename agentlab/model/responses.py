@@ -1,4 +1,4 @@
-"""What one call of a model returns: its answer, and the pieces that a stream delivers before it is whole.
+"""The response of one call to a model: the answer, and the pieces of a stream.
 
 Tokens are counts, money is `Decimal` US dollars, times are seconds. `None` means unknown, never zero.
 """

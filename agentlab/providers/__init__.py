@@ -1,6 +1,6 @@
 """Pure translators between agentlab's values and a vendor's HTTP wire, one file per vendor: add one here.
 
-What your own provider needs can be imported from here; the files below may change.
+Everything that your own provider needs can be imported from here; the files below may change.
 
     from agentlab.providers import Capabilities, ChatCompletions, Responses     a server on a known wire
     from agentlab.providers import Dialect, Table, FINISH_REASONS, find_key     its finish reasons and its key

@@ -40,7 +40,7 @@ VERSION = "2023-06-01"
 REFUSED: Mapping[str, tuple[str, ...]] = {"2026-10-21": ("temperature", "top_k", "top_p")}
 """Fields that a version of the API refuses with status 400, even at their defaults:
 https://platform.claude.com/docs/en/api/migration-2026-10-21, read 2026-11-23. Documents in an assistant's message and citations in a
-user's are refused too; agentlab sends none."""
+user's are refused too, and never sent."""
 BEARER_VERSIONS = ("2026-10-21",)
 """Versions under which the vendor's client (anthropic 2.12) sends the key as `Authorization`:
 https://platform.claude.com/docs/en/manage-claude/authentication, read 2026-11-23."""
@@ -202,8 +202,8 @@ def read_body(
     ended: Ended = "whole",
     damaged: bool = False,
 ) -> ModelResponse:
-    """Read a whole message, or one assembled from a stream. A stream passes its `calls`, since it knows more of them: the raw text of
-    the arguments, and if the block was closed."""
+    """Read a whole message, or one assembled from a stream. A stream passes its `calls` with more details: the raw text of the
+    arguments, and if the block was closed."""
     body = read.as_dict(payload)
     blocks = [block for block in read.as_list(body.get("content")) if isinstance(block, dict)]
     stop_reason = body.get("stop_reason")
@@ -313,8 +313,8 @@ def _tool_calls(blocks: list[dict[str, Any]], *, cut: bool) -> tuple[ToolCall, .
 
 
 def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
-    """Return the content to send back: as received, without what the vendor refuses (empty text, unsigned thinking), with an id for
-    each call, and with arguments that are an object."""
+    """Return the content to send back: as received, without content that the vendor refuses (empty text, unsigned thinking), with an
+    id for each call, and with arguments that are an object."""
     kept: list[dict[str, Any]] = []
     settled, calls = settled_tools(blocks), 0
     for block in blocks:
@@ -382,7 +382,7 @@ class _Block:
         return read.whole_text("".join(self.pieces.get(key, ())))
 
     def arguments(self) -> str:
-        """Return the raw text of a tool's arguments: the pieces, or what the block began with."""
+        """Return the raw text of a tool's arguments: the pieces, or the value at the block's start."""
         return self.joined("partial_json") or read.arguments_text(self.fields.get("input") or None, closed=self.closed)
 
     def id(self) -> str:

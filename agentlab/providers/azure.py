@@ -51,7 +51,7 @@ def find_endpoint(base_url: str, provider: str) -> str:
         )
     if "?api-version=" in given:
         raise ConfigurationError(
-            f"The address of {provider} holds a version. Leave out the query, and pass api_version= or write {provider}@version:model."
+            f"The address of {provider} has a version. Leave out the query, and pass api_version= or write {provider}@version:model."
         )
     return _BELOW_THE_ENDPOINT.sub("", clean_url(given, provider))
 
@@ -156,8 +156,8 @@ _REASONS = re.compile(r"(?<![a-z0-9])(o\d|gpt-?[5-9]|codex)(?!.*chat)", re.IGNOR
 class AzureResponses(Responses):
     """A resource on Azure. `model` is the name of the deployment.
 
-    Address, version and key are as for `azure`. Azure is asked to keep nothing, and reasoning models to send their reasoning encrypted,
-    to go back with the next turn. The model is guessed from the deployment's name. If yours does not say it, pass
+    Address, version and key are as for `azure`. Requests ask Azure to store nothing, and reasoning models to send their reasoning
+    encrypted, which goes back with the next turn. The model is guessed from the deployment's name. If yours does not contain it, pass
     `options={"include": ["reasoning.encrypted_content"]}` to an agent with a reasoning model; `[]` if the model refuses it.
     """
 

@@ -1,6 +1,6 @@
-"""The provider protocol: a translation between agentlab's values and one vendor's HTTP wire, without I/O and without state.
+"""The provider protocol: a translation between agentlab's values and one vendor's HTTP wire, without I/O or state.
 
-Below it what requests have in common: options merged into the body, addresses, keys, and API versions such as `gemini@v1`.
+Also the common parts of requests: options merged into the body, addresses, keys, and API versions such as `gemini@v1`.
 """
 
 from __future__ import annotations
@@ -349,7 +349,7 @@ def clean_url(base_url: str, provider: str) -> str:
         raise ConfigurationError(f"base_url={base_url!r} of {provider} is not an address. Begin it with https:// or http://.")
     if "@" in base_url or "?" in base_url or "#" in base_url:
         raise ConfigurationError(
-            f"The base_url of {provider} holds a name, a password or a query. Pass keys as api_key= or headers=."
+            f"The base_url of {provider} contains a user name, a password or a query. Pass keys as api_key= or headers=."
         )
     return base_url.rstrip("/")
 
@@ -379,9 +379,7 @@ def check_key(provider: str, key: str) -> str:
     """Return the key without surrounding white space. Raises ConfigurationError, without showing it, if no header can carry it."""
     key = key.strip()
     if not key.isascii() or not key.isprintable():
-        raise ConfigurationError(
-            f"The API key for {provider} holds a character that keys do not have. Copy it again, in one line."
-        )
+        raise ConfigurationError(f"The API key for {provider} contains an invalid character. Copy it again, in one line.")
     return key
 
 

@@ -152,8 +152,8 @@ def read_body(
     ended: Ended = "whole",
     damaged: bool = False,
 ) -> ModelResponse:
-    """Read a whole body, or one assembled from a stream. A stream passes its `calls`, since it knows more of them: the raw text of the
-    arguments, and if the block was closed."""
+    """Read a whole body, or one assembled from a stream. A stream passes its `calls` with more details: the raw text of the arguments,
+    and if the block was closed."""
     body = read.as_dict(payload)
     message = read.as_dict(read.as_dict(body.get("output")).get("message"))
     blocks = [block for block in read.as_list(message.get("content")) if isinstance(block, dict)]
@@ -281,7 +281,7 @@ def _asked(block: dict[str, Any]) -> Asked | None:
 
 
 def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
-    """Return the content to send back: as received, without what the vendor refuses (blank text, unsigned reasoning), and with
+    """Return the content to send back: as received, without content that the vendor refuses (blank text, unsigned reasoning), and with
     arguments that are an object."""
     kept: list[dict[str, Any]] = []
     calls = 0
@@ -428,7 +428,7 @@ def bearer_key(provider: str, api_key: str | None) -> str:
 
 
 def missing_key(provider: str, why: str = "") -> MissingKeyError:
-    """Return the error that says what to do without a key and without credentials."""
+    """Return the error for a missing key and missing credentials."""
     return MissingKeyError(
         f"No API key for {provider}, and no AWS credentials{f' ({why})' if why else ''}. Set the environment variable "
         f'{KEY_VARIABLE}, or pass lab.Provider("{provider}", model=…, api_key=…); or, with '
@@ -479,7 +479,7 @@ def _credentials(provider: str, profile: str | None) -> Any:
             _credentials_of_profile[profile] = credentials
         credentials = _credentials_of_profile[profile]
     try:
-        return credentials.get_frozen_credentials()  # renewed if need be
+        return credentials.get_frozen_credentials()  # renewed if necessary
     except BotoCoreError as error:
         raise missing_key(provider, str(error)) from None
 

@@ -1,9 +1,9 @@
 """Any server that speaks chat completions or Responses: llama.cpp, vLLM, Ollama, LM Studio, gateways, other vendors.
 
-The wires and their tables of finish reasons are in `wires/chat.py` and `wires/responses.py`. Such servers differ most in what they
-leave out: a key, usage, finish reasons, ids, statuses, the output in the last event. So none of it is expected here, and nothing is
-sent that a simple server may not know. Several, llama.cpp among them, say `completed` on the Responses wire although they stopped at
-the cap: an answer with as many tokens as the cap counts as cut, MAX_TOKENS at MEDIUM confidence.
+The wires and their tables of finish reasons are in `wires/chat.py` and `wires/responses.py`. Such servers leave out different parts: a
+key, usage, finish reasons, ids, statuses, the output in the last event. So none of these is required here, and requests have no fields
+that a simple server may not support. Several, llama.cpp among them, send `completed` on the Responses wire although they stopped at
+the cap: an answer with as many tokens as the cap counts as truncated, MAX_TOKENS at MEDIUM confidence.
 """
 
 from __future__ import annotations

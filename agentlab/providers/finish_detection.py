@@ -1,4 +1,4 @@
-"""Why a response ended, without an agent: recorded responses, streams chunk by chunk, and the registry of detectors.
+"""Detects why a response ended, without an agent: recorded responses, streams chunk by chunk, and the registry of detectors.
 
     lab.detect("gemini", payload)                     a recorded response -> TerminationSignal
     parser = lab.signals.stream("anthropic")          a stream: parser.feed(bytes) -> events, parser.finish() -> TerminationSignal
@@ -41,13 +41,13 @@ logger = logging.getLogger("agentlab.signals")
 _PLAIN_VALUE = re.compile(r"[A-Za-z][A-Za-z_.-]{,63}")
 
 LARGEST_REFUSAL_BYTES = 2**20
-"""The most that is read of an error body."""
+"""The part of an error body that is read."""
 
 _SHOWN_CHARACTERS = 80
 
 
 class Detector(Protocol):
-    """Reads from responses why they ended. Neither method raises on what a provider sent."""
+    """Detects why responses ended. Neither method raises for anything that a provider sent."""
 
     def detect(
         self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
@@ -161,7 +161,7 @@ class RenamedDetector:
 
 
 class BodyDetector(abc.ABC):
-    """The base of agentlab's detectors: tells a status, a whole body and a stream apart."""
+    """The base of agentlab's detectors: distinguishes a status, a whole body and a stream."""
 
     __slots__ = ()
 
@@ -187,7 +187,7 @@ class BodyDetector(abc.ABC):
 
     @abc.abstractmethod
     def of_model(self, model: str) -> BodyDetector:
-        """Return the detector for one model, which signals and the log then name."""
+        """Return the detector for one model, whose name is then in signals and in the log."""
 
     @abc.abstractmethod
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:
@@ -279,7 +279,7 @@ def as_bytes(payload: JSON) -> bytes | None:
 
 
 def explained(signal: TerminationSignal, body: JSON) -> TerminationSignal:
-    """Return the signal; if the body had nothing to read, with a message that says what it holds instead."""
+    """Return the signal; if the body had nothing to read, with a message that describes the body."""
     if signal.finish_reason is not FinishReason.UNKNOWN or signal.raw_value is not None:
         return signal
     if isinstance(body, bytes):
@@ -376,7 +376,7 @@ def _anthropic_answer(fields: dict[str, Any]) -> JSON:
 
 
 class SignalRegistry:
-    """Which detector reads which provider. Starts with agentlab's own providers; thread-safe.
+    """The detectors by provider. Starts with agentlab's own providers; thread-safe.
 
     Example:
         >>> own = lab.signals.SignalRegistry()
@@ -506,7 +506,7 @@ class SignalRegistry:
 
 @functools.lru_cache(256)
 def _own_detector(name: str, model: str = "") -> BodyDetector:
-    """Return agentlab's detector of this name. Cached, since an unknown provider is searched in all installed packages."""
+    """Return agentlab's detector of this name. Cached, since an unknown provider is searched for in all installed packages."""
     if model:
         return _own_detector(name).of_model(model)
     try:
@@ -514,7 +514,7 @@ def _own_detector(name: str, model: str = "") -> BodyDetector:
     except UnknownProviderError as error:
         from agentlab.providers.pattern import PatternDetector  # rarely needed
 
-        logger.warning("%s Its responses are read by their pattern, until signals.register(%r, …) says how.", error, name)
+        logger.warning("%s Its responses are read by their pattern; signals.register(%r, …) sets a detector.", error, name)
         return PatternDetector(name)
 
 

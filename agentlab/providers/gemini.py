@@ -269,8 +269,8 @@ def _asked_maps(grounding: dict[str, Any]) -> bool:
 
 
 def _tool_calls(parts: list[dict[str, Any]], response_id: str | None) -> tuple[ToolCall, ...]:
-    """Return the function calls. A part is sent whole, so each is closed unless it says that more was to follow. Most have no id: one
-    is made of the response's id and the call's number, the same at each reading and different in each turn."""
+    """Return the function calls. A part is sent whole, so each is closed unless it announces more. Most have no id: it is then derived
+    from the response's id and the call's number, the same at each reading and different in each turn."""
     calls: list[ToolCall] = []
     for part in parts:
         call = part.get("functionCall")
@@ -378,7 +378,7 @@ def _result(result: ToolResult) -> dict[str, JSON]:
 
 
 def _sent_id(call_id: str) -> bool:
-    """True if an id is sent: ids made here are not, since the call had none (order and name match results to calls)."""
+    """True if an id is sent: ids created here are not, since the call had none (order and name match results to calls)."""
     return bool(call_id) and not call_id.startswith("call_")
 
 

@@ -107,7 +107,7 @@ class GeminiStreamParser(BodyParser):
             if self._pieced and (not call.get("name") or (self._partial is not None and self._partial.is_continued_by(call))):
                 self._more_of_call(part, events)
                 return
-            self._partial = None  # a call that another one follows has lost its end, and stays open
+            self._partial = None  # a call that is followed by another one has lost its end, and stays open
             if is_open(call) or "partialArgs" in call:
                 self._pieced = True
                 self._partial = PartialCall(part)
@@ -196,7 +196,7 @@ _VALUES = ("stringValue", "numberValue", "boolValue")
 
 
 def is_open(call: dict[str, Any]) -> bool:
-    """True if more of this call, or of the last of its values, was to follow."""
+    """True if more of this call, or of the last of its values, was announced."""
     pieces = read.as_list(call.get("partialArgs"))
     return call.get("willContinue") is True or (bool(pieces) and read.as_dict(pieces[-1]).get("willContinue") is True)
 

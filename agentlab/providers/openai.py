@@ -24,8 +24,8 @@ KEY_VARIABLES = ("OPENAI_API_KEY",)
 class OpenAI(VersionedChat):
     """OpenAI's server, or a proxy of it at `base_url`.
 
-    The key of the environment variable OPENAI_API_KEY is sent to `base_url` too. For another server take `compatible`, which sends only
-    a key that it was given. `api_version` replaces the version at the end of `base_url`.
+    The key of the environment variable OPENAI_API_KEY is sent to `base_url` too. For another server use `compatible`, which sends only
+    a given key. `api_version` replaces the version at the end of `base_url`.
     """
 
     name: ClassVar[str] = "openai"
@@ -41,11 +41,11 @@ class OpenAI(VersionedChat):
 class OpenAIResponses(Responses):
     """OpenAI's server, or a proxy of it at `base_url`.
 
-    The key of the environment variable OPENAI_API_KEY is sent to `base_url` too. For another server take `compatible-responses`, which
-    sends only a key that it was given.
+    The key of the environment variable OPENAI_API_KEY is sent to `base_url` too. For another server use `compatible-responses`, which
+    sends only a given key.
 
-    OpenAI is asked to keep nothing. Reasoning then comes encrypted by itself and goes back with the next turn; `include` asks for it
-    too, but models that do not reason refuse that with a 400.
+    Requests ask OpenAI to store nothing. Reasoning is then sent encrypted and goes back with the next turn; `include` requests it too,
+    but models that do not reason refuse that with a 400.
     """
 
     name: ClassVar[str] = "openai-responses"

@@ -84,7 +84,7 @@ NATIVE_REASONS = Table(
     stop_with_calls=True,
     repairable=frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"}),
 )
-"""Finish reasons of the vendors behind OpenRouter, each from the vendor's page. `wires/finish_rules.py` says how they are weighed."""
+"""Finish reasons of the vendors behind OpenRouter, each from the vendor's page; see `wires/finish_rules.py` for their weight."""
 
 
 def end_details(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:

@@ -211,7 +211,7 @@ class PatternStreamParser:
         return self._response
 
     def _choose(self, events: list[Event]) -> list[StreamEvent]:
-        """Choose the parser that the events so far call for, and feed it everything held back."""
+        """Choose the parser for the events so far, and feed it everything received."""
         for label, data in events:
             try:
                 value = read.loads(data)

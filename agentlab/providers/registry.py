@@ -90,7 +90,7 @@ def Provider(  # noqa: N802  public as lab.Provider
     if version:
         settings = {"api_version": version, **settings}
     if not isinstance(model, str) or not model.strip():
-        raise UnknownProviderError(f"Which model of {name}? model={model!r} is empty; write lab.Provider({name!r}, model='…').")
+        raise UnknownProviderError(f"model={model!r} is empty: name a model of {name}, as in lab.Provider({name!r}, model='…').")
     given = {key: value for key, value in (("base_url", base_url), ("api_key", api_key)) if value is not None}
     try:
         return make(model=model, **given, **settings)
@@ -142,7 +142,7 @@ def _files() -> tuple[str, ...]:
 
 @functools.cache
 def _provided_by(file: str) -> Mapping[str, Any]:
-    """Return the providers of one file by name; none for a file that holds something else."""
+    """Return the providers of one file by name; none for a file without providers."""
     module = importlib.import_module(f"agentlab.providers.{file}")
     return {kind.name: kind for kind in getattr(module, "PROVIDERS", ())}
 
@@ -160,7 +160,7 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 
 def find(name: str, model: str = "…") -> Callable[..., ProviderProtocol]:
-    """Return the class of a provider. Raises UnknownProviderError, which says how to write `model` for another provider."""
+    """Return the class of a provider. Raises UnknownProviderError, which shows how to write `model` for another provider."""
     if (own := _own(name)) is not None:
         return _hiding(own)
     if (point := _entry_points().get(name)) is not None:

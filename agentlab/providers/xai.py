@@ -70,8 +70,8 @@ class XAI(VersionedChat):
 
 @dataclass(frozen=True, slots=True)
 class XAIResponses(Responses):
-    """xAI's server, or a proxy of it at `base_url`, to which the key of XAI_API_KEY is sent too. xAI is asked to keep nothing, and to
-    send its reasoning encrypted, to go back with the next turn."""
+    """xAI's server, or a proxy of it at `base_url`, to which the key of XAI_API_KEY is sent too. Requests ask xAI to store nothing, and
+    to send its reasoning encrypted, which goes back with the next turn."""
 
     name: ClassVar[str] = "xai-responses"
     wire: ClassVar[str] = "xai.responses"
@@ -84,7 +84,7 @@ class XAIResponses(Responses):
 
 
 # Samples -------------------------------------------------------------------------------------------------------------------
-# What xAI's SDK gets over gRPC, in protobuf's JSON, as other people's cassettes hold it. Vendor page:
+# Responses of xAI's SDK over gRPC, in protobuf's JSON, as in other people's cassettes. Vendor page:
 # https://github.com/xai-org/xai-proto (proto/xai/api/v1/chat.proto, sample.proto, usage.proto), read 2026-11-22. Fields that are zero
 # or empty are left out. An answer may have several `outputs`: a turn of the model with calls of the server's tools, their results
 # (ROLE_TOOL), and the model's next turn. All turns of the model are one answer here; the last one says why it ended.

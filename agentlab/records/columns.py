@@ -1,4 +1,4 @@
-"""The columns of every frame, as data: a name, a dtype, its meaning, and how its value is read off a row.
+"""The columns of every frame, as data: name, dtype, meaning, and the reader of its value from a row.
 
 All dtypes are nullable: NA is unknown, never 0. Money is in US dollars, times are seconds of the run's active time.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What the rows of a run know of it."""
+    """The fields of a run for its rows."""
 
     run_id: str
     provider: str
@@ -55,7 +55,7 @@ def is_recorded(value: object) -> bool:
 def source_of(recorded: Any) -> Source:
     """Return the source of a result or of a run, finished or not. Raises ConfigurationError for anything else."""
     if not is_recorded(recorded):
-        raise ConfigurationError(f"{recorded!r} is not a run or a result: pass a run, or what awaiting it returned.")
+        raise ConfigurationError(f"{recorded!r} is not a run or a result: pass a run, or the result of awaiting it.")
     if isinstance(recorded, RunResult):
         run_id, provider, model, result, origin = recorded.run_id, recorded.provider, recorded.model, recorded, recorded
     else:
@@ -110,7 +110,7 @@ def _getter(path: str, then: Convert = None) -> Callable[[Any], Any]:
 
 
 def _columns_of(part: Callable[[Source, Any], Any]) -> Callable[..., Column]:
-    """Return a maker of columns that are read off one part of (source, row): by a path and a conversion, or by a function."""
+    """Return a function that creates columns of one part of (source, row), read by a path and a conversion, or by a function."""
 
     def column(name: str, dtype: str, help_: str, read: str | Callable[[Any], Any], then: Convert = None) -> Column:
         get = _getter(read, then) if isinstance(read, str) else read
@@ -201,7 +201,7 @@ def _names_of(tool_calls: tuple[ToolCall, ...]) -> str:
 
 
 def _seams_of(step: StepResult) -> tuple[Seam, ...] | None:
-    """Return the places where texts meet; None for a step with several texts that was stored before seams were."""
+    """Return the number of places where texts meet; None for a step with several texts from a version without seams."""
     if len(step.calls) == 1 or step.seams:
         return step.seams
     return None if sum([call.used and bool(call.response.text) for call in step.calls]) > 1 else ()
@@ -434,7 +434,7 @@ READING_COLUMNS: tuple[Column, ...] = (
 
 
 def _sources(history: RunHistory) -> Iterator[ResponseSource]:
-    """Yield where the responses of a run were made, as far as known."""
+    """Yield the sources of a run's responses, as far as known."""
     return (call.response.source for step in history for call in step.calls if call.response.source is not None)
 
 
@@ -444,7 +444,7 @@ def _replayed(history: RunHistory) -> bool | None:
 
 
 def _children(history: RunHistory) -> Iterator[ChildUse]:
-    """Yield what sub-agents used, in all steps and in one that was interrupted."""
+    """Yield the usage of sub-agents, in all steps and in an interrupted one."""
     return itertools.chain(*(step.children for step in history), history.cut_off)
 
 
@@ -487,7 +487,7 @@ RUN_COLUMNS: tuple[Column, ...] = (
 
 
 def plain(value: object) -> object:
-    """Return a value as a frame holds it: money as a float."""
+    """Return a value as in a frame: money as a float."""
     return float(value) if isinstance(value, Decimal) else value
 
 

@@ -35,12 +35,6 @@ class Event:
         >>> sorted({type(event).__name__ for event in result.events})[:4]
         ['RunEnded', 'RunStarted', 'StepCompleted', 'StepStarted']
         >>> all(isinstance(event, lab.events.Event) for event in result.events)
-def step_of(event: events.Event) -> int | None:
-    """Return the number of the step that an event belongs to; None for an event of the run."""
-    step: int | None = getattr(event, "step", None)
-    return event.step.index if isinstance(event, events.StepCompleted) else step
-
-
         True
     """
 
@@ -436,8 +430,14 @@ def _changes(part: str, before: Any, after: Any) -> list[str]:
     return [f"{name} {as_set(name, old)} -> {as_set(name, new)}" for name, old, new in fields if old != new]
 
 
+def step_of(event: Event) -> int | None:
+    """Return the number of the step that an event belongs to; None for an event of the run."""
+    step: int | None = getattr(event, "step", None)
+    return event.step.index if isinstance(event, StepCompleted) else step
+
+
 def detail_of(event: Event) -> str:
-    """Return what an event says besides its name, its time and its step."""
+    """Return an event in words, without its name, its time and its step."""
     match event:
         case RunStarted():
             return f"{event.provider}:{event.model}, {event.settings.budget!r}, stop={event.settings.stop!r}"

@@ -55,10 +55,10 @@ from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 
 STEPS_AT_ONCE = 500
-"""Few enough that their values stay in the processor's cache from one column to the next."""
+"""Steps at a time: few enough that their values stay in the processor's cache from one column to the next."""
 
 MOSTLY = 4
-"""Repeated values are grouped if that leaves so many times fewer values."""
+"""Repeated values are grouped if that leaves this number of times fewer values."""
 
 _IN_C: tuple[Callable[[Any], Any], ...] = (len, float)
 """Conversions in C, which fail for None."""
@@ -195,7 +195,7 @@ class Leaves:
         return self.found
 
     def _extend(self, name: str, steps: int, read: list[Reading | None]) -> None:
-        """Add what this leaf read after `steps` steps."""
+        """Add the reading of this leaf after `steps` steps."""
         for part, values in zip(_PARTS, self.found.setdefault(name, ([], [], [])), strict=True):
             values.extend([None] * (steps - len(values)))
             values.extend(attributes(read, part))
@@ -270,7 +270,7 @@ class SeveralRuns(Protocol):
 
 
 class HasFrames(Protocol):
-    """A store, or the results of an experiment: makes the frames of its runs itself."""
+    """A store, or the results of an experiment: creates the frames of its runs itself."""
 
     def frame(self, what: str = ..., /) -> pd.DataFrame:
         """Return the frame of this name."""
@@ -279,7 +279,7 @@ class HasFrames(Protocol):
 Recorded: TypeAlias = RunResult | RecordedRun
 
 Recordings: TypeAlias = Recorded | Iterable[Recorded] | SeveralRuns | HasFrames
-"""What frames are made of: a run or a result, several of them, a lockstep, a store, the results of an experiment."""
+"""The sources of frames: a run or a result, several of them, a lockstep, a store, the results of an experiment."""
 
 
 def _reading_rows(source: Source) -> Iterator[tuple[StepResult, str, Reading]]:
@@ -338,7 +338,7 @@ def to_frame(recorded: Recordings, what: str = "steps") -> pd.DataFrame:
 
 
 def _own_frame(recorded: object, what: str) -> pd.DataFrame | None:
-    """Return the frame that a store, an experiment's results or an import have of their runs; None for anything else."""
+    """Return the frame of a store, an experiment's results or an import; None for anything else."""
     if callable(make := getattr(recorded, "frame", None)):
         made: pd.DataFrame = make(what)
         return made
@@ -347,7 +347,7 @@ def _own_frame(recorded: object, what: str) -> pd.DataFrame | None:
 
 
 def _several(recorded: Any) -> Iterable[Any]:
-    """Return the runs or results in what `to_frame` takes; anything else as the only one."""
+    """Return the runs or results in an argument of `lab.frame`; anything else as the only one."""
     runs = getattr(recorded, "runs", recorded)
     return runs if isinstance(runs, Iterable) and not isinstance(runs, str | bytes) else [recorded]
 
@@ -396,7 +396,7 @@ _COUNTED_BY = ["provider", "model", "finish_reason", "raw_finish_reason", "confi
 
 
 def termination_report(recorded: Recordings | pd.DataFrame, *, summary: bool = False) -> pd.DataFrame:
-    """Return how every response of one or several runs ended, what followed, and what can be done about it: one row per response.
+    """Return how every response of one or several runs ended, the action of the run, and a suggestion: one row per response.
 
     `recorded` is what `lab.frame` takes, or its `termination` frame. With `summary`, the frame has one row per kind of end, with the
     number of `responses`, the most frequent first.
@@ -410,7 +410,7 @@ def termination_report(recorded: Recordings | pd.DataFrame, *, summary: bool = F
     """
     frame = frame_of(recorded, "termination", "lab.termination_report", 'one row per response, lab.frame(results, "termination")')
     if missing := [name for name in _COUNTED_BY if name not in frame.columns and len(frame.columns)]:
-        raise ConfigurationError(f"lab.termination_report() misses the columns {', '.join(missing)}: pass results, or a store.")
+        raise ConfigurationError(f"lab.termination_report() needs the columns {', '.join(missing)}: pass results, or a store.")
     if not summary:
         return frame
     counted = frame.groupby(_COUNTED_BY, dropna=False, sort=False).size().reset_index(name="responses")
@@ -483,7 +483,7 @@ def _as_unicode(values: list[Any]) -> list[Any]:
 
 
 def any_array(values: list[Any]) -> Any:
-    """Return values of any types in the narrowest nullable dtype that holds them all."""
+    """Return values of any types in the narrowest nullable dtype that fits."""
     if repeated := repetition(values):  # as most limits are
         few, times = repeated
         return any_array(few).repeat(times)

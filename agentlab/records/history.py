@@ -20,9 +20,9 @@ class RunHistory(Sequence[StepResult], Displayable):
 
     `usage` and `cost` are sums over all steps, unknown (None) if a part is unknown; `known_tokens` and `known_cost_usd` are the sums of
     the known parts, lower bounds. `calls` counts round trips; `elapsed_s` is the active time until the end of the last step. All of
-    these include sub-agents; `own_calls`, `own_usage` and `own_cost` do not. `cut_off` is what sub-agents used in an attempt at the
-    next step that ended with its process, as far as a store knows: it is part of the totals, and of that step's `children` once it is
-    taken.
+    these include sub-agents; `own_calls`, `own_usage` and `own_cost` do not. `cut_off` is the usage of sub-agents in an attempt at the
+    next step that was interrupted with its process, as far as stored: it is part of the totals, and of that step's `children` once it
+    is taken.
 
     Example:
         >>> result.history

@@ -85,7 +85,7 @@ class RunResult:
     def text(self) -> str:
         """The answer: `output` as text if there is one, else the model's last text, even if it was cut off.
 
-        The text of an output is what the model received of it: JSON, or the text itself.
+        The text of an output is the one that the model received: JSON, or the text itself.
 
         Example:
             >>> (await brief.run("What is the capital of France?")).text
@@ -106,7 +106,7 @@ class RunResult:
         return next((step.text for step in reversed(self.history) if step.text), "")
 
     def _output_text(self) -> str:
-        """Return the content of the tool result that has the output: a store keeps the content, but not every object."""
+        """Return the content of the tool result with the output: a store records the content, but not every object."""
         from pydantic_core import to_json
 
         output, last = self.output, self.history.last
@@ -243,7 +243,7 @@ FOR_STOP_REASON: Mapping[StopReason, str] = {
     StopReason.CANCELLED: RETRY,
     StopReason.ERROR: RETRY,
 }
-"""The suggestion by why the run ended, if its last response gives no better one."""
+"""The suggestion by stop reason, if the last response gives no better one."""
 
 FOR_ERROR: Mapping[str | int, str] = {
     # the request itself is refused

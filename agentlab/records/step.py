@@ -1,4 +1,4 @@
-"""What happened in one step: what its conditions read, the decision, the model calls, and what sub-agents used.
+"""One step of a run: its model calls, tool results, readings, decision, and the usage of sub-agents.
 
 All values are frozen; times are seconds, money is US dollars.
 """
@@ -72,7 +72,7 @@ class Seam:
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class ChildUse:
-    """What a sub-agent's run used within one step of its caller, its own sub-agents included.
+    """The usage of a sub-agent's run within one step of its caller, its own sub-agents included.
 
     `handle` is the name by which the model refers to it (`research-1`), `call_id` the tool call that started it, `tool` the name of
     that tool. If it continues an earlier run, only the new part counts. `known_*` are sums of the known parts, lower bounds.
@@ -100,8 +100,8 @@ class StepResult(Displayable):
     """One step of the run: the model's answer, from one or several calls, and the tools it called.
 
     `index` counts from 1. `usage` and `cost` are sums over `calls`; the usage of sub-agents is in `children`. `seams` are the places
-    where the texts of several calls meet. `settings` are those the step was evaluated with; `readings` is what the stop condition read
-    after it (None without a condition). `stop_reason` is set on the run's last step, `error` if an exception ended the step.
+    where the texts of several calls meet. `settings` are those the step was evaluated with; `readings` is the reading of the stop
+    condition after it (None without one). `stop_reason` is set on the run's last step, `error` if an exception ended the step.
 
     Example:
         >>> result.history[0]

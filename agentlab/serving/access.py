@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MAX_BODY_BYTES = 1024 * 1024
 
 BODY_TIMEOUT_S = 30.0
-"""How long a whole body may take to arrive after its headers."""
+"""The time for a whole body to arrive after its headers."""
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 

@@ -49,19 +49,19 @@ from agentlab.serving.loader import load
 TOKEN_VARIABLE = "AGENTLAB_SERVE_TOKEN"  # noqa: S105  the name of a variable
 DEFAULT_DATABASE = "agentlab-chat.sqlite"
 SHUTDOWN_TIMEOUT_S = 30
-"""How long a server that is shut down waits for running requests."""
+"""The time that a server waits for running requests on shutdown."""
 
 log = logging.getLogger("agentlab.serving.app")
 
 _STATUSES = {
-    400: "`not_json`: the body is no JSON. `invalid_input`: a value that this agent does not accept, such as an unknown tool id.",
+    400: "`not_json`: the body is not JSON. `invalid_input`: a value that this agent does not accept, such as an unknown tool id.",
     403: "`wrong_origin`: a page of another origin. `wrong_host`: another host name, on a server without a token.",
     404: "`no_context`: the context has no message, and the request has none either.",
     408: "`body_too_slow`: the body was not complete after 30 s.",
     409: "`context_changed`: another process wrote to the context meanwhile; nothing was saved, send it again.",
     413: "`body_too_large`: more than 1 MiB.",
     422: "`invalid_field`: a field is missing, unknown or has a value that is not allowed; the message names it.",
-    500: "`setup` or `internal`: the agent's set-up cannot work, or agentlab is wrong; see the server's log.",
+    500: "`setup` or `internal`: the agent's set-up cannot work, or an error in agentlab; see the server's log.",
     502: "`provider`: the model's provider could not be reached, or answered with an error. Nothing was saved.",
     503: "`storage`: the file of the contexts cannot be read or written. Nothing was saved.",
 }
@@ -69,7 +69,7 @@ _STATUSES = {
 
 def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ()) -> FastAPI:
     """Return the application with the endpoints of this chat, which is closed when the server ends. With a `token` every request must
-    bring it; without one only requests to loopback's host names, and to those in `hosts`, are answered."""
+    contain it; without one only requests to loopback's host names, and to those in `hosts`, are answered."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -87,18 +87,16 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
         responses={status: {"model": ErrorBody, "description": text} for status, text in sorted(statuses.items())},
     )
 
-    @app.post("/chat", response_model_exclude_unset=True, operation_id="chat", summary="Say something in a context")
+    @app.post("/chat", response_model_exclude_unset=True, operation_id="chat", summary="Send a message in a context")
     async def say(body: ChatBody) -> ServedReply:
         """Append the user's message to the context, run the agent on the conversation, and save message and answer.
 
         A context is used by one request at a time: a second one waits. Message and answer are saved together when the run has ended;
-        a request that fails, or that brings no answer, leaves the context as it was.
+        a request that fails, or that has no answer, does not change the context.
         """
         return served(await chat.chat(body.context_id, body.message, _config(body.terminating_config)))
 
-    @app.post(
-        "/chat/invoke", response_model_exclude_unset=True, operation_id="invoke", summary="Run the agent on a context as it is"
-    )
+    @app.post("/chat/invoke", response_model_exclude_unset=True, operation_id="invoke", summary="Run the agent on a context")
     async def invoke(body: InvokeBody) -> ServedReply:
         """Run the agent on the context without a further message, and save the answer. A context without a message is refused; some
         providers refuse one that ends with the assistant's own words."""
@@ -119,9 +117,7 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
         """Run the agent on a prompt, without other requests' messages; nothing is saved."""
         return served(await chat.ask(body.prompt, _config(body.terminating_config)))
 
-    @app.post(
-        "/chat/add-message", response_model_exclude_unset=True, operation_id="add_message", summary="Add a message as it is"
-    )
+    @app.post("/chat/add-message", response_model_exclude_unset=True, operation_id="add_message", summary="Add a message")
     async def add_message(body: AddMessageBody) -> ServedReply:
         """Add a message of the assistant or of the user to the context. The agent is not run: nothing is generated, and `stop_reason`
         is null."""
@@ -141,7 +137,7 @@ def _config(config: TerminatingConfig | None) -> dict[str, Any] | None:
 
 
 def _complete_document(app: FastAPI, chat: Chat, token: str | None) -> None:
-    """Add to the OpenAPI document what types cannot say: which tools there are, and that every request needs the token."""
+    """Add the names of the tools and the token of every request to the OpenAPI document, which types cannot express."""
     components = app.openapi()["components"]
     tools = list(chat.agent.tools)
     if tools:
@@ -167,7 +163,7 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
         where = problems[0]["loc"][-1]
         return _error(400, "not_json", f"The body is not JSON (at character {where}): send an object as application/json.")
     texts = [f"{'.'.join(map(str, problem['loc'][1:])) or 'body'}: {problem['msg']}" for problem in problems[:10]]
-    return _error(422, "invalid_field", f"{'; '.join(texts)}. See /openapi.json for what {request.url.path} takes.")
+    return _error(422, "invalid_field", f"{'; '.join(texts)}. See /openapi.json for the fields of {request.url.path}.")
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:
@@ -175,7 +171,7 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     headers = dict(error.headers or {})
     if error.status_code == 404:
         paths = "/chat, /chat/invoke, /chat/add-ai-message, /chat/ask and /chat/add-message"
-        return _error(404, "not_found", f"There is no {request.url.path[:200]!a}: there are {paths}.", headers)
+        return _error(404, "not_found", f"There is no {request.url.path[:200]!a}. Paths: {paths}.", headers)
     if error.status_code == 405:
         return _error(405, "wrong_method", f"{request.url.path} takes {headers.get('Allow', 'POST')}.", headers)
     return _error(error.status_code, "not_json", f"{error.detail}: send an object as application/json.", headers)
@@ -213,10 +209,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token",
         default=None,
-        help=f"what clients send as bearer token; better set {TOKEN_VARIABLE}, which no process list shows",
+        help=f"the bearer token of clients; better set {TOKEN_VARIABLE}, which no process list shows",
     )
     parser.add_argument(
-        "--db", default=None, help=f"SQLite file of the contexts (default {DEFAULT_DATABASE}; ':memory:' keeps none)"
+        "--db", default=None, help=f"SQLite file of the contexts (default {DEFAULT_DATABASE}; ':memory:' stores none)"
     )
 
 
@@ -248,7 +244,7 @@ def run(arguments: argparse.Namespace) -> int:
         chat = Chat(found, default if database is None else database)
     else:
         raise ConfigurationError(f"{arguments.target!r} is {type(found).__name__}: name an Agent, or a Chat.")
-    print(f"Serving {chat.agent!r}; contexts in {chat.contexts.path}", file=sys.stderr)  # noqa: T201  a command tells what it does
+    print(f"Serving {chat.agent!r}; contexts in {chat.contexts.path}", file=sys.stderr)  # noqa: T201  a command reports what it does
     uvicorn.run(
         make_app(chat, token=token, hosts=[arguments.host]),
         host=arguments.host,
@@ -264,7 +260,7 @@ def _absolute(database: str) -> str:
 
 
 MAX_INVOCATIONS = 1_000
-"""The largest number that a request may ask for: each is a model call, or may lead to one."""
+"""The largest number in a request: each is a model call, or may lead to one."""
 
 ContextId: TypeAlias = Annotated[
     str,
@@ -280,7 +276,7 @@ _NOT_BLANK = r"[^\s\x1c-\x1f]"
 WholeNumber: TypeAlias = Annotated[
     int, BeforeValidator(lambda value: int(value) if isinstance(value, float) and value.is_integer() else value)
 ]
-"""JSON has one kind of number: 3.0 is 3."""
+"""A whole number; 3.0 is 3, since JSON has one kind of number."""
 
 Text: TypeAlias = Annotated[str, Field(min_length=1, pattern=_NOT_BLANK)]
 
@@ -301,7 +297,7 @@ class TerminatingConfig(_Body):
         default=1,
         ge=0,
         le=MAX_INVOCATIONS,
-        description="How many reminders in a row an answer without a tool call gets; 0: none.",
+        description="Reminders in a row for answers without a tool call; 0: none.",
     )
     nudge_message: str = Field(default=NUDGE_MESSAGE, min_length=1, pattern=_NOT_BLANK, description="The reminder.")
     max_invocations: WholeNumber = Field(default=64, ge=1, le=MAX_INVOCATIONS, description="Round trips to the model in the run.")
@@ -316,12 +312,12 @@ class ChatBody(_Body):
     """A message of the user in a context."""
 
     context_id: ContextId
-    message: Text = Field(description="What the user says.", examples=["Do I need an umbrella in Graz?"])
+    message: Text = Field(description="The user's message.", examples=["Do I need an umbrella in Graz?"])
     terminating_config: Terminating = None
 
 
 class InvokeBody(_Body):
-    """A context on which the agent runs as it is."""
+    """A context on which the agent runs without a further message."""
 
     context_id: ContextId
     terminating_config: Terminating = None
@@ -331,7 +327,7 @@ class AddAiMessageBody(_Body):
     """An instruction for the assistant's next message in a context."""
 
     context_id: ContextId
-    prompt: Text = Field(description="What the assistant's next message is to say or do.", examples=["Say good bye."])
+    prompt: Text = Field(description="The instruction for the assistant's next message.", examples=["Say good bye."])
     terminating_config: Terminating = None
 
 
@@ -343,11 +339,11 @@ class AskBody(_Body):
 
 
 class AddMessageBody(_Body):
-    """A message that is added to a context as it is."""
+    """A message that is added to a context; the agent is not run."""
 
     context_id: ContextId
     message: Text = Field(description="The text.", examples=["Your parcel has arrived."])
-    role: Literal["assistant", "user"] = Field(default="assistant", description="Whose message it is.")
+    role: Literal["assistant", "user"] = Field(default="assistant", description="The author of the message.")
 
 
 class SaidMessage(BaseModel):
@@ -363,7 +359,7 @@ class MadeToolCall(BaseModel):
     type: Literal["tool_call"]
     tool_call_id: str
     tool_name: str
-    tool_input: dict[str, Any] = Field(description='The arguments; {"raw": "…"} where the model wrote no JSON object.')
+    tool_input: dict[str, Any] = Field(description='The arguments; {"raw": "…"} if the model wrote no JSON object.')
 
 
 class ToolResponse(BaseModel):
@@ -371,11 +367,11 @@ class ToolResponse(BaseModel):
 
     type: Literal["tool_response"]
     tool_call_id: str
-    tool_output: str = Field(description="The text that the model was given.")
+    tool_output: str = Field(description="The text for the model.")
 
 
 class ServedToolCall(BaseModel):
-    """A tool call as the model made it."""
+    """A tool call of the model."""
 
     id: str
     name: str
@@ -387,7 +383,7 @@ class ServedToolResult(BaseModel):
 
     call_id: str
     name: str
-    content: str = Field(description="The text that the model was given.")
+    content: str = Field(description="The text for the model.")
     error: str | None = Field(default=None, description="What went wrong, in one word; null is success.")
 
 
@@ -396,8 +392,8 @@ class ServedMessage(BaseModel):
 
     role: Literal["user", "assistant", "tool", "system"] = Field(description="`system` for a reminder and an instruction.")
     content: str
-    tool_calls: list[ServedToolCall] = Field(default=[], description="Left out where there are none.")
-    tool_results: list[ServedToolResult] = Field(default=[], description="Left out where there are none.")
+    tool_calls: list[ServedToolCall] = Field(default=[], description="Left out if there are none.")
+    tool_results: list[ServedToolResult] = Field(default=[], description="Left out if there are none.")
 
 
 class ServedReply(BaseModel):
@@ -411,7 +407,7 @@ class ServedReply(BaseModel):
         description="The request's own message and all that followed, in order."
     )
     stop_reason: StopReason | None = Field(
-        description="Why the run ended. A limit is no error: the status is 200, with the answer so far. null if the agent was not run."
+        description="Why the run ended. A limit is not an error: status 200, with the answer so far. null if the agent was not run."
     )
     detail: str = Field(description="The same in one sentence.")
     notice: str = Field(description="Says that the answer is incomplete; empty if it is complete.")
@@ -432,7 +428,7 @@ class ErrorBody(BaseModel):
 
 
 def served(reply: ChatReply) -> ServedReply:
-    """Return a reply as it is sent: without keys, and with lone surrogates, which UTF-8 cannot encode, replaced."""
+    """Return a reply for sending: without keys, and with lone surrogates, which UTF-8 cannot encode, replaced."""
     body = {
         "response": reply.response,
         "saved_ai_messages": reply.saved_ai_messages,

@@ -2,7 +2,7 @@
 
     chat = lab.Chat(agent, path="chat.sqlite")
     reply = await chat.chat("anna", "Do I need an umbrella in Graz?")        # continues the conversation "anna"
-    reply = await chat.invoke("anna", {"tool_ids": ["finalize"]})            # the agent runs on the context as it is
+    reply = await chat.invoke("anna", {"tool_ids": ["finalize"]})            # runs the agent on the context
     reply = await chat.add_ai_message("anna", "Say good bye.")               # the agent writes its next message as instructed
     reply = await chat.ask("Summarise the news.")                            # without a context; nothing is saved
     reply = await chat.add_message("anna", "Your parcel has arrived.")       # the agent is not run
@@ -49,7 +49,7 @@ MAX_ID_LENGTH = 200
 """Characters of a context's id."""
 
 TerminatingConfig: TypeAlias = Mapping[str, Any] | TerminatingTools | Sequence[str]
-"""{"tool_ids": [...], "consecutive_nudges": 1, "nudge_message": "…", "max_invocations": 64}, or what `agent.run` takes."""
+"""{"tool_ids": [...], "consecutive_nudges": 1, "nudge_message": "…", "max_invocations": 64}, or as for `agent.run`."""
 
 _FIELDS = {
     "tool_ids": "tools",
@@ -113,7 +113,7 @@ class Chat(Displayable):
     transport   where the agent's requests go: that of the surrounding `lab.replay` or `lab.record` unless given, captured now
 
     A new id begins a new context. A context is used by one request at a time: a second one waits for the first. A request is saved as a
-    whole when its run has ended, and one that fails leaves the context as it was. Limits are outcomes: the messages until a limit was
+    whole when its run has ended, and one that fails does not change the context. Limits are outcomes: the messages until a limit was
     reached are saved and returned, with the stop_reason.
 
     Raises ChatInputError for invalid arguments, RunFailed (or the ConfigurationError) if the run ended as ERROR, and
@@ -143,7 +143,7 @@ class Chat(Displayable):
         for tool_id, name in self.tool_ids.items():
             if name not in agent.tools or (tool_id in agent.tools and tool_id != name):
                 raise ConfigurationError(
-                    f"Chat(tool_ids={{{tool_id!r}: {name!r}}}): map an id that is no tool's name to the name of one of the agent's "
+                    f"Chat(tool_ids={{{tool_id!r}: {name!r}}}): map an id that is not a tool's name to the name of one of the agent's "
                     f"tools: {', '.join(agent.tools) or 'none'}."
                 )
         self.contexts: Contexts = Contexts(path)
@@ -152,7 +152,7 @@ class Chat(Displayable):
 
     @needs_await("chat.chat(…)")
     async def chat(self, context_id: str, message: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
-        """Send a message in a context: the agent answers it, knowing the conversation so far, and both are saved.
+        """Send a message in a context: the agent answers it, with the conversation so far, and both are saved.
 
         `terminating_config` names the tools that end the run (see TerminatingTools); without it the agent's own setting applies.
 
@@ -163,7 +163,7 @@ class Chat(Displayable):
             >>> await chat.chat("anna", "")
             Traceback (most recent call last):
                 ...
-            agentlab.errors.ChatInputError: message='': say something, as text.
+            agentlab.errors.ChatInputError: message='': pass a non-empty text.
         """
         new_message = Message("user", _checked_text("message", message))
         return await self._answer(_checked_id(context_id), new_message, terminating_config)
@@ -182,7 +182,7 @@ class Chat(Displayable):
             >>> await chat.invoke("ben")
             Traceback (most recent call last):
                 ...
-            agentlab.errors.ContextNotFoundError: The context 'ben' holds no message: begin it with chat or add_message, or ask...
+            agentlab.errors.ContextNotFoundError: The context 'ben' has no message: begin it with chat or add_message, or ask...
         """
         return await self._answer(_checked_id(context_id), None, terminating_config)
 
@@ -287,7 +287,7 @@ class Chat(Displayable):
                 before = await _off_the_loop(lambda: self.contexts.messages(context_id))
             if new_message is None and not before:
                 raise ContextNotFoundError(
-                    f"The context {context_id!r} holds no message: begin it with chat or add_message, or ask without a context."
+                    f"The context {context_id!r} has no message: begin it with chat or add_message, or ask without a context."
                 )
             result = await self._run(before, new_message, config)
             if result.stop_reason is StopReason.ERROR:
@@ -305,7 +305,7 @@ class Chat(Displayable):
         conversation = Conversation(before if new_message is None else [*before, new_message])
         try:
             settings = self.agent.settings_for(terminating=self._terminating(config))
-        except (LimitError, ToolDefinitionError) as error:  # the agent's own settings were checked when it was made
+        except (LimitError, ToolDefinitionError) as error:  # the agent's own settings were checked when it was created
             raise ChatInputError(f"terminating_config: {error}") from error
         return self.agent.run_on(conversation, settings, self.transport)
 
@@ -394,11 +394,11 @@ def _checked_id(context_id: object) -> str:
 
 def _checked_text(name: str, text: object) -> str:
     if not isinstance(text, str) or not text.strip():
-        raise ChatInputError(f"{name}={_shown(text)}: say something, as text.")
+        raise ChatInputError(f"{name}={_shown(text)}: pass a non-empty text.")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ChatInputError(f"{name} holds half a surrogate pair at character {error.start}: send valid Unicode.") from error
+        raise ChatInputError(f"{name} contains half a surrogate pair at character {error.start}: send valid Unicode.") from error
     return text
 
 

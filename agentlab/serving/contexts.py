@@ -1,4 +1,4 @@
-"""Stored conversations by context id, in a SQLite file or in memory, and the locks by which one request at a time uses a context.
+"""Stored conversations by context id, in a SQLite file or in memory, and locks that allow one request at a time per context.
 
 The messages of one request are written in one transaction that is on the disk before `append` returns (WAL, synchronous=FULL), so a
 crash leaves a context with all of them or none. SQLite's WAL does not work on network file systems.
@@ -25,7 +25,7 @@ from agentlab.model.messages import Message, decode, encode
 IN_MEMORY = ":memory:"
 VERSION = 1
 WRITE_TIMEOUT_S = 5.0
-"""How long a write waits for another process that is writing."""
+"""The time that a write waits for another writing process."""
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS messages (
@@ -40,8 +40,8 @@ CREATE TABLE IF NOT EXISTS messages (
 class Contexts:
     """The messages of each context, in order, append only. Any thread may use it.
 
-    Raises ConfigurationError for a path that cannot be opened, or that holds something else. Every method raises StorageError if it
-    cannot do its work (a full disk, a locked file, closed contexts).
+    Raises ConfigurationError for a path that cannot be opened, or another kind of file. Every method raises StorageError if it fails
+    (a full disk, a locked file, closed contexts).
     """
 
     def __init__(self, path: str | Path = IN_MEMORY) -> None:
@@ -51,7 +51,7 @@ class Contexts:
             self._database = sqlite3.connect(self.path, timeout=WRITE_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise ConfigurationError(
-                f"path={self.path!r} cannot be opened: {error}. Give a file in a folder that exists."
+                f"path={self.path!r} cannot be opened: {error}. Pass a file in a folder that exists."
             ) from error
         try:
             self._prepare()
@@ -60,7 +60,7 @@ class Contexts:
             if not isinstance(error, sqlite3.Error):
                 raise
             raise ConfigurationError(
-                f"path={self.path!r} cannot be used for conversations: {error}. Give another file; it is created if it does not exist."
+                f"path={self.path!r} cannot be used for conversations: {error}. Pass another file; it is created if it does not exist."
             ) from error
 
     def _prepare(self) -> None:
@@ -72,7 +72,7 @@ class Contexts:
         tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if version == 0 and tables - {"messages"}:
             raise ConfigurationError(
-                f"path={self.path!r} is a database of something else (tables {', '.join(sorted(tables))}): give another file."
+                f"path={self.path!r} is a database of another program (tables {', '.join(sorted(tables))}): pass another file."
             )
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")
@@ -96,7 +96,7 @@ class Contexts:
         return found
 
     def append(self, context_id: str, messages: Sequence[Message], *, after: int) -> None:
-        """Add all of these messages, or none. Raises ContextChangedError unless the context holds `after` messages."""
+        """Add all of these messages, or none. Raises ContextChangedError unless the context has `after` messages."""
         rows = [(context_id, after + index, redact(encode(message))) for index, message in enumerate(messages)]
         with self._access(), self._database:  # commits at the end, or rolls back
             self._database.execute("BEGIN IMMEDIATE")
@@ -123,7 +123,7 @@ class Contexts:
                 raise StorageError(f"The contexts in {self.path!r} cannot be read or written: {error}.") from error
 
     def close(self) -> None:
-        """Close the file; contexts in memory are gone."""
+        """Close the file; contexts in memory are lost."""
         with self._lock:
             self._database.close()
 
@@ -148,7 +148,7 @@ class OneAtATime:
 
     @asynccontextmanager
     async def holding(self, name: str) -> AsyncIterator[None]:
-        """Hold the lock of this name within the block."""
+        """Acquire the lock of this name for the block."""
         await self._acquire(name)
         try:
             yield

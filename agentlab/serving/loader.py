@@ -1,7 +1,7 @@
 """Loads an agent from a user's file: `package.module:agent`, `folder/module.py:agent` or `folder/notebook.ipynb:agent`.
 
-A module is imported. Of a notebook the code cells up to the one that defines the name are executed in the notebook's folder, as Jupyter
-does it, and their output is dropped. IPython's lines (`%…`, `!…`) and cells that begin with `%%` are left out.
+A module is imported. The code cells of a notebook, up to the one that defines the name, are executed in the notebook's folder, as in
+Jupyter, and their output is dropped. IPython's lines (`%…`, `!…`) and cells that begin with `%%` are left out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def load(target: str) -> Any:
     """
     place, _, name = target.rpartition(":")
     if not place or not name.isidentifier():
-        raise ConfigurationError(f"{target!r} names no agent: {_FORM}.")
+        raise ConfigurationError(f"{target!r} is not the name of an agent: {_FORM}.")
     if place.endswith(".ipynb"):
         return _from_notebook(_existing(place), name)
     module = _from_file(_existing(place)) if place.endswith(".py") else _imported(place)
@@ -65,7 +65,7 @@ def _imported(place: str) -> types.ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{place}.".startswith(f"{error.name}."):
             raise _failed(f"Importing {place!r}", error) from error
-        raise ConfigurationError(f"There is no module {place!r}: start from the folder it is in, or {_FORM}.") from error
+        raise ConfigurationError(f"There is no module {place!r}: start from its folder, or {_FORM}.") from error
     except Exception as error:
         raise _failed(f"Importing {place!r}", error) from error
 

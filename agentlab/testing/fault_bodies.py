@@ -1,4 +1,4 @@
-"""What faults are made of, and the faults that damage a real body: cut, garbled, repeated, padded. `faults.py` lists all of them."""
+"""The base of faults, and the faults that damage a real body: cut, garbled, repeated, padded. `faults.py` lists all faults."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class Cut(CheckedFault):
 
 @dataclass(frozen=True, slots=True)
 class Garbled(BodyFault):
-    """The byte `at_byte` of the body, from 0, has its highest bit flipped, so that it is no text any more.
+    """The byte `at_byte` of the body, from 0, has its highest bit flipped, so that it is not text any more.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -233,7 +233,7 @@ class BrokenGzip(BodyFault):
         async for piece in first(chunks, self.after_bytes):
             yield piece
         raise ProviderConnectionError(
-            f"{attempt.place}: the body is not in the encoding its header names (an injected fault). Try again; if it stays, it "
+            f"{attempt.place}: the body is not in the encoding its header names (an injected fault). Try again; if it persists, it "
             "is the server's fault."
         )
 

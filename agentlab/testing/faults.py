@@ -1,28 +1,28 @@
-"""The ways in which a provider fails, as values for `agentlab.testing.faulty`.
+"""Failures of a provider, as values for `agentlab.testing.faulty`.
 
-    fault                          what the run sees                                                         outcome
+    fault                          effect                                                                    outcome
     ------------------------------ ------------------------------------------------------------------------- ---------------------
     Refused()                      connection refused                                                        retried
     Reset()                        reset before or within the headers                                        retried
-    Reset(after_bytes=200)         reset after so many bytes of the body: a stream breaks off                retried, or kept¹
+    Reset(after_bytes=200)         reset after this number of bytes: a stream breaks off                     retried, or kept¹
     Stalled(), Stalled(200)        no data (any more) until the time-out                                     retried, or kept¹
-    Slow(200, pause_s=0.01)        a slow body, in pieces of so many bytes, a pause before each              answered
+    Slow(200, pause_s=0.01)        a slow body, in pieces of 200 bytes with a pause before each              answered
     Status(429, retry_after_s=2)   too many requests, with Retry-After; without `retry_after_s` none         retried²
     Status(500)                    a server that is down: 500, 502, 503, 504, 529                            retried
     Status(400)                    any other refusal                                                         an error
     ErrorInBody()                  an error object under status 200                                          an error
-    InvalidJson()                  a complete body that is no JSON                                           an error
+    InvalidJson()                  a complete body that is not JSON                                          an error
     Page()                         a wrong content type: an HTML page, as of a proxy that wants a login      an error
     Relabelled("text/plain")       the real body with a wrong content type                                   answered
     Cut(after_bytes=200)           the body ends early but cleanly, in the middle of its JSON                retried, or kept¹
-    Garbled(at_byte=200)           one byte of the body is no text any more                                  a stream is requested again
-    BrokenGzip(after_bytes=200)    broken gzip: from there on the body cannot be unpacked                    retried, or kept¹
-    Repeated()                     duplicate chunks: each event of a stream comes twice                      answered³
-    Padded(50_000_000)             a large answer: so many bytes of white space before the body              answered
+    Garbled(at_byte=200)           one byte of the body is not text any more                                 a stream is requested again
+    BrokenGzip(after_bytes=200)    broken gzip: from that byte on the body cannot be decompressed            retried, or kept¹
+    Repeated()                     duplicate chunks: each event of a stream arrives twice                    answered³
+    Padded(50_000_000)             a large answer: white space of this size before the body                  answered
 
 ¹ The received part of a stream is kept as a step that ends in an error: it was paid for, and a retry would be another answer.
 ² Unless it requests a longer wait than `RetryPolicy(longest_wait_s=…)`.
-³ A repeated tool call is executed once or not at all. A body that is no stream is repeated as a whole, which is no JSON.
+³ A repeated tool call is executed once or not at all. A body that is not a stream is repeated as a whole, which is not JSON.
 
 Your own fault is a subclass of `Fault` with one method.
 """
@@ -230,7 +230,7 @@ class ErrorInBody(Fault):
 
 @dataclass(frozen=True, slots=True)
 class InvalidJson(Fault):
-    """A body that is no JSON, although it looks complete.
+    """A body that is not JSON, although it looks complete.
 
     Example:
         >>> from agentlab.testing import faults, faulty

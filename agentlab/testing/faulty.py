@@ -17,7 +17,7 @@ Plan: TypeAlias = Fault | Sequence[Fault | None] | Callable[[int], Fault | None]
 
 
 class Faulty(Switch):
-    """Made by `faulty`. Use it in `with`, or pass it to a run as its transport. `injected` counts the injected faults.
+    """The transport of `faulty`. Use it in `with`, or pass it to a run. `injected` counts the injected faults.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -89,7 +89,7 @@ class Faulty(Switch):
 
 
 class _Kept(Given):
-    """A recorded answer that a fault damaged, kept for the retry: a recording serves it only once."""
+    """A recorded answer that a fault damaged, stored for the retry: a recording serves it only once."""
 
     __slots__ = ()
 
@@ -141,14 +141,16 @@ def faulty(plan: Plan, *, at: int = 1, times: int | None = 1, over: Transport | 
         how_often = "always" if times is None else f"times={times}"
         return Faulty(_From(plan, at, times), below, f"{plan!r}, at={at}, {how_often}")
     if (at, times) != (1, 1):
-        raise ConfigurationError("faulty(at=…, times=…) goes with one fault; a list and a function name the requests themselves.")
+        raise ConfigurationError(
+            "faulty(at=…, times=…) need a single fault: a list and a function choose the requests themselves."
+        )
     if callable(plan) and not isinstance(plan, type):
         return Faulty(plan, below, getattr(plan, "__name__", repr(plan)))
     items: list[Any] = list(plan) if isinstance(plan, list | tuple) else [plan]
     wrong = [item for item in items if not isinstance(item, Fault | None)]
     if wrong:
         raise ConfigurationError(
-            f"{wrong[0]!r} is no fault: take one of agentlab.testing.faults, such as faults.Reset(), or None."
+            f"{wrong[0]!r} is not a fault: pass one of agentlab.testing.faults, such as faults.Reset(), or None."
         )
     return Faulty(_Listed(tuple(items)), below, repr(items))
 

@@ -47,7 +47,7 @@ class ScriptedProvider:
             answer = self.script[context.index - 1]
         else:
             raise FixtureError(
-                f"The script has {len(self.script)} answers and the run asks for number {context.index}: add another."
+                f"The script has {len(self.script)} answers and the run requests number {context.index}: add another."
             )
         if isinstance(answer, Exception):
             raise answer

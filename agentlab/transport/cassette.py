@@ -81,7 +81,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class RecordedResponse:
-    """A response as it is served: header names in lower case, the body decoded.
+    """A response for replay: header names in lower case, the body decoded.
 
     `chunks` are sizes in bytes and `delays_s` the seconds before each chunk; both may be empty. `incomplete`: the connection broke off
     after this body.
@@ -154,7 +154,7 @@ class Interaction:
 
     @property
     def recorded(self) -> Recorded:
-        """Where and when it was recorded: the recorder's time, else the header `date` of the response."""
+        """Source and time of the recording: the recorder's time, else the header `date` of the response."""
         if self._recorded is None:
             self._recorded = Recorded(self.source, _time_of(self._time) or _time_of(self.response.headers.get("date")))
         return self._recorded
@@ -255,7 +255,7 @@ _TRANSFER = ("content-length", "transfer-encoding", "connection", "keep-alive")
 def _headers(headers: JSON) -> dict[str, str]:
     """Return headers with names in lower case and without those of the transfer, since the body is served decoded and whole.
 
-    `content-length: 0` is kept: it tells an empty body from one that broke off.
+    `content-length: 0` stays: it distinguishes an empty body from one that broke off.
     """
     if headers is None:
         return {}
@@ -299,7 +299,7 @@ _ZIPPED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 
 
 def _decoded(body: bytes, headers: dict[str, str]) -> bytes:
-    """Return the body decompressed where it still is compressed: most recorders decode it and keep the header."""
+    """Return the body decompressed if it still is compressed: most recorders decode it and keep the header."""
     encoding = headers.get("content-encoding", "").strip().lower()
     if encoding in ("gzip", "x-gzip", "deflate"):
         if body[:2] in _ZIPPED:
@@ -328,7 +328,7 @@ def _numbers(response: Mapping[str, JSON], name: str, kinds: Any) -> tuple[Any, 
 def _malformed(name: str, where: str, what: str) -> MalformedCassetteError:
     return MalformedCassetteError(
         f"{name}, {where}: {what}. A cassette is in VCR's format, version 1: `interactions`, each a request (method, uri, body, "
-        "headers) and a response (status, headers, body). Mend the file by hand, move it out of the folder, or record it again "
+        "headers) and a response (status, headers, body). Repair the file by hand, move it out of the folder, or record it again "
         "with `agentlab.record(…)`."
     )
 
@@ -363,7 +363,9 @@ def load_cassettes(path: str | Path) -> list[Cassette]:
     files = [root] if root.is_file() else cassette_files(root)
     if not files:
         inside = _listing(root)
-        raise FixtureNotFoundError(f"{path} holds no cassette (*.yaml, *.yml, *.json): it holds {inside}. {_how_to_record(path)}")
+        raise FixtureNotFoundError(
+            f"{path} has no cassette (*.yaml, *.yml, *.json): it contains {inside}. {_how_to_record(path)}"
+        )
     names = [file.name if root.is_file() else file.relative_to(root).as_posix() for file in files]
     return [load_cassette(file, one_line(name, 255)) for file, name in zip(files, names, strict=True)]
 
@@ -381,7 +383,7 @@ def _by_name(file: Path) -> list[str | int]:
 
 
 def load_cassette(file: Path, name: str = "") -> Cassette:
-    """Return one file's cassette. `name` is what messages call it."""
+    """Return one file's cassette. `name` is its name in messages."""
     name = name or file.name
     return parse_cassette(load_document(file, name), file, name)
 
@@ -395,23 +397,23 @@ def load_document(file: Path, name: str = "") -> JSON:
 
 
 def _how_to_record(path: str | Path) -> str:
-    return f'Record it with a key at hand: `with agentlab.record("{path}"): …`, then the same runs as under replay.'
+    return f'To record it, with a key: `with agentlab.record("{path}"): …` and the same runs as under replay.'
 
 
 _FOLDERS_UP = 4
 
 
 def _suggest_path(path: Path) -> str:
-    """Return the end of the sentence "… does not exist": the path that was probably meant, else what the nearest folder holds."""
+    """Return the end of the sentence "… does not exist": the path that was probably meant, else the content of the nearest folder."""
     meant = None
     with suppress(OSError):  # a folder without permission to read
         meant = _from_another_folder(path) or _similar_path(path)
     if meant is not None:
-        return f". Did you mean {meant.as_posix()!r}? That is there."
+        return f". Did you mean {meant.as_posix()!r}? That path exists."
     folder = next((one for one in path.absolute().parents if one.is_dir()), None)
     if folder is None:
         return ": no folder above it exists."
-    return f": the nearest folder that does, {os.path.normpath(folder)}, holds {_listing(folder)}."
+    return f": the nearest folder that does, {os.path.normpath(folder)}, contains {_listing(folder)}."
 
 
 def _listing(folder: Path) -> str:

@@ -17,10 +17,10 @@ _BASE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_BASE_LOADER):  # type: ignore[misc]
-    """PyYAML's safe loader with three harmless Python tags that old recordings hold. Any other tag is refused."""
+    """PyYAML's safe loader with three harmless Python tags of old recordings. Any other tag is refused."""
 
     def flatten_mapping(self, node: Any) -> None:
-        """Refuse merge keys, which no recorder writes and which can double in size with each use."""
+        """Refuse merge keys, which no recorder writes and which can double the size with each use."""
         if any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value):
             raise yaml.constructor.ConstructorError(None, None, "merge keys (<<) are refused", node.start_mark)
 
@@ -30,7 +30,7 @@ _Loader.add_constructor("tag:yaml.org,2002:python/unicode", lambda loader, node:
 _Loader.add_constructor("tag:yaml.org,2002:python/tuple", lambda loader, node: loader.construct_sequence(node, deep=True))
 
 _TOO_DEEP = re.compile(r"(?:[\[{]\s*+(?:\w++:\s*+)?|[?-]\s++(?:[!&]\S++\s++)?){1000}")
-"""So many opening marks in a row overflow the C stack of libyaml."""
+"""This number of opening marks in a row overflows the C stack of libyaml."""
 _ANCHOR = re.compile(r"&(?<![^\s\[{,]&)[^\s,\[\]{}]")
 
 
@@ -74,7 +74,7 @@ def _read_json(data: bytes) -> JSON:
 
 
 def _refuse_expansion(document: JSON, limit: int) -> None:
-    """Raise UnreadableText where aliases make a document of more values than a file of its size can hold."""
+    """Raise UnreadableText if aliases expand to more values than a file of this size can contain."""
     waiting = [document]
     for value in waiting:
         if isinstance(value, dict):
@@ -82,14 +82,14 @@ def _refuse_expansion(document: JSON, limit: int) -> None:
         elif isinstance(value, list | tuple):
             waiting += value
         if len(waiting) > limit:
-            raise UnreadableText("its aliases expand to far more than the file holds")
+            raise UnreadableText("its aliases expand to far more than the file contains")
 
 
 # Writing -----------------------------------------------------------------------------------------------------------------------
 
 
 _RARE_BREAK = re.compile("[\x85\u2028\u2029]")
-"""Line breaks to YAML alone, which PyYAML writes so that they come back as others."""
+"""Line breaks of YAML only, which PyYAML does not read back unchanged."""
 
 
 class _Readable:
@@ -117,7 +117,7 @@ def _represent_list(dumper: Any, values: Any) -> yaml.Node:
 
 
 class _Dumper(_Readable, yaml.SafeDumper):
-    """Takes any character as it is, and much longer than libyaml."""
+    """Writes any character unchanged, but much slower than libyaml."""
 
 
 class _FastDumper(_Readable, getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -141,7 +141,7 @@ def _dumped(value: JSON, dumper: Any) -> str:
 
 
 def write_document(head: Mapping[str, JSON], interactions: Iterable[str], *, as_json: bool) -> str:
-    """Return a document made of its top-level fields and its interactions, each as `write_interaction` returned it."""
+    """Return a document of these top-level fields and interactions, each as `write_interaction` returned it."""
     if as_json:
         inside = ",\n".join("    " + text.replace("\n", "\n    ") for text in interactions)
         fields = "".join(

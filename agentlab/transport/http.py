@@ -1,4 +1,4 @@
-"""HTTP as plain values, which providers build and transports send. Imports no HTTP library."""
+"""HTTP requests and responses as plain values, which providers build and transports send. Imports no HTTP library."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Where and when a replayed answer was recorded: `place` is the file and the number in it, `at` in UTC, None if unknown."""
+    """Source and time of a replayed answer: `place` is the file and the number in it, `at` in UTC, None if unknown."""
 
     place: str
     at: datetime | None

@@ -31,7 +31,7 @@ KEPT_IDLE_S = 30.0
 """Seconds for which an idle connection stays open."""
 _ONE = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_IDLE_S)
 LANE = "agentlab.lane"
-"""The request extension of httpx that names the lane."""
+"""The request extension of httpx with the lane's name."""
 
 # Logs --------------------------------------------------------------------------------------------------------------------------
 
@@ -239,14 +239,14 @@ class _readable_errors:  # noqa: N801  a class: contextlib's frames would show w
 def _as_ours(error: BaseException, place: str) -> tuple[Exception | None, BaseException | None]:
     """Return agentlab's error for an error of httpx, and its cause; None for any other error."""
     if isinstance(error, httpx.LocalProtocolError | UnicodeEncodeError):
-        # Not chained: the error's text holds the header, which may be the key.
+        # Not chained: the error's text contains the header, which may be the key.
         message = (
-            f"A header of the request to {place} holds a character that HTTP does not allow. Most often it is a line break "
+            f"A header of the request to {place} contains a character that HTTP does not allow. Most often it is a line break "
             "or a space copied along with the API key: set the key again."
         )
         return ConfigurationError(message), None
     if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
-        message = f"{place!r} is no address: {error}. Set base_url to something like https://host/v1."
+        message = f"{place!r} is not an address: {error}. Set base_url to something like https://host/v1."
         return ConfigurationError(message), _cause(error)
     if isinstance(error, httpx.HTTPError):
         return ProviderConnectionError(f"{place}: {_explain(error)}"), _cause(error)
@@ -254,7 +254,7 @@ def _as_ours(error: BaseException, place: str) -> tuple[Exception | None, BaseEx
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """Return the error if it holds no key, else None: servers can break off while they repeat one."""
+    """Return the error if it contains no key, else None: servers can break off while they repeat one."""
     return error if is_free_of_keys(error) else None
 
 
@@ -268,7 +268,9 @@ def _explain(error: httpx.HTTPError) -> str:
         case httpx.ReadTimeout() | httpx.WriteTimeout():
             return "the provider sent nothing within the time allowed. Try again, or allow more time."
         case httpx.DecodingError():
-            return f"the body is not in the encoding its header names{detail}. Try again; if it stays, it is the server's fault."
+            return (
+                f"the body is not in the encoding its header names{detail}. Try again; if it persists, it is the server's fault."
+            )
         case httpx.ProxyError():
             return f"the proxy refused{detail}. Check HTTPS_PROXY and NO_PROXY."
     return f"the connection broke off{detail}. Try again."

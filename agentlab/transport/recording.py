@@ -43,7 +43,7 @@ FULL_FILE_BYTES = 2**20
 """Files of this size in a folder are not extended further."""
 
 _SECRETS_KEPT = 64
-"""The latest secrets, which are removed from all that is written: signatures differ with each request."""
+"""The number of latest secrets that are removed from everything that is written: signatures differ with each request."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class _File:
-    """A cassette as this recorder last saw it on disk."""
+    """A cassette as last seen on disk."""
 
     path: Path
     head: dict[str, Any] = field(default_factory=lambda: {"version": 1})
@@ -150,7 +150,7 @@ class Recorder:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if not os.access(folder, os.W_OK):
-                raise PermissionError(errno.EACCES, "it may not be written to")
+                raise PermissionError(errno.EACCES, "it is not writable")
         except OSError as error:
             raise ConfigurationError(
                 f"Cannot record into {folder}: {error.strerror}. Choose a folder that can be written to."
@@ -192,7 +192,7 @@ class Recorder:
         return fresh
 
     def redactor(self, more: set[str]) -> Redactor:
-        """Return a redactor of every secret that this recorder has seen, and of these."""
+        """Return a redactor of every known secret of this recorder, and of these."""
         return Redactor({*self._secrets, *more}) if more - self._secrets.keys() else self._redactor
 
     def _remember(self, secrets: set[str]) -> None:
@@ -326,7 +326,7 @@ def _listed(headers: Mapping[str, str], redactor: Redactor) -> dict[str, list[st
 
 
 def _key(value: JSON) -> tuple[str, bytes] | None:
-    """Return what two recordings of one request have in common; None where it is not HTTP."""
+    """Return the key that all recordings of one request have in common; None if it is not HTTP."""
     if not isinstance(value, dict) or "request" not in value:
         return None
     parsed = Interaction(value, "the recording", 1)

@@ -199,9 +199,9 @@ class ReplayIndex:
         times = "once" if len(recorded) == 1 else f"{len(recorded)} times"
         last = recorded[-1].source
         if self.match == "order":
-            what = f"{place} was recorded {times} and all of it has been served to this run (the last was {last})"
+            what = f"{place} was recorded {times}, and all recordings have been served to this run (the last was {last})"
         else:
-            what = f"this request to {place} was recorded {times} and this run asks for it again (the last was {last})"
+            what = f"this request to {place} was recorded {times}, and this run sends it again (the last was {last})"
         return ReplayMissError(f"Nothing left to replay: {what}.\n{self._how()}")
 
     def _unknown(self, place: str, body: bytes) -> ReplayMissError:
@@ -221,7 +221,7 @@ class ReplayIndex:
     def _how(self) -> str:
         skipped = f" ({self.skipped} of its interactions are not HTTP and cannot be replayed.)" if self.skipped else ""
         folder = self.path or "…"
-        other = ', or `match="order"` to serve what is recorded whatever is asked' if self.match == "strict" else ""
+        other = ', or `match="order"` to serve the recordings in order for any request' if self.match == "strict" else ""
         return f'To record it, with a key: `with agentlab.record("{folder}"): …` and the same run{other}.{skipped}'
 
 

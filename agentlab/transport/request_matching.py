@@ -1,6 +1,6 @@
-"""Compares a request with recorded ones: without the ids of tool calls, which change, and field by field for the message of a miss.
+"""Compares a request with recorded ones, without the ids of tool calls, which change; and field by field for the message of a miss.
 
-Ids that a body refers to but does not declare stay: they refer to something that the server keeps.
+Ids that a body refers to but does not declare stay: they refer to something on the server.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _pair(recorded: JSON, asked: JSON) -> str:
     common = _common(old, new)
     if max(len(old), len(new)) > _WIDTH and common > 25:
         old, new = (f'"…{text[common - 20 :]}' for text in (old, new))
-    return f"recorded {_cut(old)}, asked {_cut(new)}"
+    return f"recorded {_cut(old)}, requested {_cut(new)}"
 
 
 def _shown(value: JSON) -> str:

@@ -1,4 +1,4 @@
-"""Which transport a run uses: the provider, the provider and a recording, or a recording alone."""
+"""Chooses the transport of a run: live, recording, or replay."""
 
 from __future__ import annotations
 
@@ -222,10 +222,10 @@ def replay(path: str | Path, match: Match = "strict", pace: float = 0.0) -> Repl
     """Answer requests from recorded cassettes: a file, or a folder of them. `with agentlab.replay("fixtures/research"): …`
 
     `match`: "strict" looks for the same request (address and body; the order of JSON keys and fields such as `user` do not matter),
-    "order" serves the recordings of an address one after the other, whatever the request is. Each run goes through the recordings
-    from their start. `pace`: 0 answers at once, 1 in the recorded time, 2 takes twice as long.
+    "order" serves the recordings of an address one after the other, for any request. Each run starts at the first recording. `pace`:
+    0 answers at once, 1 in the recorded time, 2 takes twice as long.
 
-    Raises FixtureNotFoundError and MalformedCassetteError here, ReplayMissError where a request matches nothing.
+    Raises FixtureNotFoundError and MalformedCassetteError here, ReplayMissError if a request matches nothing.
 
     Example:
         >>> with lab.replay("fixtures/trip"):

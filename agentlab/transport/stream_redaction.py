@@ -1,4 +1,4 @@
-"""Secrets removed from recorded streams, also those that arrive in pieces: `sk-ab` in one event, `cdef…` in the next ones.
+"""Removes secrets from recorded streams, also those that arrive in pieces: `sk-ab` in one event, `cdef…` in the next ones.
 
 A stream stays a stream: events keep their form, frames their checksums, and the sizes of the recorded chunks follow.
 """
@@ -92,7 +92,7 @@ class _Piece(NamedTuple):
 
 
 def _redact_split(redactor: Redactor, events: Sequence[bytes]) -> dict[int, bytes]:
-    """Return the JSON events that held a piece of a secret, without it, by their number.
+    """Return the JSON events that contained a piece of a secret, without it, by their number.
 
     Texts at the same place of several events are one text: those of one block, or the arguments of one call.
     """
@@ -123,7 +123,7 @@ def _texts(value: JSON, place: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...
 
 
 def _redact_pieces(redactor: Redactor, pieces: list[_Piece]) -> set[int]:
-    """Take secrets that span several pieces out of them; the first piece gets REDACTED. Returns the numbers of the changed events."""
+    """Remove secrets that span several pieces; the first piece gets REDACTED. Returns the numbers of the changed events."""
     ends = list(itertools.accumulate(len(piece.text) for piece in pieces))
     cuts: dict[int, list[tuple[int, int, bytes]]] = {}
     for start, end in redactor.places(b"".join(piece.text for piece in pieces)):

@@ -150,7 +150,7 @@ def test_a_group_that_there_is_not() -> None:
     found = suggest(three(), LIMITS, cost="steps", by="model")
 
     assert "fast" in found and "fats" not in found
-    with pytest.raises(ConfigurationError, match=r"no group 'fats'\. Did you mean 'fast'\? There is: fast, slow, rare"):
+    with pytest.raises(ConfigurationError, match=r"no group 'fats'\. Did you mean 'fast'\? Choose from: fast, slow, rare"):
         found["fats"]
 
 

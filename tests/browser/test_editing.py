@@ -269,7 +269,7 @@ def test_the_caps_on_cut_answers_are_edited(panel: LabPage) -> None:
     panel.wait_for_kernel(f"run.limits.{name}", "None")
     text(panel, "hint").fill("  ")
     text(panel, "hint").press("Tab")
-    panel.wait_for_output(0, "say in words what the model is to do. Still in force: Go on..")
+    panel.wait_for_output(0, "pass a text that tells the model what to do. Still in force: Go on..")
 
 
 def test_the_whole_editor_is_reached_with_the_keyboard(panel: LabPage) -> None:

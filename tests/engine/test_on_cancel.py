@@ -328,7 +328,7 @@ def test_a_condition_that_swallows_its_cancel_is_left_behind_too() -> None:
         return bool(await waits())
 
     run = run_of([call("look"), "end"], tools=[look], stop=decide, budget=Budget(timeout=1))
-    with pytest.warns(AgentlabWarning, match="A stop condition did not end within 2 s of its cancel"):
+    with pytest.warns(AgentlabWarning, match="A stop condition did not end within 2 s of its cancellation"):
         result = go(_end(run))
     assert result.stop_reason is StopReason.TIMEOUT
     assert "ended" not in did[:2]

@@ -476,7 +476,7 @@ def test_a_dry_run_says_what_the_limits_add_up_to_and_calls_that_no_bound() -> N
     unlimited = lab.Experiment([agent], ["x"], score=steps_taken).dry_run()
     assert (unlimited.cost_limit_usd, unlimited.unlimited) == (None, ("a with settings default",))
     assert "Nothing limits the cost of a with settings default: set Budget(max_cost=…)" in repr(unlimited)
-    assert "What the score costs is not included." in repr(unlimited)
+    assert "The cost of the score is not included." in repr(unlimited)
     by_tokens = lab.Experiment([agent], ["x"], [{"budget": Budget(max_tokens=1_000_000)}]).dry_run()
     assert by_tokens.cost_limit_usd == Decimal("1.6")  # a million tokens out
     whole = lab.Experiment([agent], ["x"], [{"budget": Budget(max_cost="0.5")}], repeats=100, budget=Budget(max_cost=2))
@@ -492,7 +492,7 @@ def test_a_dry_run_says_what_is_left_of_the_budget_and_whether_it_bounds_the_sco
     half = study("0.06", settings=[{"budget": Budget(max_cost="0.05")}])
     assert "score" not in str(half.dry_run())  # of 6 cents for all of it
     half.budget = Budget(max_cost=9)
-    assert "$0.1500. A run may pass its limit by one model call. What the score costs is not included." in str(half.dry_run())
+    assert "$0.1500. A run may pass its limit by one model call. The cost of the score is not included." in str(half.dry_run())
     spent = study("0.04")
     with pytest.warns(AgentlabWarning, match="2 runs were left out"):
         go(spent, concurrency=1)
@@ -513,10 +513,10 @@ def test_cells_may_be_listed_and_filtered() -> None:
 
 
 BAD: dict[str, tuple[Any, type[Exception], str]] = {
-    "no-agents": (lambda: two(agents=[]), ConfigurationError, "agents=[]: there is nothing to run"),
-    "no-prompts": (lambda: two(prompts={}), ConfigurationError, "prompts=[]: there is nothing to run"),
-    "no-settings": (lambda: two(settings=[]), ConfigurationError, "settings=[]: there is nothing to run"),
-    "no-cells": (lambda: two(cells=[]), ConfigurationError, "cells=[]: there is nothing to run"),
+    "no-agents": (lambda: two(agents=[]), ConfigurationError, "agents=[]: pass at least one"),
+    "no-prompts": (lambda: two(prompts={}), ConfigurationError, "prompts=[]: pass at least one"),
+    "no-settings": (lambda: two(settings=[]), ConfigurationError, "settings=[]: pass at least one"),
+    "no-cells": (lambda: two(cells=[]), ConfigurationError, "cells=[]: pass at least one"),
     "one-agent": (lambda: two(agents=looking()), ConfigurationError, "pass a list, such as agents=[…]"),
     "one-prompt": (lambda: two(prompts="go"), ConfigurationError, "prompts='go': pass a list"),
     "no-agent": (lambda: two(agents=["openai:gpt"]), ConfigurationError, "'openai:gpt' is not an agent: pass lab.Agent('openai:gpt')"),
@@ -704,7 +704,7 @@ def test_a_prompt_with_a_key_in_it_is_the_same_experiment_again_and_a_name_with_
 
     assert asyncio.run(study().run(progress=False)).runs["prompt"].to_list() == ["Use REDACTED"]
     assert study().dry_run().to_do == 0
-    with pytest.raises(ConfigurationError, match=r"REDACTED.* holds a key"):
+    with pytest.raises(ConfigurationError, match=r"REDACTED.* contains a key"):
         lab.Experiment({key: lab.Agent(ScriptedProvider(["done"]))}, ["go"])
 
 

@@ -124,7 +124,7 @@ def test_what_a_scorer_asked_is_no_step(found: Imported) -> None:
     steps, _ = of(found, "cut")
     assert steps["total_tokens"].to_list() == [7]
     assert found.notes == (
-        "Calls of models by scorers are no steps: 1 left out.",
+        "Calls of models by scorers are not steps: 1 left out.",
         "Samples with several scorers: 1; `score` is the first one's.",
     )
 
@@ -260,7 +260,7 @@ def test_a_log_that_is_broken_is_told_of_and_the_rest_is_read(logs: Path, tmp_pa
     (tmp_path / "b.eval").write_bytes(b"no log at all")
     with zipfile.ZipFile(tmp_path / "c.eval", "w") as made:
         made.writestr("header.json", "{}")
-    with pytest.raises(StorageError, match=r"No run can be read from 3 logs: .*Expected are \.eval logs"):
+    with pytest.raises(StorageError, match=r"No run can be read from 3 logs: .*Pass \.eval logs"):
         lab.importers.inspect(tmp_path, python=PYTHON)
     (tmp_path / "d.eval").write_bytes(good.read_bytes())
     found = lab.importers.inspect([*tmp_path.glob("*.eval")], python=PYTHON)

@@ -377,7 +377,7 @@ def test_broken_lines_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
     assert row(found, "tools") == ["find", "look", "", ""]
     told = " ".join(found.notes)
     assert "4 broken pieces left out, the first at spans.jsonl, line 3" in told
-    assert "1 object that are no spans" in told
+    assert "1 object that are not spans" in told
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_broken_lines_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
     [
         ("", "has nothing"),
         ("hello\nthere\n", "2 broken pieces, the first at spans.jsonl, line 1"),
-        ('{"a": 1}\n', r"1 objects that are no spans \(keys: a\)"),
+        ('{"a": 1}\n', r"1 objects that are not spans \(keys: a\)"),
         (json.dumps(written([span(1, "GET /", secret="sk-1")])[0]), "1 spans of which none is a call of a model"),
     ],
 )

@@ -114,13 +114,13 @@ def test_what_is_so_already_stays(edit: Callable[[StopCondition], StopCondition]
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "no-such-part": (
         lambda: without(TREE, (2,)),
-        "There is no condition at (2,). The paths of this tree: (), (0,), (1,), (1, 0), (1, 1).",
+        "There is no condition at (2,). Paths of this tree: (), (0,), (1,), (1, 0), (1, 1).",
     ),
     "below-a-leaf": (lambda: without(TREE, (0, 0)), "There is no condition at (0, 0)"),
     "through-a-negation": (lambda: negated(TREE, (1, 1, 0), True), "(1, 1, 0)"),
     "from-the-end": (lambda: switched(TREE, (-1,), False), "(-1,)"),
     "a-number": (lambda: regrouped(TREE, 1, AnyOf), "There is no condition at 1"),  # type: ignore[arg-type]
-    "in-nothing": (lambda: added(None, (0,), A), "at (0,). The paths of this tree: none, since there is no condition."),
+    "in-nothing": (lambda: added(None, (0,), A), "at (0,). Paths of this tree: none, since there is no condition."),
     "a-leaf-regrouped": (lambda: regrouped(TREE, (0,), AnyOf), "StepCountIs(steps=3) at (0,) is a single condition, not a group"),
     "no-group": (lambda: regrouped(TREE, (), Not), "pass AnyOf or AllOf"),
     "no-condition": (lambda: added(TREE, (), 5), "5 is not a stop condition"),  # type: ignore[arg-type]

@@ -299,7 +299,7 @@ def test_operators_refuse_what_is_no_condition(wrong: Any) -> None:
     [
         (5, "5 is not a stop condition"),
         ("StepCountIs(3)", "is not a stop condition"),
-        ([], "empty list"),
+        ([], "stop conditions is empty"),
         (StepCountIs, "write StepCountIs("),
         (dict, "is a class"),
         ({StepCountIs(1)}, "is not a stop condition"),

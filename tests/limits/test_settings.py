@@ -323,7 +323,7 @@ def test_edit_leaf() -> None:
     assert list(limits.conditions) == ["yours"]
     limits.stop = None
     assert limits.conditions == {}
-    with pytest.raises(LimitError, match="There is: none"):
+    with pytest.raises(LimitError, match="Choose from: none"):
         limits.edit_condition("StepCountIs", steps=3)
 
 
@@ -411,7 +411,7 @@ def test_switch_leaf() -> None:
     with pytest.raises(LimitError, match="Did you mean 'StepCountIs'"):
         limits.toggle_condition("StepCountis", on=False)
     limits.stop = None
-    with pytest.raises(LimitError, match="There is: none"):
+    with pytest.raises(LimitError, match="Choose from: none"):
         limits.toggle_condition("StepCountIs", on=False)
 
 
@@ -453,7 +453,7 @@ def test_a_listener_that_raises_is_a_warning_and_the_others_are_told() -> None:
 
     limits.subscribe(broken)
     limits.subscribe(lambda before, after, by: told.append(after))
-    with pytest.warns(AgentlabWarning, match="ZeroDivisionError: broken. The change holds"):
+    with pytest.warns(AgentlabWarning, match="ZeroDivisionError: broken. The change is in force"):
         limits.max_turns = 5
     assert limits.max_turns == 5
     assert told == [limits.snapshot()]

@@ -215,7 +215,7 @@ def test_a_fork_keeps_them() -> None:
             ToolDefinitionError,
             "Did you mean 'finalize'",
         ),
-        (lambda: setattr(lab.Agent(ScriptedProvider([])).run("x").limits, "consecutive_nudges", 3), LimitError, "has none"),
+        (lambda: setattr(lab.Agent(ScriptedProvider([])).run("x").limits, "consecutive_nudges", 3), LimitError, "does not have"),
     ],
 )
 def test_what_cannot_be(make: Any, error: type[Exception], said: str) -> None:

@@ -327,7 +327,7 @@ NO_SCHEMAS: dict[str, tuple[Any, Any, str]] = {
     "no-parameter": (nothing, Answer, r"takes \(\): give it one parameter, which gets the Answer"),
     "two-parameters": (with_index, Answer, "give it one parameter"),
     "any-number": (any_number, Answer, r"takes \(\*trips: 'Answer'\): give it one parameter"),
-    "no-object": (book, Numbers, "which is no object"),
+    "no-object": (book, Numbers, "which is not an object"),
 }
 
 
@@ -396,7 +396,7 @@ def test_impossible_time_limits_are_refused(timeout_s: Any) -> None:
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(ToolDefinitionError, match="Two tools are called 'one'"):
+    with pytest.raises(ToolDefinitionError, match="Two tools have the name 'one'"):
         as_tools([one, tool(name="one")(default)])
     assert list(as_tools([one, tool(name="two")(one)])) == ["one", "two"]
 
@@ -1088,7 +1088,7 @@ def test_a_class_that_refers_to_itself_is_a_tool() -> None:
     result = call_tool(as_tools([Node])["Node"], '{"name": "a", "kids": [{"name": "b"}]}')
     assert result.value == Node(name="a", kids=[Node(name="b")])
     assert call_tool(as_tools([Node])["Node"], '{"name": "a", "kids": [{}]}').error == "invalid_arguments"
-    with pytest.raises(ToolDefinitionError, match="which is no object"):
+    with pytest.raises(ToolDefinitionError, match="which is not an object"):
         as_tools([Nodes])
 
 

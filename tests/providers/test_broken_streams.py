@@ -140,7 +140,7 @@ def test_a_byte_that_is_no_text_in_the_text_spoils_a_character_and_the_confidenc
     response, _ = parse_stream(name, [body[:at], b"\xff", body[at + 1 :]])
     assert response.text == "H\ufffdllo there"
     assert (response.signal.finish_reason, response.signal.confidence) == (F.UNKNOWN, LOW)
-    assert [(hole.place, hole.reason) for hole in response.holes] == [(0, "bytes in it are no text")]
+    assert [(hole.place, hole.reason) for hole in response.holes] == [(0, "bytes are not UTF-8")]
 
 
 def test_a_call_that_gemini_sends_twice_is_one_and_a_second_one_is_another():

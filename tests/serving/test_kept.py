@@ -103,7 +103,7 @@ def test_what_the_database_refuses_is_told_as_an_error_of_ours(tmp_path: Path) -
 
 
 def test_a_file_that_cannot_be_used_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"cannot be opened: .*Give a file in a folder that exists"):
+    with pytest.raises(ConfigurationError, match=r"cannot be opened: .*Pass a file in a folder that exists"):
         Contexts(tmp_path / "none" / "c.sqlite")
     (tmp_path / "text").write_text("no database, but a text that is long enough to be read as one" * 20)
     with pytest.raises(ConfigurationError, match="not a database"):
@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "other")
     other.execute("CREATE TABLE birds (name)")
     other.close()
-    with pytest.raises(ConfigurationError, match=r"database of something else \(tables birds\)"):
+    with pytest.raises(ConfigurationError, match=r"database of another program \(tables birds\)"):
         Contexts(tmp_path / "other")
     newer = sqlite3.connect(tmp_path / "newer")
     newer.execute("PRAGMA user_version = 7")

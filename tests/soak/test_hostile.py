@@ -205,7 +205,7 @@ STORES_END = dict.fromkeys(STORES, DAMAGED) | {
     "a head that names a class to make": "taken",
     "a step number of 10^15": "taken",
     "no table": "no such table",
-    "another application's number": "a database of something else",
+    "another application's number": "a database of another program",
     "a version from the future": "written by a newer agentlab",
     "noise": "not a database",
     "the head of a database and noise": "cannot be",

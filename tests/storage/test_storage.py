@@ -179,7 +179,7 @@ def test_somebody_else_s_database_is_refused_and_left_as_it_is(tmp_path: Path) -
     path = tmp_path / "other.db"
     raw(path, "CREATE TABLE runs (a)")
     before = path.read_bytes()
-    with pytest.raises(StorageError, match="database of something else"):
+    with pytest.raises(StorageError, match="database of another program"):
         SqliteStorage(path)
     assert path.read_bytes() == before
 
@@ -188,7 +188,7 @@ def test_somebody_else_s_database_is_refused_and_left_as_it_is(tmp_path: Path) -
 def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "diary"
     path.write_bytes(content)
-    with pytest.raises(StorageError, match="damaged or something else"):
+    with pytest.raises(StorageError, match="damaged, or not a database"):
         SqliteStorage(path)
     assert path.read_bytes() == content
 
@@ -221,7 +221,7 @@ def test_a_damaged_page_is_told(tmp_path: Path) -> None:
     "where", ["no/such/folder/runs.db", ".", "/proc/runs.db"], ids=["no-folder", "a-folder", "read-only-folder"]
 )
 def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, where: str) -> None:
-    with pytest.raises(StorageError, match="Give a file in a folder that exists and that you may write to"):
+    with pytest.raises(StorageError, match="Pass a file in a folder that exists and that you may write to"):
         SqliteStorage(tmp_path / where)
 
 

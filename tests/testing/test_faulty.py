@@ -191,11 +191,11 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "repeated": (lambda: faults.Repeated(1), "Repeated(times=1): give a number of at least 2."),
     "at": (lambda: faulty(faults.Refused(), at=0), "faulty(at=0): give the number of a request, from 1."),
     "times": (lambda: faulty(faults.Refused(), times=0), "faulty(times=0): give a whole number of at least 1, or None"),
-    "list and at": (lambda: faulty([faults.Refused()], at=2), "goes with one fault"),
-    "no fault": (lambda: faulty([429]), "429 is no fault: take one of agentlab.testing.faults"),  # type: ignore[list-item]
-    "a class": (lambda: faulty([faults.Reset]), "is no fault"),  # type: ignore[list-item]
-    "nothing": (lambda: faulty(429), "429 is no fault"),  # type: ignore[arg-type]
-    "a class alone": (lambda: faulty(faults.Reset), "is no fault"),  # type: ignore[arg-type]
+    "list and at": (lambda: faulty([faults.Refused()], at=2), "need a single fault"),
+    "no fault": (lambda: faulty([429]), "429 is not a fault: pass one of agentlab.testing.faults"),  # type: ignore[list-item]
+    "a class": (lambda: faulty([faults.Reset]), "is not a fault"),  # type: ignore[list-item]
+    "nothing": (lambda: faulty(429), "429 is not a fault"),  # type: ignore[arg-type]
+    "a class alone": (lambda: faulty(faults.Reset), "is not a fault"),  # type: ignore[arg-type]
 }  # fmt: skip
 
 

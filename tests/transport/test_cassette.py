@@ -223,7 +223,7 @@ def test_malformed(tmp_path: Path, document: Any, said: str) -> None:
     file.write_text(json.dumps(document))
     with pytest.raises(MalformedCassetteError, match=rf"^set/wrong\.json, {said}") as caught:
         load_cassettes(tmp_path)
-    assert "Mend the file by hand" in str(caught.value)
+    assert "Repair the file by hand" in str(caught.value)
 
 
 def test_text_that_is_none(tmp_path: Path) -> None:
@@ -279,13 +279,13 @@ def test_a_missing_folder_that_lies_elsewhere_is_named(tmp_path, monkeypatch, wh
     with pytest.raises(FixtureNotFoundError) as caught:
         load_cassettes(given)
     said = str(caught.value)
-    assert (f"{given} does not exist. Did you mean {meant!r}? That is there." in said) is (meant is not None)
+    assert (f"{given} does not exist. Did you mean {meant!r}? That path exists." in said) is (meant is not None)
     assert ("the nearest folder that does" in said) is (meant is None)
 
 
 def test_a_folder_without_cassettes(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(FixtureNotFoundError, match=r"holds no cassette \(\*\.yaml, \*\.yml, \*\.json\): it holds notes\.txt"):
+    with pytest.raises(FixtureNotFoundError, match=r"has no cassette \(\*\.yaml, \*\.yml, \*\.json\): it contains notes\.txt"):
         load_cassettes(tmp_path)
 
 

@@ -142,7 +142,7 @@ def test_not_http() -> None:
 
 @pytest.mark.parametrize("url", ["llm.example/v1", "ftp://llm.example", "http://", "http://h:port/", "https://\u0000/"])
 def test_addresses_that_are_none(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no address"):
+    with pytest.raises(ConfigurationError, match="is not an address"):
         asked(current(), url, {})
 
 

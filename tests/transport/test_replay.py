@@ -43,7 +43,7 @@ def test_status_headers_and_body(cassette: Write) -> None:
 
 
 def test_a_miss_and_a_missing_folder(cassette: Write, tmp_path: Path) -> None:
-    with pytest.raises(ReplayMissError, match="recorded 1, asked 2"):
+    with pytest.raises(ReplayMissError, match="recorded 1, requested 2"):
         asked(replay(cassette(interaction({"q": 1}))), URL, {"q": 2})
     with pytest.raises(FixtureNotFoundError):
         replay(tmp_path / "nowhere")

@@ -124,7 +124,7 @@ def test_repeated_requests_get_their_recordings_in_order_in_each_lane(cassette: 
     where = index(*(interaction({"q": 1}, n) for n in (1, 2, 3)), interaction({"q": 2}, 9), cassette=cassette)
     assert [served(where, {"q": 1}, "a"), served(where, {"q": 1}, "b"), served(where, {"q": 1}, "a")] == [1, 1, 2]
     assert [served(where, {"q": 1}), served(where, {"q": 2}), served(where, {"q": 1}), served(where, {"q": 1})] == [1, 9, 2, 3]
-    with pytest.raises(ReplayMissError, match="recorded 3 times and this run asks for it again"):
+    with pytest.raises(ReplayMissError, match="recorded 3 times, and this run sends it again"):
         served(where, {"q": 1})
     assert served(where, {"q": 1}, "c") == 1
 
@@ -154,7 +154,7 @@ def test_the_order_of_an_address_whatever_is_asked(cassette: Write) -> None:
         served(where, {"q": 1}),
         served(where, b"", "other lane"),
     ] == [1, 7, 2, 1]
-    with pytest.raises(ReplayMissError, match="was recorded 2 times and all of it has been served to this run"):
+    with pytest.raises(ReplayMissError, match="was recorded 2 times, and all recordings have been served to this run"):
         served(where, b"")
     with pytest.raises(
         ReplayMissError, match=r"Nothing recorded for POST llm\.example/v1/nowhere\. Recorded are:\n  POST llm\.example/v1/chat\n"
@@ -220,9 +220,9 @@ def test_a_miss_shows_the_nearest_recording_and_what_differs(cassette: Write) ->
     said = missed(index(*recorded, cassette=cassette), chat("Hello", "Compare the lightships", max_tokens=5))
     assert said.splitlines()[:4] == [
         "No recording matches this request to POST llm.example/v1/chat. The nearest is turns.json, interaction 2, and differs in",
-        '  messages[1].content: recorded "Compare the lighthouses", asked "Compare the lightships"',
-        "  temperature: recorded 0, asked nothing",
-        "  max_tokens: recorded nothing, asked 5",
+        '  messages[1].content: recorded "Compare the lighthouses", requested "Compare the lightships"',
+        "  temperature: recorded 0, requested nothing",
+        "  max_tokens: recorded nothing, requested 5",
     ]
     assert "agentlab.record(" in said
     assert 'match="order"' in said

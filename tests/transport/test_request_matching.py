@@ -124,9 +124,9 @@ def test_its_own_ids_come_first_and_other_ids_where_there_is_nothing_else(casset
     assert [served("1", "b1"), served("1", "a1")] == [2, 1]
     assert [served("2", "b1", 2), served("2", "a1", 2)] == [2, 1], "in another spelling too"
     assert [served("3", "new"), served("3", "newer")] == [1, 2], "in the order in which they were recorded"
-    with pytest.raises(ReplayMissError, match="was recorded once and this run asks for it again"):
+    with pytest.raises(ReplayMissError, match="was recorded once, and this run sends it again"):
         served("1", "b1")
-    with pytest.raises(ReplayMissError, match="recorded 2 times and this run asks for it again"):
+    with pytest.raises(ReplayMissError, match="recorded 2 times, and this run sends it again"):
         served("3", "newest")
 
 

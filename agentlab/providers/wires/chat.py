@@ -8,8 +8,8 @@ the vendor's client (openai 3.54), which are made from the same specification. O
 them: https://openrouter.ai/docs/client-sdks/python/components/finishreason and
 https://openrouter.ai/announcements/standardized-finish-reasons, read 2026-11-22, and recorded responses.
 
-Values that no page lists ("eos", "STOP", "tool_call", "end_turn", "abort", …) are UNKNOWN and kept: their meaning is not guessed, and
-complete calls beside them are executed all the same. An empty string counts as missing.
+Values that no page lists ("eos", "STOP", "tool_call", "end_turn", "abort", …) are UNKNOWN and recorded: their meaning is not guessed,
+but complete calls beside them are executed. An empty string counts as missing.
 
 Usage and cost, which servers put in different places; vendor pages, read 2026-11-22: https://platform.openai.com/docs/api-reference/chat/object,
 https://openrouter.ai/docs/use-cases/usage-accounting, https://docs.x.ai/developers/cost-tracking,

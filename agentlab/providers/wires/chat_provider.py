@@ -119,7 +119,7 @@ class ChatStreamParser(BodyParser):
             self._fail(choice["error"], events)
         if isinstance(choice.get("usage"), dict):
             self._body["usage"] = choice["usage"]
-        if self._origin.dialect.says_nothing(finish):  # some send "" in each chunk before the last
+        if self._origin.dialect.says_nothing(finish):  # some servers send "" in each chunk before the last
             return
         self._size_at_finish = self._size()
         if finish != self._finish:
@@ -265,7 +265,7 @@ class ChatStreamParser(BodyParser):
         return {**self._body, "choices": [{"index": 0, "message": message, **self._ended_choice()}]}
 
     def _ended_choice(self) -> dict[str, Any]:
-        """Return what the choice says about its end."""
+        """Return the choice's details of its end."""
         native = {} if self._native_finish is None else {"native_finish_reason": self._native_finish}
         return {"finish_reason": self._finish, **native, **self._kept}
 

@@ -1,15 +1,15 @@
 """From a provider's finish reason and the rest of its response to a TerminationSignal: the rules that all wires share.
 
 Confidence. HIGH: a documented value that agrees with the rest of the response. MEDIUM: inferred from the pattern. LOW: missing, unknown
-or contradictory. A provider's file holds the table of its values; these rules weigh them against the rest of the response.
+or contradictory. A provider's file has the table of its values; these rules weigh them against the rest of the response.
 
 A gateway passes on the vendor's finish reason as `native_finish_reason`, beside its own, which is the documented one and is read first.
-- Where the gateway's value is missing or undocumented, the native one is read in its place: at most MEDIUM, and only if it agrees with
-  the rest of the response.
-- Where both are known and contradict each other (a clean end of a response that was cut, filtered or failed, or the reverse), the
-  documented reason stays, at LOW. A tool call in such a response counts as cut.
-- Where the native value is an error, the gateway's an ordinary end, and the response is empty: ERROR at MEDIUM.
-- Where both are errors, the native value decides if the call is repairable.
+- If the gateway's value is missing or undocumented, the native one is read in its place: at most MEDIUM, and only if it agrees with
+the rest of the response.
+- If both are known and contradict each other (a clean end of a response that was cut, filtered or failed, or the reverse), the
+documented reason stays, at LOW. A tool call in such a response counts as cut.
+- If the native value is an error, the gateway's an ordinary end, and the response is empty: ERROR at MEDIUM.
+- If both are errors, the native value decides if the call is repairable.
 - An error object outweighs both values.
 """
 
@@ -49,11 +49,11 @@ _VALUE_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the rest of a response says about its end.
+    """Facts of the rest of a response about its end.
 
     `tool_calls`: the number of calls. `complete_calls`: the arguments of all of them are JSON. `answered`: there is text or a call.
     `damaged`: a piece of the stream was unreadable, missing, or came after the end. `output_tokens`, `requested_cap`: None is unknown.
-    `error`: the provider's error object or text, None where there is none.
+    `error`: the provider's error object or text, None if there is none.
     """
 
     tool_calls: int = 0
@@ -212,7 +212,7 @@ def filtered_by(error: JSON) -> tuple[str, str | int | None] | None:
 
 
 def raw_value(value: JSON) -> str | int | None:
-    """Return the provider's value as it is kept: text and integers as they are, anything else as JSON text, all of it short."""
+    """Return the provider's value for the record: text and integers as they are, anything else as JSON text, all of it short."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value if value is None or abs(value) < 2**63 else hex(value)[:_VALUE_CHARS]
     if isinstance(value, str):
@@ -268,7 +268,7 @@ def log_unknown(provider: str, model: str, value: str | int) -> None:
 
 
 def native_reason(table: Table, metadata: Mapping[str, JSON]) -> FinishReason | None:
-    """Return the meaning of the native value; None where it is missing or not in the table."""
+    """Return the meaning of the native value; None if it is missing or not in the table."""
     native = metadata.get("native_finish_reason")
     return table.reasons.get(native) if isinstance(native, str) else None
 
@@ -281,7 +281,7 @@ def is_cut(table: Table, metadata: Mapping[str, JSON]) -> bool:
 
 def weigh_native(signal: TerminationSignal, said: FinishReason | None, table: Table, facts: Facts) -> TerminationSignal:
     """Weigh the signal of the gateway's value against the native one, by the rules above. `said` is the documented meaning of the
-    gateway's value, None where it is missing or undocumented."""
+    gateway's value, None if it is missing or undocumented."""
     native = native_reason(table, facts.metadata)
     if native is None or facts.error is not None:
         return signal

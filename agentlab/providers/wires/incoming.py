@@ -25,13 +25,13 @@ from agentlab.providers.wires.read import ends_early, loads
 from agentlab.transport.aws_eventstream import FIRST_BYTES, PRELUDE_BYTES, Prelude, read_frame, read_prelude
 
 LARGEST_ANSWER_BYTES = 64 * 2**20
-"""The most that is read of one answer, so that a server that never ends does not use up the memory. No model says so much."""
+"""The most bytes of one answer, so that an endless response does not use up the memory. No model's answer is that long."""
 
 Event: TypeAlias = tuple[bytes, bytes]
-"""The event's name (empty where there is none) and its data, both as bytes."""
+"""The event's name (empty if there is none) and its data, both as bytes."""
 
 UNREADABLE = b"\0"
-"""Begins the data of an event that stands for a lost one; no JSON begins so. What could be kept of the lost event follows it."""
+"""Prefix of the data of an event that replaces a lost one; JSON never begins with it. The rest of the lost event follows."""
 
 _LEADING = b" \t\r\n\xef\xbb\xbf"
 """Skipped before the first event: white space, which some servers send to keep the connection open, and a byte order mark."""
@@ -44,7 +44,7 @@ _KEEP_ALIVE_BYTES = 80
 class Incoming:
     """The bytes of one stream.
 
-    `is_json`: the body is JSON and not events. `is_quiet`: the newest bytes hold nothing of an answer. `cut_short`, known after
+    `is_json`: the body is JSON and not events. `is_quiet`: the newest bytes contain no part of an answer. `cut_short`, known after
     `finish`: the body ended within an event, or before the first.
     """
 
@@ -86,7 +86,7 @@ class Incoming:
         return events
 
     def finish(self) -> tuple[list[Event], list[JSON]]:
-        """Return what was incomplete when the stream ended: a last event, or the values of a body that is JSON."""
+        """Return the incomplete part at the end of the stream: a last event, or the values of a body that is JSON."""
         if not self.is_json:
             self.cut_short = self._started and self._decoder.is_within_event(begun=self._begun)
             return self._decoder.finish(), []
@@ -108,7 +108,7 @@ def _is_keep_alive(event: Event) -> bool:
 
 
 def read_json(text: str) -> tuple[list[JSON], bool]:
-    """Return the JSON values in a text (of an array its items), and True if the text holds nothing else."""
+    """Return the JSON values in a text (of an array its items), and True if there is nothing else in the text."""
     try:
         value = loads(text)
         return (value if isinstance(value, list) else [value]), True
@@ -215,8 +215,8 @@ class SSEDecoder:
         return events
 
     def _block(self, block: bytes, events: list[Event]) -> None:
-        """Append the event of this block, and before it its damaged lines. A line with an unknown field counts as lost only if it holds
-        JSON: proxies put other lines into a stream."""
+        """Append the event of this block, and before it its damaged lines. A line with an unknown field counts as lost only if it
+        contains JSON: proxies put other lines into a stream."""
         name, data = b"", []
         for line in block.split(b"\n"):
             if not line or line[0] == 58:  # a colon starts a comment

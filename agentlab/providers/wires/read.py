@@ -1,4 +1,4 @@
-"""Reads values of any shape, and writes JSON by one rule.
+"""Readers for values of any shape, and a common JSON writer.
 
 A provider may send anything: a list where an object is documented, null, a number as text, NaN. The readers here return an empty value
 for a wrong shape, and never raise.
@@ -137,7 +137,7 @@ def dumps(value: JSON) -> bytes:
 def _plain(value: object) -> dict[Any, Any]:
     if isinstance(value, Mapping):  # a frozen one
         return dict(value)
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)

@@ -1,4 +1,4 @@
-"""The Responses wire, which OpenAI and other servers speak: why a response ended, and what it holds.
+"""The Responses wire, which OpenAI and other servers speak: reads why a response ended, and its content.
 
 A stream is assembled into the body that the same answer would have had without streaming, and that body is read, so both give the same
 response.
@@ -43,7 +43,7 @@ INCOMPLETE_REASONS = Table(
         "max_output_tokens": FinishReason.MAX_TOKENS,
         "content_filter": FinishReason.CONTENT_FILTERED,
         "steered": FinishReason.PAUSED,  # stopped at a safe place for a successor
-        "max_messages": FinishReason.UNKNOWN,  # listed, and not explained anywhere
+        "max_messages": FinishReason.UNKNOWN,  # listed but not explained
     },
 )
 
@@ -118,7 +118,7 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
 
 
 def unwrapped(payload: JSON) -> dict[str, Any]:
-    """Return the body in a payload, also of `{"type": "response.completed", "response": {…}}`, whose event may stand for its status."""
+    """Return the body in a payload, also of `{"type": "response.completed", "response": {…}}`, whose event may replace its status."""
     body = read.as_dict(payload)
     kind, inner = body.get("type"), body.get("response")
     if isinstance(inner, dict) and isinstance(kind, str) and kind.startswith("response."):
@@ -313,8 +313,8 @@ def items_of(output: JSON) -> list[Item]:
 
 
 def waiting_items(items: list[Item]) -> list[Item]:
-    """Return the items that wait for the caller: calls of the request's functions without a result, and others that the vendor leaves
-    to the caller, unless a message follows (xAI lists calls of its own tools as `custom_tool_call`)."""
+    """Return the items that wait for the caller: calls of the request's functions without a result, and others for the caller, unless
+    a message follows (xAI lists calls of its own tools as `custom_tool_call`)."""
     answered = {read.as_text(item.get("call_id")) for item in items if read.as_text(item.get("type")).endswith("_output")} - {""}
     last_message = max((place for place, item in enumerate(items) if item.get("type") == "message"), default=-1)
     return [
@@ -385,10 +385,10 @@ def weight(items: Iterable[Item]) -> int:
 
 
 def native_items(items: list[Item], *, stored: bool) -> list[Item]:
-    """Return the items to send back to a server that keeps nothing unless `stored`.
+    """Return the items to send back to a server that stores nothing unless `stored`.
 
-    Left out is what some server refuses: null fields; arguments that are not a JSON object; reasoning without content; reasoning at the
-    end; messages without content. If reasoning is left out, the items that it led to lose their ids, which would require it.
+    Without the parts that some server refuses: null fields; arguments that are not a JSON object; reasoning without content; reasoning
+    at the end; messages without content. If reasoning is left out, the items that depend on it lose their ids, which would require it.
     """
     kept: list[Item] = []
     calls, left_out = 0, False
@@ -444,7 +444,7 @@ def web_searches(body: Mapping[str, Any], items: list[Item]) -> int:
 
 
 def charged_beside_tokens(body: Mapping[str, Any], items: list[Item]) -> Iterator[str]:
-    """Yield what the vendor ran and charges for, other than counted searches."""
+    """Yield the tools that the vendor ran and charges for, without counted searches."""
     usage, tool_usage = read.as_dict(body.get("usage")), read.as_dict(body.get("tool_usage"))
     answered = [item.get("call_id") for item in items if item.get("type") == "shell_call_output"]
     for item in items:
@@ -465,7 +465,7 @@ def charged_beside_tokens(body: Mapping[str, Any], items: list[Item]) -> Iterato
         yield "web searches of several queries"
     written = read.as_dict(read.as_dict(usage.get("input_tokens_details")).get("cache_write_tokens_details"))
     if read.count(written.get("ttl_12h_tokens")):
-        yield "cache writes kept for 12 hours"
+        yield "cache writes for 12 hours"
     if read.count(usage.get("num_sources_used")):
         yield "sources of a live search"
     ran = read.as_dict(usage.get("server_side_tool_usage_details"))

@@ -1,6 +1,6 @@
 """The Responses wire: its requests, its streams, and the base of the providers that speak it.
 
-A request has the whole conversation as input items, since servers are asked to keep nothing.
+A request has the whole conversation as input items, since servers are asked to store nothing.
 
 Vendor pages: https://platform.openai.com/docs/api-reference/responses/create and https://platform.openai.com/docs/guides/reasoning; the
 fields were read on 2026-11-22 from the types of the vendor's client (openai 3.54). Of other servers: llama.cpp needs
@@ -250,15 +250,15 @@ class ResponsesStreamParser(BodyParser):
             self._whole = chunk
 
     def _begin_anew(self, chunk: dict[str, Any]) -> None:
-        """Begin another response in the same stream, as some recorders join those of a run: their items are added up, the last one says
-        how it ended, and the result is not sure."""
+        """Begin another response in the same stream, as some recorders join those of a run: the items are added up, the last one has
+        the end, and the confidence is lower."""
         self._damaged = True
         if read.as_dict(chunk.get("response")).get("id") != read.as_dict(self._last).get("id"):
             self._last, self._number, self._done = None, None, False
             self._at.clear()
 
     def _count(self, number: JSON) -> None:
-        """The events are numbered: notice those that are missing or out of order. Some servers number only a part of them."""
+        """Check the numbers of the events for missing or misplaced ones. Some servers number only a part of them."""
         if isinstance(number, int):
             known = self._number
             if known is not None and not known < number <= known + self._since + 1:
@@ -282,7 +282,7 @@ class ResponsesStreamParser(BodyParser):
         super()._fail(error, events)
 
     def _item(self, kind: str, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
-        """Take an item that begins or is done, and emit its text that has not been streamed yet."""
+        """Take an item that begins or is done, and emit item text that has not been streamed yet."""
         fields = read.as_dict(chunk.get("item"))
         index = chunk.get("output_index")
         self._open_at = (None, None)
@@ -338,7 +338,7 @@ class ResponsesStreamParser(BodyParser):
             self._open_call = None if field == "text" or item.call is None else (item.call, item.call_id(), item.name())
 
     def _emit(self, item: ItemPieces, field: str, part: int, text: str, events: list[StreamEvent]) -> None:
-        """Keep a piece and emit its event."""
+        """Record a piece and emit its event."""
         item.pieces.setdefault((field, part), []).append(text)
         if not text:
             return

@@ -24,7 +24,7 @@ PROPER_ENDS = ("end_turn", "tool_use", "stop_sequence")
 BROKEN = "an event could not be read"
 MISSING = "an event is missing"
 NO_START = "the beginning of a block is missing"
-_NOT_UTF8 = "bytes in it are no text"
+_NOT_UTF8 = "bytes are not UTF-8"
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +99,7 @@ class BodyParser:
 
     @property
     def is_quiet(self) -> bool:
-        """True if the newest bytes hold nothing of an answer: comments, pings, white space."""
+        """True if the newest bytes contain no part of an answer: comments, pings, white space."""
         return self._incoming.is_quiet
 
     @property
@@ -129,7 +129,7 @@ class BodyParser:
             loss.hole = replace(loss.hole, lost_bytes=(loss.hole.lost_bytes or 0) + lost_bytes)
 
     def _locate_hole(self, events: list[StreamEvent]) -> None:
-        """Look at what follows a hole: between two pieces of one thought, a piece of it was lost."""
+        """Check the piece after a hole: between two pieces of one thought, a piece of it was lost."""
         loss = self._fresh
         delta = next((one for one in events if isinstance(one, TextDelta | ReasoningDelta | ToolCallDelta)), None)
         if loss is None or delta is None:
@@ -160,12 +160,12 @@ class BodyParser:
         return self._done
 
     def _is_mended(self) -> bool:
-        """True if the end of the stream repeated everything that was lost."""
+        """True if the end of the stream repeated all lost pieces."""
         return False
 
     def _take_rest(self) -> None:
-        """Take what is left at the end. An event cut off there means that the stream broke off (`_torn`); it does not damage what came
-        before."""
+        """Take the rest at the end. An event that is cut off there means that the stream broke off (`_torn`); earlier events are not
+        damaged."""
         damaged, losses = self._damaged or self._incoming.damaged, list(self._losses)
         events, values = self._incoming.finish()
         for name, data in events:
