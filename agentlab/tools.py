@@ -77,7 +77,9 @@ def of_model(name: str, function: Function, schema: object) -> tuple[str, str, t
         own_name = parsed.pop("$ref").removeprefix("#/$defs/")
         parsed = {**parsed["$defs"][own_name], **parsed}
     if parsed.get("type") != "object":
-        raise ToolDefinitionError(f"The tool {name!r} has schema={schema.__name__}, which is not an object: give the class fields.")
+        raise ToolDefinitionError(
+            f"The tool {name!r} has schema={schema.__name__}, which is not an object: give the class fields."
+        )
     own = str(parsed.pop("description", ""))
     summary, _ = ("", None) if function is itself else _docstring(inspect.getdoc(unwrapped(function)) or "")
     return parameters[0].name, summary or own, schema, _without_titles(parsed)
@@ -144,7 +146,7 @@ def _arguments_model(name: str, function: Function, per_parameter: Mapping[str, 
                 f"such as `{parameter.name}: str`, so that a model knows what to send."
             )
         default = ... if parameter.default is parameter.empty else parameter.default
-        text = per_parameter.get(parameter.name)  # without one, the description of an Annotated holds
+        text = per_parameter.get(parameter.name)  # without one, the description of an Annotated is used
         more: dict[str, Any] = {"description": text} if text else {}
         fields[PREFIX + parameter.name] = (hints[parameter.name], pydantic.Field(default, alias=parameter.name, **more))
     try:
@@ -341,7 +343,9 @@ def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
     for item in tools:
         made = item if isinstance(item, Tool) else _make(item)
         if made.name in named:
-            raise ToolDefinitionError(f"Two tools have the name {made.name!r}: give one of them another name with lab.tool(name=…).")
+            raise ToolDefinitionError(
+                f"Two tools have the name {made.name!r}: give one of them another name with lab.tool(name=…)."
+            )
         named[made.name] = made
     return named
 

@@ -65,8 +65,8 @@ def _names_of_parts(judge: Judge, tree: StopCondition, row: First, where: Bools)
 
 
 Goal: TypeAlias = Any
-"""None: the agent finished on its own. A stop condition or a function of the history: reached where it is first met. The name of
-a column of the runs, such as `score`, or a dict or Series of values by run id: reached at the run's end where it is at least 1."""
+"""None: the agent finished on its own. A stop condition or a function of the history: reached when it is first met. The name of
+a column of the runs, such as `score`, or a dict or Series of values by run id: reached at the run's end if it is at least 1."""
 
 
 def goal_reached(records: Records, goal: Goal) -> tuple[First, Bools]:

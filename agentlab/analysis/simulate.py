@@ -262,7 +262,7 @@ class Judge:
         if id(grid) in self._everywhere:
             return self._everywhere[id(grid)]
         rows = self._rows_of(grid, counted)
-        if any(grid is known for known in self._grids):  # the id of another may be that of one that is gone
+        if any(grid is known for known in self._grids):  # a new object may have the id of a deleted one
             self._everywhere[id(grid)] = rows
         return rows
 
@@ -314,7 +314,7 @@ class Judge:
         goal = self._goal(outcome, row, broken.off, unsure)
         goal[reached_here & broken.unsure] = np.nan
         if self.goal_is_the_end:
-            goal[failed & reached_here] = 0.0  # its own end came to an error
+            goal[failed & reached_here] = 0.0  # its own end was an error
         verdict = Verdict(outcome, row, used, goal, Found(counted, met, raised, limits, broken))
         self._count_declared_goals(verdict)
         return verdict

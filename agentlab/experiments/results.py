@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 class ExperimentResults(Displayable):
     """The frames of an experiment: `runs`, with one row per cell, also if it was not run; `steps`, `calls`, `tools` of those that were
-    run. They are sorted by cell, whatever the order in which they ran.
+    run. They are sorted by cell, not by the order in which they ran.
 
     The first columns are `agent`, `prompt_id`, `settings`, `repeat`, `score` (NA: none, or unknown) and `score_error`; a score that is
     a dict has one column `score.<key>` per entry, and `score` is its entry of that name. Of several attempts the newest counts.

@@ -1,11 +1,11 @@
-"""The messages of a run, and the merge of a text that was cut with its continuation: what the second piece repeats.
+"""The messages of a run, and the merge of a truncated text with its continuation.
 
 When texts are merged, the second piece is appended unchanged, unless it begins with a repetition that no exact continuation can
 begin with: the first piece ends within a word, a sentence or a line, and the second starts again at that sentence or line, some
 words before, or with the whole answer (`the boats were asl` and `The boats were asleep`). A dropped repetition has at least 16
-characters and four different words (eight over several lines), occurs once in each piece, and is followed by new text. What could
-be chance is kept: anything shorter, digits, cells, a single name or address, white space, and everything after a space or line
-break, since data, code and songs repeat whole lines. Nothing is ever added.
+characters and four different words (eight over several lines), occurs once in each piece, and is followed by new text. Possible
+coincidences stay: anything shorter, digits, cells, a single name or address, white space, and everything after a space or line
+break, since data, code and songs repeat whole lines. Nothing is added.
 """
 
 from __future__ import annotations

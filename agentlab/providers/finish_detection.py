@@ -297,7 +297,7 @@ def explained(signal: TerminationSignal, body: JSON) -> TerminationSignal:
 
 
 def refusal_body(payload: JSON) -> JSON:
-    """Return an error body as an object, or as text where it is not JSON."""
+    """Return an error body as an object, or as text if it is not JSON."""
     body = as_bytes(payload)
     if body is None:
         return payload
@@ -324,7 +324,7 @@ def status_signal(provider: str, payload: JSON, status: int) -> TerminationSigna
 
 
 # Batches -------------------------------------------------------------------------------------------------------------------
-# A line of a batch's results holds the body of one response, and its status. Vendor pages, read 2026-11-22:
+# A line of a batch's results has the body of one response and its status. Vendor pages, read 2026-11-22:
 # https://platform.openai.com/docs/guides/batch, https://platform.claude.com/docs/en/build-with-claude/batch-processing,
 # https://ai.google.dev/gemini-api/docs/batch-api and https://docs.aws.amazon.com/bedrock/latest/userguide/batch-inference-results.html.
 

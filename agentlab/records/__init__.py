@@ -1,14 +1,14 @@
-"""What happened: steps, results, events, and the frames made of them. Only `frames` imports pandas.
+"""Records of runs: steps, results, events, and their frames. Only `frames` imports pandas.
 
 May import: `tools`, `limits` and what is below them.
 
     step        one step, built once
     history     the steps of a run with running totals
-    result      what a run returns
-    stopped     what a person can do about an end
-    events      what observers receive (`lab.events`)
-    event_text  an event in words
-    columns     the columns of every frame: add one here
+    result      the result of a run
+    stopped     suggestions after a stop
+    events      the events for observers (`lab.events`)
+    event_text  events in words
+    columns     the columns of every frame; add new ones here
     frames      runs as DataFrames
 """
 

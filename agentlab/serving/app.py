@@ -96,9 +96,7 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
         """
         return served(await chat.chat(body.context_id, body.message, _config(body.terminating_config)))
 
-    @app.post(
-        "/chat/invoke", response_model_exclude_unset=True, operation_id="invoke", summary="Run the agent on a context"
-    )
+    @app.post("/chat/invoke", response_model_exclude_unset=True, operation_id="invoke", summary="Run the agent on a context")
     async def invoke(body: InvokeBody) -> ServedReply:
         """Run the agent on the context without a further message, and save the answer. A context without a message is refused; some
         providers refuse one that ends with the assistant's own words."""
@@ -119,9 +117,7 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
         """Run the agent on a prompt, without other requests' messages; nothing is saved."""
         return served(await chat.ask(body.prompt, _config(body.terminating_config)))
 
-    @app.post(
-        "/chat/add-message", response_model_exclude_unset=True, operation_id="add_message", summary="Add a message"
-    )
+    @app.post("/chat/add-message", response_model_exclude_unset=True, operation_id="add_message", summary="Add a message")
     async def add_message(body: AddMessageBody) -> ServedReply:
         """Add a message of the assistant or of the user to the context. The agent is not run: nothing is generated, and `stop_reason`
         is null."""

@@ -111,7 +111,7 @@ def _of_each(rows: list[dict[str, Any]], name: str) -> list[Any]:
 
 
 def _add_leaves(columns: dict[str, tuple[list[Any], list[Any], list[Any]]], rows: list[dict[str, Any]], before: int) -> None:
-    """Add value, limit and answer of each leaf to its columns, which have `before` rows; None where a row lacks that leaf."""
+    """Add value, limit and answer of each leaf to its columns, which have `before` rows; None if a row lacks that leaf."""
     for name in dict.fromkeys(itertools.chain.from_iterable(rows)):
         if name not in columns:  # not setdefault, which would make long lists for each few rows and throw them away
             columns[name] = ([None] * before, [None] * before, [None] * before)

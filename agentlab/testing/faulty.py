@@ -141,7 +141,9 @@ def faulty(plan: Plan, *, at: int = 1, times: int | None = 1, over: Transport | 
         how_often = "always" if times is None else f"times={times}"
         return Faulty(_From(plan, at, times), below, f"{plan!r}, at={at}, {how_often}")
     if (at, times) != (1, 1):
-        raise ConfigurationError("faulty(at=…, times=…) need a single fault: a list and a function choose the requests themselves.")
+        raise ConfigurationError(
+            "faulty(at=…, times=…) need a single fault: a list and a function choose the requests themselves."
+        )
     if callable(plan) and not isinstance(plan, type):
         return Faulty(plan, below, getattr(plan, "__name__", repr(plan)))
     items: list[Any] = list(plan) if isinstance(plan, list | tuple) else [plan]

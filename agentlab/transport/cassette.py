@@ -324,7 +324,9 @@ def load_cassettes(path: str | Path) -> list[Cassette]:
     files = [root] if root.is_file() else cassette_files(root)
     if not files:
         inside = _listing(root)
-        raise FixtureNotFoundError(f"{path} has no cassette (*.yaml, *.yml, *.json): it contains {inside}. {_how_to_record(path)}")
+        raise FixtureNotFoundError(
+            f"{path} has no cassette (*.yaml, *.yml, *.json): it contains {inside}. {_how_to_record(path)}"
+        )
     names = [file.name if root.is_file() else file.relative_to(root).as_posix() for file in files]
     return [load_cassette(file, one_line(name, 255)) for file, name in zip(files, names, strict=True)]
 

@@ -268,7 +268,9 @@ def _explain(error: httpx.HTTPError) -> str:
         case httpx.ReadTimeout() | httpx.WriteTimeout():
             return "the provider sent nothing within the time allowed. Try again, or allow more time."
         case httpx.DecodingError():
-            return f"the body is not in the encoding its header names{detail}. Try again; if it persists, it is the server's fault."
+            return (
+                f"the body is not in the encoding its header names{detail}. Try again; if it persists, it is the server's fault."
+            )
         case httpx.ProxyError():
             return f"the proxy refused{detail}. Check HTTPS_PROXY and NO_PROXY."
     return f"the connection broke off{detail}. Try again."

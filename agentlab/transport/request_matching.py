@@ -14,7 +14,7 @@ from agentlab.model.messages import JSON
 from agentlab.transport.cassette import Interaction
 
 _Place = tuple[dict[str, Any], str]
-"""A part of a body and its field that holds an id."""
+"""A part of a body and its field with an id."""
 
 
 def with_numbered_calls(body: bytes) -> bytes | None:

@@ -77,7 +77,7 @@ class RunView:
 
 
 class Panel(LiveView):
-    """The live control of one run and its branches. It shows the run and writes to `run.limits`; it holds no state itself.
+    """The live control of one run and its branches. It shows the run and writes to `run.limits`; it has no state itself.
 
     As the last expression of a cell it displays itself. `bundle()` is the view without a kernel. `agents` can be chosen for a branch.
     """

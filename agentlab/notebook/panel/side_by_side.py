@@ -35,7 +35,7 @@ ALL = ("All runs have ended.", "They pause after this round.", "A round is under
 
 
 class SideBySide(LiveView):
-    """The live control of several runs: one row of buttons for all, a column each. It holds no state of theirs.
+    """The live control of several runs: one row of buttons for all, a column each. It has no state of the runs.
 
     As the last expression of a cell it displays itself; `lockstep` takes the steps. `agents` can be chosen for a branch.
     """
