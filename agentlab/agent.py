@@ -26,8 +26,7 @@ from agentlab.limits.combinators import as_condition
 from agentlab.limits.policies import CONTINUATION, ContinuationPolicy, TerminatingTools
 from agentlab.limits.settings import RunSettings, as_continuation, as_policy, as_terminating
 from agentlab.model.conversation import Conversation
-from agentlab.model.messages import JSON, Message, ToolCall, ToolResult
-from agentlab.model.requests import ModelRequest, ToolSpec
+from agentlab.model.messages import JSON, Message, ModelRequest, ToolCall, ToolResult, ToolSpec
 from agentlab.model.responses import ModelResponse
 from agentlab.providers.base import Provider
 from agentlab.providers.registry import resolve

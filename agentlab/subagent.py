@@ -72,7 +72,7 @@ def clipped(text: str, longest: int) -> str:
 
 
 def in_words(left: Remaining) -> str:
-    """Return the rest of each limit except the time, which differs between replays."""
+    """Return what is left of each limit except the time, which differs between replays. Recordings hold these words."""
     counts = ((left.turns, "turn"), (left.calls, "call"), (left.tokens, "token"))
     parts = [counted(number, noun) for number, noun in counts if number is not None]
     if left.cost_usd is not None:

@@ -39,8 +39,7 @@ from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import in_words, redact, redact_known
 from agentlab.errors import StopRequested, ToolDefinitionError
 from agentlab.limits.fields import in_seconds
-from agentlab.model.messages import Stop, ToolCall, ToolResult
-from agentlab.model.requests import ToolSpec
+from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
 
 Function: TypeAlias = Callable[..., Any]
 

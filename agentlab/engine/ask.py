@@ -24,9 +24,8 @@ from agentlab.errors import (
 )
 from agentlab.limits.budget import TOTAL_OF
 from agentlab.limits.reading import Action, Decision
-from agentlab.model.messages import Message
+from agentlab.model.messages import Message, ModelRequest
 from agentlab.model.pricing import cost_of
-from agentlab.model.requests import ModelRequest
 from agentlab.model.responses import ModelResponse, RateLimit
 from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.finish_detection import log_signal

@@ -28,8 +28,8 @@ from agentlab.errors import (
 )
 from agentlab.limits.fields import in_seconds
 from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.messages import ModelRequest
 from agentlab.model.pricing import misspelling_hint
-from agentlab.model.requests import ModelRequest
 from agentlab.model.responses import ModelResponse, RateLimit, ResponseSource, TextDelta
 from agentlab.model.usage import UsageSource
 from agentlab.providers import finish_detection as signals
@@ -37,7 +37,7 @@ from agentlab.providers.base import Provider
 from agentlab.providers.finish_detection import LARGEST_REFUSAL_BYTES
 from agentlab.providers.wires.incoming import LARGEST_ANSWER_BYTES
 from agentlab.providers.wires.read import dumps, ends_early, loads
-from agentlab.records.stopped import STOP, for_failure
+from agentlab.records.result import STOP, advice_for
 from agentlab.transport import Transport
 from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded, headers_in_body, read_rate_limit
 
@@ -463,7 +463,7 @@ def _in_one_line(text: bytes, auth: Mapping[str, str]) -> str:
 
 def _may_pass(error: BaseException, retry: RetryPolicy) -> bool:
     if isinstance(error, ProviderStatusError):
-        lasts = for_failure(error) == STOP  # such as a quota that is used up, which comes as a 429 too
+        lasts = advice_for(error) == STOP  # such as a quota that is used up, which comes as a 429 too
         return error.status in _MAY_PASS and not lasts and (error.retry_after_s or 0.0) <= retry.longest_wait_s
     return isinstance(error, ProviderConnectionError)
 

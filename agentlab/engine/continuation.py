@@ -13,8 +13,8 @@ from agentlab.model.messages import Message, ToolCall
 from agentlab.model.responses import ModelResponse, moved
 from agentlab.providers.wires.read import free_id
 from agentlab.records.events import ContinuationOutcome
+from agentlab.records.result import INCREASE_BUDGET, larger_cap
 from agentlab.records.step import ModelCall, Seam
-from agentlab.records.stopped import INCREASE_BUDGET, larger_cap
 
 FEWEST_TOKENS = 8
 """Tokens of a prefill below which their count does not show an echo."""

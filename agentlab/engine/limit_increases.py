@@ -18,7 +18,7 @@ from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading
 from agentlab.limits.settings import EDITABLE, RunSettings
 from agentlab.records.history import RunHistory
-from agentlab.records.stopped import LARGER
+from agentlab.records.result import LARGER
 
 Number = TypeVar("Number", int, float, Decimal)
 

@@ -15,7 +15,7 @@ from agentlab.limits.condition_tree import describe
 from agentlab.limits.live import LiveSettings
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
-from agentlab.records import stopped as suggestions
+from agentlab.records.result import MODIFY_PROMPT, RETRY, STOP, advice_for
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def nothing_to_do(run: RunLike) -> str:
         known = last is None or last.decision.metadata.get("end") != "unknown"
         end = "The agent finished on its own" if known else result.detail.rstrip(".")
         return f"{end}: say more with run.fork(at=…, message=…), or start another with agent.run(…)."
-    if result.stop_reason is StopReason.ERROR and _advice(run) == suggestions.STOP:
+    if result.stop_reason is StopReason.ERROR and _advice(run) == STOP:
         return (
             "Asking again changes nothing: the key, the account, the address or the code has to be fixed. "
             f"Then run.fork(at={_whole(run)}) takes the step again."
@@ -140,7 +140,7 @@ def _after_a_condition(run: RunLike, result: RunResult) -> Iterator[NextAction]:
 def _after_a_cut(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     """Take the step again, with more room for the answer."""
     last, at = run.history[-1], len(run.history) - 1
-    if last.decision.suggestion == suggestions.MODIFY_PROMPT:
+    if last.decision.suggestion == MODIFY_PROMPT:
         yield _edit_prompt("The conversation does not fit into the model's window: a shorter prompt leaves room for the answer.")
         return
     settings, raised = run.limits.snapshot(), LimitIncrease()
@@ -191,10 +191,10 @@ def _after_an_error(run: RunLike, result: RunResult) -> Iterator[NextAction]:
         yield NextAction("continue", label, why, at, {"missing_usage": "warn"})
         return
     advice = _advice(run)
-    if advice == suggestions.RETRY:
+    if advice == RETRY:
         room = more_room(run.limits.snapshot(), run.history.prefix(at))
         yield _again("retry", room, "The error may pass: the steps before it are kept.", at)
-    elif advice == suggestions.MODIFY_PROMPT:
+    elif advice == MODIFY_PROMPT:
         yield _edit_prompt(f"What was asked cannot be answered so: {result.detail}")
 
 
@@ -278,5 +278,5 @@ def _advice(run: RunLike) -> str | None:
     """Return what the decision says about an error."""
     last, result = run.history.last, run.result
     if last is not None and last.decision.stop_reason is StopReason.ERROR:
-        return last.decision.suggestion or suggestions.RETRY
-    return None if result is None or result.error is None else suggestions.for_failure(result.error)
+        return last.decision.suggestion or RETRY
+    return None if result is None or result.error is None else advice_for(result.error)

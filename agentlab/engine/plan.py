@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from agentlab.limits.live import LiveSettings
     from agentlab.limits.policies import TerminatingTools
     from agentlab.limits.settings import RunSettings
-    from agentlab.model.messages import JSON, ToolCall, ToolResult
-    from agentlab.model.requests import ModelRequest, ToolSpec
+    from agentlab.model.messages import JSON, ModelRequest, ToolCall, ToolResult, ToolSpec
     from agentlab.model.responses import ModelResponse
     from agentlab.records.events import Event, RunObserver
     from agentlab.records.history import RunHistory

@@ -34,8 +34,8 @@ from agentlab.limits.reading import Action, Decision, Reading
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
 from agentlab.records import events
+from agentlab.records.result import INCREASE_BUDGET
 from agentlab.records.step import StepResult
-from agentlab.records.stopped import INCREASE_BUDGET
 
 if TYPE_CHECKING:
     from agentlab.engine.stepper import Stepper

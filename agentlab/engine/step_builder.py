@@ -14,8 +14,8 @@ from agentlab.model.messages import ToolResult
 from agentlab.model.responses import ModelResponse, moved
 from agentlab.model.usage import FREE, NOTHING_USED, Cost, Usage, add_cost, add_usage
 from agentlab.records.history import ZERO
+from agentlab.records.result import advice_for
 from agentlab.records.step import ChildUse, ModelCall, Seam, StepResult
-from agentlab.records.stopped import for_failure
 
 if TYPE_CHECKING:
     from agentlab.engine.control import StopRequest
@@ -115,7 +115,7 @@ class StepBuilder:
         whose = self.fault[0] if self.fault[1] is error else ""
         reason = f"{whose} raised {in_words(error)}" if whose else in_words(error)
         self.error = error
-        self.decision = Decision(Action.ABORT, reason, StopReason.ERROR, for_failure(error))
+        self.decision = Decision(Action.ABORT, reason, StopReason.ERROR, advice_for(error))
         if not isinstance(error, ProviderError | MissingUsageError) and (
             not whose or isinstance(error, ConfigurationError | FixtureError)
         ):

@@ -49,8 +49,8 @@ from agentlab.model.finish_reasons import Confidence, FinishReason, StopReason, 
 from agentlab.model.messages import ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.records.history import RunHistory
+from agentlab.records.result import INCREASE_BUDGET, MODIFY_PROMPT, RETRY, STOP, for_error, larger_cap
 from agentlab.records.step import StepResult
-from agentlab.records.stopped import INCREASE_BUDGET, MODIFY_PROMPT, RETRY, STOP, for_error, larger_cap
 
 
 @dataclass(frozen=True, slots=True)

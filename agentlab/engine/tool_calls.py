@@ -19,7 +19,7 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
-from agentlab.records.stopped import MODIFY_PROMPT
+from agentlab.records.result import MODIFY_PROMPT
 from agentlab.tools import INTERRUPTED, Executed, carried_out
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from agentlab.limits.reading import Action, Decision
 from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
-from agentlab.records.stopped import INCREASE_BUDGET
+from agentlab.records.result import INCREASE_BUDGET
 
 if TYPE_CHECKING:
     from agentlab.engine.step_builder import StepBuilder

@@ -17,9 +17,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
-from agentlab._internal.kernel import front_end as frontend
-from agentlab._internal.kernel import interrupts
-from agentlab._internal.kernel import ipykernel_mend as kernel_mend
+from agentlab._internal.kernel import has_page, on_stop_button, waiting
 from agentlab.engine.control import Control
 from agentlab.errors import ConfigurationError
 from agentlab.limits.fields import in_seconds
@@ -152,7 +150,7 @@ class Worker(Generic[S_co, Outcome]):
         """Go to the end in the background, or before this returns if there is no front end where a person could click."""
         self.steps.refuse_if_ended()
         self.steps.refuse_without_key()
-        if frontend.is_present():
+        if has_page():
             self.launch()
             return
         self.bind_loop(background_loop())
@@ -241,7 +239,7 @@ class Worker(Generic[S_co, Outcome]):
         """Do this on the owning loop."""
         self.steps.refuse_without_key()
         try:
-            async with kernel_mend.waiting():
+            async with waiting():
                 return await self.steps.affinity.run(work)
         finally:
             self.steps.settle()
@@ -257,7 +255,7 @@ class Worker(Generic[S_co, Outcome]):
         self, work: Callable[[], Coroutine[Any, Any, object]], claimed: asyncio.AbstractEventLoop | None
     ) -> None:
         """Do this where nobody awaits it."""
-        unwatch = interrupts.watch(self.steps.cancel)
+        unwatch = on_stop_button(self.steps.cancel)
         try:
             await work()
         except Exception as error:

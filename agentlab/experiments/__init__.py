@@ -4,29 +4,14 @@ May import: `plots` and what is below it.
 
     experiment     `lab.Experiment`
     grid           its cells
-    schedule       which cell runs next, and where
+    schedule       which cell runs next, where, and how often a provider is asked
     runner         runs one cell
-    rate_limit     requests per minute
     shared_budget  what all runs may use together
     identity       what a run was made by, so that it is not run twice
-    status         which cells are done
-    progress       progress bars
+    status         which cells are done, and progress bars
     results        `results.summary()`, `results.paired()` and the like
     frames         the frames of results
     estimate       `lab.DryRun`: what it may cost
 """
 
-__all__ = [
-    "experiment",
-    "grid",
-    "schedule",
-    "runner",
-    "rate_limit",
-    "shared_budget",
-    "identity",
-    "status",
-    "progress",
-    "results",
-    "frames",
-    "estimate",
-]
+__all__ = ["experiment", "grid", "schedule", "runner", "shared_budget", "identity", "status", "results", "frames", "estimate"]

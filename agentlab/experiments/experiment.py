@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
-from agentlab._internal.kernel import ipykernel_mend
+from agentlab._internal.kernel import waiting
 from agentlab._internal.lazy import helps_with_keywords
 from agentlab.agent import Agent
 from agentlab.engine.client import check_key
@@ -29,17 +29,15 @@ from agentlab.experiments import runner, schedule
 from agentlab.experiments.estimate import DryRun, bound, estimate
 from agentlab.experiments.grid import Grid, Where, grid
 from agentlab.experiments.identity import PYTHON, code_of
-from agentlab.experiments.progress import Progress
-from agentlab.experiments.rate_limit import RateLimiter, intervals
 from agentlab.experiments.results import ExperimentResults, remarks
 from agentlab.experiments.runner import Common, Job, Outcome, RunCopy, Score
-from agentlab.experiments.schedule import Executor, ExecutorRunner
+from agentlab.experiments.schedule import Executor, ExecutorRunner, RateLimiter, intervals
 from agentlab.experiments.shared_budget import TOOLS, SharedBudget, Spent, spent_before
-from agentlab.experiments.status import CellStatus, all_made_by, cell_statuses, jobs
+from agentlab.experiments.status import CellStatus, Progress, all_made_by, cell_statuses, jobs
 from agentlab.limits.budget import Budget
 from agentlab.limits.fields import whole_number
 from agentlab.storage import StoredRun
-from agentlab.storage.interrupted import find
+from agentlab.storage.loader import find
 from agentlab.storage.store import ENDED, Store
 from agentlab.transport import Transport, current, is_chosen
 
@@ -215,7 +213,7 @@ class Experiment(Displayable):
             raise ConfigurationError("The experiment is running already: wait for its end, or cancel it first.")
         self._running = True
         try:
-            async with ipykernel_mend.waiting():
+            async with waiting():
                 return await self._run(concurrency, executor, progress, retry)
         finally:
             self._running = False

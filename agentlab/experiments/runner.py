@@ -23,7 +23,7 @@ from agentlab.engine import call_context
 from agentlab.engine.worker import submit
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.identity import MADE_BY
-from agentlab.experiments.rate_limit import RateLimiter, apply_rate_limit
+from agentlab.experiments.schedule import RateLimiter, apply_rate_limit
 from agentlab.experiments.shared_budget import (
     BESIDE,
     CUT_OFF,
@@ -40,14 +40,14 @@ from agentlab.experiments.shared_budget import (
 from agentlab.limits.budget import Budget
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 from agentlab.run import Run
 from agentlab.storage import MemoryStorage, Storage, StoredRun, StoredStep
-from agentlab.storage.interrupted import CALLED, find
+from agentlab.storage.loader import CALLED, find
 from agentlab.storage.store import ENDED, INTERRUPTED, OPEN, Store
 from agentlab.storage.writer import NOBODY, RunWriter, secrets_of, store_note
 from agentlab.transport import Transport

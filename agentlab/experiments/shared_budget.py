@@ -17,7 +17,7 @@ from agentlab.limits.budget import Budget
 from agentlab.records.history import RunHistory
 from agentlab.records.step import StepResult
 from agentlab.storage import Storage, StoredRun
-from agentlab.storage.interrupted import interrupted_use
+from agentlab.storage.loader import interrupted_use
 from agentlab.storage.writer import store_note
 
 PART_OF = {"max_calls": "calls", "max_tokens": "tokens", "max_cost": "cost_usd"}

@@ -1,17 +1,22 @@
-"""The status of an experiment's cells in its store (not started, interrupted, ended, failed, scored), and the remaining jobs."""
+"""The status of an experiment's cells in its store, the jobs left to do, and progress bars."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from agentlab._internal.kernel import has_page
 from agentlab._internal.redaction import Redactor, text_of
+from agentlab._internal.safe_text import one_line
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.grid import Cell, Grid
 from agentlab.experiments.identity import MADE_BY, differences, made_by
 from agentlab.experiments.runner import FAILED, NOT_STARTED, SCORE_NOTE, Job, is_stale
+from agentlab.experiments.shared_budget import Spent
 from agentlab.limits.budget import DEFAULT_TURNS
 from agentlab.storage import StoredRun, codec
 from agentlab.storage.codec import equal_when_redacted
@@ -154,3 +159,59 @@ def jobs(grid: Grid, statuses: list[CellStatus], *, scoring: bool, retry: bool) 
         else:
             now.append((one, job))
     return now + later
+
+
+# Progress -----------------------------------------------------------------------------------------------------------------------
+
+REDRAW_INTERVAL_S = 0.5
+
+
+class Progress:
+    """The progress of an experiment by provider. `total` and `done` count runs; with `shown` there are bars."""
+
+    def __init__(self, total: Mapping[str, int], done: Mapping[str, int], *, shown: bool) -> None:
+        self.total, self.done, self.failed = dict(total), Counter(done), Counter[str]()
+        self._spent: dict[str, Spent] = {}
+        self._sums = dict.fromkeys(total, Spent())
+        self._bars = (
+            {provider: _bar(provider, count, self.done[provider]) for provider, count in total.items()}
+            if shown and _can_be_seen()
+            else {}
+        )
+
+    def spent(self, provider: str, run_id: str, spent: Spent) -> None:
+        """Record what a run has used so far."""
+        self._sums[provider] = self._sums[provider].with_part(self._spent.get(run_id, Spent()), spent)
+        self._spent[run_id] = spent
+        self._draw(provider, 0)
+
+    def ended(self, provider: str, *, failed: bool) -> None:
+        """Record that a run has ended."""
+        self.done[provider] += 1
+        self.failed[provider] += failed
+        self._draw(provider, 1)
+
+    def _draw(self, provider: str, ended: int) -> None:
+        if provider in self._bars:
+            self._bars[provider].set_postfix_str(self.text(provider), refresh=False)
+            self._bars[provider].update(ended)
+
+    def text(self, provider: str) -> str:
+        """Return cost so far, and failures, in words."""
+        return self._sums[provider].dollars + (f", {self.failed[provider]} failed" if self.failed[provider] else "")
+
+    def close(self) -> None:
+        """Close the bars; they stay as they are."""
+        for provider, bar in self._bars.items():
+            bar.set_postfix_str(self.text(provider), refresh=True)
+            bar.close()
+
+
+def _bar(provider: str, total: int, done: int) -> Any:
+    from tqdm.auto import tqdm
+
+    return tqdm(desc=one_line(provider), total=total, initial=done, unit="run", mininterval=REDRAW_INTERVAL_S, miniters=0)
+
+
+def _can_be_seen() -> bool:
+    return has_page() or sys.stderr.isatty()

@@ -16,8 +16,7 @@ May import: `storage` and what is below it.
     import_inspect   .eval logs of Inspect
     inspect_reader   the program that reads them with Inspect's library
     import_otel      OpenTelemetry GenAI spans
-    spans            spans read from JSON
-    genai_spans      the GenAI attributes of a span
+    spans            spans read from JSON, and their GenAI attributes
     otel_export      exports runs (`lab.telemetry`)
     otel_spans       the spans of one run
     otel_attributes  the names of spans, metrics and attributes

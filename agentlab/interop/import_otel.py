@@ -13,8 +13,8 @@ from typing import Any
 
 from agentlab._internal.safe_text import one_line
 from agentlab.errors import ConfigurationError, StorageError
-from agentlab.interop import genai_spans as genai
 from agentlab.interop import otel_attributes as names
+from agentlab.interop import spans as genai
 from agentlab.interop.rows import Imported, ReadRun, ReadStep, files_of, finish_reason_of, frames, summed_cost, summed_usage
 from agentlab.interop.spans import Faults, Span, spans_of_file, spans_of_items
 from agentlab.limits.reading import Action

@@ -2,13 +2,12 @@
 
 May import: `errors` and `_internal`.
 
-    messages        messages, tool calls, tool results, and their JSON
-    requests        the request of one call
-    responses       the response of one call, and the pieces of a stream
+    messages        messages, tool calls, tool results, their JSON, and the request that holds them
+    responses       what one call returns, and the pieces of a stream
     finish_reasons  why a response ended, why a run ended
     usage           tokens and money, with their sources
     pricing         the cost of a call
     conversation    the messages of a run, and the merge of a continued text
 """
 
-__all__ = ["messages", "requests", "responses", "finish_reasons", "usage", "pricing", "conversation"]
+__all__ = ["messages", "responses", "finish_reasons", "usage", "pricing", "conversation"]

@@ -1,4 +1,4 @@
-"""The conversation's values: messages, tool calls and tool results, and their JSON form for stores.
+"""What goes to a model: messages, tool calls and tool results, their JSON form for stores, and the request that holds them.
 
 All are frozen.
 """
@@ -6,8 +6,8 @@ All are frozen.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -207,3 +207,34 @@ def of_step(data: Mapping[str, Any]) -> dict[str, Any]:
 def _as_result(data: dict[str, Any]) -> ToolResult:
     stop = data.get("stop")
     return ToolResult(**{**data, "stop": None if stop is None else Stop(stop)})
+
+
+# Requests --------------------------------------------------------------------------------------------------------------------
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model sees it. `parameters` is a JSON schema of type object, `parameters_json` the same as text."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, JSON]
+    parameters_json: str
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """A request to a model, independent of the provider.
+
+    `messages` is read-only, and may be a view of fixed length on a growing conversation. With `max_output_tokens` None the provider's
+    default cap applies. `options` are fields that are merged into the top level of the provider's request body.
+    """
+
+    messages: Sequence[Message]
+    instructions: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    max_output_tokens: int | None = None
+    options: Mapping[str, JSON] = field(default_factory=dict)
+    stream: bool = False

@@ -2,11 +2,10 @@
 
 May import: `experiments` and what is below it; not `serving`.
 
-    display   how values and frames are displayed
     cards     what is shown of each public value
     panel     `run.panel()`, `lab.panel`
     explorer  `lab.explore`
     magics    `%load_ext agentlab`
 """
 
-__all__ = ["display", "cards", "panel", "explorer", "magics"]
+__all__ = ["cards", "panel", "explorer", "magics"]

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentlab._internal.redaction import text_of
-from agentlab._internal.safe_text import AS_WRITTEN, escape
+from agentlab._internal.safe_text import AS_WRITTEN, cut, escape
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.condition_tree import Node, condition_code, outline
 from agentlab.model.usage import shown_fields
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from agentlab.serving.chat import Chat, ChatReply
     from agentlab.storage.store import Store
     from agentlab.tools import Tool
+
 
 MOST_ROWS = 24
 FIRST, LAST = 10, 10
@@ -481,3 +482,45 @@ def _reply(value: ChatReply) -> Card:
 @_card_of("Telemetry")
 def _telemetry(value: Telemetry) -> Card:
     return Card("Telemetry", (("texts of messages in the spans", bool(value.content)),))
+
+
+# Display: the mime bundle of a value, and DataFrames without formulas -----------------------------------------------------------
+
+LONGEST_TEXT = 2_000
+"""The most characters of a repr."""
+PLACES = ("pandas", "pandas.core.frame")
+"""The module of DataFrame in pandas 3, and before."""
+
+
+def bundle(value: object) -> dict[str, str]:
+    """Return the value as text and as HTML, for `_repr_mimebundle_`."""
+    return {"text/plain": cut(repr(value), LONGEST_TEXT), "text/html": as_html(card_of(value))}
+
+
+def show_frames_as_written(shell: Any) -> None:
+    """Make this IPython show DataFrames without formulas, unless their display has been changed already.
+
+    JupyterLab turns the text between two `$` in a table into a formula, so "from $5 to $10" is garbled. No option of pandas is changed.
+    """
+    html = shell.display_formatter.formatters["text/html"]
+    for place in PLACES:
+        if f"{place}.DataFrame" not in html:
+            html.for_type_by_name(place, "DataFrame", as_written)
+
+
+def show_frames_as_pandas_does(shell: Any) -> None:
+    """Undo `show_frames_as_written`."""
+    html = shell.display_formatter.formatters["text/html"]
+    for place in PLACES:
+        name = f"{place}.DataFrame"
+        if name in html and html.lookup_by_type(name) is as_written:
+            html.pop(name)
+
+
+def as_written(frame: Any) -> str | None:
+    """Return the HTML of a DataFrame, marked so that JupyterLab renders no formula in it."""
+    import pandas as pd
+
+    with pd.option_context("display.html.use_mathjax", False):
+        html: str | None = frame._repr_html_()
+    return html

@@ -23,7 +23,7 @@ from IPython.core.magic_arguments import argument, construct_parser
 from IPython.display import display
 
 import agentlab
-from agentlab._internal.kernel import front_end
+from agentlab._internal.kernel import has_page
 from agentlab._internal.redaction import redact
 from agentlab.agent import Agent
 from agentlab.errors import AgentlabError
@@ -31,7 +31,7 @@ from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.fields import no_such
 from agentlab.model.pricing import models_of
-from agentlab.notebook.display import show_frames_as_pandas_does, show_frames_as_written
+from agentlab.notebook.cards import show_frames_as_pandas_does, show_frames_as_written
 from agentlab.providers import registry as _registry
 from agentlab.run import Run
 from agentlab.tools import Tool
@@ -264,7 +264,7 @@ def agent_cell(shell: Any) -> Callable[[str, str], None]:
 
 
 def _show(run: Run) -> None:
-    if front_end.is_present():
+    if has_page():
         display(run.panel())
         run.start()
         return

@@ -29,8 +29,7 @@ from agentlab.analysis.groups import (
 from agentlab.analysis.intervals import checked_level, kaplan_meier
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
-from agentlab.plots.figure import Look, looks_of
-from agentlab.plots.legend import Row, plain
+from agentlab.plots.figure import Look, Row, looks_of, plain
 from agentlab.records.frames import Recordings
 
 USED = {"tokens": "cumulative_tokens", "cost": "cumulative_cost_usd"}

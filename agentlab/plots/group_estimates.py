@@ -16,8 +16,7 @@ from agentlab.analysis.groups import By, checked, columns_of, runs_of, typed_fra
 from agentlab.analysis.intervals import Estimate
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
-from agentlab.plots.figure import Look, looks_of
-from agentlab.plots.legend import inches, plain
+from agentlab.plots.figure import Look, inches, looks_of, plain
 from agentlab.records.frames import Recordings
 
 LABELS = {

@@ -25,7 +25,7 @@ from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON
 from agentlab.records import events
 from agentlab.records.columns import EVENT_COLUMNS, Source
-from agentlab.records.event_text import EARLIER_NAMES
+from agentlab.records.events import EARLIER_NAMES
 from agentlab.records.frames import Recordings, frame_of
 from agentlab.run import Run
 

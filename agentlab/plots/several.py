@@ -16,7 +16,7 @@ from agentlab.analysis.groups import By, checked, columns_of, in_order, names_of
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
 from agentlab.plots.bands_and_survival import bands, survival
-from agentlab.plots.figure import keeping_looks
+from agentlab.plots.figure import Row, keeping_looks, plain
 from agentlab.plots.group_estimates import (
     cost_success,
     cost_success_of,
@@ -26,7 +26,6 @@ from agentlab.plots.group_estimates import (
     estimates_of,
     measured,
 )
-from agentlab.plots.legend import Row, plain
 from agentlab.plots.run_timeline import timeline
 from agentlab.plots.stop_reason_bars import stop_reasons, stop_reasons_data
 from agentlab.records.frames import Recordings, frame_of

@@ -18,8 +18,7 @@ from agentlab._internal.formatting import counted
 from agentlab.analysis.groups import STEPS_ADVICE, checked, each_once, numbers, steps_of, texts
 from agentlab.limits.combinators import StopCondition
 from agentlab.plots import figure as look
-from agentlab.plots.figure import END_MARKERS, Key, Look, looks_of
-from agentlab.plots.legend import Entry, height, legend, merged
+from agentlab.plots.figure import END_MARKERS, Entry, Key, Look, height, legend, looks_of, merged
 from agentlab.records.frames import Recordings
 
 LIMIT_STYLES: tuple[Any, ...] = ((0, (3, 2.5)), (0, (1, 2)), (0, (5, 2, 1, 2)), (0, (1, 4)))

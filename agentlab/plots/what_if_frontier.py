@@ -17,8 +17,7 @@ from agentlab.analysis.groups import checked, columns_of, names_of
 from agentlab.errors import ConfigurationError
 from agentlab.limits.fields import no_such
 from agentlab.plots import figure as look
-from agentlab.plots.figure import Look, looks_of
-from agentlab.plots.legend import Row, blank, inches, plain
+from agentlab.plots.figure import Look, Row, blank, inches, looks_of, plain
 
 FIGURES = {
     "cost_mean": ("cost per run (mean, US dollars)", "cost"),

@@ -15,8 +15,7 @@ from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redact
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.model.finish_reasons import FinishReason, TerminationSignal
-from agentlab.model.messages import JSON
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import JSON, ModelRequest
 from agentlab.model.responses import ModelResponse, StreamEvent
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Table, body_message

@@ -24,8 +24,7 @@ from agentlab._internal.display import Displayable
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.model.conversation import encode_messages
 from agentlab.model.finish_reasons import FinishReason, TerminationSignal
-from agentlab.model.messages import JSON, Message, NativeContent, ToolCall, ToolResult
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import JSON, Message, ModelRequest, NativeContent, ToolCall, ToolResult
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.base import Capabilities, StreamParser, check_key, clean_url, merge_options

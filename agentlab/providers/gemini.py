@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 
 from agentlab.model.conversation import encode_messages
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
-from agentlab.model.messages import JSON, Message, NativeContent, ToolCall, ToolResult
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import JSON, Message, ModelRequest, NativeContent, ToolCall, ToolResult
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.base import (

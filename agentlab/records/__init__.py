@@ -2,14 +2,12 @@
 
 May import: `tools`, `limits` and what is below them.
 
-    step        one step, built once
-    history     the steps of a run with running totals
-    result      the result of a run
-    stopped     suggestions after a stop
-    events      the events for observers (`lab.events`)
-    event_text  events in words
-    columns     the columns of every frame; add new ones here
-    frames      runs as DataFrames
+    step     one step, built once
+    history  the steps of a run with running totals
+    result   what a run returns, and what to do about its end
+    events   what observers receive (`lab.events`), and each in words
+    columns  the columns of every frame: add one here
+    frames   runs as DataFrames
 """
 
-__all__ = ["step", "history", "result", "stopped", "events", "event_text", "columns", "frames"]
+__all__ = ["step", "history", "result", "events", "columns", "frames"]

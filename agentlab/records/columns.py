@@ -21,10 +21,9 @@ from agentlab.model.finish_reasons import StopReason, TerminationSignal
 from agentlab.model.messages import ToolCall, ToolResult
 from agentlab.model.responses import ResponseSource
 from agentlab.records import events
-from agentlab.records.event_text import detail_of, step_of
-from agentlab.records.result import RunResult
+from agentlab.records.events import detail_of, step_of
+from agentlab.records.result import FOR_STOP_REASON, RunResult
 from agentlab.records.step import ChildUse, ModelCall, Seam, StepResult, cost_usd_of, tokens_of
-from agentlab.records.stopped import FOR_STOP_REASON
 
 if TYPE_CHECKING:
     from agentlab.limits.settings import RunSettings

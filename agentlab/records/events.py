@@ -1,4 +1,4 @@
-"""The events of a run. An observer is any callable that takes an event.
+"""The events of a run, and each of them in words. An observer is any callable that takes an event.
 
 `at_s` is the active time since the run's first step. Observers are called on the thread of the event: mostly the run's loop, for
 LimitsChanged the thread that made the change. An observer that raises is reported once and never ends the run.
@@ -7,8 +7,9 @@ LimitsChanged the thread that made the change. An observer that raises is report
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from agentlab._internal.formatting import as_set, counted
 from agentlab._internal.lazy import defined_in, only
 from agentlab._internal.redaction import redacted_repr
 from agentlab.limits.reading import Remaining
@@ -21,6 +22,9 @@ from agentlab.records.step import ChildUse, Seam, StepResult
 
 if TYPE_CHECKING:
     from agentlab.limits.settings import RunSettings
+
+EARLIER_NAMES = {"TurnStarted": "StepStarted", "TurnCompleted": "StepCompleted"}
+"""Names of events in stores and frames of earlier versions, and what they are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,3 +417,82 @@ __all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of te
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = only("agentlab.events", __all__)
+
+
+# In words -----------------------------------------------------------------------------------------------------------------------
+
+
+def _changes(part: str, before: Any, after: Any) -> list[str]:
+    """Return the fields that differ between two values of one part of the settings; either may be None."""
+    if before is None or after is None:
+        return [] if before is after else [f"{part} {before!r} -> {after!r}"]
+    fields = [(name, getattr(before, name), getattr(after, name)) for name in before.__dataclass_fields__]
+    return [f"{name} {as_set(name, old)} -> {as_set(name, new)}" for name, old, new in fields if old != new]
+
+
+def step_of(event: Event) -> int | None:
+    """Return the number of the step that an event belongs to; None for an event of the run."""
+    step: int | None = getattr(event, "step", None)
+    return event.step.index if isinstance(event, StepCompleted) else step
+
+
+def detail_of(event: Event) -> str:
+    """Return an event in words, without its name, its time and its step."""
+    match event:
+        case RunStarted():
+            return f"{event.provider}:{event.model}, {event.settings.budget!r}, stop={event.settings.stop!r}"
+        case LimitsChanged():
+            changes = [
+                change
+                for part in ("budget", "continuation", "terminating")
+                for change in _changes(part, getattr(event.before, part), getattr(event.after, part))
+            ]
+            changes += [
+                f"{name} {getattr(event.before, name)!r} -> {getattr(event.after, name)!r}"
+                for name in ("stop", "policy")
+                if getattr(event.before, name) != getattr(event.after, name)
+            ]
+            return f"{', '.join(changes)} (by {event.by})"
+        case StopReasonObserved():
+            return f"{event.finish_reason} ({event.raw_value!r})"
+        case CallRetried():
+            return f"attempt {event.attempt} failed, next in {event.wait_s:.1f} s: {event.reason}"
+        case AskedAgain():
+            where = "; ".join(map(str, event.holes))
+            return f"call {event.call} lost a piece of its answer, attempt {event.attempt}, {event.remaining} left: {where}"
+        case ContinuationAttempted():
+            tokens = "unknown" if event.output_tokens is None else f"{event.output_tokens:,}"
+            so_far = f"{tokens} output tokens and {event.output_chars:,} characters so far"
+            caps = {"tokens": event.tokens_remaining, "characters": event.chars_remaining}
+            left = " and ".join(f"{value:,} {name}" for name, value in caps.items() if value is not None)
+            return f"attempt {event.attempt}, {event.remaining} left: {so_far}{f', {left} left' if left else ''}"
+        case ContinuationEnded():
+            attempts = counted(event.attempts, "attempt")
+            dropped = sum(len(seam.dropped) for seam in event.seams)
+            without = f", {counted(dropped, 'character')} dropped where the pieces meet" if dropped else ""
+            return f"{event.outcome} after {attempts} and {event.duration_s:.1f} s{without}"
+        case ToolPayloadRepair():
+            outcome = "whole" if event.succeeded else "in vain"  # read by plots, also in exported frames
+            return f"{event.issue} tool call: {f'asked again, {outcome}' if event.attempted else 'not asked again'}"
+        case Nudged():
+            return f"reminder {event.consecutive} of {event.allowed} in a row"
+        case ToolStarted():
+            return f"{event.tool_call.name}({event.tool_call.arguments})"
+        case ToolFinished():
+            return f"{event.result.name}: {event.result.error or 'ok'}"
+        case ChildStarted():
+            return f"{event.tool}: run {event.run_id}, {event.settings.budget!r}"
+        case ChildEnded():
+            tokens = "unknown" if event.child.usage.total_tokens is None else f"{event.child.usage.total_tokens:,}"
+            steps = counted(event.child.steps, "step")
+            return f"{event.child.handle}: {event.child.stop_reason or 'cut off'}, {steps}, {tokens} tokens"
+        case RunResumed():
+            return f"after {event.paused_s:.1f} s"
+        case Warned():
+            return event.message
+        case StepCompleted():
+            return event.step.decision.reason
+        case RunEnded():
+            return f"{event.result.stop_reason}: {event.result.detail}"
+        case _:
+            return ""

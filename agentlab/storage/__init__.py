@@ -2,16 +2,15 @@
 
 May import: `agent`, `run`, `engine` and what is below them.
 
-    base         what a storage has to do
-    sqlite       runs in a file
-    memory       runs in memory
-    codec        steps, settings and events as JSON, without keys, and back
-    store        `lab.Store`, which people use
-    writer       records one run while it runs
-    loader       rebuilds a run
-    interrupted  what was under way in a step that was interrupted
-    frames       stored runs as DataFrames
-    parquet      stored runs as Parquet files, and back
+    base     what a storage has to do
+    sqlite   runs in a file
+    memory   runs in memory
+    codec    steps, settings and events as JSON, without keys, and back
+    store    `lab.Store`, which people use
+    writer   records one run while it runs
+    loader   rebuilds a run, also of an interrupted step
+    frames   stored runs as DataFrames
+    parquet  stored runs as Parquet files, and back
 """
 
 from typing import TYPE_CHECKING

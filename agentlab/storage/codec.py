@@ -34,7 +34,7 @@ from agentlab.model import messages as message_json
 from agentlab.model.messages import Message, ToolResult
 from agentlab.model.usage import Usage
 from agentlab.records import events
-from agentlab.records.event_text import EARLIER_NAMES
+from agentlab.records.events import EARLIER_NAMES
 from agentlab.records.step import StepResult
 
 T = TypeVar("T")

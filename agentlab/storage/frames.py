@@ -16,7 +16,7 @@ from agentlab.limits.condition_tree import unique_name
 from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS, Column
 from agentlab.records.frames import FRAMES, any_array, array, to_frame
 from agentlab.records.history import RunHistory
-from agentlab.storage.interrupted import interrupted_use
+from agentlab.storage.loader import interrupted_use
 from agentlab.storage.writer import OF_THE_RUN
 
 if TYPE_CHECKING:

@@ -1,16 +1,16 @@
-"""Rebuilds a run from a storage."""
+"""Rebuilds a run from what a storage holds of it, also of a step that was interrupted with its process."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from agentlab.agent import Agent
 from agentlab.engine.client import CallContext
 from agentlab.engine.plan import RunPlan
-from agentlab.engine.snapshot import Ending, Origin, RunPrefix
+from agentlab.engine.snapshot import Ending, Hold, Origin, RunPrefix
 from agentlab.engine.termination import Policy
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.limits.combinators import Custom, as_condition
@@ -18,15 +18,96 @@ from agentlab.limits.reading import Reading
 from agentlab.limits.settings import RunSettings, as_policy
 from agentlab.model import messages as message_json
 from agentlab.model.finish_reasons import StopReason
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.records.history import RunHistory
-from agentlab.records.step import StepResult
+from agentlab.records.step import ChildUse, StepResult
 from agentlab.run import Run
 from agentlab.storage import Storage, StoredRun, codec
 from agentlab.storage.codec import MissingFunction, equal_when_redacted
-from agentlab.storage.interrupted import interrupted_use, interrupted_use_at_end, load_holds
 from agentlab.transport import current
+
+# Interrupted steps --------------------------------------------------------------------------------------------------------------
+#
+# While a step runs, the sub-agents that it has called are noted beside the run. If the run is resumed or loaded and that step is not
+# stored, what they used counts in the run; once the step was taken again they are in its `children`.
+#
+# Before a tool with `idempotent=False` starts, its call is noted in the same way: it may have run when the run is resumed. The note
+# then keeps the call with the step in which it came again, for branches that begin before that step.
+
+CALLED = "sub-agents of the step under way"
+"""The name of the note of sub-agents."""
+
+BEGUN = "tools that were begun"
+"""The name of the note of tools that may have run."""
+
+
+def children_note(step: int, children: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+    """Return the note of sub-agents: for each its run's id, the tool call's id, the tool's name."""
+    return {"step": step, "children": list(children)}
+
+
+def holds_note(step: int, holds: Iterable[Hold]) -> dict[str, Any]:
+    """Return the note of tools that may have run: for each its call, and the step in which it was repeated."""
+    calls = [
+        {"id": one.call.id, "name": one.call.name, "arguments": one.call.arguments, "answered": one.answered} for one in holds
+    ]
+    return {"step": step, "calls": calls}
+
+
+def load_holds(storage: Storage, run: StoredRun) -> tuple[Hold, ...]:
+    """Return the calls that were started in the interrupted step, and earlier ones that were repeated since."""
+    text = storage.notes(BEGUN, [run.head.run_id]).get(run.head.run_id)
+    note: dict[str, Any] = {"step": 0, "calls": ()} if text is None else json.loads(text)
+    holds = [
+        Hold(ToolCall(call["id"], call["name"], call["arguments"]), call.get("answered")).at(run.steps) for call in note["calls"]
+    ]
+    return tuple([hold for hold in holds if hold.answered is not None or note["step"] > run.steps])
+
+
+def interrupted_use(storage: Storage, runs: Iterable[StoredRun]) -> dict[str, tuple[ChildUse, ...]]:
+    """Return the usage of sub-agents in the interrupted step of each run, by run id; runs without such usage are left out."""
+    open_runs = {run.head.run_id: run for run in runs if run.end is None}
+    notes = storage.notes(CALLED, list(open_runs)) if open_runs else {}
+    found: dict[str, tuple[ChildUse, ...]] = {}
+    for run_id, text in notes.items():
+        note = json.loads(text)
+        if note["step"] > open_runs[run_id].steps:
+            uses = [use for child in note["children"] if (use := _use(storage, *child)) is not None]
+            found |= {run_id: tuple(uses)} if uses else {}
+    return found
+
+
+def interrupted_use_at_end(end: Mapping[str, Any] | None) -> tuple[ChildUse, ...]:
+    """Return the same for a run that ended without taking that step again."""
+    return () if end is None else tuple([codec.from_jsonable(ChildUse, one) for one in end.get("cut_off", ())])
+
+
+def find(storage: Storage, run_id: str) -> StoredRun | None:
+    """Return the run, or None if it is not stored."""
+    try:
+        return storage.runs([run_id])[0]
+    except StorageError as error:
+        if f"no run {run_id!r}" in str(error):
+            return None
+        raise
+
+
+def _use(storage: Storage, run_id: str, call_id: str, tool: str) -> ChildUse | None:
+    """Return the usage of a sub-agent's run, its own sub-agents included; None if it had not started, or was deleted."""
+    run = find(storage, run_id)
+    if run is None:
+        return None
+    end = None if run.end is None else json.loads(run.end)
+    forked_at = json.loads(run.head.body)["forked_at"] or 0
+    steps = (codec.from_jsonable(StepResult, json.loads(one.body)["step"]) for one in storage.steps(run_id)[forked_at:])
+    used = RunHistory(steps, interrupted_use_at_end(end) or interrupted_use(storage, [run]).get(run_id, ()))
+    reason = None if end is None else StopReason(end["stop_reason"])
+    totals = (len(used), used.calls, used.usage, used.cost, used.known_tokens, used.known_cost_usd)
+    return ChildUse(run_id, call_id, tool, f"{tool} (cut off)", reason, *totals, cut_off=True)
+
+
+# Runs ---------------------------------------------------------------------------------------------------------------------------
 
 
 def load_run(

@@ -20,7 +20,7 @@ from agentlab.errors import ConfigurationError, StorageError
 from agentlab.records.frames import array
 from agentlab.storage import StoredHead, StoredRun, StoredStep
 from agentlab.storage.frames import runs_frame, steps_frame
-from agentlab.storage.interrupted import BEGUN, CALLED
+from agentlab.storage.loader import BEGUN, CALLED
 
 if TYPE_CHECKING:
     from agentlab.storage.store import Store

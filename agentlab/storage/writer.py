@@ -31,8 +31,9 @@ from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 from agentlab.run import Run
-from agentlab.storage import Storage, StoredHead, StoredStep, codec, interrupted
+from agentlab.storage import Storage, StoredHead, StoredStep, codec
 from agentlab.storage.codec import Redact, redact_json
+from agentlab.storage.loader import BEGUN, CALLED, children_note, holds_note
 
 OF_THE_RUN = ("run_id", "provider", "model")
 """Columns of the steps frame that are constant within a run; they are added on reading."""
@@ -114,7 +115,7 @@ class RunWriter:
         with self._lock:
             self._children.append((event.run_id, event.call_id, event.tool))
             earlier = [(use.run_id, use.call_id, use.tool) for use in self.run.history.cut_off]
-            self._note(interrupted.CALLED, interrupted.children_note(event.step, [*earlier, *self._children]))
+            self._note(CALLED, children_note(event.step, [*earlier, *self._children]))
 
     def _note_tool(self, event: events.ToolStarted) -> None:
         """Note a tool that must not run twice before it runs."""
@@ -125,7 +126,7 @@ class RunWriter:
                 self._note_holds(event.step)
 
     def _note_holds(self, step: int) -> None:
-        self._note(interrupted.BEGUN, interrupted.holds_note(step, [*self.run.stepper.holds, *self._tools]))
+        self._note(BEGUN, holds_note(step, [*self.run.stepper.holds, *self._tools]))
 
     def _note(self, name: str, value: object) -> None:
         if self._begun and not self._released:

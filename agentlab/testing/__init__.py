@@ -6,20 +6,16 @@ May import: everything.
     faulty        injects faults into requests
     faults        the faults
     fault_bodies  the faults that damage a body
-    provider      the contract of a provider
-    storage       the contract of a storage
-    verify        runs a contract without pytest
+    contracts     the contracts of providers and storages
 """
 
 from typing import TYPE_CHECKING
 
 from agentlab._internal.lazy import only
 from agentlab.testing import faults
+from agentlab.testing.contracts import ProviderContract, StorageContract, Verified, verify
 from agentlab.testing.faulty import Faulty, faulty
-from agentlab.testing.provider import ProviderContract
 from agentlab.testing.scripted import Said, Script, ScriptedProvider, call, say, usage
-from agentlab.testing.storage import StorageContract
-from agentlab.testing.verify import Verified, verify
 
 __all__ = [
     "Faulty",

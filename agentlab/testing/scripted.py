@@ -12,8 +12,7 @@ from agentlab._internal.redaction import redacted_repr
 from agentlab.engine.client import CallContext
 from agentlab.errors import FixtureError
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
-from agentlab.model.messages import ToolCall
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
 

@@ -10,7 +10,7 @@
 
 A response may have, ours and optional: `chunks` (the sizes in bytes in which a stream arrived), `delays_s` (the seconds before each of
 them), `incomplete: true` (the connection broke off, or the caller stopped reading). Also read: `parsed_body` in place of a body, and
-gRPC samples of xAI's SDK (`grpc.py`), served as HTTP. Other interactions that are not HTTP are counted and skipped.
+gRPC samples of xAI's SDK, served as HTTP. Other interactions that are not HTTP are counted and skipped.
 """
 
 from __future__ import annotations
@@ -33,8 +33,47 @@ from agentlab._internal.safe_text import one_line
 from agentlab.errors import FixtureNotFoundError, MalformedCassetteError
 from agentlab.model.messages import JSON
 from agentlab.transport.cassette_format import UnreadableText, read_document
-from agentlab.transport.grpc import as_http
 from agentlab.transport.http import Recorded
+
+# gRPC samples of xAI's SDK ------------------------------------------------------------------------------------------------------
+
+ADDRESS = "https://api.x.ai/v1/chat/completions"
+
+
+def as_http(entry: Mapping[str, JSON]) -> dict[str, JSON] | None:
+    """Return the interaction in HTTP's form; None if it is not such a sample."""
+    asked = _part(entry, "request_sample", "json") or _part(entry, "request_stream", "json")
+    whole, chunks = _part(entry, "response_sample", "json"), _part(entry, "response_stream", "chunks_json")
+    if not isinstance(asked, dict):
+        return None
+    if isinstance(whole, dict):
+        kind, body = "application/json", _as_json(whole)
+    elif isinstance(chunks, list):
+        kind, body = (
+            "text/event-stream",
+            "".join(f"data: {_as_json(_unwrapped(chunk))}\n\n" for chunk in chunks) + "data: [DONE]\n\n",
+        )
+    else:
+        return None
+    request = {"method": "POST", "uri": ADDRESS, "body": _as_json(asked), "headers": {"content-type": ["application/json"]}}
+    response = {"status": {"code": 200, "message": "OK"}, "headers": {"content-type": [kind]}, "body": {"string": body}}
+    return {"request": request, "response": response, **({"lane": entry["lane"]} if "lane" in entry else {})}
+
+
+def _part(entry: Mapping[str, JSON], name: str, key: str) -> JSON:
+    part = entry.get(name)
+    return part.get(key) if isinstance(part, dict) else None
+
+
+def _unwrapped(chunk: JSON) -> JSON:
+    return chunk["chunk"] if isinstance(chunk, dict) and isinstance(chunk.get("chunk"), dict) else chunk
+
+
+def _as_json(value: JSON) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+# Cassettes ----------------------------------------------------------------------------------------------------------------------
 
 SUFFIXES = (".yaml", ".yml", ".json")
 

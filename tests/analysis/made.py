@@ -17,8 +17,7 @@ from agentlab.errors import AgentlabWarning, ProviderConnectionError
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.reading import Reading
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.messages import ToolCall
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest, ToolCall
 from agentlab.records.history import RunHistory
 from agentlab.testing import Said, ScriptedProvider, call, say
 

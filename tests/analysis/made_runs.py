@@ -18,7 +18,7 @@ def steps_of(
     price: float | None = 1e-5,
     ids: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """A steps frame: each run takes so many steps and then is `done`, or was cut off by its limit of turns.
+    """A steps frame: each run takes so many steps and then is `done`, or was cut off by its limit of steps.
 
     `tokens` of all steps, run behind run, 1,000 each if nothing is said; `price` of a token in USD, None: unknown.
     """

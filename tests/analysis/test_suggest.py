@@ -89,7 +89,7 @@ def test_a_budget_is_a_candidate_and_comes_back_as_one() -> None:
     assert found.code == "stop=None, budget=Budget(max_turns=3)"
 
 
-def test_a_run_that_takes_more_turns_than_the_default_budget_gives_says_so_in_the_code() -> None:
+def test_a_run_that_takes_more_steps_than_the_default_budget_gives_says_so_in_the_code() -> None:
     long = steps_of([25] * 30, [True] * 30)
     found = suggest(long, budget={"max_cost": [0.5, 1]}, cost="steps")
 

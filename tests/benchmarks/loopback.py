@@ -103,8 +103,7 @@ def ours(wire: Wire, base: str, stream: bool) -> Prepare:
     from agentlab import FinishReason, Provider
     from agentlab.engine.client import CallContext, HttpModel
     from agentlab.model.conversation import Conversation
-    from agentlab.model.messages import Message, ToolCall, ToolResult
-    from agentlab.model.requests import ModelRequest
+    from agentlab.model.messages import Message, ModelRequest, ToolCall, ToolResult
     from agentlab.transport import current
 
     def message(sent: dict[str, Any]) -> Message:

@@ -59,8 +59,7 @@ def peers() -> dict[str, Report]:
 def ours(steps: int) -> Prepare:
     """An agent over a scripted provider, with a condition of five leaves, a budget, and the events that the recorder reads."""
     from agentlab import Agent, Budget, FinishReason, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs
-    from agentlab.model.messages import ToolCall
-    from agentlab.model.requests import ModelRequest
+    from agentlab.model.messages import ModelRequest, ToolCall
     from agentlab.model.responses import ModelResponse
     from agentlab.testing import ScriptedProvider, say
 

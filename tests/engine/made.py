@@ -14,9 +14,8 @@ from agentlab.limits.combinators import StopCondition
 from agentlab.limits.reading import Action, Decision, Reading, Remaining
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.messages import ToolCall, ToolResult
+from agentlab.model.messages import ModelRequest, ToolCall, ToolResult
 from agentlab.model.pricing import cost_of
-from agentlab.model.requests import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import add_cost, add_usage
 from agentlab.records.events import Event

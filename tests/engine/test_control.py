@@ -18,7 +18,7 @@ from agentlab import Budget, Custom, RunState, StepCountIs, StopReason, errors
 from agentlab.engine import worker
 from agentlab.engine.timeline import Clock
 from agentlab.errors import ConfigurationError
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.records import events
 from agentlab.testing import call
 

@@ -16,8 +16,7 @@ from agentlab.limits.reading import Action, Decision
 from agentlab.model.finish_reasons import Confidence, FinishReason, StopReason, TerminationSignal
 from agentlab.model.messages import ToolCall
 from agentlab.model.responses import ModelResponse
-from agentlab.records.result import RunResult
-from agentlab.records.stopped import FOR_STOP_REASON
+from agentlab.records.result import FOR_STOP_REASON, RunResult
 from agentlab.testing import ScriptedProvider, call, say
 
 F, HIGH, LOW = FinishReason, Confidence.HIGH, Confidence.LOW

@@ -14,8 +14,7 @@ import agentlab as lab
 from agentlab import Budget, StopReason, errors
 from agentlab.engine import call_context
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.messages import ToolCall
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.testing import ScriptedProvider, say
 
@@ -118,7 +117,7 @@ def told(run: lab.Run) -> str:
 @pytest.mark.parametrize("wide", [1, 4])
 @pytest.mark.parametrize("make", SHAPES)
 def test_an_agent_that_is_a_tool_of_itself_ends(make: Make, wide: int) -> None:
-    """In the calls that its own turns and those of the runs below may take; its own steps are not cut."""
+    """In the calls that its own steps and those of the runs below may take; its own steps are not cut."""
     model = Asked(wide)
     run = make(model).run("go", budget=Budget(max_turns=3))
     result = ended(run)
@@ -131,7 +130,7 @@ def test_an_agent_that_is_a_tool_of_itself_ends(make: Make, wide: int) -> None:
 @pytest.mark.parametrize("make", SHAPES)
 @pytest.mark.parametrize(("deep", "asked"), [(0, 1), (1, 2), (3, 4), (5, 6)])
 def test_runs_are_nested_so_deep_and_no_deeper(make: Make, deep: int, asked: int) -> None:
-    """One turn each: one request at each depth, two in lockstep. What would be deeper is an error of the tool, without a request."""
+    """One step each: one request at each depth, two in lockstep. What would be deeper is an error of the tool, without a request."""
     model = Asked()
     run = make(model, max_depth=deep).run("go", budget=Budget(max_turns=1))
     ended(run)
@@ -263,7 +262,7 @@ def test_the_time_of_the_outermost_run_holds_for_all(make: Make) -> None:
 
 
 @pytest.mark.parametrize(("own", "steps"), [(2, 2), (7, 4), (None, 4)], ids=["lower", "higher", "none"])
-def test_one_below_takes_no_more_turns_than_the_outermost(own: int | None, steps: int) -> None:
+def test_one_below_takes_no_more_steps_than_the_outermost(own: int | None, steps: int) -> None:
     tool = looping(budget=Budget(max_turns=own)).as_tool("me")
     run = with_tool(lab.Agent(Asked()), tool).run("go", budget=Budget(max_turns=4))
     ended(run)

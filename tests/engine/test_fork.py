@@ -10,8 +10,7 @@ import agentlab as lab
 from agentlab import Budget, StopReason, errors
 from agentlab.limits.policies import RECOVERY_HINT
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.messages import Message, ToolCall
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import Message, ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.testing import ScriptedProvider, call, say
 

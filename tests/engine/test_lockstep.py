@@ -14,7 +14,7 @@ from other_threads import wait_until
 import agentlab as lab
 from agentlab import Budget, Lockstep, RunState, StepCountIs, StopReason, errors
 from agentlab.engine import worker
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.testing import call, say
 

@@ -33,10 +33,10 @@ from agentlab.limits.combinators import Off, StopCondition
 from agentlab.limits.fields import limit_field
 from agentlab.limits.reading import Action, Reading
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.records.history import RunHistory
-from agentlab.records.stopped import FOR_STOP_REASON
+from agentlab.records.result import FOR_STOP_REASON
 from agentlab.testing import call, say
 from engine.made import agent, assert_is_whole, go, looping, run_of
 

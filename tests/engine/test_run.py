@@ -18,8 +18,7 @@ import agentlab as lab
 from agentlab import Budget, HasToolCall, RunState, StepCountIs, StopReason, errors
 from agentlab.limits.reading import Action
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.messages import Message, ToolCall
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import Message, ModelRequest, ToolCall
 from agentlab.records import events
 from agentlab.testing import Said, ScriptedProvider, call, say
 
@@ -474,10 +473,10 @@ def test_events_come_in_order() -> None:
     seen: list[events.Event] = []
     run = agent(SCRIPT).run("go", observers=[seen.append])
     go(_end(run))
-    turn = ["StepStarted", "TextReceived", "StopReasonObserved", "ToolStarted", "ToolFinished", "StepCompleted"]
-    quiet = [name for name in turn if name != "TextReceived"]
+    streamed = ["StepStarted", "TextReceived", "StopReasonObserved", "ToolStarted", "ToolFinished", "StepCompleted"]
+    quiet = [name for name in streamed if name != "TextReceived"]
     last = ["StepStarted", "TextReceived", "StopReasonObserved", "StepCompleted"]
-    assert names(seen) == ["RunStarted", *turn, *quiet, *last, "RunEnded"]
+    assert names(seen) == ["RunStarted", *streamed, *quiet, *last, "RunEnded"]
     assert run.events == [event for event in seen if not isinstance(event, events.TextReceived)], "text is not kept"
     assert [event.at_s for event in seen] == sorted(event.at_s for event in seen)
     started, first, *_, ended = run.events

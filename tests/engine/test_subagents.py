@@ -20,8 +20,7 @@ from storage.stored import assert_kept
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs, StopReason, errors
-from agentlab.model.messages import Message, ToolCall
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import Message, ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.records.events import ChildEnded, ChildStarted
 from agentlab.testing import ScriptedProvider, call, say

@@ -20,8 +20,7 @@ from agentlab.errors import LimitError, ProviderConnectionError
 from agentlab.limits.policies import FIRST_CAPS, RECOVERY_HINT
 from agentlab.limits.reading import Action, Remaining
 from agentlab.model.finish_reasons import FinishReason, StopReason
-from agentlab.model.messages import ToolCall
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Cost
 from agentlab.records import events

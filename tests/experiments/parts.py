@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 import agentlab as lab
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.testing import Said, ScriptedProvider, call, say
 
 TIMING = ["begun_at", "elapsed_s", "started_s", "duration_s", "remaining_time_s", "at_s", "detection_s"]

@@ -641,8 +641,8 @@ def test_providers_take_turns(tmp_path: Path) -> None:
 
 
 def test_bars_tell_runs_cost_and_failures(capsys: pytest.CaptureFixture[str]) -> None:
-    from agentlab.experiments.progress import Progress
     from agentlab.experiments.shared_budget import Spent
+    from agentlab.experiments.status import Progress
 
     bars = Progress({"pa": 2, "pb": 1}, {"pa": 1}, shown=True)
     bars.spent("pa", "r1", Spent(1, 10, Decimal("0.5")))
@@ -655,11 +655,11 @@ def test_bars_tell_runs_cost_and_failures(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_cost_is_drawn_before_a_run_ends(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentlab.experiments import progress
     from agentlab.experiments.shared_budget import Spent
+    from agentlab.experiments.status import Progress
 
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
-    bars = progress.Progress({"pa": 2}, {}, shown=True)
+    bars = Progress({"pa": 2}, {}, shown=True)
     bars._bars["pa"].last_print_t -= 1.0  # as if it had been drawn a second ago
     bars.spent("pa", "r1", Spent(1, 10, Decimal("0.5")))
     bars.spent("pa", "r1", Spent(2, 20, Decimal("0.75")))
@@ -760,7 +760,7 @@ def test_an_experiment_with_a_key_in_it_goes_on_and_is_not_another(
 
 
 def test_a_store_whose_message_speaks_of_no_run_is_not_without_that_run() -> None:
-    from agentlab.storage.interrupted import find
+    from agentlab.storage.loader import find
 
     class Locked(MemoryStorage):
         def runs(self, run_ids: Any = None) -> Any:

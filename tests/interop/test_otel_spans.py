@@ -18,7 +18,7 @@ from own_time import OwnTime
 import agentlab as lab
 from agentlab import AgentlabWarning, Budget, errors
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.testing import ScriptedProvider, call, say
 

@@ -190,7 +190,7 @@ def test_the_stop_button_ends_a_wait_for_a_slow_provider_soon(kernel: LiveKernel
 
 
 def test_who_is_there_is_read_from_the_request(kernel: LiveKernel) -> None:
-    ask = "from agentlab._internal.kernel import front_end; print(front_end.is_present())"
+    ask = "from agentlab._internal.kernel import has_page; print(has_page())"
     kernel.execute("import os; os.environ.pop('AGENTLAB_FRONTEND', None); None")
     for allow_stdin, answer in ((True, "True"), (False, "False")):
         request = kernel.submit(ask, allow_stdin=allow_stdin)

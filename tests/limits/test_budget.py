@@ -34,8 +34,7 @@ from agentlab.errors import AgentlabWarning, MissingUsageError, ProviderConnecti
 from agentlab.limits.budget import DefaultTurns
 from agentlab.limits.reading import Action
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.messages import NativeContent
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest, NativeContent
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import UsageSource
 from agentlab.testing import Said, ScriptedProvider, call, say, usage
@@ -77,7 +76,7 @@ async def _end(run: lab.Run) -> lab.RunResult:
     return await run
 
 
-# The default of the turns yields to what a person set ---------------------------------------------------------------------------
+# The default of max_turns yields to what a person set ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ def test_a_wait_takes_a_timedelta() -> None:
     assert result.stop_reason is StopReason.TURN_LIMIT
 
 
-def test_the_default_is_twenty_turns_and_shown() -> None:
+def test_the_default_is_twenty_steps_and_shown() -> None:
     assert Budget().max_turns == 20
     assert repr(Budget()) == "Budget(max_turns=20)"
     assert repr(Budget(max_turns=None)) == "Budget(max_turns=None)"

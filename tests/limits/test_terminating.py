@@ -15,8 +15,7 @@ from agentlab.errors import LimitError, NudgesExhausted, ToolDefinitionError
 from agentlab.limits.policies import NUDGE_MESSAGE, TerminatingTools
 from agentlab.limits.reading import Action
 from agentlab.model.finish_reasons import FinishReason, StopReason
-from agentlab.model.messages import Message, ToolCall
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import Message, ModelRequest, ToolCall
 from agentlab.providers.registry import resolve
 from agentlab.records import events
 from agentlab.records.result import RunResult

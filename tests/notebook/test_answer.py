@@ -17,7 +17,7 @@ import agentlab as lab
 from agentlab import Budget, StepCountIs
 from agentlab.engine.client import CallContext
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import Hole, ModelResponse
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import LONGEST, LONGEST_COMING, Answer, Said, answer_html, answer_label_html

@@ -13,7 +13,7 @@ from work_done import calls_in
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.notebook.panel import Panel, panel
 from agentlab.notebook.panel.branches import LONGEST_RESULT

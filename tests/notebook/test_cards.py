@@ -21,8 +21,7 @@ from work_done import calls_in
 import agentlab as lab
 from agentlab.interop.rows import Imported
 from agentlab.limits.condition_tree import condition_code
-from agentlab.notebook.cards import FIRST, LAST, MOST_ROWS
-from agentlab.notebook.display import LONGEST_TEXT
+from agentlab.notebook.cards import FIRST, LAST, LONGEST_TEXT, MOST_ROWS
 from agentlab.testing import ScriptedProvider, call, say
 
 KEY = "sk-ant-" + "a1B2" * 8
@@ -246,7 +245,7 @@ def test_to_be_shown_loads_nothing_heavy() -> None:
 
 
 def test_a_class_of_anothers_own_with_a_known_name_is_not_taken_for_it() -> None:
-    from agentlab.notebook.display import card_of
+    from agentlab.notebook.cards import card_of
 
     class Budget(SimpleNamespace):
         pass

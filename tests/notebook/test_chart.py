@@ -12,7 +12,7 @@ import pytest
 import agentlab as lab
 from agentlab import Budget
 from agentlab.errors import ProviderConnectionError
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.notebook.panel.pictures import Curve
 from agentlab.run import Run

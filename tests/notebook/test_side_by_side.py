@@ -17,7 +17,7 @@ from work_done import calls_in
 import agentlab as lab
 from agentlab import Budget
 from agentlab.errors import ConfigurationError
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.notebook.panel import Panel, SideBySide, panel
 from agentlab.notebook.panel.side_by_side import MOST_RUNS, why_not

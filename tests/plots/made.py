@@ -11,7 +11,7 @@ import pandas as pd
 
 import agentlab as lab
 from agentlab import AgentlabWarning
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.testing import Script, ScriptedProvider, call, say
 

@@ -12,8 +12,7 @@ import pytest
 import agentlab as lab
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.model.finish_reasons import Confidence, FinishReason
-from agentlab.model.messages import Message
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import Message, ModelRequest
 
 from .bodies import CALL, chat, parse_stream, provider, sse
 

@@ -20,8 +20,7 @@ import agentlab as lab
 from agentlab._internal.redaction import Redactor, secrets_in_headers
 from agentlab.engine.client import HttpModel
 from agentlab.errors import ConfigurationError, MissingKeyError
-from agentlab.model.messages import Message, NativeContent, ToolCall, ToolResult
-from agentlab.model.requests import ModelRequest, ToolSpec
+from agentlab.model.messages import Message, ModelRequest, NativeContent, ToolCall, ToolResult, ToolSpec
 from agentlab.providers.bedrock import WIRE, Bedrock, tool_use_id
 from agentlab.providers.registry import resolve
 from agentlab.transport.http import HttpRequest

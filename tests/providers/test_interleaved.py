@@ -17,8 +17,7 @@ import pytest
 
 import agentlab as lab
 from agentlab.model.finish_reasons import FinishReason, StopReason
-from agentlab.model.messages import Message
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import Message, ModelRequest
 from agentlab.model.responses import ModelResponse, StreamEvent
 from agentlab.providers.base import Provider as ProviderProtocol
 from agentlab.providers.base import StreamParser

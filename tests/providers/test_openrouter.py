@@ -10,8 +10,7 @@ import pytest
 
 import agentlab as lab
 from agentlab.model.finish_reasons import Confidence, FinishReason
-from agentlab.model.messages import Message
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import Message, ModelRequest
 from agentlab.providers.openrouter import NATIVE_REASONS
 
 from .bodies import CALL, CUT_CALL, chat, parse_stream, provider, sse

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import agentlab as lab
 from agentlab.errors import ConfigurationError
 from agentlab.model.conversation import Conversation
-from agentlab.model.messages import Message, NativeContent, ToolCall, ToolResult
-from agentlab.model.requests import ModelRequest, ToolSpec
+from agentlab.model.messages import Message, ModelRequest, NativeContent, ToolCall, ToolResult, ToolSpec
 from agentlab.providers.anthropic import DEFAULT_MAX_TOKENS
 
 from .bodies import WIRES, provider

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.model.conversation import Conversation
-from agentlab.model.messages import Message, NativeContent, ToolCall, ToolResult
-from agentlab.model.requests import ModelRequest, ToolSpec
+from agentlab.model.messages import Message, ModelRequest, NativeContent, ToolCall, ToolResult, ToolSpec
 from agentlab.providers.registry import Provider, names, resolve
 
 from .bodies import provider

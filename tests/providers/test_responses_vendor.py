@@ -9,8 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.messages import Message, ToolCall, ToolResult
-from agentlab.model.requests import ModelRequest, ToolSpec
+from agentlab.model.messages import Message, ModelRequest, ToolCall, ToolResult, ToolSpec
 from agentlab.providers.wires.responses import INCOMPLETE_REASONS, LAST_EVENTS, STATUSES, is_waiting_kind
 
 from .bodies import Answer, Call, provider

@@ -12,8 +12,7 @@ import pytest
 
 import agentlab as lab
 from agentlab.errors import ConfigurationError
-from agentlab.model.messages import Message
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import Message, ModelRequest
 from agentlab.providers.registry import resolve
 
 REQUEST = ModelRequest([Message("user", "Hi")])

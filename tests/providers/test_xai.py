@@ -10,8 +10,7 @@ import pytest
 
 import agentlab as lab
 from agentlab.model.finish_reasons import Confidence, FinishReason
-from agentlab.model.messages import Message
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import Message, ModelRequest
 from agentlab.model.responses import SignalSeen, TextDelta
 from agentlab.providers.xai import SAMPLE_REASONS
 

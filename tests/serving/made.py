@@ -21,7 +21,7 @@ import uvicorn
 
 import agentlab as lab
 from agentlab.engine.client import CallContext
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.serving.app import make_app
 from agentlab.testing import ScriptedProvider, call, say

@@ -13,7 +13,7 @@ import pytest
 import agentlab as lab
 from agentlab.limits.policies import NO_CONTINUATION
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.serving.app import served
 from agentlab.testing import call, say
 from tests.fixtures import scenarios

@@ -16,8 +16,7 @@ from engine.server import status, stream
 import agentlab as lab
 from agentlab import Budget, Custom, StepCountIs
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.messages import ToolCall
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.testing import Said, call, say
 

@@ -14,7 +14,7 @@ from providers.bodies import Answer, Call
 
 import agentlab as lab
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.providers.registry import names
 from agentlab.transport import Replay, Transport
 from agentlab.transport.cassette import parse_cassette

@@ -357,7 +357,7 @@ def test_conditions_of_one_s_own_come_back_where_their_module_is_there() -> None
 
 def test_conditions_that_are_not_there_any_more_are_known_by_name() -> None:
     text = codec.encode(RunSettings(stop=Own() | StepCountIs(3)))
-    for changed in (text.replace("test_run_json", "nowhere"), text.replace('"share":0.5', '"share":{"decimal":1}')):
+    for changed in (text.replace("test_codec", "nowhere"), text.replace('"share":0.5', '"share":{"decimal":1}')):
         stop = codec.decode(RunSettings, changed).stop
         assert repr(stop) == "AnyOf(Custom(Own), StepCountIs(steps=3))"
         assert stop is not None

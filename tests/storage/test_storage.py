@@ -19,7 +19,7 @@ from agentlab.errors import StorageError
 from agentlab.storage import MemoryStorage, SqliteStorage, StoredRun
 from agentlab.storage.sqlite import APPLICATION_ID, MIGRATIONS, VERSION
 from agentlab.testing import StorageContract
-from agentlab.testing.storage import head, steps
+from agentlab.testing.contracts import head, steps
 
 
 class TestMemory(StorageContract):
@@ -58,7 +58,7 @@ READS = """
 import json, sys
 from agentlab.errors import StorageError
 from agentlab.storage import SqliteStorage
-from agentlab.testing.storage import head, steps
+from agentlab.testing.contracts import head, steps
 
 storage = SqliteStorage(sys.argv[1])
 said = [[run.head.run_id, run.steps] for run in storage.runs()], storage.notes("remark"), len(storage.steps("run"))
@@ -252,7 +252,7 @@ A_SMALL_DISK = """
 import resource, signal, sys
 from agentlab.errors import StorageError
 from agentlab.storage import SqliteStorage
-from agentlab.testing.storage import head, steps
+from agentlab.testing.contracts import head, steps
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 storage = SqliteStorage(sys.argv[1])
 storage.begin(head())
@@ -287,7 +287,7 @@ def test_a_file_that_the_system_lets_grow_no_more_keeps_what_it_has(tmp_path: Pa
 WRITE = """
 import sys
 from agentlab.storage import SqliteStorage
-from agentlab.testing.storage import head, steps
+from agentlab.testing.contracts import head, steps
 storage = SqliteStorage(sys.argv[1])
 for run in range(10):
     run_id = f"{sys.argv[2]}-{run}"

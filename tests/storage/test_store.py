@@ -26,7 +26,7 @@ from agentlab.errors import ConfigurationError, StorageError, StoredError
 from agentlab.limits.reading import Action, Decision
 from agentlab.model import messages as message_json
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.records.events import ToolFinished
 from agentlab.records.step import StepResult
 from agentlab.storage import codec

@@ -19,7 +19,7 @@ import agentlab as lab
 from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.model.finish_reasons import StopReason
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import ModelRequest
 from agentlab.records.events import Event, StepCompleted
 from agentlab.storage.store import Store
 from agentlab.testing import Said, ScriptedProvider, call, say

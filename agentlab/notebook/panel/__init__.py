@@ -1,6 +1,6 @@
 """The panel: the live control of runs in a notebook.
 
-May import: `notebook.display`, `notebook.cards`, and what is below `notebook`.
+May import: `notebook.cards`, and what is below `notebook`.
 
     run_view         the panel of one run and its branches
     side_by_side     several runs

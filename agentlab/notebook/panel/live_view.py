@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import ipywidgets as widgets
 from IPython import display
 
-from agentlab._internal.kernel import front_end, ipykernel_mend
+from agentlab._internal.kernel import has_page, mend
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import drawing
@@ -169,7 +169,7 @@ class LiveView(ABC):
 
     def _ipython_display_(self) -> None:
         with self._drawing:  # an update sent before the display exists would be lost
-            if not front_end.is_present():
+            if not has_page():
                 for data, metadata in self._static().outputs():
                     display.display(data, metadata=metadata, raw=True)
                 return
@@ -183,7 +183,7 @@ class LiveView(ABC):
     def _adopt_if_shown(self) -> None:
         """Let the kernel handle messages of these controls while a cell awaits something."""
         if self._shown_live or self._embedded:
-            kernel = ipykernel_mend.mend()
+            kernel = mend()
             for control in self._controls():
                 kernel.adopt(control.comm)
 

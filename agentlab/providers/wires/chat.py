@@ -26,8 +26,7 @@ from typing import Any
 
 from agentlab.model.conversation import encode_messages
 from agentlab.model.finish_reasons import FinishReason, TerminationSignal
-from agentlab.model.messages import JSON, Message, NativeContent, ToolCall
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import JSON, Message, ModelRequest, NativeContent, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.base import merge_options

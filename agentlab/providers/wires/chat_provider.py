@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from agentlab.model.finish_reasons import TerminationSignal
-from agentlab.model.messages import JSON
-from agentlab.model.requests import ModelRequest
+from agentlab.model.messages import JSON, ModelRequest
 from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.base import Server, StreamParser, clean_url, content_headers, place_version
 from agentlab.providers.wires import read

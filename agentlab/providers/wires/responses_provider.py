@@ -1,4 +1,4 @@
-"""The Responses wire: its requests, and the base of the providers that speak it.
+"""The Responses wire: its requests, its streams, and the base of the providers that speak it.
 
 A request has the whole conversation as input items, since servers are asked to store nothing.
 
@@ -11,20 +11,33 @@ fields were read on 2026-11-22 from the types of the vendor's client (openai 3.5
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from pydantic_core import from_json
 
 from agentlab.model.conversation import encode_messages
-from agentlab.model.messages import JSON, Message, ToolCall
-from agentlab.model.requests import ModelRequest
-from agentlab.model.responses import ModelResponse
+from agentlab.model.finish_reasons import TerminationSignal
+from agentlab.model.messages import JSON, Message, ModelRequest, ToolCall
+from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.base import Server, StreamParser, content_headers, merge_options
 from agentlab.providers.wires import read
-from agentlab.providers.wires.responses import INCOMPLETE_REASONS, LAST_EVENTS, STATUSES, Origin, read_body
-from agentlab.providers.wires.responses_stream import ResponsesStreamParser
+from agentlab.providers.wires.finish_rules import Ended
+from agentlab.providers.wires.responses import (
+    INCOMPLETE_REASONS,
+    LAST_EVENTS,
+    STATUSES,
+    Item,
+    Origin,
+    call_id_of,
+    items_of,
+    read_body,
+    weight,
+)
+from agentlab.providers.wires.stream import BROKEN, MISSING, BodyParser
 from agentlab.transport.http import HttpRequest
 
 
@@ -140,3 +153,412 @@ class Responses(Server):
 
     def _origin(self, requested_cap: int | None) -> Origin:
         return Origin(self.name, self.model, self.wire, requested_cap, self.trusted)
+
+
+# Streams ------------------------------------------------------------------------------------------------------------------------
+#
+# Read 2026-11-22 from https://platform.openai.com/docs/api-reference/responses-streaming and the types of the vendor's client (openai
+# 3.54); what other servers leave out of the events as recorded responses have it. The last event carries the whole response, and its
+# output is used if it is there. But some servers leave it empty, or send less than they streamed, and a stream may break off: then the
+# output is assembled from the events before.
+
+_TEXT_DELTA = "response.output_text.delta"
+_ARGUMENTS_DELTA = "response.function_call_arguments.delta"
+_SNAPSHOTS = ("response.created", "response.in_progress", "response.queued")
+_LAST = (*LAST_EVENTS.reasons, "response.cancelled", "response.done")
+_FINISHED = ("completed", "incomplete", "failed", "cancelled")
+
+
+class ResponsesStreamParser(BodyParser):
+    """The state of one stream of events."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        super().__init__()
+
+    def _clear(self) -> None:
+        self._body: dict[str, Any] = {}
+        self._items: list[ItemPieces] = []
+        self._at: dict[int, ItemPieces] = {}
+        self._calls = 0
+        self._last: dict[str, Any] | None = None
+        self._whole: dict[str, Any] | None = None
+        self._paragraph: tuple[int, str, int] | None = None
+        self._open: list[str] = []  # the pieces of the current text, and its place in the events
+        self._open_at: tuple[JSON, JSON] = (None, None)
+        self._open_kind = _TEXT_DELTA
+        self._open_call: tuple[int, str, str] | None = None  # of current arguments: the call's number, id and name
+        self._number: int | None = None  # of the last checked event; the fast path counts those after it
+        self._since = 0
+        self._gaps = False
+
+    def feed(self, data: bytes) -> list[StreamEvent]:
+        """Take the next bytes and return the events that they complete. Text and arguments, which are most of them, take a fast
+        path."""
+        events: list[StreamEvent] = []
+        for name, event in self._incoming.feed(data):
+            try:
+                chunk = from_json(event)
+            except ValueError:
+                self._event(name, event, events)
+                continue
+            if type(chunk) is dict and chunk.get("type") == self._open_kind:
+                text = chunk.get("delta")
+                index, part = self._open_at
+                if (
+                    type(text) is str
+                    and index is not None
+                    and chunk.get("output_index") == index
+                    and chunk.get("content_index") == part
+                ):
+                    self._open.append(text)
+                    call = self._open_call
+                    if call is None:
+                        self._since += 1
+                    elif (number := chunk.get("sequence_number")) is not None:
+                        self._count(number)  # arguments are executed, so they are checked
+                    if text:
+                        events.append(TextDelta(text) if call is None else ToolCallDelta(*call, text))
+                    continue
+            self._chunk(name, chunk, events)
+        return events
+
+    def _take(self, name: bytes, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
+        kind = chunk.get("type") or name.decode("utf-8", "replace")
+        if not isinstance(kind, str):
+            return
+        if self._last is not None and kind == "response.created":
+            self._begin_anew(chunk)
+        if (number := chunk.get("sequence_number")) is not None:
+            self._count(number)
+        if kind in PIECES:
+            self._damaged = self._damaged or self._last is not None  # after the end
+            self._piece(kind, chunk, events)
+        elif kind in ("response.output_item.added", "response.output_item.done"):
+            self._damaged = self._damaged or self._last is not None
+            self._item(kind, chunk, events)
+        elif kind == "response.content_part.done":
+            item = self._which(chunk, "message")
+            item.parts[read.count(chunk.get("content_index")) or 0] = read.as_dict(chunk.get("part"))
+        elif kind in _SNAPSHOTS:
+            self._body.update(read.as_dict(chunk.get("response")))
+        elif kind in _LAST:
+            self._end(kind, read.as_dict(chunk.get("response")), events)
+        elif chunk.get("object") == "error" or kind == "error":
+            self._fail(chunk, events)
+        elif chunk.get("object") == "response" or (not kind and "output" in chunk):  # not streamed after all
+            self._whole = chunk
+
+    def _begin_anew(self, chunk: dict[str, Any]) -> None:
+        """Begin another response in the same stream, as some recorders join those of a run: the items are added up, the last one has
+        the end, and the confidence is lower."""
+        self._damaged = True
+        if read.as_dict(chunk.get("response")).get("id") != read.as_dict(self._last).get("id"):
+            self._last, self._number, self._done = None, None, False
+            self._at.clear()
+
+    def _count(self, number: JSON) -> None:
+        """Check the numbers of the events for missing or misplaced ones. Some servers number only a part of them."""
+        if isinstance(number, int):
+            known = self._number
+            if known is not None and not known < number <= known + self._since + 1:
+                self._gaps, damaged = True, self._damaged
+                self._lose(MISSING)
+                self._damaged = damaged  # the last event may carry all of it
+            self._number, self._since = number, 0
+
+    def _end(self, kind: str, response: dict[str, Any], events: list[StreamEvent]) -> None:
+        self._done = True
+        self._open_at = (None, None)
+        status = response.get("status")
+        if not isinstance(status, str) or status not in _FINISHED:
+            response = {**response, "type": kind}  # the event says it
+        self._last = response
+        events.append(SignalSeen(self._signal_now()))
+
+    def _fail(self, error: JSON, events: list[StreamEvent]) -> None:
+        if isinstance(error, dict) and error.get("type") == "error":  # the event itself, whose type is not the error's
+            error = {key: value for key, value in error.items() if key not in ("type", "sequence_number")} or "error"
+        super()._fail(error, events)
+
+    def _item(self, kind: str, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
+        """Take an item that begins or is done, and emit item text that has not been streamed yet."""
+        fields = read.as_dict(chunk.get("item"))
+        index = chunk.get("output_index")
+        self._open_at = (None, None)
+        if kind == "response.output_item.added":
+            known = self._begun_before(index, fields)
+            if known is not None:
+                self._doubtful, known.headless = True, False  # its pieces came first, or it is repeated
+                known.fields.update(fields)
+                return
+            item = self._begin(index, fields)
+        else:
+            item = self._which(chunk, read.as_text(fields.get("type")) or "message", item_id=fields.get("id"))
+            item.final = {**item.fields, **fields}
+        if item.call is not None:
+            arguments = fields.get("arguments") if not item.pieces else None
+            text = arguments if isinstance(arguments, str) else "" if arguments is None else read.dumps(arguments).decode()
+            if text or kind == "response.output_item.added" or not item.emitted:
+                item.emitted = True
+                if text:
+                    item.pieces["arguments", 0] = [text]
+                events.append(ToolCallDelta(item.call, item.call_id(), item.name(), text))
+        elif item.final is not None and not item.pieces:
+            for field, part, text in item.parts_of(item.final):
+                self._emit(item, field, part, text, events)
+
+    def _piece(self, kind: str, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
+        """Take a piece of an item, or a whole field of it, which is emitted if no piece of it was."""
+        field, key, place = PIECES[kind]
+        text = chunk.get(key)
+        item = self._which(chunk, TYPES[field])
+        part = read.count(chunk.get(place)) or 0
+        if kind.endswith(".done"):
+            if field == "arguments":
+                item.closed = True
+            self._open_at = (None, None)
+            known = item.pieces.get((field, part))
+            item.done.add((field, part))
+            if not isinstance(text, str) or (known is not None and not _is_better(field, text, "".join(known))):
+                return
+            if known:
+                item.pieces[field, part] = [text]  # pieces were lost, repeated or out of order
+                return
+        elif (field, part) in item.done:
+            self._damaged = True  # a late piece
+        if not isinstance(text, str):
+            if text is not None:
+                self._lose(BROKEN)
+            return
+        self._emit(item, field, part, text, events)
+        if field == "text" or (item.call is not None and item.emitted and kind == _ARGUMENTS_DELTA):
+            self._open, self._open_at = item.pieces[field, part], (chunk.get("output_index"), chunk.get(place or "content_index"))
+            self._open_kind = _TEXT_DELTA if field == "text" else kind
+            self._open_call = None if field == "text" or item.call is None else (item.call, item.call_id(), item.name())
+
+    def _emit(self, item: ItemPieces, field: str, part: int, text: str, events: list[StreamEvent]) -> None:
+        """Record a piece and emit its event."""
+        item.pieces.setdefault((field, part), []).append(text)
+        if not text:
+            return
+        if field == "text":
+            events.append(TextDelta(text))
+        elif field == "arguments":
+            if item.call is not None:
+                item.emitted = True
+                events.append(ToolCallDelta(item.call, item.call_id(), item.name(), text))
+        elif field != "refusal":
+            paragraph = (item.number, field, part)
+            between = "\n\n" if self._paragraph not in (None, paragraph) else ""
+            self._paragraph = paragraph
+            events.append(ReasoningDelta(between + text))
+
+    def _begin(self, index: JSON, fields: Item, *, headless: bool = False) -> ItemPieces:
+        """Begin an item, at the next place if the event has none. `headless`: its first event is missing."""
+        if not isinstance(index, int):
+            index = max(self._at, default=-1) + 1
+        item = ItemPieces(dict(fields), len(self._items), index, headless)
+        if item.fields.get("type") == "function_call":
+            item.call = self._calls
+            self._calls += 1
+        self._items.append(item)
+        self._at[index] = item
+        self._open_at = (None, None)
+        return item
+
+    def _which(self, chunk: dict[str, Any], kind: str, item_id: JSON = None) -> ItemPieces:
+        """Return the item of an event: by its place, else by its id, else the last one of that kind. If its first event is missing it
+        begins here."""
+        index = chunk.get("output_index")
+        if isinstance(index, int):
+            found = self._at.get(index)
+            return found if found is not None else self._begin(index, {"type": kind}, headless=True)
+        wanted = chunk.get("item_id") or item_id
+        for item in reversed(self._items):
+            if (wanted and item.fields.get("id") == wanted) or (not wanted and item.fields.get("type") == kind):
+                return item
+        return self._begin(None, {"type": kind, "id": wanted} if wanted else {"type": kind}, headless=True)
+
+    def _begun_before(self, index: JSON, fields: Item) -> ItemPieces | None:
+        """Return the item of a first event that comes after pieces of the item, or None."""
+        own_id = fields.get("id")
+        for item in self._items:
+            same = bool(own_id) and item.fields.get("id") == own_id
+            here = item.index == index if isinstance(index, int) else same
+            if here and (same or item.headless) and item.fields.get("type") == fields.get("type"):
+                return item
+        return None
+
+    def _signal_now(self) -> TerminationSignal:
+        body = self._assembled()
+        if self._error is not None:
+            body["error"] = self._error
+        return self._read(body, self._ended(), self._damaged).signal
+
+    def _read(self, body: JSON, ended: Ended, damaged: bool) -> ModelResponse:
+        return read_body(body, self._origin, ended=ended, damaged=damaged)
+
+    def _ended(self) -> Ended:
+        if self._whole is not None:
+            return "whole"
+        return "marked" if self._done and not self._torn else "unmarked"
+
+    @property
+    def sound(self) -> bool:
+        """True if the stream is complete and nothing was lost; known after `finish`."""
+        return super().sound and (self._last is not None or self._whole is not None)
+
+    def _weigh_order(self) -> None:
+        # Missing events do no harm if the last event carries the whole output.
+        if self._gaps and (self._last is None or not weight(items_of(self._last.get("output")))):
+            self._damaged = True
+
+    def _block_count(self) -> int:
+        return len(self._items)
+
+    def _lose(self, reason: str, lost_bytes: int | None = None) -> None:
+        super()._lose(reason, lost_bytes)
+        if reason == BROKEN:
+            self._number = None  # it had a number too
+        self._open_at = (None, None)  # no fast path for the next piece
+
+    def _is_mended(self) -> bool:
+        """True if the last event carries the whole output."""
+        if self._last is None:
+            return self._whole is not None
+        given = items_of(self._last.get("output"))
+        return bool(weight(given)) and items_of(self._assembled().get("output")) == given
+
+    def _assembled(self) -> dict[str, Any]:
+        """Return the body of the same answer without streaming."""
+        if self._whole is not None:
+            return dict(self._whole)
+        streamed = [item.body() for item in sorted(self._items, key=lambda item: item.index)]
+        body = {key: value for key, value in self._body.items() if key != "status"}  # a status of the beginning
+        if self._last is None:
+            return {**body, "output": streamed}
+        body.update(self._last)
+        given = items_of(body.get("output"))
+        lesser = len(given) < len(streamed) or weight(given) < weight(streamed)
+        if lesser and not (self._gaps and weight(given)):  # incomplete pieces are not preferred
+            body["output"] = streamed
+        return body
+
+
+def _is_better(field: str, text: str, known: str) -> bool:
+    """True if a field's final text replaces its pieces: it is longer (pieces were lost), or of equal length and different (out of
+    order); arguments also if it is shorter and complete (one was repeated)."""
+    if text == known:
+        return False
+    return len(text) >= len(known) or (field == "arguments" and read.is_json_object(text))
+
+
+PIECES = {
+    "response.output_text.delta": ("text", "delta", "content_index"),
+    "response.output_text.done": ("text", "text", "content_index"),
+    "response.function_call_arguments.delta": ("arguments", "delta", ""),
+    "response.function_call_arguments.done": ("arguments", "arguments", ""),
+    "response.reasoning_summary_text.delta": ("summary", "delta", "summary_index"),
+    "response.reasoning_summary_text.done": ("summary", "text", "summary_index"),
+    "response.reasoning_text.delta": ("thoughts", "delta", "content_index"),
+    "response.reasoning_text.done": ("thoughts", "text", "content_index"),
+    "response.refusal.delta": ("refusal", "delta", "content_index"),
+    "response.refusal.done": ("refusal", "refusal", "content_index"),
+}
+"""By event: the field that it is a piece of, the key of the piece, and the key of the part's number."""
+
+TYPES = {
+    "text": "message",
+    "refusal": "message",
+    "arguments": "function_call",
+    "summary": "reasoning",
+    "thoughts": "reasoning",
+}
+"""The type of the item that a field belongs to."""
+
+_PARTS = {
+    "output_text": ("text", "text"),
+    "text": ("text", "text"),
+    "refusal": ("refusal", "refusal"),
+    "reasoning_text": ("thoughts", "text"),
+    "summary_text": ("summary", "text"),
+}
+"""By a part's type: its field, and the key of its text."""
+
+
+@dataclass(slots=True, eq=False)
+class ItemPieces:
+    """One output item, assembled from its pieces.
+
+    `number` counts the items, `index` is its place in the output, `call` its number among the function calls. `fields` are those of its
+    first event, `final` those of its last. `closed`: its arguments are complete; `done`: its complete fields. `emitted`: its call was
+    emitted. `headless`: its first event is missing.
+    """
+
+    fields: Item
+    number: int
+    index: int
+    headless: bool = False
+    call: int | None = None
+    closed: bool = False
+    emitted: bool = False
+    done: set[tuple[str, int]] = field(default_factory=set)
+    final: Item | None = None
+    pieces: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    parts: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def name(self) -> str:
+        """Return the name of the called function."""
+        return read.as_text((self.final or self.fields).get("name"))
+
+    def call_id(self) -> str:
+        """Return the call's id."""
+        return call_id_of(self.final or self.fields, (self.call or 0) + 1)
+
+    def parts_of(self, item: Item) -> Iterator[tuple[str, int, str]]:
+        """Yield the pieces of a finished item."""
+        for key in ("summary", "content"):
+            for number, part in enumerate(read.as_list(item.get(key))):
+                kind = read.as_dict(part).get("type")
+                field, name = _PARTS.get(kind, ("", "")) if isinstance(kind, str) else ("", "")
+                if field and TYPES[field] == item.get("type") and (text := read.as_text(part.get(name))):
+                    yield field, number, text
+
+    def body(self) -> Item:
+        """Return the item as in a whole body. An unfinished one says so."""
+        streamed = self._streamed()
+        if self.final is None:
+            return {**streamed, "status": "completed" if self.closed else "in_progress"}
+        arguments = self.final.get("arguments")
+        whole = isinstance(arguments, str) and read.is_json_object(arguments)
+        if whole or weight([self.final]) >= weight([streamed]):
+            return self.final
+        return {**self.final, **{key: streamed[key] for key in ("content", "summary", "arguments") if key in streamed}}
+
+    def _streamed(self) -> Item:
+        item = dict(self.fields)
+        kind = item.get("type")
+        if kind == "message":
+            item.setdefault("role", "assistant")
+        if kind in ("message", "reasoning"):
+            content = {**{number: part for number, part in self.parts.items() if part}, **self._joined("text", "output_text")}
+            content |= self._joined("thoughts", "reasoning_text") | self._joined("refusal", "refusal")
+            if content:
+                item["content"] = [part for _, part in sorted(content.items())]
+        if summary := self._joined("summary", "summary_text"):
+            item["summary"] = [part for _, part in sorted(summary.items())]
+        if ("arguments", 0) in self.pieces:
+            item["arguments"] = read.whole_text("".join(self.pieces["arguments", 0]))
+        return item
+
+    def _joined(self, field: str, kind: str) -> dict[int, dict[str, Any]]:
+        """Return the parts of one kind by number, with the other fields of their finished parts."""
+        key = "refusal" if field == "refusal" else "text"
+        found: dict[int, dict[str, Any]] = {}
+        for (name, number), pieces in self.pieces.items():
+            if name == field:
+                known = self.parts.get(number, {}) if field != "summary" else {}
+                annotations: Item = {"annotations": []} if field == "text" else {}
+                found[number] = {"type": kind, **annotations, **known, key: read.whole_text("".join(pieces))}
+        return found

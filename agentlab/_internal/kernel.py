@@ -1,30 +1,144 @@
-"""Lets the panel's messages reach a kernel that awaits a run, and answers them. All uses of ipykernel's private API are here.
-
-Three problems, each worked around only if the kernel has the features in question:
-
-1. ipykernel 7.4 sends a widget's message to the shell that last published for that widget, whatever subshell the page
-   named. `adopt` restores the rule of 7.0 to 7.3 for a widget: the page decides.
-2. ipykernel 7.4 handles a widget's message beside an async cell without a status "busy" and "idle". ipywidgets' page waits
-   for that "idle" before it sends the next change, so the control is dead. The adopted widgets' messages get both.
-3. Before 7.4 such a message waits until the async cell has ended. Inside `letting_through()` the adopted widgets'
-   messages are handled at once; all others wait, in order.
-
-Only comm_msg of adopted widgets is touched. Everything runs on the kernel's main thread. A comm_msg handler is synchronous, so
-"set the parent, handle, restore the parent" cannot be interleaved with anything else. Tested with ipykernel 6.17 to 7.4; a kernel
-with other features is left alone.
-"""
+"""The notebook that runs this code: whether it has a page to click in, its stop button, and mends for ipykernel."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import inspect
+import os
+import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import FrameType
 from typing import Any
 
-from agentlab._internal.kernel.front_end import running_kernel
+# The page -----------------------------------------------------------------------------------------------------------------------
+
+VARIABLE = "AGENTLAB_FRONTEND"
+"""`widgets` or `none` in this environment variable overrides the detection."""
+
+
+def has_page() -> bool:
+    """True if this code runs in a notebook whose page can show widgets and send back clicks.
+
+    A page lets the kernel ask for input and says so in each request (`allow_stdin`); programs that execute notebooks without a page
+    (nbclient, nbval, papermill, nbconvert) do not. Messages of widgets only come from a page. Voila executes as nbclient does, and
+    shows a page afterwards. A terminal attached to a kernel (`jupyter console`) looks like a page: use the override.
+    """
+    wish = os.environ.get(VARIABLE, "")
+    if wish not in ("", "none", "widgets"):
+        raise ValueError(f"{VARIABLE}={wish!r}: set it to 'widgets' or 'none', or leave it unset for automatic detection.")
+    return wish == "widgets" if wish else _detected_page()
+
+
+def _detected_page() -> bool:
+    kernel = running_kernel()
+    if kernel is None or "PYTEST_CURRENT_TEST" in os.environ:  # a script, a terminal, or pytest started from a notebook
+        return False
+    if "google.colab" in sys.modules or os.environ.get("SERVER_SOFTWARE", "").startswith("voila/"):
+        return True
+    try:
+        request = kernel.get_parent("shell")
+    except LookupError:  # ipykernel 7.0, called from a thread
+        return False
+    if request.get("header", {}).get("msg_type") in ("comm_open", "comm_msg"):
+        return True
+    return bool(request.get("content", {}).get("allow_stdin", False))
+
+
+def running_kernel() -> Any | None:
+    """The ipykernel of this process, without importing ipykernel."""
+    kernel_class = getattr(sys.modules.get("ipykernel.kernelbase"), "Kernel", None)
+    return kernel_class.instance() if kernel_class is not None and kernel_class.initialized() else None
+
+
+# The stop button ----------------------------------------------------------------------------------------------------------------
+#
+# An idle kernel ignores the interrupt that the button sends, so a run in the background would not stop. While such runs are under
+# way, the idle kernel's handler is replaced, and restored afterwards. An executing cell keeps its own handler: the interrupt is then
+# for the cell. Without a kernel, or without a loop in it, nothing is done.
+
+RETRY_S = 0.05
+"""Time between two attempts to install the handler while a cell is executing."""
+
+_lock = threading.Lock()
+_watched: list[Callable[[], object]] = []
+_old: list[Any] = []
+
+
+def on_stop_button(stop: Callable[[], object]) -> Callable[[], None]:
+    """Call `stop` when the person interrupts the idle kernel; returns a function that ends this. Both may be called from any thread."""
+    with _lock:
+        _watched.append(stop)
+    _on_main_loop(_install)
+
+    def end() -> None:
+        with _lock:
+            if stop in _watched:
+                _watched.remove(stop)
+        _on_main_loop(_uninstall)
+
+    return end
+
+
+def _on_main_loop(work: Callable[[], object], delay_s: float = 0.0) -> None:
+    """Schedule this on the kernel's main thread, the only one that can set handlers."""
+    loop = getattr(_kernel(), "io_loop", None)
+    if loop is not None:
+        loop.add_callback(loop.call_later, delay_s, work)
+
+
+def _kernel() -> Any:
+    ipython = sys.modules.get("IPython")
+    return getattr(ipython.get_ipython(), "kernel", None) if ipython is not None else None
+
+
+def _install() -> None:
+    if _old or not _watched or threading.current_thread() is not threading.main_thread():
+        return
+    present = signal.getsignal(signal.SIGINT)
+    if present is signal.default_int_handler:  # a cell is executing; the kernel restores the idle handler afterwards
+        _on_main_loop(_install, RETRY_S)
+        return
+    _old.append(signal.signal(signal.SIGINT, _interrupted))
+
+
+def _uninstall() -> None:
+    if not _old or _watched or threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGINT) is not _interrupted:  # a cell is executing; the kernel restores ours afterwards
+        _on_main_loop(_uninstall, RETRY_S)
+        return
+    signal.signal(signal.SIGINT, _old.pop())
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    with _lock:
+        stops = tuple(_watched)
+    for stop in stops:
+        # On another thread: the interrupted one may hold the lock that the stop needs.
+        threading.Thread(target=stop, name="agentlab-interrupt", daemon=True).start()
+    if _old and callable(_old[0]):
+        _old[0](number, frame)
+
+
+# ipykernel ---------------------------------------------------------------------------------------------------------------------
+#
+# All uses of ipykernel's private API are here. They let the panel's messages reach a kernel that awaits a run, and answer them.
+#
+# Three problems, each mended only where its features are found:
+#
+# 1. ipykernel 7.4 sends a widget's message to the shell that last published for that widget, whatever subshell the page
+#    named. `adopt` restores the rule of 7.0 to 7.3 for a widget: the page decides.
+# 2. ipykernel 7.4 handles a widget's message beside an async cell without a status "busy" and "idle". ipywidgets' page waits
+#    for that "idle" before it sends the next change, so the control is dead. The adopted widgets' messages get both.
+# 3. Before 7.4 such a message waits until the async cell has ended. Inside `letting_through()` the adopted widgets'
+#    messages are handled at once; all others wait their turn, in order.
+#
+# Only comm_msg of adopted widgets is touched. Everything runs on the kernel's main thread. A comm_msg handler is synchronous, so
+# "set the parent, handle, restore the parent" cannot be interleaved with anything else. Tested with ipykernel 6.17 to 7.4; a kernel
+# with other features is left alone.
 
 TICK_S = 0.25
 
