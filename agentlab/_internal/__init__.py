@@ -6,8 +6,8 @@ May import: nothing of agentlab.
     secrets        the known keys of this process
     safe_text      text from outside, safe to print
     formatting     numbers, money and durations in words
-    lazy           imports by name, and errors for names that do not exist
-    display        how values and errors show in a notebook
-    asyncio_tools  async helpers, and work that outlives a cancel
-    kernel         the notebook that runs this code: its page, its stop button, mends for ipykernel
+    lazy           imports by name, and errors for unknown names
+    display        the display of values and errors in a notebook
+    asyncio_tools  async helpers, and work that continues after a cancel
+    kernel         the notebook that runs this code: its page, its stop button, workarounds for ipykernel
 """

@@ -7,8 +7,8 @@ May import: `records` and what is below it.
     live              the only user of httpx
     recording         writes cassettes
     replaying         serves cassettes
-    request_matching  which recorded request equals this one
-    cassette          what a cassette holds, also gRPC samples of xAI's SDK
+    request_matching  compares a request with recorded ones
+    cassette          the content of a cassette, also gRPC samples of xAI's SDK
     cassette_format   cassettes as YAML and JSON
     stream_redaction  removes keys from recorded streams
     aws_eventstream   binary event streams, as Bedrock's

@@ -4,7 +4,7 @@ May import: `providers.base`, and what is below `providers`.
 
     chat                chat completions: the content of a response
     chat_provider       its providers and their streams
-    responses           the Responses wire: what a response holds
+    responses           the Responses wire: the content of a response
     responses_provider  its providers and their streams
     stream              the base of all stream parsers
     incoming            bytes to events: server-sent, binary or JSON
