@@ -109,10 +109,10 @@ def broken_steps(records: Records, limits: list[Limit], stop: First) -> BrokenSt
         if limit.measure == "time_s":
             inside = np.flatnonzero(here & (records.used["time_s"][rows] > limit.value))
             if records.histories is None:
-                _by_time_unseen(broken, inside, float(limit.value), place)
+                _cut_by_time_unseen(broken, inside, float(limit.value), place)
             else:
                 for run in inside:
-                    _by_time(records, broken, int(run), limits, place)
+                    _cut_by_time(records, broken, int(run), limits, place)
         else:
             for run in np.flatnonzero(here & records.several_calls[rows]):
                 _before_a_call(records, broken, int(run), limits, place)
@@ -146,7 +146,7 @@ def _before_a_call(records: Records, broken: BrokenSteps, run: int, limits: list
         broken.unsure[run] = True
 
 
-def _by_time_unseen(broken: BrokenSteps, runs: Ints, limit: float, place: int) -> None:
+def _cut_by_time_unseen(broken: BrokenSteps, runs: Ints, limit: float, place: int) -> None:
     """Mark the runs whose time is up during a step; a frame does not say what was complete by then."""
     broken.unsure[runs] = True
     newly = runs[~broken.off[runs] | (broken.calls[runs] > 0)]
@@ -155,7 +155,7 @@ def _by_time_unseen(broken: BrokenSteps, runs: Ints, limit: float, place: int) -
         broken.used[name][newly] = limit if name == "time_s" else np.nan
 
 
-def _by_time(records: Records, broken: BrokenSteps, run: int, limits: list[Limit], place: int) -> None:
+def _cut_by_time(records: Records, broken: BrokenSteps, run: int, limits: list[Limit], place: int) -> None:
     """Handle a step during which time is up: the call under way is lost."""
     assert records.histories is not None  # noqa: S101  for the type checker
     limit = float(limits[place].value)

@@ -1,4 +1,4 @@
-"""Which cell runs next, how many at once, how often a provider is asked, and where: on this loop, or with an executor."""
+"""Schedules the cells of an experiment: order, concurrency, request rates, and execution on this loop or an executor."""
 
 from __future__ import annotations
 

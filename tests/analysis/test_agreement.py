@@ -116,7 +116,7 @@ def test_the_last_finish_reason_of_real_runs_over_the_termination_frame() -> Non
 def test_a_group_that_there_is_not() -> None:
     found = lab.agreement(crossed(a=[C], b=[C]))
 
-    with pytest.raises(errors.ConfigurationError, match="There is no group 'z'. Groups: a, b"):
+    with pytest.raises(errors.ConfigurationError, match=r"There is no group 'z'. Groups: a, b"):
         found.table("a", "z")
 
 
