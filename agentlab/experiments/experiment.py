@@ -30,8 +30,8 @@ from agentlab.experiments.estimate import DryRun, bound, estimate
 from agentlab.experiments.grid import Grid, Where, grid
 from agentlab.experiments.identity import PYTHON, code_of
 from agentlab.experiments.results import ExperimentResults, remarks
-from agentlab.experiments.runner import Common, Job, Outcome, RunCopy, Score
-from agentlab.experiments.schedule import Executor, ExecutorRunner, RateLimiter, intervals
+from agentlab.experiments.runner import Common, Job, Outcome, RateLimiter, RunCopy, Score, intervals
+from agentlab.experiments.schedule import Executor, ExecutorRunner
 from agentlab.experiments.shared_budget import TOOLS, SharedBudget, Spent, spent_before
 from agentlab.experiments.status import CellStatus, Progress, all_made_by, cell_statuses, jobs
 from agentlab.limits.budget import Budget
