@@ -4,8 +4,8 @@ May import: `plots` and what is below it.
 
     experiment     `lab.Experiment`
     grid           its cells
-    schedule       which cell runs next, where, and how often a provider is asked
-    runner         runs one cell
+    schedule       order, concurrency and executors of the cells
+    runner         runs one cell, at the rate that its provider allows
     shared_budget  what all runs may use together
     identity       what a run was made by, so that it is not run twice
     status         which cells are done, and progress bars

@@ -30,8 +30,8 @@ from agentlab.experiments.estimate import DryRun, bound, estimate
 from agentlab.experiments.grid import Grid, Where, grid
 from agentlab.experiments.identity import PYTHON, code_of
 from agentlab.experiments.results import ExperimentResults, remarks
-from agentlab.experiments.runner import Common, Job, Outcome, RunCopy, Score
-from agentlab.experiments.schedule import Executor, ExecutorRunner, RateLimiter, intervals
+from agentlab.experiments.runner import Common, Job, Outcome, RateLimiter, RunCopy, Score, intervals
+from agentlab.experiments.schedule import Executor, ExecutorRunner
 from agentlab.experiments.shared_budget import TOOLS, SharedBudget, Spent, spent_before
 from agentlab.experiments.status import CellStatus, Progress, all_made_by, cell_statuses, jobs
 from agentlab.limits.budget import Budget
@@ -335,7 +335,7 @@ class Experiment(Displayable):
             common, agents=dict(common.agents), settings=dict(common.settings), store=self.store if within_reach else None
         )
         elsewhere = ExecutorRunner(executor, runner.packed(there))
-        # Workers do not know of each other: each run has its share of the rate, and the number of running ones is capped.
+        # Workers do not communicate: each run has its share of the rate, and the number of running ones is capped.
         counts = Counter(job.provider for job in to_do)
         share = max(1, -(-concurrency // max(1, len(counts))))
         at_most = {provider: min(share, counts[provider]) for provider in self._interval_s if provider in counts}

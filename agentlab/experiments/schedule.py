@@ -1,131 +1,23 @@
-"""Which cell runs next, how many at once, how often a provider is asked, and where: on this loop, or with an executor."""
+"""Schedules the cells of an experiment: order, concurrency, and execution on this loop or an executor."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import copy
-import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from agentlab._internal.redaction import in_words
-from agentlab.engine.client import CallContext, HttpModel, Model
-from agentlab.errors import ConfigurationError, LimitError, StorageError
+from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.runner import NOT_STARTED, Job, Outcome, in_worker
-from agentlab.model.messages import ModelRequest
-from agentlab.model.responses import ModelResponse
-from agentlab.run import Run
-from agentlab.transport import Transport
-from agentlab.transport.http import HttpAnswer, HttpRequest
-
-# Rate limits --------------------------------------------------------------------------------------------------------------------
-#
-# So many requests per minute to a provider, evenly spaced over all runs, first come, first served.
-
-
-class RateLimiter:
-    """Lets requests pass at least `interval_s` seconds apart. Any number of runs of one loop may share it, one loop after another."""
-
-    def __init__(self, interval_s: float) -> None:
-        self.interval_s = interval_s
-        self._next = 0.0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._queue = asyncio.Lock()
-
-    async def wait(self) -> None:
-        """Wait until the next request may be sent."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._loop, self._queue = loop, asyncio.Lock()
-        async with self._queue:
-            wait_s = self._next - time.monotonic()
-            if wait_s > 0:
-                await asyncio.sleep(wait_s)
-            self._next = time.monotonic() + self.interval_s  # from the actual time: a loop may have been blocked meanwhile
-
-
-class LimitedTransport:
-    """A transport whose requests wait for the rate limit; each attempt of a failed call is a request."""
-
-    def __init__(self, transport: Transport, limiter: RateLimiter) -> None:
-        self._transport, self._limiter = transport, limiter
-
-    @property
-    def needs_key(self) -> bool:
-        """True if requests reach a provider."""
-        return self._transport.needs_key
-
-    @asynccontextmanager
-    async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
-    ) -> AsyncIterator[HttpAnswer]:
-        """Wait, then send the request."""
-        await self._limiter.wait()
-        async with self._transport.open(request, auth=auth, lane=lane, timeout_s=timeout_s) as answer:
-            yield answer
-
-
-@dataclass(frozen=True, slots=True)
-class LimitedModel:
-    """A user's own model behind a rate limit."""
-
-    inner: Any
-    limiter: RateLimiter
-
-    @property
-    def name(self) -> str:
-        """The provider's name."""
-        return str(self.inner.name)
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return str(self.inner.model)
-
-    async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
-        """Wait, then call the model."""
-        await self.limiter.wait()
-        response: ModelResponse = await self.inner.respond(request, context)
-        return response
-
-
-def apply_rate_limit(run: Run, limiter: RateLimiter | None) -> None:
-    """Let the run's requests wait for the rate limit, except in a replay."""
-    model: Model = run.agent.model
-    if limiter is None:
-        return
-    if isinstance(model, HttpModel):
-        if run.stepper.transport.needs_key:
-            run.stepper.transport = LimitedTransport(run.stepper.transport, limiter)
-        return
-    run.stepper.agent = copy.copy(run.agent)
-    run.stepper.agent.model = LimitedModel(model, limiter)
-
-
-def intervals(rate_limits: Mapping[str, float] | None, providers: set[str]) -> dict[str, float]:
-    """Return the seconds between two requests by provider. Raises LimitError for an invalid rate, and an unknown provider."""
-    if rate_limits is None:
-        return {}
-    if not isinstance(rate_limits, Mapping):
-        raise LimitError(f'rate_limits={rate_limits!r}: pass requests per minute by provider, such as {{"openai": 60}}.')
-    for provider, rate in rate_limits.items():
-        if provider not in providers:
-            raise LimitError(f"rate_limits: no agent uses the provider {provider!r}. Choose from {', '.join(sorted(providers))}.")
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < float("inf"):
-            raise LimitError(f"rate_limits={{{provider!r}: {rate!r}}}: give requests per minute, above 0.")
-    return {provider: 60.0 / rate for provider, rate in rate_limits.items()}
-
 
 # Workers ------------------------------------------------------------------------------------------------------------------------
 
 Executor: TypeAlias = concurrent.futures.Executor | Callable[[], concurrent.futures.Executor]
 
 ATTEMPTS = 3
-"""How often a cell is submitted again if its worker dies."""
+"""The most attempts at a cell whose worker dies."""
 
 
 async def run_jobs(
@@ -139,7 +31,7 @@ async def run_jobs(
 ) -> list[StorageError]:
     """Run all jobs, `concurrency` at once; the next one is of the provider with the fewest running jobs.
 
-    `may_start` returns None if a job must wait for a running one, and False if it is left out; `done` returns True if the job is to be
+    `may_start` returns None if a job must wait for a running one, and False if it is left out; `done` returns True if the job must be
     run again. A job that fails is an outcome; once a run cannot be stored no further job is started, and the error is returned.
     Cancelling this cancels the running jobs. `at_most` caps the running jobs by provider.
     """

@@ -3,7 +3,7 @@
 May import: `errors` and `_internal`.
 
     messages        messages, tool calls, tool results, their JSON, and the request that holds them
-    responses       what one call returns, and the pieces of a stream
+    responses       the response of one call, and the pieces of a stream
     finish_reasons  why a response ended, why a run ended
     usage           tokens and money, with their sources
     pricing         the cost of a call

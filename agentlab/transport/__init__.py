@@ -2,7 +2,7 @@
 
 May import: `records` and what is below it.
 
-    selection         which transport a run uses: `lab.record`, `lab.replay`
+    selection         chooses the transport of a run: `lab.record`, `lab.replay`
     http              requests and responses as plain values
     live              the only user of httpx
     recording         writes cassettes
@@ -10,7 +10,7 @@ May import: `records` and what is below it.
     request_matching  when two requests are the same, and what differs
     cassette          the format: what a cassette holds, and how it is read
     cassette_text     its text: YAML and JSON, read safely and written
-    stream_redaction  keys that a stream says in pieces
+    stream_redaction  removes keys from recorded streams
     aws_eventstream   binary event streams, as Bedrock's
 """
 

@@ -19,6 +19,7 @@ from agentlab.transport.request_matching import (
     describe_difference,
     nearest,
     same_question,
+    with_numbered_calls,
 )
 
 Match = Literal["strict", "order"]
@@ -115,13 +116,13 @@ class ReplayIndex:
             if here is None:
                 here = self._lanes[lane] = _Lane()
             queue = self._by_bytes.get((place, body if self._strict else b""))
-            found = here.next_of(_of_lane(queue, lane)) if queue else None
+            found = here.next_of(_lane_recordings(queue, lane)) if queue else None
             if found is None and self._strict:
                 queue = self._same_form(place, body)
-                found = here.next_of(_of_lane(queue, lane)) if queue else None
+                found = here.next_of(_lane_recordings(queue, lane)) if queue else None
         if found is not None:
             return found
-        raise self._unknown(place, body) if queue is None else self._exhausted(place, _of_lane(queue, lane))
+        raise self._unknown(place, body) if queue is None else self._exhausted(place, _lane_recordings(queue, lane))
 
     def forget(self, lane: str) -> None:
         """Forget the position of a lane that sends no more requests."""
@@ -169,7 +170,7 @@ class ReplayIndex:
         return f'To record it, with a key: `with agentlab.record("{folder}"): …` and the same run{other}.{skipped}'
 
 
-def _of_lane(queue: _Queue, lane: str) -> list[Interaction]:
+def _lane_recordings(queue: _Queue, lane: str) -> list[Interaction]:
     return queue.get(lane.partition("#")[2]) or queue[""]
 
 

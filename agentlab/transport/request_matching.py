@@ -81,7 +81,7 @@ def _as_number(text: str) -> float | int:
 # Ids of tool calls -------------------------------------------------------------------------------------------------------------
 
 _Place = tuple[dict[str, Any], str]
-"""A part of a body and its field that holds an id."""
+"""A part of a body and its field with an id."""
 
 
 def with_numbered_calls(body: bytes) -> bytes | None:
