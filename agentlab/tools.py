@@ -145,7 +145,7 @@ def _arguments_model(name: str, function: Function, per_parameter: Mapping[str, 
                 f"such as `{parameter.name}: str`, so that a model knows what to send."
             )
         default = ... if parameter.default is parameter.empty else parameter.default
-        text = per_parameter.get(parameter.name)  # without one, the description of an Annotated holds
+        text = per_parameter.get(parameter.name)  # without one, the description of an Annotated is used
         more: dict[str, Any] = {"description": text} if text else {}
         fields[PREFIX + parameter.name] = (hints[parameter.name], pydantic.Field(default, alias=parameter.name, **more))
     try:

@@ -1,4 +1,4 @@
-"""Async tools: work that outlives the cancel of its awaiter, functions that may be async, and coroutines that nobody awaited."""
+"""Async helpers: work that continues after a cancel of its awaiter, functions that may be async, and forgotten awaits."""
 
 from __future__ import annotations
 

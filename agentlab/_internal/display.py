@@ -1,4 +1,4 @@
-"""How values and errors show in a notebook: the base class of values with a table, and tracebacks without the frames of agentlab."""
+"""The display of values and errors in a notebook: the base class of values with a table, and tracebacks without agentlab's frames."""
 
 from __future__ import annotations
 

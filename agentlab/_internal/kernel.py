@@ -1,4 +1,4 @@
-"""The notebook that runs this code: whether it has a page to click in, its stop button, and mends for ipykernel."""
+"""The notebook that runs this code: detection of a live page, the stop button, and workarounds for ipykernel."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
 #
 # All uses of ipykernel's private API are here. They let the panel's messages reach a kernel that awaits a run, and answer them.
 #
-# Three problems, each mended only where its features are found:
+# Three problems, each worked around only if the kernel has the features in question:
 #
 # 1. ipykernel 7.4 sends a widget's message to the shell that last published for that widget, whatever subshell the page
 #    named. `adopt` restores the rule of 7.0 to 7.3 for a widget: the page decides.

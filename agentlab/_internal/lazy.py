@@ -54,9 +54,9 @@ _HINTS = {
     "`lab.Agent`": "Orchestrator",
     "`lab.RunResult`": "OrchestrationResult",
     "`lab.StepResult`": "TurnResult",
-    "`step.tool_results`, which holds what each tool returned": "ToolOutput",
+    "`step.tool_results`, with the result of each tool": "ToolOutput",
     '`ValueError("…")`, raised in the tool: the model reads the message': "ModelRetry",
-    "a closure or a bound method as the tool: it holds what the tool needs": "deps deps_type",
+    "a closure or a bound method as the tool, which has the tool's dependencies": "deps deps_type",
     "a function for each tool: agentlab has no MCP client": "mcp_servers",
     "`observers=[print]` to see each event, or give `lab.Agent` a middleware that changes calls": "hooks",
     "its settings as arguments of `lab.Agent`": "run_config",
@@ -83,13 +83,13 @@ _HINTS = {
     "`lab.events.StepStarted`": "TurnStarted turn_started",
     "`lab.events.StepCompleted`": "TurnCompleted turn_completed",
 }
-"""What to write in agentlab, and the names that other tools and earlier versions have for it."""
+"""Code in agentlab, and its names in other tools and earlier versions."""
 
 ELSEWHERE = {
     **{name: ours for ours, names in _HINTS.items() for name in names.split()},
     **{re.sub("(?<=[a-z])(?=[A-Z])", "_", event).lower(): f"`lab.events.{event}`" for event in _EVENTS},
 }
-"""Names in other tools and earlier versions, and what to write in agentlab."""
+"""Names in other tools and earlier versions, and the code in agentlab."""
 
 
 @functools.cache
@@ -140,7 +140,7 @@ def defined_in(module: Mapping[str, object]) -> list[str]:
 def only(
     module: str, names: Sequence[str], places: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a module: a missing name is an error that helps, and completion offers only `names`.
+    """Return `__getattr__` and `__dir__` of a module: the error for an unknown name suggests one, and completion offers `names`.
 
     Names in `places` are imported from there when they are first used.
     """

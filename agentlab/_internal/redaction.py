@@ -187,7 +187,7 @@ def known_secrets(values: Iterable[str]) -> list[str]:
 class Redactor:
     """Replaces known secrets and everything that looks like a key.
 
-    Known are the secrets it is given and those that the process knows (`SECRETS`), as they are and as JSON and URLs write them.
+    The known secrets are the given ones and those of the process (`SECRETS`), as they are and as JSON and URLs write them.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -273,7 +273,7 @@ def redact(text: str) -> str:
 
 
 def redact_known(text: str) -> str:
-    """Return a text for a model, with the keys that this process knows replaced, and nothing else."""
+    """Return a text for a model, with only the known keys of this process replaced."""
     return _ALL_KNOWN.known(text)
 
 
@@ -343,7 +343,7 @@ def clean_json(value: object, level: int = 0) -> Any:
 
 @lru_cache(maxsize=1024)
 def is_secret_name(name: str) -> bool:
-    """True if a field of this name holds a secret."""
+    """True if a field of this name contains a secret."""
     return _SECRET_NAME.fullmatch(name) is not None
 
 

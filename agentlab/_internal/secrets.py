@@ -29,7 +29,7 @@ _NAME = re.compile(
     r"(?i)(?:.*_)?(?:(?:api|access|secret|private|account|subscription|master|encryption|signing|service)_?key|secret|token|password"
     r"|passwd|passphrase|credentials?|pat|secret_access_key|api_?secret|auth)(?:_id|_value|_[0-9]+|_bedrock)?"
 )
-"""Names of environment variables that hold keys: OPENAI_API_KEY, AWS_SESSION_TOKEN, DB_PASSWORD, …"""
+"""Names of environment variables with keys: OPENAI_API_KEY, AWS_SESSION_TOKEN, DB_PASSWORD, …"""
 _NO_KEY = re.compile(r"(?i)(?:true|false|yes|no|none|null|disabled|enabled|[0-9]+)")
 _WORD = re.compile(rb"[A-Za-z0-9]+")
 

@@ -43,7 +43,7 @@ def backtest(
     conditions  a stop condition as for a run, in which a list in a parameter is an axis of a grid; a list of conditions, or a dict by
                 name, for several grids
     budget      a Budget, or a dict of its limits in which a list is an axis: max_turns, max_calls, max_tokens, max_cost, timeout.
-                There are no other limits: those of the recorded runs are ignored
+                The limits of the recorded runs are ignored
     goal        what counts as success, see below. None: the agent finished on its own
     per         `configuration`: one row per configuration; `run`: one row per configuration and run
     by          column or columns of the runs that make groups, such as `provider`
@@ -54,7 +54,7 @@ def backtest(
 
     - `outcome`: `stopped` at `step`; `finished`, on its own before the limits; `unknown`, the record ends before they are met
     - `stop_reason` as a run would give it, and what `fired`: the conditions that were met, or the limit
-    - `goal_reached`, `tokens`, `cost_usd`, `calls`, `time_s` by then; and `tokens_saved` and the like, compared with the record
+    - `goal_reached`, `tokens`, `cost_usd`, `calls`, `time_s` up to there; and `tokens_saved` etc., compared with the record
 
     A row of a configuration counts `runs`, independent `units`, and the runs that are `stopped`, `finished` and `unknown`, with
     `unknown_share`. `success_rate` is over the runs whose success is known, with its interval; `success_at_least` and
@@ -68,8 +68,8 @@ def backtest(
     that share a `recording_id` with it. If all runs are of one prompt, units are recordings, or the runs themselves, and the intervals
     hold for that prompt only. They are computed as in `lab.summary`; NA for fewer than 5 units, and if all values are the same.
 
-    `goal` is a condition or a function of the history (reached where it is first met), the name of a column of the runs such as
-    `score`, or a dict or Series by run id (reached at the run's end where the value is at least 1). A run that ended in an error before
+    `goal` is a condition or a function of the history (reached when it is first met), the name of a column of the runs such as
+    `score`, or a dict or Series by run id (reached at the run's end if the value is at least 1). A run that ended in an error before
     these limits is `finished`, and has not reached its goal unless a condition says so; without a score it counts as failed.
 
     NA is unknown, never 0. Money is in US dollars. Errors: ConfigurationError for what cannot be tried, LimitError for an invalid

@@ -243,7 +243,7 @@ def hint(runs: pd.DataFrame, unit: By | None) -> str:
     """Return what a unit is and what to do, if there are enough runs but too few units for an interval."""
     of = [f"one {name}" for name in [*unit_of(runs, unit), "recording_id"] if name in runs.columns]
     alone = "run_id" in runs.columns and len(np.unique(units_of(runs, "run_id"))) >= FEWEST
-    also = "; unit='run_id' gives intervals that hold for these prompts only" if alone and unit is None else ""
+    also = "; unit='run_id' gives intervals that are valid for these prompts only" if alone and unit is None else ""
     return f"a unit is all runs of {' or '.join(of)}{also}"
 
 

@@ -277,8 +277,8 @@ def deciding(tree: StopCondition, is_met: Callable[[StopCondition], Bools]) -> l
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The answers of a condition row by row, the first row of each run at which it raised (the number of its rows: never), the name of
-    its readings, and whether they mean that the task was done."""
+    """The answers of a condition row by row, the first row of each run at which it raised (the run's length: never), the name of
+    its readings, and True if they mean that the task was done."""
 
     answers: Answers
     raised: First

@@ -65,8 +65,8 @@ def _names_of_parts(judge: Judge, tree: StopCondition, row: First, where: Bools)
 
 
 Goal: TypeAlias = Any
-"""None: the agent finished on its own. A stop condition or a function of the history: reached where it is first met. The name of
-a column of the runs, such as `score`, or a dict or Series of values by run id: reached at the run's end where it is at least 1."""
+"""None: the agent finished on its own. A stop condition or a function of the history: reached when it is first met. The name of
+a column of the runs, such as `score`, or a dict or Series of values by run id: reached at the run's end if it is at least 1."""
 
 
 def goal_reached(records: Records, goal: Goal) -> tuple[First, Bools]:
@@ -355,13 +355,13 @@ class Sums:
         found["unknown_share"] = _floats(flat["unknown"] / flat["runs"])
         with np.errstate(all="ignore"):
             found["success_rate"] = _mean(flat, "goal")
-            found["success_low"], found["success_high"] = _of_share(flat, level)
+            found["success_low"], found["success_high"] = _share_interval(flat, level)
             found["success_at_least"] = _floats(flat["goal sum"] / flat["runs"])
             found["success_at_most"] = _floats(1 - (flat["goal n"] - flat["goal sum"]) / flat["runs"])
             found["success_unknown"] = _floats(1 - flat["goal n"] / flat["runs"])
             for name, prefix in {"step": "step", **FIGURES}.items():
                 found[f"{prefix}_mean"] = _mean(flat, name)
-                found[f"{prefix}_low"], found[f"{prefix}_high"] = _of_mean(flat, name, level)
+                found[f"{prefix}_low"], found[f"{prefix}_high"] = _mean_interval(flat, name, level)
                 if name != "step":
                     found[f"{prefix}_unknown"] = _floats(1 - flat[f"{name} n"] / flat["runs"])
                     found[f"{prefix}_saved"] = _mean(flat, f"{name} saved")
@@ -387,7 +387,7 @@ def _between(flat: dict[str, Floats], name: str) -> tuple[Floats, Floats, Floats
     return units, np.where(squares > 1e-12 * ss, squares, 0.0), sss - 3 * mean * ssn + 3 * mean**2 * snn - mean**3 * nnn
 
 
-def _of_mean(flat: dict[str, Floats], name: str, level: float) -> tuple[Any, Any]:
+def _mean_interval(flat: dict[str, Floats], name: str, level: float) -> tuple[Any, Any]:
     """Return the interval of a mean of values from 0 on, as `intervals.of_mean` computes it; NA if all units are the same."""
     n = flat[f"{name} n"]
     mean = flat[f"{name} sum"] / n
@@ -400,7 +400,7 @@ def _of_mean(flat: dict[str, Floats], name: str, level: float) -> tuple[Any, Any
     return _floats(np.where(there, low, np.nan)), _floats(np.where(there, np.maximum(high, mean), np.nan))
 
 
-def _of_share(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
+def _share_interval(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
     """Return the interval of the share that reached its goal, as `intervals.of_share` computes it."""
     n, total = flat["goal n"], flat["goal sum"]
     share, least, z = total / n, n * n / flat.get("goal nn", n), normal(level)

@@ -59,7 +59,7 @@ def first_met(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: np
     different, places = np.unique(limits, return_inverse=True)
     places = places.ravel()
     if len(different) <= FEW:
-        return _of_few(values, start, different, kind)[places]
+        return _first_rows_of_few(values, start, different, kind)[places]
     meets = np.searchsorted(different, values, side="right")  # how many of the limits each row meets
     order = np.argsort(meets.astype(smallest(len(different) + 1)), kind="stable")
     run = np.repeat(np.arange(len(lengths)), lengths)[order]
@@ -74,7 +74,9 @@ def first_met(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: np
     return found if len(different) == len(limits) and (places == np.arange(len(limits))).all() else found[places]
 
 
-def _of_few(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: npt.NDArray[Any], kind: npt.DTypeLike) -> Rows:
+def _first_rows_of_few(
+    values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: npt.NDArray[Any], kind: npt.DTypeLike
+) -> Rows:
     """For few limits in rising order: compare each row with each, and count by run and number of limits met."""
     meets = np.zeros(len(values), np.int64)
     for limit in limits:

@@ -109,10 +109,10 @@ def broken_steps(records: Records, limits: list[Limit], stop: First) -> BrokenSt
         if limit.measure == "time_s":
             inside = np.flatnonzero(here & (records.used["time_s"][rows] > limit.value))
             if records.histories is None:
-                _by_time_unseen(broken, inside, float(limit.value), place)
+                _cut_by_time_unseen(broken, inside, float(limit.value), place)
             else:
                 for run in inside:
-                    _by_time(records, broken, int(run), limits, place)
+                    _cut_by_time(records, broken, int(run), limits, place)
         else:
             for run in np.flatnonzero(here & records.several_calls[rows]):
                 _before_a_call(records, broken, int(run), limits, place)
@@ -146,7 +146,7 @@ def _before_a_call(records: Records, broken: BrokenSteps, run: int, limits: list
         broken.unsure[run] = True
 
 
-def _by_time_unseen(broken: BrokenSteps, runs: Ints, limit: float, place: int) -> None:
+def _cut_by_time_unseen(broken: BrokenSteps, runs: Ints, limit: float, place: int) -> None:
     """Mark the runs whose time is up during a step; a frame does not say what was complete by then."""
     broken.unsure[runs] = True
     newly = runs[~broken.off[runs] | (broken.calls[runs] > 0)]
@@ -155,7 +155,7 @@ def _by_time_unseen(broken: BrokenSteps, runs: Ints, limit: float, place: int) -
         broken.used[name][newly] = limit if name == "time_s" else np.nan
 
 
-def _by_time(records: Records, broken: BrokenSteps, run: int, limits: list[Limit], place: int) -> None:
+def _cut_by_time(records: Records, broken: BrokenSteps, run: int, limits: list[Limit], place: int) -> None:
     """Handle a step during which time is up: the call under way is lost."""
     assert records.histories is not None  # noqa: S101  for the type checker
     limit = float(limits[place].value)
@@ -262,7 +262,7 @@ class Judge:
         if id(grid) in self._everywhere:
             return self._everywhere[id(grid)]
         rows = self._rows_of(grid, counted)
-        if any(grid is known for known in self._grids):  # the id of another may be that of one that is gone
+        if any(grid is known for known in self._grids):  # a new object may have the id of a deleted one
             self._everywhere[id(grid)] = rows
         return rows
 
@@ -314,7 +314,7 @@ class Judge:
         goal = self._goal(outcome, row, broken.off, unsure)
         goal[reached_here & broken.unsure] = np.nan
         if self.goal_is_the_end:
-            goal[failed & reached_here] = 0.0  # its own end came to an error
+            goal[failed & reached_here] = 0.0  # its own end was an error
         verdict = Verdict(outcome, row, used, goal, Found(counted, met, raised, limits, broken))
         self._count_declared_goals(verdict)
         return verdict

@@ -116,7 +116,7 @@ def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools,
     """Return for each run: True if it finished on its own, True if its last step was cut off, True if before a further call, and why
     it ended. An answer that ends a run takes precedence over a person, or a condition that raised, at the same step."""
     reason, action, error = (_last(steps, name, start) for name in ("stop_reason", "action", "error"))
-    of_runs = _of_runs(about, "stop_reason")
+    of_runs = _values_of_runs(about, "stop_reason")
     reason = np.where(reason == None, of_runs, reason)  # noqa: E711  element by element
     aborted = action == "abort"
     by_tool = (reason == StopReason.EXPLICIT_STOP) & _is_true(about, "terminated")
@@ -134,7 +134,7 @@ def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools,
     return own, short, more, reason
 
 
-def _of_runs(about: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
+def _values_of_runs(about: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
     values: Sequence[Any] = about[name].tolist() if name in about.columns else [None] * len(about)
     return np.array([None if value is None or pd.isna(value) else value for value in values], dtype=object)
 
@@ -177,32 +177,32 @@ def _records_of(recorded: Recorded, runs: pd.DataFrame | None) -> Records:
     if runs is not None:
         raise ConfigurationError("runs=… can only be passed with a steps frame; a store and results have their runs already.")
     if isinstance(recorded, Store):
-        return _of_store(recorded)
+        return _records_of_store(recorded)
     if isinstance(recorded, Lockstep):
         recorded = recorded.runs
     if isinstance(recorded, RunResult | Run):
-        return _of_results([recorded])
+        return _records_of_results([recorded])
     steps, of_runs = getattr(recorded, "steps", None), getattr(recorded, "runs", None)
     if isinstance(steps, pd.DataFrame) and isinstance(of_runs, pd.DataFrame):
         return from_frames(steps, _begun(of_runs), _loading(recorded.store) if hasattr(recorded, "store") else None)
     if isinstance(recorded, Iterable) and not isinstance(recorded, str | bytes):
         several = list(recorded)
         if all(isinstance(one, RunResult | Run) for one in several):
-            return _of_results(several)
+            return _records_of_results(several)
     shown = f"A {type(recorded).__name__}" if isinstance(recorded, pd.Series | list | tuple | dict) else one_line(repr(recorded))
     raise ConfigurationError(
         f"{shown} is not a record of runs: pass a steps frame, a store, results of an experiment, or a list of results."
     )
 
 
-def _of_results(results: list[RunResult | Run]) -> Records:
+def _records_of_results(results: list[RunResult | Run]) -> Records:
     histories = {(one.id if isinstance(one, Run) else one.run_id): one.history for one in results}
     if len(histories) < len(results):
         raise ConfigurationError("The same run occurs twice: pass each run once.")
     return from_frames(to_frame(results), to_frame(results, "runs"), histories.__getitem__)
 
 
-def _of_store(store: Store) -> Records:
+def _records_of_store(store: Store) -> Records:
     """Return all runs but those of sub-agents, which are part of the run that called them."""
     runs = store.frame("runs")
     runs = runs[runs["called_by"].isna()]

@@ -376,7 +376,7 @@ def _cautions(  # noqa: PLR0917
     elif (several := units.count_of(measures.succeeded)) < FEW:
         yield f"Successes of {units.counted(several)}: {TOO_FEW}."
     if units.one_prompt:
-        yield "All runs are of one prompt: this holds for that prompt, not for others."
+        yield "All runs are of one prompt: this is valid for that prompt only."
     elif units.what == "run":
         yield "Neither prompts nor recordings of the runs are known: this treats the runs as independent of each other."
     if failed := int((records.reason.astype(str) == str(StopReason.ERROR)).sum()):
@@ -384,7 +384,7 @@ def _cautions(  # noqa: PLR0917
     if unknown := int(judged.unknown.sum()):
         yield (
             f"{unknown:,} of {runs:,} runs ({unknown / runs:.1%}) were cut off in the record before these limits: what they would have "
-            "cost is not known and left out; for choosing they count with their cost by then."
+            "cost is unknown and left out; for choosing they count with their cost up to there."
         )
     if no_cost := int(np.isnan(measures.whole).sum()):
         what = IN_WORDS[measures.cost]

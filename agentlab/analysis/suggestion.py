@@ -78,7 +78,7 @@ class Suggestion:
     successes: int = 0
     """Runs that had reached their goal in the record."""
     unknown_share: float | None = None
-    """Of the held-out runs, those that were cut off in the record before the limits: what they would have cost is left out."""
+    """The share of the held-out runs that were cut off in the record before the limits: their further cost is left out."""
     folds: int = 0
     same_choice: int = 0
     """Number of folds that chose the same configuration; if few, others are about as good, see `frame`."""
@@ -93,7 +93,7 @@ class Suggestion:
 
     @property
     def stop(self) -> StopCondition | None:
-        """The condition for `agent.run(stop=…)`; None: none. Raises ConfigurationError where there is no suggestion.
+        """The condition for `agent.run(stop=…)`; None: none. Raises ConfigurationError if there is no suggestion.
 
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
@@ -104,7 +104,7 @@ class Suggestion:
 
     @property
     def budget(self) -> Budget | None:
-        """The budget for `agent.run(budget=…)`; None: the default one. Raises ConfigurationError where there is no suggestion.
+        """The budget for `agent.run(budget=…)`; None: the default one. Raises ConfigurationError if there is no suggestion.
 
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
@@ -115,7 +115,7 @@ class Suggestion:
 
     @property
     def code(self) -> str:
-        """Both as text to paste, `stop=StepCountIs(4) | MaxCost(0.02)`. Raises ConfigurationError where there is no suggestion.
+        """Both as code, `stop=StepCountIs(4) | MaxCost(0.02)`. Raises ConfigurationError if there is no suggestion.
 
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
@@ -127,7 +127,7 @@ class Suggestion:
     def plot(self, **options: Any) -> Any:
         """The candidates, cost against success, with a ring around the chosen one: `lab.plots.what_if(frame)`, and its options.
 
-        Raises ConfigurationError where no candidate was tried.
+        Raises ConfigurationError if no candidate was tried.
 
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
@@ -309,7 +309,7 @@ class Suggestions:
 
     def plot(self, **options: Any) -> Any:
         """The candidates of all groups, cost against success, with a ring around each that is suggested: `lab.plots.what_if`, and its
-        options. Raises ConfigurationError where no candidate was tried.
+        options. Raises ConfigurationError if no candidate was tried.
 
         Example:
             >>> both = await lab.Experiment({"brief": brief, "endless": endless}, ["?"], repeats=20).run(progress=False)

@@ -196,7 +196,7 @@ _COMPLETE = Decision(Action.COMPLETE, "The model ended its turn.", StopReason.CO
 def _taken_as_the_answer(signal: TerminationSignal) -> Decision:
     """Complete the run with a text whose end is not explained, and say so in the run's detail."""
     if signal.finish_reason is FinishReason.TOOL_CALLS:
-        why = "The provider says that tools are called, but the response holds no call"
+        why = "The provider says that tools are called, but the response has no call"
     elif signal.raw_value is None:
         why = "The provider did not say why the response ended"
     else:

@@ -4,7 +4,7 @@ May import: `plots` and what is below it.
 
     experiment     `lab.Experiment`
     grid           its cells
-    schedule       which cell runs next, and where
+    schedule       order, concurrency and executors of the cells
     runner         runs one cell, at the rate that its provider allows
     shared_budget  what all runs may use together
     identity       what a run was made by, so that it is not run twice

@@ -335,7 +335,7 @@ class Experiment(Displayable):
             common, agents=dict(common.agents), settings=dict(common.settings), store=self.store if within_reach else None
         )
         elsewhere = ExecutorRunner(executor, runner.packed(there))
-        # Workers do not know of each other: each run has its share of the rate, and the number of running ones is capped.
+        # Workers do not communicate: each run has its share of the rate, and the number of running ones is capped.
         counts = Counter(job.provider for job in to_do)
         share = max(1, -(-concurrency // max(1, len(counts))))
         at_most = {provider: min(share, counts[provider]) for provider in self._interval_s if provider in counts}

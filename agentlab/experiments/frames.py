@@ -45,7 +45,7 @@ def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
         why = {**results.left_out, **results.problems}
         front["problem"] = array([why.get(one.run_id) for one in results.statuses], "string")
         front["changed"] = array([", ".join(one.changed) or None for one in results.statuses], "string")
-        front |= _of_scores(results)
+        front |= _score_usage(results)
         table = table[[name for name in table.columns if name not in own] + ["begun_at"]]
     return pd.concat([pd.DataFrame(front, index=table.index), table], axis=1)
 
@@ -107,7 +107,7 @@ def _note(one: CellStatus) -> Mapping[str, Any]:
     return one.note or {}
 
 
-def _of_scores(results: ExperimentResults) -> dict[str, Any]:
+def _score_usage(results: ExperimentResults) -> dict[str, Any]:
     """Return the usage of the agents that each run's score ran: 0 if it ran none, NA if unknown."""
     noted = spent_beside(results.store.storage, [one.run_id for one in results.statuses if one.stored is not None])
     known = []

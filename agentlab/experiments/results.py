@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 class ExperimentResults(Displayable):
     """The frames of an experiment: `runs`, with one row per cell, also if it was not run; `steps`, `calls`, `tools` of those that were
-    run. They are sorted by cell, whatever the order in which they ran.
+    run. They are sorted by cell, not by the order in which they ran.
 
     The first columns are `agent`, `prompt_id`, `settings`, `repeat`, `score` (NA: none, or unknown) and `score_error`; a score that is
     a dict has one column `score.<key>` per entry, and `score` is its entry of that name. Of several attempts the newest counts.
@@ -234,14 +234,14 @@ class ExperimentResults(Displayable):
 
 def remarks(results: ExperimentResults, *, scoring: bool, rescored: int = 0) -> Iterator[str]:
     """Yield a sentence or two about each problem. `rescored` runs had a score of an earlier score function."""
-    yield from _of_failures(results)
+    yield from _failure_remarks(results)
     if scoring:
-        yield from _of_scores(results.statuses, rescored)
-    yield from _of_the_budget(results)
-    yield from _of_changes(results.statuses)
+        yield from _score_remarks(results.statuses, rescored)
+    yield from _budget_remarks(results)
+    yield from _change_remarks(results.statuses)
 
 
-def _of_failures(results: ExperimentResults) -> Iterator[str]:
+def _failure_remarks(results: ExperimentResults) -> Iterator[str]:
     failed = [one for one in results.statuses if one.failed or one.run_id in results.problems]
     if failed:
         first = failed[0]
@@ -254,7 +254,7 @@ def _of_failures(results: ExperimentResults) -> Iterator[str]:
         )
 
 
-def _of_scores(statuses: tuple[CellStatus, ...], rescored: int) -> Iterator[str]:
+def _score_remarks(statuses: tuple[CellStatus, ...], rescored: int) -> Iterator[str]:
     notes = [one.note for one in statuses if one.note is not None]
     errors = [note["error"] for note in notes if "error" in note]
     if errors:
@@ -282,7 +282,7 @@ def _of_scores(statuses: tuple[CellStatus, ...], rescored: int) -> Iterator[str]
         yield f"{counted(rescored, 'score')} of another version of the score function {_were(rescored)} made again."
 
 
-def _of_the_budget(results: ExperimentResults) -> Iterator[str]:
+def _budget_remarks(results: ExperimentResults) -> Iterator[str]:
     if not results.left_out:
         return
     not_begun = [one for one in results.statuses if one.run_id in results.left_out and one.stored is None]
@@ -300,7 +300,7 @@ def _of_the_budget(results: ExperimentResults) -> Iterator[str]:
     )
 
 
-def _of_changes(statuses: tuple[CellStatus, ...]) -> Iterator[str]:
+def _change_remarks(statuses: tuple[CellStatus, ...]) -> Iterator[str]:
     changed = [one for one in statuses if one.changed]
     if changed:
         names = list(dict.fromkeys(name for one in changed for name in one.changed))

@@ -67,7 +67,7 @@ NOTES = (SCORE_NOTE, BESIDE, MADE_BY)
 """The notes that go with a run to another process and back."""
 
 WAIT_FOR_OTHERS_S = 5.0
-"""How long to wait for a run that another process is working on."""
+"""The time to wait for a run that another process is working on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,7 +487,7 @@ def _number(value: Any, what: str) -> float | bool | None:
 
 # Rate limits --------------------------------------------------------------------------------------------------------------------
 #
-# So many requests per minute to a provider, evenly spaced over all runs, first come, first served.
+# Requests per minute to a provider, evenly spaced over all runs, first come, first served.
 
 
 class RateLimiter:

@@ -1,4 +1,4 @@
-"""Which cell runs next, how many at once, and where: on this loop, or with an executor."""
+"""Schedules the cells of an experiment: order, concurrency, and execution on this loop or an executor."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from agentlab._internal.redaction import in_words
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.experiments.runner import NOT_STARTED, Job, Outcome, in_worker
 
+# Workers ------------------------------------------------------------------------------------------------------------------------
+
 Executor: TypeAlias = concurrent.futures.Executor | Callable[[], concurrent.futures.Executor]
 
 ATTEMPTS = 3
-"""How often a cell is submitted again if its worker dies."""
+"""The most attempts at a cell whose worker dies."""
 
 
 async def run_jobs(
@@ -29,7 +31,7 @@ async def run_jobs(
 ) -> list[StorageError]:
     """Run all jobs, `concurrency` at once; the next one is of the provider with the fewest running jobs.
 
-    `may_start` returns None if a job must wait for a running one, and False if it is left out; `done` returns True if the job is to be
+    `may_start` returns None if a job must wait for a running one, and False if it is left out; `done` returns True if the job must be
     run again. A job that fails is an outcome; once a run cannot be stored no further job is started, and the error is returned.
     Cancelling this cancels the running jobs. `at_most` caps the running jobs by provider.
     """

@@ -304,7 +304,7 @@ class SharedBudget:
         used, most = self.of(run_id), dict[str, Any]()
         for limit, part in PART_OF.items():
             if getattr(self.budget, limit) is not None:
-                amount = reserved.get(limit, getattr(used, part))  # nothing is reserved for a score that is made later
+                amount = reserved.get(limit, getattr(used, part))  # nothing is reserved for a later score
                 most[limit] = max(LEAST_USD, amount) if limit == "max_cost" else max(1, math.ceil(amount))
         if self.budget.timeout is not None:
             most["timeout"] = max(0.001, self.budget.timeout - self._elapsed_s)

@@ -129,7 +129,7 @@ def _check(
             if not budget:
                 del body["settings"]["budget"]
     other = [name for name, value in meant.items() if head.get(name) != value]
-    if other:  # stored values have no keys: these are no difference
+    if other:  # stored values have no keys, which do not count as a difference
         hide = Redactor(secrets_of(grid.run_of(cell).agent)).text
         other = [name for name in other if not equal_when_redacted(head.get(name), meant[name], hide)]
     if other := [*other, *sent_changes]:

@@ -363,7 +363,7 @@ class _SpanImport:
         return made if any(run.steps or run.usage.known_tokens for run in made) else []
 
     def _cut_circles(self) -> None:
-        """Make one span of each circle of parents a root."""
+        """Turn one span of each circle of parents into a root."""
         seen_from: dict[Key, int] = {}
         for number, key in enumerate(self.by_key):
             at = key

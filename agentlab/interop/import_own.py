@@ -35,14 +35,14 @@ def store(where: str | Path | Store) -> Imported:
         0  scripted   completed      1
     """
     if isinstance(where, Store):
-        return _of_store(where, repr(where))
+        return _import_store(where, repr(where))
     path = _path(where, "store")
     if not path.is_file():
         raise ConfigurationError(f"store({str(where)!r}): there is no such file; pass the path of a lab.Store(…).")
     if not path.stat().st_size:
         raise ConfigurationError(f"store({str(where)!r}): the file is empty; pass the path of a lab.Store(…).")
     with Store(where) as opened:
-        return _of_store(opened, str(where))
+        return _import_store(opened, str(where))
 
 
 def _path(where: object, function: str) -> Path:
@@ -51,7 +51,7 @@ def _path(where: object, function: str) -> Path:
     return Path(where)
 
 
-def _of_store(opened: Store, source: str) -> Imported:
+def _import_store(opened: Store, source: str) -> Imported:
     steps, runs = opened.frame("steps"), opened.frame("runs")
     noted = opened.storage.notes("score")
     scores = [_score(noted.get(run_id)) for run_id in runs["run_id"]]

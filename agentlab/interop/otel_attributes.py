@@ -41,7 +41,7 @@ TOKEN_USAGE = "gen_ai.client.token.usage"  # noqa: S105  not a password
 OPERATION_DURATION = "gen_ai.client.operation.duration"
 TOKEN_BUCKETS = [4.0**power for power in range(14)]
 DURATION_BUCKETS = [0.01 * 2**power for power in range(14)]
-"""The boundaries that gen-ai-metrics.md asks for: 1 to 67,108,864 tokens, 0.01 to 81.92 s."""
+"""The boundaries of gen-ai-metrics.md: 1 to 67,108,864 tokens, 0.01 to 81.92 s."""
 
 _PROVIDERS = {
     "azure": "azure.ai.openai",

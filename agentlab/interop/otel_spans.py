@@ -172,7 +172,7 @@ class RunSpans:
     def _call(self, step: StepResult, call: ModelCall, start_ns: int, end_ns: int) -> None:
         response, usage = call.response, call.response.usage  # as reported, not as counted against the budget
         raw = response.signal.raw_value
-        attributes = self._of_call(step, call.index) | {
+        attributes = self._call_attributes(step, call.index) | {
             names.FINISH_REASONS: [_clean(raw) if isinstance(raw, str) and raw else response.signal.finish_reason.value],
             names.FINISH_REASON: response.signal.finish_reason.value,
             names.RETRIES: call.retries,
@@ -217,13 +217,13 @@ class RunSpans:
 
     def _failed_call(self, step: StepResult, failed: str, start_ns: int, end_ns: int) -> None:
         self._tokens, self._cost_usd = [None, None], None
-        attributes: Attributes = self._of_call(step, None) | {names.ERROR_TYPE: failed}
+        attributes: Attributes = self._call_attributes(step, None) | {names.ERROR_TYPE: failed}
         status = self._error("" if step.error is None else text_of(step.error))
         self._finished_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
         of_metric: Attributes = {names.OPERATION: names.CHAT, names.ERROR_TYPE: failed} | self._model_attributes
         self._record(self._telemetry.operation_duration.record, (end_ns - start_ns) / 1e9, of_metric)
 
-    def _of_call(self, step: StepResult, index: int | None) -> Attributes:
+    def _call_attributes(self, step: StepResult, index: int | None) -> Attributes:
         attributes: Attributes = {names.OPERATION: names.CHAT, names.STEP: step.index, **self._model_attributes}
         if index is not None:
             attributes[names.CALL] = index

@@ -316,7 +316,7 @@ def tool_name(span: Span) -> str:
 
 
 def usage(span: Span) -> tuple[Usage, bool]:
-    """Return the tokens, and whether cached tokens had to be added to the input.
+    """Return the tokens, and True if cached tokens had to be added to the input.
 
     By the conventions the input includes tokens read from and written to a cache. If the cached part is larger than the input, the span
     reports them apart, as Anthropic's API does.

@@ -60,7 +60,7 @@ class StopCondition(Displayable):
             redacted_repr(cls)
 
     def __post_init__(self) -> None:
-        """Convert a timedelta where a field counts seconds."""
+        """Convert a timedelta if a field counts seconds."""
         for field in limit_fields(self):
             if field.metadata["unit"] == "s" and isinstance(value := getattr(self, field.name), timedelta):
                 object.__setattr__(self, field.name, in_seconds(value))
@@ -303,7 +303,7 @@ class Off(_Combination):
     """A condition that is switched off: it keeps its values, but does not count.
 
     A combination of such parts only is off itself; alone it is never met. It is still read, so that its values are recorded (not
-    whether they were met), but functions in it are not called.
+    `met`), but functions in it are not called.
 
     Example:
         >>> stop = lab.Off(lab.StepCountIs(2)) | lab.StepCountIs(3)

@@ -188,7 +188,7 @@ def _not_empty(condition: StopCondition | None) -> StopCondition:
 
 
 def _unwrapped(condition: StopCondition) -> tuple[StopCondition, bool, bool]:
-    """Return the condition inside of Not and Off, whether it is negated, and whether it is off."""
+    """Return the condition inside of Not and Off, True if it is negated, and True if it is off."""
     inverted = off = False
     while isinstance(condition, Not | Off):
         inverted ^= isinstance(condition, Not)

@@ -79,7 +79,7 @@ class StepCountIs(StopCondition):
 class MaxTokensUsed(StopCondition):
     """Met when the run has used this many tokens, input and output of all calls.
 
-    Where a provider reports no usage the sum is unknown; the condition is then met only if the known part reaches the limit.
+    If a provider reports no usage the sum is unknown; the condition is then met only if the known part reaches the limit.
 
     Example:
         >>> lab.MaxTokensUsed(3000).read(result.history)

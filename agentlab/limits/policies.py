@@ -1,4 +1,4 @@
-"""How far a truncated response is continued within one step, and which tools end a run."""
+"""Policies: caps on continuing a truncated response within one step, and the tools that end a run."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class TerminatingTools(Displayable):
 
     tools               names of the agent's tools; the first of them that succeeds ends the run, and its value is the result's output
     consecutive_nudges  reminders in a row for answers without any tool call; 0 means none
-    nudge_message       the reminder; a system message where the provider accepts one in mid-conversation, else a user message
+    nudge_message       the reminder; a system message if the provider accepts one in mid-conversation, else a user message
     max_invocations     round trips to the model in the whole run, which then ends as CALL_LIMIT. The default of max_turns yields to it
 
     Example:

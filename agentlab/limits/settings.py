@@ -1,4 +1,4 @@
-"""The settings of a run, frozen: all its limits at one moment, checked when they are made."""
+"""The settings of a run, frozen: all its limits at one moment, checked on creation."""
 
 from __future__ import annotations
 

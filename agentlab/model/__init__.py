@@ -3,11 +3,11 @@
 May import: `errors` and `_internal`.
 
     messages        messages, tool calls, tool results, their JSON, and the request that holds them
-    responses       what one call returns, and the pieces of a stream
+    responses       the response of one call, and the pieces of a stream
     finish_reasons  why a response ended, why a run ended
     usage           tokens and money, with their sources
     pricing         the cost of a call
-    conversation    the messages of a run, and the merge of a continued text
+    conversation    the messages of a run
 """
 
 __all__ = ["messages", "responses", "finish_reasons", "usage", "pricing", "conversation"]

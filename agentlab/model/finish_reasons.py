@@ -62,7 +62,7 @@ class StopReason(StrEnum):
 
 
 class Confidence(StrEnum):
-    """How sure a TerminationSignal is.
+    """Confidence of a TerminationSignal.
 
     HIGH: a documented value that agrees with the rest of the response. MEDIUM: inferred from the response's pattern. LOW:
     missing, unknown or contradictory.

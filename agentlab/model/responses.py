@@ -22,7 +22,7 @@ from agentlab.model.usage import Usage
 
 @dataclass(frozen=True, slots=True)
 class ResponseSource(Displayable):
-    """Where and when a response was made.
+    """Source and time of a response.
 
     `at` is the time of the call in UTC, for a replayed call the time of the recording; None if the recording does not have it.
     `recording` is the file and the number of the interaction, "" for a live call. `digest` is a hash of the body: a response and its

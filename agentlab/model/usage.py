@@ -15,7 +15,7 @@ T = TypeVar("T", "Usage", "Cost")
 
 
 class CostSource(StrEnum):
-    """Where a cost comes from."""
+    """Source of a cost."""
 
     REPORTED = "reported"
     PRICED = "priced"
@@ -23,7 +23,7 @@ class CostSource(StrEnum):
 
 
 class UsageSource(StrEnum):
-    """Where a token count comes from. All but REPORTED result from `Budget(missing_usage=…)`."""
+    """Source of a token count. All but REPORTED result from `Budget(missing_usage=…)`."""
 
     REPORTED = "reported"
     ESTIMATED = "estimated"

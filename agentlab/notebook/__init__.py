@@ -1,4 +1,4 @@
-"""What a notebook shows: cards, the panel, the explorer, and the magics. Only here ipywidgets, anywidget and IPython are imported.
+"""The notebook interface: cards, the panel, the explorer, and the magics. The only importer of ipywidgets, anywidget and IPython.
 
 May import: `experiments` and what is below it; not `serving`.
 

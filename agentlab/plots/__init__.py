@@ -21,8 +21,8 @@ Each has a pure function to data (`tokens_data`, `cost_data`, `stop_reasons_data
 axes; without, it makes a new figure, never through pyplot. The returned Axes show themselves as the last expression of a
 notebook cell; `ax.figure.savefig("tokens.png")` writes them; `ax.alt` describes the picture in words.
 
-Provider is colour, marker and line style together, never colour alone. The background is transparent, and every colour holds on
-white and on near black. What is unknown is a gap and a note in the legend, never 0.
+Providers differ by colour, marker and line style together, never by colour alone. The background is transparent, and every colour is
+legible on white and on near black. Unknown values are a gap and a note in the legend, never 0.
 
 May import: `analysis` and what is below it.
 """

@@ -281,7 +281,7 @@ class Signer(Protocol):
 class Server(Displayable):
     """The base of most providers: a server at `base_url`, called with a key and further `headers`, which are sent with live calls only.
 
-    `key_variables` are the environment variables that may hold the key; without them a key is optional.
+    `key_variables` are the environment variables for the key; without them a key is optional.
     """
 
     name: ClassVar[str]
@@ -322,7 +322,7 @@ def content_headers(*, stream: bool) -> dict[str, str]:
 def merge_options(fields: dict[str, bytes], options: Mapping[str, JSON], *, reserved: Sequence[str]) -> None:
     """Add the user's further fields to a request body, in place.
 
-    A field that the request already has keeps its value, so that a budget's output cap holds; but arrays are extended (a vendor's
+    A field that the request already has keeps its value, so that a budget's output cap applies; but arrays are extended (a vendor's
     server-side tools) and objects are merged. `reserved` fields raise ConfigurationError.
     """
     for name, value in options.items():
@@ -343,8 +343,8 @@ def merge_options(fields: dict[str, bytes], options: Mapping[str, JSON], *, rese
 
 
 def clean_url(base_url: str, provider: str) -> str:
-    """Return a base address without a final slash. Raises ConfigurationError if it is not an http address or could hold a secret, since
-    addresses are shown and recorded."""
+    """Return a base address without a final slash. Raises ConfigurationError if it is not an http address or may contain a secret,
+    since addresses are shown and recorded."""
     if not base_url.startswith(("http://", "https://")):
         raise ConfigurationError(f"base_url={base_url!r} of {provider} is not an address. Begin it with https:// or http://.")
     if "@" in base_url or "?" in base_url or "#" in base_url:

@@ -98,7 +98,7 @@ class Bedrock(Displayable):
         )
 
     def auth_headers(self) -> dict[str, str]:
-        """Return the API key as a bearer token. Raises MissingKeyError where there is none; `sign` makes signatures."""
+        """Return the API key as a bearer token. Raises MissingKeyError if there is none; `sign` creates signatures."""
         if key := bearer_key(self.name, self.api_key):
             return {**self.headers, "authorization": f"Bearer {key}"}
         raise missing_key(self.name)

@@ -175,7 +175,7 @@ class BodyDetector(abc.ABC):
     ) -> TerminationSignal:
         """Return why this response ended; see `agentlab.detect`."""
         if status is not None and status >= 400:
-            return self._of_refusal(payload, status)
+            return self._read_refusal(payload, status)
         body, events = opened(payload, streaming)
         if events is None:
             return self._of_body(body, requested_cap)
@@ -197,18 +197,18 @@ class BodyDetector(abc.ABC):
         if (never := never_run(body, self._name)) is not None:
             return never
         body, status = answer_of(body)
-        return self._of_refusal(body, status) if status >= 400 else self._of_answer(body, requested_cap)
+        return self._read_refusal(body, status) if status >= 400 else self._read_answer(body, requested_cap)
 
-    def _of_refusal(self, payload: JSON, status: int) -> TerminationSignal:
+    def _read_refusal(self, payload: JSON, status: int) -> TerminationSignal:
         """Return the signal of a status of 400 and above; if a filter gave it, with the filter's details."""
         body = refusal_body(payload)
         signal = status_signal(self._name, body, status)
         if signal.finish_reason is FinishReason.ERROR:
             return signal
-        return replace(signal, metadata={**self._of_answer(body, None).metadata, **signal.metadata})
+        return replace(signal, metadata={**self._read_answer(body, None).metadata, **signal.metadata})
 
     @abc.abstractmethod
-    def _of_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+    def _read_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
         """Return the signal of a whole body."""
 
 
@@ -230,7 +230,7 @@ class WireDetector(BodyDetector):
         """Return a parser for one stream: `feed(bytes)`, then `finish()`."""
         return self.wire.stream_parser(requested_cap=requested_cap)
 
-    def _of_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+    def _read_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
         return explained(self.wire.parse(body, requested_cap=requested_cap).signal, body)
 
 
@@ -297,7 +297,7 @@ def explained(signal: TerminationSignal, body: JSON) -> TerminationSignal:
 
 
 def refusal_body(payload: JSON) -> JSON:
-    """Return an error body as an object, or as text where it is not JSON."""
+    """Return an error body as an object, or as text if it is not JSON."""
     body = as_bytes(payload)
     if body is None:
         return payload
@@ -324,7 +324,7 @@ def status_signal(provider: str, payload: JSON, status: int) -> TerminationSigna
 
 
 # Batches -------------------------------------------------------------------------------------------------------------------
-# A line of a batch's results holds the body of one response, and its status. Vendor pages, read 2026-11-22:
+# A line of a batch's results has the body of one response and its status. Vendor pages, read 2026-11-22:
 # https://platform.openai.com/docs/guides/batch, https://platform.claude.com/docs/en/build-with-claude/batch-processing,
 # https://ai.google.dev/gemini-api/docs/batch-api and https://docs.aws.amazon.com/bedrock/latest/userguide/batch-inference-results.html.
 

@@ -222,13 +222,13 @@ def read_usage(reported: JSON, grounding: dict[str, Any] | None = None) -> Usage
         cache_read_tokens=read.count(usage.get("cachedContentTokenCount")),
         reasoning_tokens=thoughts,
         source=UsageSource.REPORTED,
-        input_audio_tokens=_of_modality(usage, _PROMPT_DETAILS, "AUDIO"),
-        output_audio_tokens=_of_modality(usage, _OUTPUT_DETAILS, "AUDIO"),
-        cache_read_audio_tokens=_of_modality(usage, _CACHE_DETAILS, "AUDIO"),
-        input_image_tokens=_of_modality(usage, _PROMPT_DETAILS, "IMAGE", "DOCUMENT"),
-        output_image_tokens=_of_modality(usage, _OUTPUT_DETAILS, "IMAGE", "DOCUMENT"),
-        cache_read_image_tokens=_of_modality(usage, _CACHE_DETAILS, "IMAGE", "DOCUMENT"),
-        input_video_tokens=_of_modality(usage, _PROMPT_DETAILS, "VIDEO"),
+        input_audio_tokens=_modality_tokens(usage, _PROMPT_DETAILS, "AUDIO"),
+        output_audio_tokens=_modality_tokens(usage, _OUTPUT_DETAILS, "AUDIO"),
+        cache_read_audio_tokens=_modality_tokens(usage, _CACHE_DETAILS, "AUDIO"),
+        input_image_tokens=_modality_tokens(usage, _PROMPT_DETAILS, "IMAGE", "DOCUMENT"),
+        output_image_tokens=_modality_tokens(usage, _OUTPUT_DETAILS, "IMAGE", "DOCUMENT"),
+        cache_read_image_tokens=_modality_tokens(usage, _CACHE_DETAILS, "IMAGE", "DOCUMENT"),
+        input_video_tokens=_modality_tokens(usage, _PROMPT_DETAILS, "VIDEO"),
         web_searches=len(read.as_list((grounding or {}).get("webSearchQueries"))),
         service_tier=_tier(usage),
         also_charged=("search in Google Maps",) if _asked_maps(grounding or {}) else (),
@@ -240,7 +240,7 @@ _OUTPUT_DETAILS = ("candidatesTokensDetails",)
 _CACHE_DETAILS = ("cacheTokensDetails",)
 
 
-def _of_modality(usage: dict[str, Any], where: tuple[str, ...], *names: str) -> int | None:
+def _modality_tokens(usage: dict[str, Any], where: tuple[str, ...], *names: str) -> int | None:
     """Return the tokens of these modalities; None if the response does not list tokens by modality."""
     listed = [entry for name in where for entry in read.as_list(usage.get(name)) if isinstance(entry, dict)]
     if not listed:

@@ -106,7 +106,7 @@ class PatternDetector(BodyDetector):
         """Return a parser for one stream: `feed(bytes)`, then `finish()`."""
         return PatternStreamParser(self, requested_cap)
 
-    def _of_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+    def _read_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
         name = reader_of(body)
         if name is None:
             return explained(self.by_name(body), body)

@@ -1,11 +1,11 @@
-"""What happened: steps, results, events, and the frames made of them. Only `frames` imports pandas.
+"""Records of runs: steps, results, events, and their frames. Only `frames` imports pandas.
 
 May import: `tools`, `limits` and what is below them.
 
     step     one step, built once
     history  the steps of a run with running totals
-    result   what a run returns, and what to do about its end
-    events   what observers receive (`lab.events`), and each in words
+    result   the result of a run, and suggestions after a stop
+    events   the events for observers (`lab.events`), and their texts
     columns  the columns of every frame: add one here
     frames   runs as DataFrames
 """

@@ -278,7 +278,7 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("started_s", "Float64", "active time of the run when the step began", "started_s"),
     _of_step("duration_s", "Float64", "duration of the step", "duration_s"),
     _of_step("error", "string", "the error that ended the step", "error", _error),
-    _of_step("condition_met", "boolean", "whether the whole stop condition was met", "readings.met"),
+    _of_step("condition_met", "boolean", "True if the whole stop condition was met", "readings.met"),
 )
 
 
@@ -322,7 +322,7 @@ CALL_COLUMNS: tuple[Column, ...] = (
     _of_call("duration_s", "Float64", "duration of the call", "duration_s"),
     _of_call("detection_s", "Float64", "part of it that parsed the answer and its finish reason", "response.detection_s"),
     _of_call("called_at", "datetime64[us, UTC]", "time of the call; if replayed, time of the recording", "response.source.at"),
-    _of_call("replayed", "boolean", "whether it was replayed from a recording", "response.source.replayed"),
+    _of_call("replayed", "boolean", "True if it was replayed from a recording", "response.source.replayed"),
     _of_call("recording", "string", "the file and the number in it", "response.source.recording", _or_none),
     _of_call("response_hash", "string", "hash of the response's body", "response.source.digest"),
     _of_call("rate_requests_left", "Int64", "requests left for the account, by the headers", "response.rate_limit.requests_left"),
@@ -338,7 +338,7 @@ CALL_COLUMNS: tuple[Column, ...] = (
 
 @dataclass(slots=True)
 class EndRow:
-    """How a response ended and what followed; `call` is None for a step without a response, `last` True for a step's last call."""
+    """The end of a response, and what followed; `call` is None for a step without a response, `last` True for a step's last call."""
 
     step: StepResult
     call: ModelCall | None
@@ -384,7 +384,7 @@ TERMINATION_COLUMNS: tuple[Column, ...] = (
     _of_row("raw_field", "string", "the provider's field with the reason", "signal.raw_field", _or_none),
     _of_row("raw_finish_reason", "string", "the provider's own word", "signal.raw_value", str),
     _of_row("confidence", "string", "how sure the reason is", "signal.confidence", word),
-    _of_row("should_terminate", "boolean", "whether the response needs no further request", "signal.should_terminate"),
+    _of_row("should_terminate", "boolean", "True if the response needs no further request", "signal.should_terminate"),
     _of_row("action", "string", "what followed", "decision.action", word),
     _of_row("stop_reason", "string", "why the run ended, if it did", "stop_reason", word),
     _of_row("suggestion", "string", "retry, modify_prompt, increase_budget or stop", "suggestion"),
@@ -407,7 +407,7 @@ TOOL_COLUMNS: tuple[Column, ...] = (
     _of_tool("middleware", "string", "what a middleware changed: arguments, result, or answer", "middleware", _or_none),
     _of_tool("content", "string", "the text that the model received", "content"),
     _of_tool("error", "string", "what went wrong, in one word", "error"),
-    _of_tool("stopped_run", "boolean", "whether the tool asked to end the run", lambda result: result.stop is not None),
+    _of_tool("stopped_run", "boolean", "True if the tool requested the end of the run", lambda result: result.stop is not None),
     _of_tool("duration_s", "Float64", "duration of the tool call", "duration_s"),
 )
 
@@ -476,7 +476,7 @@ RUN_COLUMNS: tuple[Column, ...] = (
     _of_history("child_cost_usd", "Float64", "cost of its sub-agents", lambda history: _child_cost_usd(_children(history))),
     _of_history("elapsed_s", "Float64", "active time", "elapsed_s"),
     _of_row("text", "string", "the answer: the output if there is one, else the model's last text", "text"),
-    _of_history("replayed", "boolean", "whether any of its calls was replayed from a recording", _replayed),
+    _of_history("replayed", "boolean", "True if any of its calls was replayed from a recording", _replayed),
     _of_history(
         "recording_id",
         "string",

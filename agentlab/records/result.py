@@ -44,7 +44,7 @@ _STOPPED: Mapping[StopReason, type[errors.RunStopped]] = {
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The result of a run. Every run returns one, whatever ended it.
+    """The result of a run. Every run returns one, for any stop reason.
 
     `detail` is one sentence on why the run stopped. `conditions_met` are the readings that were met at the last step, even if another
     reason had precedence. `output` is the value that a tool or a middleware stopped with, or that the tool of a met `HasToolCall`

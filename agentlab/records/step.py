@@ -30,7 +30,7 @@ N = TypeVar("N", int, Decimal)
 class ModelCall(Displayable):
     """One round trip to the model.
 
-    `index` counts the run's calls from 1. `usage` counts against the budget; its `source` says whether the provider reported it.
+    `index` counts the run's calls from 1. `usage` counts against the budget; its `source` says if the provider reported it.
     `started_s` is the time since the run's first step, `retries` the number of failed attempts before this answer. `used` is False if
     a middleware discarded the answer, or if it lost a piece and was requested again: it was paid for, but is not part of the step's
     text. `decision` led to another call in the same step; the decision after the last call is the step's.

@@ -1,4 +1,4 @@
-"""Where runs are kept: a SQLite file, memory, or a class of your own that passes `agentlab.testing.StorageContract`.
+"""Storage of runs: a SQLite file, memory, or a class of your own that passes `agentlab.testing.StorageContract`.
 
 May import: `agent`, `run`, `engine` and what is below them.
 

@@ -260,9 +260,7 @@ def _fields(kind: Any) -> tuple[tuple[str, Callable[[Any], Any], object], ...]:
 
 @functools.cache
 def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(
-        kind, localns={"RunSettings": RunSettings}
-    )  # imported for the type checker only where it is used
+    return typing.get_type_hints(kind, localns={"RunSettings": RunSettings})  # imported only for the type checker in its module
 
 
 def user_value_to_jsonable(value: Any) -> Any:

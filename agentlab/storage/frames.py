@@ -54,7 +54,7 @@ def frame(store: Store, what: str, run_ids: Iterable[str] | None = None) -> pd.D
 
 def steps_frame(store: Store, runs: Sequence[StoredRun], *, whole_store: bool) -> pd.DataFrame:
     """Return one row per step."""
-    heads, ends = _of_heads(runs, ("provider", "model")), _ends(runs, "stop_reason")
+    heads, ends = _head_parts(runs, ("provider", "model")), _ends(runs, "stop_reason")
     run_ids: list[str] = []
     reasons: list[Any] = []
     own = {column.name: column for column in STEP_COLUMNS if column.name not in (*OF_THE_RUN, "stop_reason")}
@@ -63,8 +63,8 @@ def steps_frame(store: Store, runs: Sequence[StoredRun], *, whole_store: bool) -
     leaves: dict[str, tuple[list[Any], list[Any], list[Any]]] = {}
     for ids, rows in _rows(store, runs, whole_store=whole_store):
         for name, column in values.items():
-            column.extend(_of_each(rows, name))
-        reasons += _of_each(rows, "stop_reason")
+            column.extend(_column_values(rows, name))
+        reasons += _column_values(rows, "stop_reason")
         _add_leaves(leaves, [row.get("leaves", NO_LEAVES) for row in rows], len(run_ids))
         run_ids += ids
         if len(values["step"]) >= BLOCK_STEPS:
@@ -103,7 +103,7 @@ def _together(blocks: list[Any]) -> Any:
     return blocks[0] if len(blocks) == 1 else type(blocks[0])._concat_same_type(blocks)
 
 
-def _of_each(rows: list[dict[str, Any]], name: str) -> list[Any]:
+def _column_values(rows: list[dict[str, Any]], name: str) -> list[Any]:
     try:
         return list(map(operator.itemgetter(name), rows))
     except KeyError:  # unknown values are not stored
@@ -111,7 +111,7 @@ def _of_each(rows: list[dict[str, Any]], name: str) -> list[Any]:
 
 
 def _add_leaves(columns: dict[str, tuple[list[Any], list[Any], list[Any]]], rows: list[dict[str, Any]], before: int) -> None:
-    """Add value, limit and answer of each leaf to its columns, which have `before` rows; None where a row lacks that leaf."""
+    """Add value, limit and answer of each leaf to its columns, which have `before` rows; None if a row lacks that leaf."""
     for name in dict.fromkeys(itertools.chain.from_iterable(rows)):
         if name not in columns:  # not setdefault, which would make long lists for each few rows and throw them away
             columns[name] = ([None] * before, [None] * before, [None] * before)
@@ -124,7 +124,7 @@ def _add_leaves(columns: dict[str, tuple[list[Any], list[Any], list[Any]]], rows
 def runs_frame(store: Store, runs: Sequence[StoredRun]) -> pd.DataFrame:
     """Return one row per run, with its state; a run that has not ended has the values so far."""
     names = [column.name for column in RUN_COLUMNS]
-    heads, ends = _of_heads(runs, names), _ends(runs, "row")
+    heads, ends = _head_parts(runs, names), _ends(runs, "row")
     so_far = _so_far(store, [run for run in runs if run.end is None])
     values: dict[str, list[Any]] = {name: [] for name in names}
     for run in runs:
@@ -184,7 +184,7 @@ def _parsed(texts: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _of_heads(runs: Sequence[StoredRun], names: Iterable[str]) -> dict[str, dict[str, Any]]:
+def _head_parts(runs: Sequence[StoredRun], names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return these parts of each run's head; the rest, with the conversation, is freed at once."""
     wanted = tuple(names)
     return {

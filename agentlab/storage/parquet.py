@@ -114,7 +114,7 @@ def import_from(store: Store, folder: str | Path) -> list[str]:
 def _added(store: Store, run: dict[str, Any], steps: list[StoredStep], here: StoredRun | None, place: Path) -> bool:
     run_id = run["run_id"]
     if len(steps) != run["steps"]:
-        raise StorageError(f"{str(place)!r} holds {len(steps)} of {run['steps']} steps of the run {run_id!r}: export it again.")
+        raise StorageError(f"{str(place)!r} has {len(steps)} of {run['steps']} steps of the run {run_id!r}: export it again.")
     if here is not None:
         if (here.head.body, here.steps, here.end) == (run["head"], run["steps"], run["end"]):
             return False

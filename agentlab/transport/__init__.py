@@ -2,15 +2,15 @@
 
 May import: `records` and what is below it.
 
-    selection         which transport a run uses: `lab.record`, `lab.replay`
+    selection         chooses the transport of a run: `lab.record`, `lab.replay`
     http              requests and responses as plain values
     live              the only user of httpx
     recording         writes cassettes
-    replaying         serves cassettes
-    request_matching  which recorded request equals this one
-    cassette          what a cassette holds, also gRPC samples of xAI's SDK
-    cassette_format   cassettes as YAML and JSON
-    stream_redaction  keys that a stream says in pieces
+    replaying         finds the recorded response to a request, and serves it
+    request_matching  when two requests are the same, and what differs
+    cassette          the format: what a cassette holds, and how it is read
+    cassette_text     its text: YAML and JSON, read safely and written
+    stream_redaction  removes keys from recorded streams
     aws_eventstream   binary event streams, as Bedrock's
 """
 

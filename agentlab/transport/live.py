@@ -139,7 +139,7 @@ class LiveTransport:
         self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
     ) -> AsyncIterator[HttpAnswer]:
         """Send the request to the provider."""
-        hosts, host = await self._of_this_loop(), "/".join(request.url.split("/", 3)[:3])
+        hosts, host = await self._loop_connections(), "/".join(request.url.split("/", 3)[:3])
         if (connections := hosts.get(host)) is None:
             connections = hosts[host] = _Connections(host.rpartition("/")[2].rpartition("@")[2])
         timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
@@ -154,7 +154,7 @@ class LiveTransport:
             finally:
                 await response.aclose()
 
-    async def _of_this_loop(self) -> dict[str, _Connections]:
+    async def _loop_connections(self) -> dict[str, _Connections]:
         loop = asyncio.get_running_loop()
         found = self._hosts.get(loop)
         if found is not None:
@@ -229,14 +229,14 @@ class _readable_errors:  # noqa: N801  a class: contextlib's frames would show w
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None or isinstance(error, GeneratorExit | asyncio.CancelledError):
             return
-        ours, cause = _as_ours(error, redact_url(self._url).partition("?")[0])
+        ours, cause = _translated(error, redact_url(self._url).partition("?")[0])
         if ours is not None:
             # httpx's error may repeat a key, and some tracebacks show variables.
             del error, trace
             raise ours from cause
 
 
-def _as_ours(error: BaseException, place: str) -> tuple[Exception | None, BaseException | None]:
+def _translated(error: BaseException, place: str) -> tuple[Exception | None, BaseException | None]:
     """Return agentlab's error for an error of httpx, and its cause; None for any other error."""
     if isinstance(error, httpx.LocalProtocolError | UnicodeEncodeError):
         # Not chained: the error's text contains the header, which may be the key.

@@ -32,8 +32,8 @@ from agentlab.errors import ConfigurationError, FixtureError
 from agentlab.model.messages import JSON
 from agentlab.transport import aws_eventstream as event_frames
 from agentlab.transport.cassette import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
-from agentlab.transport.cassette_format import readable_body, write_document, write_interaction
-from agentlab.transport.replaying import address, same_question
+from agentlab.transport.cassette_text import readable_body, write_document, write_interaction
+from agentlab.transport.request_matching import address, same_question
 from agentlab.transport.stream_redaction import redact_frames, redact_lines
 
 STREAM_TYPES = ("text/event-stream", event_frames.CONTENT_TYPE, "application/x-ndjson")
@@ -66,7 +66,7 @@ class _Entry:
         return str(self.value.get("lane", "")) if isinstance(self.value, dict) else ""
 
     def replaces(self, other: _Entry) -> bool:
-        """True if this recording outdates the other one: the same request, by the same run where both have labels."""
+        """True if this recording replaces the other one: the same request, by the same run if both have labels."""
         return other.sequence is None and self.key == other.key and (not self.label or other.label in ("", self.label))
 
 
@@ -145,7 +145,7 @@ class Recorder:
         auth: Mapping[str, str] | None = None,
         lane: str = "",
     ) -> Tape:
-        """Return the tape for a request about to be sent. Raises ConfigurationError where the folder cannot be written to."""
+        """Return the tape for a request about to be sent. Raises ConfigurationError if the folder is not writable."""
         folder = self.path.parent if self._single else self.path
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -208,7 +208,7 @@ class Recorder:
             self._files.setdefault(path, _File(path)).refresh(self._recorded)
 
     def _target(self, host: str) -> _File:
-        """Return the file for a host: a new one where the last is full, so that each write stays short."""
+        """Return the file for a host: a new one if the last is full, so that each write stays short."""
         path, number = self.path, 1
         stem = re.sub(r"[^a-z0-9.-]+", "-", host.lower()[:100]).strip(".-") or "unknown-host"
         while not self._single:
@@ -343,7 +343,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from writing into the folder, where the system can."""
+    """Prevent other processes from writing into the folder, if the system supports it."""
     try:
         import fcntl
     except ImportError:  # Windows: the last writer wins

@@ -99,7 +99,7 @@ def _redact_split(redactor: Redactor, events: Sequence[bytes]) -> dict[int, byte
     loaded: dict[int, JSON] = {}
     texts: dict[tuple[Any, ...], list[_Piece]] = {}
     for number, event in enumerate(events):
-        with suppress(ValueError, RecursionError):  # the marks at the end of a stream are no JSON
+        with suppress(ValueError, RecursionError):  # the marks at the end of a stream are not JSON
             loaded[number] = value = json.loads(event)
             for place, container, key in _texts(value, ()) if isinstance(value, dict | list) else ():
                 piece = _Piece(number, container, key, container[key].encode("utf-8", "surrogatepass"))

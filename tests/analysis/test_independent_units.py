@@ -54,7 +54,7 @@ def test_one_prompt_has_no_interval_for_other_prompts_and_one_for_itself_where_t
         "completion, success, score, cost: 20 values in 1 independent unit, an interval needs 5 units; "
     )
     assert row["no_interval"].endswith(
-        "; a unit is all runs of one prompt_id; unit='run_id' gives intervals that hold for these prompts only"
+        "; a unit is all runs of one prompt_id; unit='run_id' gives intervals that are valid for these prompts only"
     )
     assert row_of(lab.summary(runs, unit="run_id"))["cost_low"] is not None
 

@@ -45,7 +45,7 @@ UNEXPLAINED = [
     pytest.param(F.UNKNOWN, None, "The provider did not say why the response ended", id="no word"),
     pytest.param(F.UNKNOWN, "OTHER", "It is not known why the response ended: the provider says 'OTHER'", id="an unknown word"),
     pytest.param(
-        F.TOOL_CALLS, "tool_calls", "The provider says that tools are called, but the response holds no call", id="no call"
+        F.TOOL_CALLS, "tool_calls", "The provider says that tools are called, but the response has no call", id="no call"
     ),
 ]
 

@@ -20,7 +20,7 @@ from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import Hole, ModelResponse
 from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.answer import LONGEST, LONGEST_COMING, Answer, Said, answer_html, answer_label_html
+from agentlab.notebook.panel.answer import LONGEST, LONGEST_COMING, Answer, ShownAnswer, answer_html, answer_label_html
 from agentlab.records.events import Event, TextReceived
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
@@ -61,7 +61,7 @@ class Watched:
     """An agent's run with an Answer that is looked at when a speech says so."""
 
     def __init__(self, *, tools: tuple[Callable[..., object], ...] = (), **more: object) -> None:
-        self.seen: list[Said] = []
+        self.seen: list[ShownAnswer] = []
         self._tools, self._more = tools, more
 
     def look(self) -> None:
@@ -103,12 +103,12 @@ def shown(value: str) -> str:
 def test_text_grows_piece_by_piece_and_then_stands_in_the_history() -> None:
     watched = Watched()
     run = watched.run(speech("It ", "rains ", "in Graz.", look=watched.look))
-    assert watched.answer.catch_up() == Said("Answer", note="none yet")
+    assert watched.answer.catch_up() == ShownAnswer("Answer", note="none yet")
     to_the_end(run)
     assert watched.texts() == ["It ", "It rains ", "It rains in Graz."]
     assert {said.label for said in watched.seen} == {"Answer of step 1"}
     assert all(said.coming for said in watched.seen)
-    assert watched.answer.catch_up() == Said("Answer of step 1", "It rains in Graz.", 17)
+    assert watched.answer.catch_up() == ShownAnswer("Answer of step 1", "It rains in Graz.", 17)
 
 
 @pytest.mark.parametrize("length", [LONGEST_COMING, LONGEST_COMING + 1, 3 * LONGEST_COMING + 7])
@@ -127,7 +127,7 @@ def test_of_a_long_answer_the_end_is_shown_and_what_is_left_out_is_said(length: 
 def test_of_a_very_long_answer_the_end_stays() -> None:
     run = lab.Agent(ScriptedProvider(["x" * LONGEST + "the end"])).run("go")
     to_the_end(run)
-    said = Answer(run).said()
+    said = Answer(run).shown()
     assert (len(said.text), said.text[-7:], said.about) == (LONGEST, "the end", "the last 20,000 of 20,007 characters")
 
 
@@ -176,7 +176,7 @@ def test_tools_are_named_while_they_run_and_afterwards() -> None:
 
 
 def test_a_panel_that_is_opened_in_mid_answer_says_that_it_lacks_the_beginning() -> None:
-    late: list[Said] = []
+    late: list[ShownAnswer] = []
     answers: list[Answer] = []
 
     async def speak(context: CallContext) -> ModelResponse:
@@ -193,7 +193,7 @@ def test_a_panel_that_is_opened_in_mid_answer_says_that_it_lacks_the_beginning()
     to_the_end(run)
     assert late[0].text == "and the end."
     assert late[0].about == "the end of it: its beginning came before this panel was opened"
-    assert answers[0].catch_up() == Said("Answer of step 1", "The beginning, and the end.", 27)
+    assert answers[0].catch_up() == ShownAnswer("Answer of step 1", "The beginning, and the end.", 27)
 
 
 def test_an_answer_that_is_asked_for_again_does_not_show_its_text_twice() -> None:
@@ -309,24 +309,24 @@ def test_at_the_end_the_last_text_stands_there_where_nothing_was_handed_in() -> 
     script = [say("I look it up.", calls=call("look_up", {"word": "a"}).tool_calls, finish=FinishReason.TOOL_CALLS)]
     run = lab.Agent(ScriptedProvider([*script, call("look_up", {"word": "b"})]), tools=[look_up]).run("go", stop=StepCountIs(2))
     to_the_end(run)
-    assert Answer(run).said() == Said("Answer of step 1", "I look it up.", 13, "asks for look_up")
+    assert Answer(run).shown() == ShownAnswer("Answer of step 1", "I look it up.", 13, "asks for look_up")
 
 
 def test_an_answer_without_text_is_what_it_asks_for() -> None:
     calls = [*call("look_up", {"word": "a"}, id="1").tool_calls, *call("look_up", "not JSON", id="2").tool_calls]
     run = lab.Agent(ScriptedProvider([say(calls=calls, finish=FinishReason.TOOL_CALLS), ""]), tools=[look_up]).run("go")
     asyncio.run(run.step())
-    said = Answer(run).said()
+    said = Answer(run).shown()
     assert str(said) == 'Answer of step 1 (asks for look_up, look_up):\nlook_up({"word": "a"})\nlook_up(not JSON)'
     to_the_end(run)
-    assert str(Answer(run).said()) == "Answer of step 2 (no text)"
+    assert str(Answer(run).shown()) == "Answer of step 2 (no text)"
 
 
 def test_a_refusal_is_shown() -> None:
     refused = replace(say(finish=FinishReason.CONTENT_FILTERED), refusal="I cannot help with that.")
     run = lab.Agent(ScriptedProvider([refused])).run("go")
     to_the_end(run)
-    assert Answer(run).said() == Said("Answer of step 1", "I cannot help with that.", 24, "refused")
+    assert Answer(run).shown() == ShownAnswer("Answer of step 1", "I cannot help with that.", 24, "refused")
 
 
 def test_many_tools_are_not_all_named() -> None:
@@ -334,7 +334,7 @@ def test_many_tools_are_not_all_named() -> None:
     run = lab.Agent(ScriptedProvider([say(calls=calls, finish=FinishReason.TOOL_CALLS)]), tools=[look_up])
     first = run.run("go", stop=StepCountIs(1))
     to_the_end(first)
-    assert Answer(first).said().about == f"asks for {', '.join(['look_up'] * 6)} and 34 more"
+    assert Answer(first).shown().about == f"asks for {', '.join(['look_up'] * 6)} and 34 more"
 
 
 # In the panel ---------------------------------------------------------------------------------------------------------------
@@ -457,7 +457,7 @@ def test_what_is_shown_is_text_and_nothing_else() -> None:
     run = watched.run(speech(HOSTILE[:9], HOSTILE[9:], look=watched.look))
     to_the_end(run)
     panel = run.panel()
-    for said in (*watched.seen, Said("Answer", HOSTILE, 1_000, HOSTILE)):
+    for said in (*watched.seen, ShownAnswer("Answer", HOSTILE, 1_000, HOSTILE)):
         for value in (answer_html(said), answer_label_html(said)):
             assert "<script" not in value and "<img" not in value and "</pre><" not in value.replace("</pre></div>", "")
             value.encode()
@@ -483,8 +483,8 @@ def test_what_steers_a_terminal_is_made_visible(text: str, printed: str) -> None
 
 def test_a_listener_hears_the_answer_when_it_has_come() -> None:
     coming, come = (
-        answer_html(Said("Answer of step 3", "It ra", 5, coming=True)),
-        answer_html(Said("Answer of step 3", "x", 1)),
+        answer_html(ShownAnswer("Answer of step 3", "It ra", 5, coming=True)),
+        answer_html(ShownAnswer("Answer of step 3", "x", 1)),
     )
     for value, busy in ((coming, "true"), (come, "false")):
         assert f'role="log" aria-live="polite" aria-busy="{busy}" aria-label="Answer of step 3"' in value

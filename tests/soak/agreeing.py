@@ -99,7 +99,7 @@ def assert_static_panel_agrees(run: lab.Run) -> None:
     """What a reader without a kernel sees."""
     result = run.result
     assert result is not None
-    html = StaticView(run, Curve(run), Answer(run).said()).html()
+    html = StaticView(run, Curve(run), Answer(run).shown()).html()
     assert f"{result.stop_reason}" in html
     assert markup.status(run, timing=False) in html
     assert f"step <b>{len(run.history)}</b>" in html

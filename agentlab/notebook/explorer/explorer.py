@@ -58,7 +58,7 @@ SHOW_OTHERS_EVERY_S = 0.5
 """Time between two pictures while other limits are tried."""
 FIRST_OTHERS = 5
 NO_LIMIT, AS_RECORDED = "no limit", "as recorded"
-"""The words for None: no limit, or the limit of each run where they differ."""
+"""The words for None: no limit, or the limit of each run if they differ."""
 
 
 def explore(recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None = None, limits: object = None) -> Explorer:
@@ -77,7 +77,7 @@ def explore(recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None 
 
     `explorer.stop` and `explorer.budget` are the chosen limits, for `agent.run(…)`; `explorer.code` is the same as text.
     `explorer.limits["MaxCost"] = 0.02` moves the slider. `explorer.frame` has the figures, `explorer.others` those of the grid
-    behind the frontier, as `lab.backtest` gives them. Where some runs are unknown, the success is a range, and a mean is shown only if
+    behind the frontier, as `lab.backtest` gives them. If some runs are unknown, the success is a range, and a mean is shown only if
     most runs are known, with their number; it is compared with the record of the same runs.
     Errors: ConfigurationError if `recorded` has no runs, and for unknown names and goals.
 

@@ -33,7 +33,7 @@ _STEPS = (1, 2, 5)
 _FACTORS = (1, 2, 3, 5, 7)
 
 Value: TypeAlias = Any
-"""Of a limit: an int, a Decimal for money, a float for seconds; a tuple of names for tools; None where there is none."""
+"""The value of a limit: an int, a Decimal for money, a float for seconds, a tuple of names for tools; None for no limit."""
 
 
 # Limits that can be tried ---------------------------------------------------------------------------------------------------
@@ -55,12 +55,12 @@ class Kind:
     leaf: Callable[..., StopCondition] | None = None
 
     def condition(self, value: Value) -> StopCondition:
-        """The stop condition with this value. Raises LimitError for a value that is no limit."""
+        """Return the stop condition with this value. Raises LimitError for an invalid value."""
         assert self.leaf is not None  # noqa: S101  for the type checker
         return self.leaf(*value) if self.leaf is HasToolCall else self.leaf(value)
 
     def checked(self, value: Value) -> Value:
-        """The value in its type. Raises LimitError for a value that is no limit."""
+        """Return the value in its type. Raises LimitError for an invalid value."""
         if value is None:
             return None
         if self.leaf is HasToolCall:
@@ -109,7 +109,7 @@ def offers(records: Records, limits: object, usual: Sequence[str], recorded: Map
     """The limits by name with their values, the recorded value included. `limits` names the wanted limits; a dict gives values to try,
     None the usual ones.
 
-    Raises ConfigurationError for a name that is no limit, and LimitError for a value that is none.
+    Raises ConfigurationError for an unknown name, and LimitError for an invalid value.
     """
     wanted = _wanted(limits, usual)
     return {name: _with(recorded.get(name), _offer(records, KINDS[name], values)) for name, values in wanted.items()}
@@ -220,7 +220,7 @@ DEFAULT_TURNS = Budget().max_turns or 0
 
 
 class ChosenLimits(MutableMapping[str, Value]):
-    """The chosen limits by name, None where there is none. Setting one moves its slider; `del` removes the limit."""
+    """The chosen limits by name, None for no limit. Setting one moves its slider; `del` removes the limit."""
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values: dict[str, Value] = dict(values)
@@ -284,7 +284,7 @@ def grid_of(chosen: Mapping[str, Value]) -> Grid:
 
 
 def budget_of(chosen: Mapping[str, Value], longest: int) -> dict[str, Any]:
-    """The fields of a budget with which a run ends where the record does under these limits; empty if the default suffices.
+    """Return the fields of a budget with which a run ends as the record does under these limits; empty if the default suffices.
 
     The default budget ends a run after 20 steps. `max_turns` is that of the record if it is known; otherwise it is given if the
     record has more steps, `longest` at most.
@@ -341,7 +341,7 @@ class RecordedLimits:
     """The runs whose last step was broken off before a further call, by any limit of the budget."""
 
     def stays(self, changed: set[str]) -> Bools:
-        """The runs that end as recorded whatever the changed limits are: another limit ended them."""
+        """The runs that end as recorded for all changes of the limits, since another limit ended them."""
         found: Bools = np.any([runs for name, runs in self.ends.items() if name not in changed], axis=0)
         return found & ~self.broken if changed & COLUMNS.keys() - {"max_turns"} else found
 

@@ -5,7 +5,7 @@ May import: `notebook.cards`, and what is below `notebook`.
     run_view         the panel of one run and its branches
     side_by_side     several runs
     state            what the parts share
-    live_view        redraws a live widget; fixed outputs where nobody can click
+    live_view        redraws a live widget; static outputs without a live page
     static_view      those outputs
     controls         run, step, pause and stop
     answer           the newest answer

@@ -31,7 +31,7 @@ MOST_TOOLS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ShownAnswer:
     """An answer as shown: its end, at most LONGEST characters.
 
     `length` is the length of the whole answer in characters; None if it began before the panel was opened. `note` is a remark;
@@ -109,15 +109,15 @@ class Answer:
         if isinstance(event, _TAKEN):
             self._waiting.append(event)
 
-    def catch_up(self) -> Said:
+    def catch_up(self) -> ShownAnswer:
         """Read the queued events; returns the answer to show now."""
         for _ in range(len(self._waiting)):  # only those queued now: more arrive all the time
             self._read(self._waiting.popleft())
         if self._coming is not None:
             self._coming.join()
-        return self.said()
+        return self.shown()
 
-    def said(self) -> Said:
+    def shown(self) -> ShownAnswer:
         """The answer as of the last redraw; for a run that was not watched, the one in its history."""
         coming = self._coming
         if coming is None:
@@ -125,10 +125,10 @@ class Answer:
         label, text = f"Answer of step {coming.step}", coming.end()
         length = coming.before_length + coming.length if coming.whole else None
         if coming.cut_off:
-            return Said(f"{label}, cut off", text, length, "the call was not answered: this text is not in the history")
+            return ShownAnswer(f"{label}, cut off", text, length, "the call was not answered: this text is not in the history")
         if not text and coming.tools:
             return _without_text(label, coming.tools, coming=True)
-        return Said(label, text, length, _asked_for(coming.tools), coming=True)
+        return ShownAnswer(label, text, length, _asked_for(coming.tools), coming=True)
 
     def _read(self, event: events.Event) -> None:
         coming = self._coming
@@ -181,11 +181,11 @@ _TAKEN = (
 )  # fmt: skip
 
 
-def _in_history(run: Run) -> Said:
+def _in_history(run: Run) -> ShownAnswer:
     """The newest step's text or tool calls; at the end of a run without output, the last text."""
     step, result = run.history.last, run.result
     if step is None:
-        return Said("Answer", note="none yet" if result is None else "none")
+        return ShownAnswer("Answer", note="none yet" if result is None else "none")
     if not step.text and result is not None and result.output is None:
         step = next((one for one in reversed(run.history) if one.text), step)
     label, text, note = f"Answer of step {step.index}", marked(step.text, step.holes), _asked_for(step.tool_calls)
@@ -193,13 +193,13 @@ def _in_history(run: Run) -> Said:
         text, note = step.response.refusal, "refused"
     if not text and step.tool_calls:
         return _without_text(label, step.tool_calls)
-    return Said(label, text[-LONGEST:], len(text), note or ("" if text else "no text"))
+    return ShownAnswer(label, text[-LONGEST:], len(text), note or ("" if text else "no text"))
 
 
-def _without_text(label: str, tools: Sequence[ToolCall], *, coming: bool = False) -> Said:
+def _without_text(label: str, tools: Sequence[ToolCall], *, coming: bool = False) -> ShownAnswer:
     """The tool calls of an answer without text, with their arguments."""
     calls = "\n".join(f"{call.name}({call.arguments})" for call in tools)
-    return Said(label, calls[-LONGEST:], len(calls), _asked_for(tools), coming)
+    return ShownAnswer(label, calls[-LONGEST:], len(calls), _asked_for(tools), coming)
 
 
 def _asked_for(tools: Sequence[ToolCall]) -> str:
@@ -210,18 +210,18 @@ def _asked_for(tools: Sequence[ToolCall]) -> str:
 # In the page ----------------------------------------------------------------------------------------------------------------
 
 
-def answer_label_html(said: Said) -> str:
+def answer_label_html(shown: ShownAnswer) -> str:
     """Return the label of an answer, and remarks on it."""
-    about = f" {markup.aside(f'— {said.about}')}" if said.about else ""
-    return f'<div class="agentlab-answer-label"><b>{markup.escape(said.label)}</b>{about}</div>'
+    about = f" {markup.aside(f'— {shown.about}')}" if shown.about else ""
+    return f'<div class="agentlab-answer-label"><b>{markup.escape(shown.label)}</b>{about}</div>'
 
 
-def answer_html(said: Said) -> str:
+def answer_html(shown: ShownAnswer) -> str:
     """The text of an answer. A screen reader reads it once it is complete, not piece by piece."""
-    busy = "true" if said.coming else "false"
+    busy = "true" if shown.coming else "false"
     return (  # HTML drops the first line break of a <pre>
-        f'<div class="agentlab-answer" role="log" aria-live="polite" aria-busy="{busy}" aria-label="{markup.escape(said.label)}">'
-        f'<pre dir="auto">\n{markup.escape_whole(said.text)}</pre></div>'
+        f'<div class="agentlab-answer" role="log" aria-live="polite" aria-busy="{busy}" aria-label="{markup.escape(shown.label)}">'
+        f'<pre dir="auto">\n{markup.escape_whole(shown.text)}</pre></div>'
     )
 
 
@@ -236,6 +236,6 @@ class AnswerView:
 
     def show(self) -> bool:
         """Show the text received so far."""
-        said = self.answer.catch_up()
-        self.label.value, self.text.value = answer_label_html(said), answer_html(said)
+        shown_answer = self.answer.catch_up()
+        self.label.value, self.text.value = answer_label_html(shown_answer), answer_html(shown_answer)
         return False

@@ -108,14 +108,14 @@ def _read_script() -> str:
 class Pointer:
     """Handles clicks on a step (a row of a table, a point of a chart), on a run, and on a section of a step's detail.
 
-    `on_section(name, is_open)` is called when a section was opened or closed. Where the page has no anywidget, number boxes and
+    `on_section(name, is_open)` is called when a section was opened or closed. If the page has no anywidget, number boxes and
     buttons do the same.
     """
 
     def __init__(self, state: PanelState, on_section: Callable[[str, bool], None]) -> None:
         self._state, self._on_section = state, on_section
         self.clicks = Clicks()
-        self.view = widgets.Box([self.clicks], layout=widgets.Layout(display="none"))  # hides the error where it cannot be made
+        self.view = widgets.Box([self.clicks], layout=widgets.Layout(display="none"))  # hides the error if it cannot be created
         self.clicks.on_msg(lambda widget, content, buffers: self.clicked(content))
 
     def clicked(self, content: object) -> None:

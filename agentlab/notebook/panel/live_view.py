@@ -33,7 +33,7 @@ def _sheet(name: str) -> str:
     return f"<style>\n{Path(__file__).with_name(name).read_text(encoding='utf-8')}</style>"
 
 
-# Colours hold on white and on near black, and carry no information alone. static.css is saved in notebooks with every panel, live.css
+# Colours are legible on white and near black, and never the only sign. static.css is saved in notebooks with every panel, live.css
 # is for the live panel only, kept.css for the copy that is saved beside the live panel.
 STYLE, LIVE_STYLE, KEPT_STYLE = _sheet("static.css"), _sheet("live.css"), _sheet("kept.css")
 
@@ -52,7 +52,7 @@ class LiveView(ABC):
     """A live widget, its redraw, and its display as the last expression of a cell.
 
     A subclass makes its parts in `_compose` once there is a page to show them, updates them in `_show`, and gives its view without
-    a kernel in `_static`. It holds no state of the runs that it shows.
+    a kernel in `_static`. It has no state of the runs.
     """
 
     def __init__(self) -> None:

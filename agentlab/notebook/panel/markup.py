@@ -303,7 +303,7 @@ def ending_line(run: Run) -> str:
     return f'<div class="agentlab-end {kind}"><b>{kind} · {result.stop_reason}</b> — {escape(result.detail, 240)}</div>'
 
 
-def what_next(run: Run) -> str:
+def continue_note(run: Run) -> str:
     """Return how to continue after a truncated end, for readers without buttons."""
     if run.result is None or run.result.terminated:
         return ""

@@ -98,7 +98,7 @@ class PacedPicture:
 
 
 class Curve:
-    """Draws a run's tokens and cost over its steps, with the limits that hold.
+    """Draws a run's tokens and cost over its steps, with the limits in force.
 
     Reads only new steps, and updates one figure: a new one would take three times as long.
     """

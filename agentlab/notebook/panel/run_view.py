@@ -77,7 +77,7 @@ class RunView:
 
 
 class Panel(LiveView):
-    """The live control of one run and its branches. It shows the run and writes to `run.limits`; it holds no state itself.
+    """The live control of one run and its branches. It shows the run and writes to `run.limits`; it has no state itself.
 
     As the last expression of a cell it displays itself. `bundle()` is the view without a kernel. `agents` can be chosen for a branch.
     """
@@ -120,8 +120,8 @@ class Panel(LiveView):
     def _static(self) -> StaticView:
         view = self._run_views.get(self.run.id)
         if view is None:
-            return StaticView(self.run, Curve(self.run), Answer(self.run).said())
-        return StaticView(self.run, view.chart.curve, view.answer.answer.said())
+            return StaticView(self.run, Curve(self.run), Answer(self.run).shown())
+        return StaticView(self.run, view.chart.curve, view.answer.answer.shown())
 
     def __repr__(self) -> str:
         return f"Panel({self.run!r})"

@@ -62,7 +62,7 @@ class LimitEditor:
         return {(name, field): control for name, field, control in self.stop.leaves()}
 
     def show(self) -> bool:
-        """Update all fields, and say whether an edit is still pending; True if there are new controls."""
+        """Update all fields and the note on a pending edit; return True if there are new controls."""
         run = self._run
         settings, state = run.limits.snapshot(), run.state
         before, self._seen = self._seen, (settings, state, run.stepper.in_force, run.history.last)

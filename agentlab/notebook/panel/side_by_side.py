@@ -11,7 +11,7 @@ from agentlab._internal.safe_text import printable
 from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.answer import Answer, Said, answer_html
+from agentlab.notebook.panel.answer import Answer, ShownAnswer, answer_html
 from agentlab.notebook.panel.controls import action_button, set_button, why_not
 from agentlab.notebook.panel.live_view import LiveView
 from agentlab.notebook.panel.markup import Html
@@ -35,7 +35,7 @@ ALL = ("All runs have ended.", "They pause after this round.", "A round is under
 
 
 class SideBySide(LiveView):
-    """The live control of several runs: one row of buttons for all, a column each. It holds no state of theirs.
+    """The live control of several runs: one row of buttons for all, a column each. It has no state of the runs.
 
     As the last expression of a cell it displays itself; `lockstep` takes the steps. `agents` can be chosen for a branch.
     """
@@ -186,15 +186,15 @@ def run_title(run: Run, number: int) -> str:
     return f"{number}  {printable(run.agent.name)}"
 
 
-def column_html(run: Run, number: int, said: Said) -> str:
+def column_html(run: Run, number: int, shown_answer: ShownAnswer) -> str:
     """The column as HTML."""
-    text = said.text[-SHOWN_CHARACTERS:]
-    cut = "… " if len(text) < (len(said.text) if said.length is None else said.length) else ""
+    text = shown_answer.text[-SHOWN_CHARACTERS:]
+    cut = "… " if len(text) < (len(shown_answer.text) if shown_answer.length is None else shown_answer.length) else ""
     answer = f'<div class="agentlab-answer"><pre dir="auto">\n{cut}{markup.escape_whole(text)}</pre></div>' if text else ""
     return (
         f'<div role="group" aria-label="{markup.escape(f"Run {run_title(run, number)}")}">'
         f'<div class="agentlab-column-head">Run {number}</div>'
-        f"{markup.status(run)}{markup.ending_line(run)}{markup.meters(run)}{markup.note(said.label)}{answer}</div>"
+        f"{markup.status(run)}{markup.ending_line(run)}{markup.meters(run)}{markup.note(shown_answer.label)}{answer}</div>"
     )
 
 
@@ -232,6 +232,6 @@ class StaticRuns(StaticOutputs):
         ]
         table = markup.table(("run", "agent", "state", "steps", "tokens", "cost", "ended by"), rows, numbers=(3, 4, 5))
         answers = (
-            f"<p><b>Run {place}</b></p>{markup.ending_line(run)}{answer_html(Answer(run).said())}" for place, run in self._runs
+            f"<p><b>Run {place}</b></p>{markup.ending_line(run)}{answer_html(Answer(run).shown())}" for place, run in self._runs
         )
         return panel_html(table, pictures, *answers)

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentlab._internal.safe_text import AS_WRITTEN, printable
 from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.answer import Said, answer_html, answer_label_html
+from agentlab.notebook.panel.answer import ShownAnswer, answer_html, answer_label_html
 from agentlab.notebook.panel.live_view import STYLE, Output
 from agentlab.notebook.panel.pictures import Curve, Picture, timeline_picture
 from agentlab.notebook.panel.step_browser import StepTable
@@ -55,23 +55,23 @@ class StaticOutputs(ABC):
 class StaticView(StaticOutputs):
     """One run, with its curve and its newest answer."""
 
-    def __init__(self, run: Run, curve: Curve, said: Said) -> None:
-        self._run, self._curve, self._said = run, curve, said
+    def __init__(self, run: Run, curve: Curve, answer: ShownAnswer) -> None:
+        self._run, self._curve, self._answer = run, curve, answer
 
     def text(self) -> str:
         """The run in a few lines."""
         run = self._run
-        return printable(f"{run.agent.name}: {run if run.result is None else run.result}\n{self._said}")
+        return printable(f"{run.agent.name}: {run if run.result is None else run.result}\n{self._answer}")
 
     def html(self, pictures: str = "") -> str:
         """State, end, answer, limits and steps; `pictures` come before the steps."""
-        run, said = self._run, self._said
+        run, answer = self._run, self._answer
         return panel_html(
             markup.status(run, timing=False),
             markup.end(run.result),
-            markup.what_next(run),
-            answer_label_html(said),
-            answer_html(said) if said.text else "",
+            markup.continue_note(run),
+            answer_label_html(answer),
+            answer_html(answer) if answer.text else "",
             markup.limits(run),
             pictures,
             StepTable(run).static_html(MOST_STEPS),

@@ -304,7 +304,7 @@ def _value_of(one: Reading) -> str:
 
 
 def _whole_number(value: object) -> str:
-    """The number with separators; empty if it is no whole number."""
+    """Return the number with separators; empty if it is not a whole number."""
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else ""
 
 
@@ -409,7 +409,7 @@ def _shortened(value: JSON, level: int = 0) -> JSON:
 
 
 def indented(text: str) -> str:
-    """JSON text with line breaks. Text that is no JSON is returned as it is."""
+    """Return JSON text with line breaks, other text unchanged."""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):

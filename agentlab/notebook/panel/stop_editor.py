@@ -1,7 +1,7 @@
 """The editor of the stop condition: its tree as rows, one for each condition and one for each group with its parts below.
 
-A row stays as long as its place in the tree holds the same kind of condition: values and flags are updated in it, so that typing is not
-disturbed.
+A row stays as long as the condition at its place in the tree is of the same kind: values and flags are updated in it, so that typing
+is not disturbed.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ class Tree:
 
 
 class _Flags:
-    """The controls of every row: whether it counts, whether it is negated, and the button that removes it."""
+    """The controls of every row: on or off, negated or not, and the button that removes it."""
 
     def __init__(self, editor: StopEditor, node: Node) -> None:
         self.node, self._editor = node, editor

@@ -1,13 +1,13 @@
-"""The wires that several providers share, and how all of them read responses.
+"""The wires that several providers share, and the common rules for reading responses.
 
 May import: `providers.base`, and what is below `providers`.
 
-    chat                chat completions: what a response holds
+    chat                chat completions: the content of a response
     chat_provider       its providers and their streams
-    responses           the Responses wire: what a response holds
+    responses           the Responses wire: the content of a response
     responses_provider  its providers and their streams
     stream              the base of all stream parsers
     incoming            bytes to events: server-sent, binary or JSON
-    read                values of any shape, read
+    read                readers for values of any shape
     finish_rules        from finish reason to TerminationSignal
 """

@@ -29,7 +29,7 @@ from agentlab.providers.wires.read import as_dict, as_text, dumps, whole_text
 logger = logging.getLogger("agentlab.providers")
 
 Ended: TypeAlias = Literal["whole", "marked", "unmarked"]
-"""How a response ended: a whole body; a stream with the wire's end marker; a stream without it."""
+"""The end of a response: a whole body; a stream with the wire's end marker; a stream without it."""
 
 _SENTENCES = {
     FinishReason.END_TURN: "The model ended its turn.",
@@ -153,10 +153,10 @@ def _weigh(reason: FinishReason, facts: Facts, *, stop_with_calls: bool) -> tupl
     if reason in (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE) and facts.tool_calls:
         reason = FinishReason.TOOL_CALLS
         if not stop_with_calls:
-            confidence, why = Confidence.MEDIUM, "The response holds tool calls, though the provider says that the turn ended."
+            confidence, why = Confidence.MEDIUM, "The response has tool calls, though the provider says that the turn ended."
     if reason is FinishReason.TOOL_CALLS:
         if not facts.tool_calls:
-            return reason, Confidence.LOW, "The provider says that tools are called, but the response holds no call."
+            return reason, Confidence.LOW, "The provider says that tools are called, but the response has no call."
         if not facts.complete_calls:
             return reason, Confidence.LOW, "The provider says that tools are called, but the arguments of a call are incomplete."
     at_cap = facts.requested_cap is not None and facts.output_tokens == facts.requested_cap
@@ -238,7 +238,7 @@ def error_text(error: JSON) -> str:
 
 
 def find_error(payload: JSON) -> JSON:
-    """Return the error inside a body, or None. An empty `error` key is no error."""
+    """Return the error inside a body, or None. An empty `error` key is not an error."""
     body = as_dict(payload[0] if isinstance(payload, list) and payload else payload)
     error = body.get("error")
     if error:

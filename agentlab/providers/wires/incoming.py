@@ -1,7 +1,7 @@
 """The body of a stream: server-sent events, binary frames or JSON, decoded as the bytes arrive.
 
 Asked for a stream, servers answer with server-sent events or with binary frames (Bedrock); but also with one JSON object (an error, or
-the whole response), with a JSON array of chunks, or with one JSON object per line. The first byte tells which. A frame becomes the same
+the whole response), with a JSON array of chunks, or with one JSON object per line. The first byte shows which. A frame becomes the same
 kind of event as one of a text stream, so every stream parser reads both. Time is linear in the bytes, wherever they are cut.
 
 Server-sent events are decoded here and not by a library for speed: nearly all events are one `data:` line, with or without an `event:`
@@ -139,7 +139,7 @@ _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 
 class SSEDecoder:
-    """Decodes one stream; bytes may be cut anywhere. `damaged`: a line had a field that the format does not know."""
+    """Decodes one stream; bytes may be cut anywhere. `damaged`: a line had an unknown field."""
 
     __slots__ = ("_after_cr", "_buffer", "_searched", "damaged")
 

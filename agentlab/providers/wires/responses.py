@@ -198,9 +198,9 @@ def _inferred(signal: TerminationSignal, facts: Facts, message_status: JSON, *, 
         return replace(signal, finish_reason=reason, confidence=Confidence.MEDIUM, message=message)
 
     if facts.refused:
-        return inferred(FinishReason.CONTENT_FILTERED, "The response has no status, and holds a refusal.")
+        return inferred(FinishReason.CONTENT_FILTERED, "The response has no status, but a refusal.")
     if facts.tool_calls and facts.complete_calls:
-        return inferred(FinishReason.TOOL_CALLS, "The response has no status, and holds complete tool calls.")
+        return inferred(FinishReason.TOOL_CALLS, "The response has no status, but complete tool calls.")
     if message_status == "completed" and not facts.tool_calls:
         return inferred(FinishReason.END_TURN, "The response has no status, and its message is completed.")
     if message_status == "incomplete" and at_cap:
@@ -229,7 +229,7 @@ def _doubted(
     return replace(signal, confidence=Confidence.LOW, message=message)
 
 
-# What it holds -------------------------------------------------------------------------------------------------------------
+# Content -------------------------------------------------------------------------------------------------------------------
 
 
 def _tool_calls(waiting: list[Item], *, proper: bool, damaged: bool) -> tuple[ToolCall, ...]:

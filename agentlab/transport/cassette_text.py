@@ -93,7 +93,7 @@ _RARE_BREAK = re.compile("[\x85\u2028\u2029]")
 
 
 class _Readable:
-    """How values are written in YAML: texts of several lines as blocks, lists of numbers on one line, nothing as an alias."""
+    """The style of values in YAML: texts of several lines as blocks, lists of numbers on one line, nothing as an alias."""
 
     def ignore_aliases(self, _data: object) -> bool:
         return True
@@ -176,7 +176,7 @@ _TOKENS = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|\s+')
 
 
 def readable_body(body: bytes, *, as_json: bool) -> str | bytes:
-    """Return a body as it is written: text where possible, and JSON indented where that changes white space only."""
+    """Return a body for writing: as text if possible, and JSON indented if that changes white space only."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
