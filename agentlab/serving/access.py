@@ -18,6 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY_BYTES = 1024 * 1024
 
+MAX_HEADER_BYTES = 65_536
+"""Bytes of a request's headers, with 32 for each line."""
+
 BODY_TIMEOUT_S = 30.0
 """The time for a whole body to arrive after its headers."""
 
@@ -65,6 +68,8 @@ class AccessControl:
         await self.app(scope, replay, send)
 
     def _refusal(self, headers: Mapping[str, str]) -> JSONResponse | None:
+        if sum(len(name) + len(value) + 32 for name, value in headers.items()) > MAX_HEADER_BYTES:
+            return _error(431, "headers_too_large", f"The headers have more than {MAX_HEADER_BYTES} bytes: send fewer and shorter ones.")
         host, origin = headers.get("host", ""), headers.get("origin")
         if self._token is None and _host_name(host) not in self._hosts:
             names = ", ".join(sorted(self._hosts))
@@ -120,6 +125,6 @@ def _error(status: int, kind: str, message: str) -> JSONResponse:
     response = JSONResponse({"error": {"type": kind, "message": message}}, status)
     if status == 401:
         response.headers["www-authenticate"] = "Bearer"
-    if status in (408, 413):  # the rest of the body is not read
+    if status in (408, 413, 431):  # the rest of the body is not read
         response.headers["connection"] = "close"
     return response

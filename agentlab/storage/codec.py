@@ -24,7 +24,8 @@ from enum import Enum
 from typing import Any, TypeAlias, TypeVar, cast
 
 from agentlab._internal.asyncio_tools import name_of
-from agentlab._internal.redaction import redact, text_of
+from agentlab._internal.redaction import redact as redact_keys
+from agentlab._internal.redaction import text_of
 from agentlab.errors import ConfigurationError, StoredError
 from agentlab.limits import conditions as stop
 from agentlab.limits.budget import Budget, DefaultTurns
@@ -144,7 +145,7 @@ EVENT_KINDS = {kind.__name__: kind for kind in events.Event.__subclasses__()}
 # Without keys ----------------------------------------------------------------------------------------------------------------
 
 
-def redact_json(text: str, redact: Redact = redact) -> str:
+def redact_json(text: str, redact: Redact = redact_keys) -> str:
     """Return JSON text without keys. A short key may be the digits of a number or the name of a field: these stay as they are."""
     redacted = redact(text)
     if redacted == text:
@@ -161,11 +162,11 @@ def _redact_strings(value: Any, redact: Redact) -> Any:
     if isinstance(value, list):
         return [_redact_strings(one, redact) for one in value]
     if isinstance(value, dict):
-        return {redact(name): _redact_strings(one, redact) for name, one in value.items()}
+        return {redact_keys(name): _redact_strings(one, redact) for name, one in value.items()}
     return value
 
 
-def equal_when_redacted(stored: Any, value: Any, redact: Redact = redact) -> bool:
+def equal_when_redacted(stored: Any, value: Any, redact: Redact = redact_keys) -> bool:
     """True if a stored JSON value equals this one but for the keys in it."""
     if stored == value:
         return True
