@@ -140,7 +140,7 @@ def test_where_the_model_has_had_its_say_the_last_step_is_taken_again() -> None:
     assert form.keep.value == 2
     form.keep.value = 3
     form.button.click()
-    assert "Say more with message" in form.error.value
+    assert "Add message" in form.error.value
     form.message.value = "And then?"
     form.button.click()
     assert run.branches[0].origin.forked_at == 3
