@@ -8,14 +8,14 @@ A run is made of parts, and one step passes through them from top to bottom:
     snapshot         a run as frozen values: the steps that a fork keeps, its origin, its end
     worker           takes the steps on one event loop at a time: awaited here, or in the background
     control          pause, stop and cancel, asked for from any thread
-    stepper          the life of one run: it begins, takes steps, ends
-    step             one step: before, ask, decide, act, read, end
+    stepper          the life of one run: it begins, waits while paused, takes one step after the other, and closes
+    step             one step (before, ask, decide, act, read, end), and the decision whether the run ends with it
     step_builder     the step under way, until it is a StepResult
     turn             the transition table: when the model is asked again within a step
-    ask              one request through the middleware, what it costs, and what follows from it
-    continuation     what to ask for the rest of an answer that was cut off
+    ask              one request through the middleware, retried if the answer lost a piece, and its cost added up
+    continuation     the rest of an answer that was cut off: what to ask, and how the two texts are joined
     client           one call over HTTP, with retries
-    termination      the decision on a response, without I/O
+    termination      what follows from one response: complete, execute tools, continue, repair, …; without I/O
     tool_calls       the tools that the model asked for
     timeline         conversation, history, events, clock; the only place that records and notifies
     branches         forks and child runs

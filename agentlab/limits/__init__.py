@@ -8,7 +8,7 @@ May import: `model` and what is below it.
     conditions      the built-in stop conditions; add new ones here
     combinators     the base class, `|`, `&`, `~`, and conditions made of functions
     condition_tree  names and edits of single conditions in a tree
-    evaluation      evaluation of a condition after a step, sync or async
+    evaluation      how a stop condition is read, sync or async
     policies        how far to continue, which tools end a run
     settings        all limits of a run, frozen
     live            changes of the limits while the run is under way

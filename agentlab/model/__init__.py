@@ -7,7 +7,7 @@ May import: `errors` and `_internal`.
     finish_reasons  why a response ended, why a run ended
     usage           tokens and money, with their sources
     pricing         the cost of a call
-    conversation    the messages of a run, and the merge of a continued text
+    conversation    the messages of a run
 """
 
 __all__ = ["messages", "responses", "finish_reasons", "usage", "pricing", "conversation"]

@@ -13,8 +13,10 @@ May import: `transport` and what is below it.
     base              the protocol: what a provider has to do
     registry          finds providers by name, here or by the entry point group `agentlab.providers`
     finish_detection  why recorded responses ended (`lab.signals`)
-    pattern           the same for unknown providers
+    pattern           why a response of an unknown provider ended
     wires             what several vendors share
+    openai            a vendor on wires that others share: copy this file for a new server
+    anthropic         a vendor with a wire of its own: copy this one for a new wire
     compatible        any other server on a known wire
 """
 

@@ -7,7 +7,7 @@ LimitsChanged the thread that made the change. An observer that raises is report
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from agentlab._internal.formatting import as_set, counted
 from agentlab._internal.lazy import defined_in, only
@@ -21,6 +21,8 @@ from agentlab.records.result import RunResult
 from agentlab.records.step import ChildUse, Seam, StepResult
 
 if TYPE_CHECKING:
+    from typing import Any  # not a name of `lab.events`
+
     from agentlab.limits.settings import RunSettings
 
 EARLIER_NAMES = {"TurnStarted": "StepStarted", "TurnCompleted": "StepCompleted"}

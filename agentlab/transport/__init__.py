@@ -6,10 +6,10 @@ May import: `records` and what is below it.
     http              requests and responses as plain values
     live              the only user of httpx
     recording         writes cassettes
-    replaying         serves cassettes
-    request_matching  compares a request with recorded ones
-    cassette          the content of a cassette, also gRPC samples of xAI's SDK
-    cassette_format   cassettes as YAML and JSON
+    replaying         finds the recorded response to a request, and serves it
+    request_matching  when two requests are the same, and what differs
+    cassette          the format: what a cassette holds, and how it is read
+    cassette_text     its text: YAML and JSON, read safely and written
     stream_redaction  removes keys from recorded streams
     aws_eventstream   binary event streams, as Bedrock's
 """

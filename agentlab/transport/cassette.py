@@ -32,7 +32,7 @@ from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.safe_text import one_line
 from agentlab.errors import FixtureNotFoundError, MalformedCassetteError
 from agentlab.model.messages import JSON
-from agentlab.transport.cassette_format import UnreadableText, read_document
+from agentlab.transport.cassette_text import UnreadableText, read_document
 from agentlab.transport.http import Recorded
 
 # gRPC samples of xAI's SDK ------------------------------------------------------------------------------------------------------

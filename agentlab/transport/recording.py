@@ -32,8 +32,8 @@ from agentlab.errors import ConfigurationError, FixtureError
 from agentlab.model.messages import JSON
 from agentlab.transport import aws_eventstream as event_frames
 from agentlab.transport.cassette import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
-from agentlab.transport.cassette_format import readable_body, write_document, write_interaction
-from agentlab.transport.replaying import address, same_question
+from agentlab.transport.cassette_text import readable_body, write_document, write_interaction
+from agentlab.transport.request_matching import address, same_question
 from agentlab.transport.stream_redaction import redact_frames, redact_lines
 
 STREAM_TYPES = ("text/event-stream", event_frames.CONTENT_TYPE, "application/x-ndjson")

@@ -1,4 +1,4 @@
-"""Compares a request with recorded ones, without the ids of tool calls, which change; and field by field for the message of a miss.
+"""When two requests are the same: one spelling of address and body, numbers for the ids of tool calls; and the differences for a miss.
 
 Ids that a body refers to but does not declare stay: they refer to something on the server.
 """
@@ -6,12 +6,79 @@ Ids that a body refers to but does not declare stay: they refer to something on 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from agentlab._internal.redaction import Redactor
+from agentlab._internal.redaction import Redactor, is_key_parameter, redact_url
 from agentlab.model.messages import JSON
 from agentlab.transport.cassette import Interaction
+
+VOLATILE_FIELDS = frozenset({"metadata", "prompt_cache_key", "requestMetadata", "safety_identifier", "user"})
+"""Top-level fields of a body that name the user or the purpose; they do not change the answer, and are not compared."""
+
+_PORTS = {"http": 80, "https": 443}
+_REGIONAL = re.compile(r"(bedrock-runtime)\.[a-z0-9-]+(\.amazonaws\.com)")
+
+
+@lru_cache(maxsize=4096)
+def address(method: str, url: str) -> str:
+    """Return method, host, path and query in one spelling: without keys, http equal to https, all AWS regions equal."""
+    parts = urlsplit(redact_url(url))
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    host = _REGIONAL.sub(r"\1\2", parts.hostname or "") + (f":{port}" if port and port != _PORTS.get(parts.scheme) else "")
+    pairs = sorted(pair for pair in parse_qsl(parts.query, keep_blank_values=True) if not is_key_parameter(pair[0]))
+    query = "?" + "&".join(f"{name}={value}" for name, value in pairs) if pairs else ""
+    return f"{method.upper()} {host}{unquote(parts.path) or '/'}{query}"
+
+
+def canonical_body(body: bytes) -> bytes:
+    """Return a body in one spelling.
+
+    For JSON: keys sorted, without white space and VOLATILE_FIELDS, 1.0 as 1, and later instructions with the role of the user, as in
+    older recordings. Other bodies stay as they are.
+    """
+    if not body:
+        return b""
+    try:
+        value = json.loads(body, parse_float=_as_number)
+        if isinstance(value, dict) and not VOLATILE_FIELDS.isdisjoint(value):
+            value = {key: part for key, part in value.items() if key not in VOLATILE_FIELDS}
+        if b'"system"' in body or b'"developer"' in body:
+            _rename_later_instructions(value)
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    except (ValueError, RecursionError):
+        return body
+
+
+def _rename_later_instructions(value: object) -> None:
+    """Give instructions that follow another message the role of the user."""
+    for name in ("messages", "input"):
+        messages = value.get(name) if isinstance(value, dict) else None
+        is_later = False
+        for message in messages if isinstance(messages, list) else ():
+            is_instruction = isinstance(message, dict) and message.get("role") in ("system", "developer")
+            if is_instruction and is_later:
+                message["role"] = "user"
+            is_later = is_later or not is_instruction
+
+
+def same_question(body: bytes) -> bytes:
+    """Return the canonical form with numbers for the ids of tool calls, equal for all recordings of one request."""
+    return canonical_body(with_numbered_calls(body) or body)
+
+
+def _as_number(text: str) -> float | int:
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+# Ids of tool calls -------------------------------------------------------------------------------------------------------------
 
 _Place = tuple[dict[str, Any], str]
 """A part of a body and its field with an id."""

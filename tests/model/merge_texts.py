@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 
-from agentlab.model.conversation import repeated
+from agentlab.engine.continuation import repeated
 
 PROSE = (
     "The harbour was quiet that morning. All the small boats were still asleep, bobbing between the walls; a committee walked "

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentlab.model.conversation import FEWEST_WORDS, overlap, repeated
+from agentlab.engine.continuation import FEWEST_WORDS, overlap, repeated
 
 from .merge_texts import KINDS, TEXTS, borders, doubled, found, joined
 

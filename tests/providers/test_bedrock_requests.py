@@ -338,9 +338,9 @@ def test_an_instruction_in_mid_conversation_is_the_users() -> None:
 def test_what_is_known_of_the_key_before_the_first_step(monkeypatch: pytest.MonkeyPatch):
     """Without botocore there are no signatures; with it, looking for credentials may ask the network and is left to the call."""
     run = lab.Agent(PLAIN).run("go")
-    run.refuse_without_key()
+    run.stepper.refuse_without_key()
     monkeypatch.setattr("agentlab.providers.bedrock.find_spec", lambda name: None)
     with pytest.raises(MissingKeyError, match="botocore, which signs requests, is not installed"):
         run.start()
     assert (run.state, len(run.history)) == ("ready", 0)
-    lab.Agent(Bedrock(model="m", api_key="own")).run("go").refuse_without_key()
+    lab.Agent(Bedrock(model="m", api_key="own")).run("go").stepper.refuse_without_key()

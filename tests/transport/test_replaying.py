@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from work_done import calls_in
 
 from agentlab.errors import ConfigurationError, ReplayMissError
-from agentlab.transport.replaying import VOLATILE_FIELDS, ReplayIndex, address, canonical_body
+from agentlab.transport.replaying import ReplayIndex
+from agentlab.transport.request_matching import VOLATILE_FIELDS, address, canonical_body
 from tests.internal.test_redaction import LOOK_LIKE_KEYS
 
 from .conftest import interaction

@@ -11,8 +11,8 @@ import pytest
 
 from agentlab.errors import ReplayMissError
 from agentlab.transport import current, record
-from agentlab.transport.replaying import ReplayIndex, canonical_body, same_question
-from agentlab.transport.request_matching import with_numbered_calls
+from agentlab.transport.replaying import ReplayIndex
+from agentlab.transport.request_matching import canonical_body, same_question, with_numbered_calls
 
 from .conftest import asked, interaction, interactions
 

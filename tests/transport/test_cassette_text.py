@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from work_done import calls_in, takes_no_more
 
-from agentlab.transport.cassette_format import UnreadableText, read_document, readable_body, write_document, write_interaction
+from agentlab.transport.cassette_text import UnreadableText, read_document, readable_body, write_document, write_interaction
 
 ODD = [
     "",
