@@ -199,7 +199,7 @@ class Provider(Protocol):
 
         Example:
             >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
-            >>> from agentlab.model.requests import ModelRequest
+            >>> from agentlab.model.messages import ModelRequest
             >>> request = openai.build_request(ModelRequest((lab.Message("user", "Where is the Louvre?"),)))
             >>> request.method, request.url
             ('POST', 'https://api.openai.com/v1/chat/completions')
@@ -268,7 +268,7 @@ class Signer(Protocol):
         Raises MissingKeyError.
 
         Example:
-            >>> from agentlab.model.requests import ModelRequest
+            >>> from agentlab.model.messages import ModelRequest
             >>> bedrock = lab.Provider("bedrock", model="amazon.nova-lite-v1:0", api_key="a key")
             >>> request = bedrock.build_request(ModelRequest((lab.Message("user", "Where is the Louvre?"),)))
             >>> bedrock.sign(request)

@@ -123,9 +123,9 @@ def test_earlier_and_later_and_why_they_cannot_be_pressed() -> None:
     [
         ("0", "Step 0: choose from 1 to 4."),
         ("5", "Step 5: choose from 1 to 4."),
-        ("two", "Step &#x27;two&#x27;: type a step&#x27;s number"),
-        ("-1", "type a step"),
-        ("9" * 5000, "type a step"),
+        ("two", "Step &#x27;two&#x27;: type the number of a step"),
+        ("-1", "type the number of a step"),
+        ("9" * 5000, "type the number of a step"),
     ],
 )
 def test_a_number_that_is_no_step_says_why_and_changes_nothing(typed: str, why: str) -> None:

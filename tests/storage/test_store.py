@@ -379,7 +379,7 @@ def test_keep_takes_a_run_from_its_middle_or_from_its_end(store: Store) -> None:
 def test_a_store_that_is_handed_over_in_mid_run_says_what_to_do(store: Store) -> None:
     run = go(taken(looping().run("go"), 1))
     run.observe(store)
-    with pytest.warns(AgentlabWarning, match=r"store\.keep\(run\) does that"):
+    with pytest.warns(AgentlabWarning, match=r"call store\.keep\(run\)"):
         go(taken(run, 1))
 
 
