@@ -69,7 +69,9 @@ class AccessControl:
 
     def _refusal(self, headers: Mapping[str, str]) -> JSONResponse | None:
         if sum(len(name) + len(value) + 32 for name, value in headers.items()) > MAX_HEADER_BYTES:
-            return _error(431, "headers_too_large", f"The headers have more than {MAX_HEADER_BYTES} bytes: send fewer and shorter ones.")
+            return _error(
+                431, "headers_too_large", f"The headers have more than {MAX_HEADER_BYTES} bytes: send fewer and shorter ones."
+            )
         host, origin = headers.get("host", ""), headers.get("origin")
         if self._token is None and _host_name(host) not in self._hosts:
             names = ", ".join(sorted(self._hosts))
