@@ -167,7 +167,7 @@ def test_without_content_the_tools_are_those_that_ran(tmp_path: Path, request: p
     found = to.read("otlp")
     same(found, runs, OF_STEPS)
     assert found.steps["text"].isna().all()
-    assert any("the spans do not hold those that the model requested" in note for note in found.notes)
+    assert any("the spans lack those that the model requested" in note for note in found.notes)
 
 
 ENDS = {

@@ -146,7 +146,7 @@ def test_a_chat_out_of_a_notebook_keeps_its_recordings(folder: Path) -> None:
         (["bots_for_tests:agent", "--db", "none/c.sqlite"], "Pass a file in a folder that exists"),
         (["bots_for_tests:number"], "'bots_for_tests:number' is int: name an Agent, or a Chat"),
         (["bots_for_tests"], "'bots_for_tests' is not the name of an agent: write it as module:name"),
-        (["bots_for_tests:"], "names no agent"),
+        (["bots_for_tests:"], "is not the name of an agent"),
         (["bots_for_tests:agnet"], "Did you mean 'agent'?"),
         (["boots_for_tests:agent"], "There is no module 'boots_for_tests'"),
         (["no/file.py:agent"], "There is no file 'no/file.py'"),

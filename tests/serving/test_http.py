@@ -355,7 +355,7 @@ def test_the_openapi_document_says_what_holds() -> None:
         (lambda chat: chat.chat("", "go"), "context_id=''"),
         (lambda chat: chat.chat("ä", "go"), "context_id='\\xe4': give 1 to 200 printable ASCII characters"),
         (lambda chat: chat.chat(5, "go"), "context_id=5"),
-        (lambda chat: chat.chat("a", " "), "message=' ': say something"),
+        (lambda chat: chat.chat("a", " "), "message=' ': pass a non-empty text"),
         (lambda chat: chat.chat("a", None), "message=None"),
         (lambda chat: chat.chat("a", "\ud83c"), "half a surrogate pair at character 0"),
         (lambda chat: chat.ask(""), "prompt=''"),

@@ -253,7 +253,7 @@ def test_a_missing_folder_says_what_is_there(tmp_path: Path) -> None:
         load_cassettes(missing)
     said = str(caught.value)
     assert said.startswith(f"{missing} does not exist: ")
-    assert f"{tmp_path / 'fixtures'}, holds notes.txt, other/." in said
+    assert f"{tmp_path / 'fixtures'}, contains notes.txt, other/." in said
     assert f'with agentlab.record("{missing}")' in said
     assert isinstance(caught.value, FileNotFoundError)
     assert isinstance(caught.value, FixtureError)
