@@ -18,7 +18,7 @@ SHORT_RUN = SLOW_RUN.replace("max_turns=2_000", "max_turns=4")
 FILTERED_RUN = """
 import agentlab as lab
 from agentlab.testing import ScriptedProvider, say
-from agentlab.model.messages import FinishReason
+from agentlab.model.finish_reasons import FinishReason
 
 def answer(request, index):
     if any("bees" in str(message) for message in request.messages):

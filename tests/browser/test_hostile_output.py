@@ -13,7 +13,7 @@ HOSTILE_RUN = r"""
 import agentlab as lab
 from agentlab import Budget
 from agentlab.testing import ScriptedProvider, call, say
-from agentlab.model.messages import Confidence, TerminationSignal
+from agentlab.model.finish_reasons import Confidence, TerminationSignal
 from dataclasses import replace
 
 MARKUP = '</pre></div></style><script>window.owned = 1</script><img src="/owned.png" onerror="window.owned = 2">'

@@ -244,7 +244,8 @@ CUT_RUN = """
 import asyncio
 import agentlab as lab
 from agentlab.testing import ScriptedProvider, say
-from agentlab.model.messages import FinishReason, ToolCall
+from agentlab.model.finish_reasons import FinishReason
+from agentlab.model.messages import ToolCall
 
 did = []
 
