@@ -153,9 +153,11 @@ class StepTable:
     def _table(self, shown: Sequence[StepResult], chosen: int | None, *, timing: bool = True, **more: Any) -> str:
         if not shown:
             return '<p class="agentlab-note">No steps yet.</p>'
-        heads = ("step", "finish reason", "tools", "tokens", "total", "cost", "total", "time")[: None if timing else -1]
-        rows = [self._row(step, step.index == chosen)[: len(heads)] for step in shown]
-        return markup.table(heads, rows, numbers=(0, 3, 4, 5, 6, 7), **more)
+        heads: tuple[str, ...] = ("step", "finish reason", "tools", "tokens", "total", "cost", "total", "time")
+        rows = [self._row(step, step.index == chosen) for step in shown]
+        if not timing:  # a saved notebook has up to a hundred rows: without the cost of each step
+            heads, rows = (*heads[:5], "total cost"), [(*row[:5], row[6]) for row in rows]
+        return markup.table(heads, rows, numbers=(0, *range(3, len(heads))), **more)
 
     def _row(self, step: StepResult, is_chosen: bool) -> tuple[object, ...]:
         failed = sum(result.is_error for result in step.tool_results)
