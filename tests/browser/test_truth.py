@@ -108,7 +108,7 @@ def test_the_square_stop_button_in_mid_step_ends_the_run_and_the_panel_says_so(l
 
 def test_an_error_of_a_control_stands_under_the_panel_until_something_works(notebook: LabPage) -> None:
     notebook.run_cell(1)
-    notebook.kernel_value("setattr(run, 'launch_step', lambda: 1 / 0)")
+    notebook.kernel_value("setattr(run.worker, 'launch_step', lambda: 1 / 0)")
     in_output(notebook, 0, "Step").click()
     expect(notebook.output(0).get_by_role("alert")).to_have_text("ZeroDivisionError: division by zero")
     expect(notebook.output(1).get_by_role("alert")).to_have_count(0)

@@ -120,7 +120,7 @@ def test_no_planted_key_is_in_an_experiment(capfd: pytest.CaptureFixture[str], m
             agent = agent_of(SOURCES["tool result"], server.base)
             broken = agent_of(SOURCES["401 body"], "http://127.0.0.1:9/" + SENT)
             called = lab.Agent(ScriptedProvider([say(ALL)]), name=KEYS["AKIA"])
-            with pytest.raises(lab.errors.ConfigurationError, match=r"REDACTED.* holds a key"):
+            with pytest.raises(lab.errors.ConfigurationError, match=r"REDACTED.* contains a key"):
                 lab.Experiment({KEYS["sk-"]: agent}, ["go"])
             for named in ({"settings": {KEYS["AKIA"]: {}}}, {"name": KEYS["AIza"]}):
                 with pytest.raises(lab.errors.ConfigurationError, match=r"REDACTED.* holds a key"):
