@@ -197,9 +197,9 @@ def _cut(at: Path) -> None:
 
 
 LOGS: dict[str, tuple[Made, str]] = {
-    "noise": (lambda at: at.write_bytes(b"\x93" * 5000), "no zip file"),
-    "an empty file": (lambda at: at.write_bytes(b""), "no zip file"),
-    "a zip that is cut off": (_cut, "no zip file"),
+    "noise": (lambda at: at.write_bytes(b"\x93" * 5000), "not a zip file"),
+    "an empty file": (lambda at: at.write_bytes(b""), "not a zip file"),
+    "a zip that is cut off": (_cut, "not a zip file"),
     "a zip with nothing in it": (_zip(), ""),
     "members with ../ and / in their names": (_zip(("../../owned", "x"), ("/tmp/owned", "x"), ("header.json", "{}")), ""),
     "a header that is no JSON": (_zip(("header.json", "{"), ("_journal/start.json", "{")), ""),

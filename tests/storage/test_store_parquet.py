@@ -120,7 +120,7 @@ FAULTS = {
     "gone": (lambda folder: (folder / "steps.parquet").unlink(), "cannot be used for Parquet"),
     "others": (others, r"was not written by store\.export"),
     "newer": (newer, r"newer agentlab \(format 2, this one knows 1\)"),
-    "fewer": (fewer, r"holds 2 of 3 steps of the run"),
+    "fewer": (fewer, r"has 2 of 3 steps of the run"),
 }
 
 
