@@ -200,7 +200,7 @@ STORES: dict[str, Callable[[sqlite3.Connection], object]] = {
 }
 
 
-DAMAGED = " damaged ("
+DAMAGED = " damaged"
 STORES_END = dict.fromkeys(STORES, DAMAGED) | {
     "a head that names a class to make": "taken",
     "a step number of 10^15": "taken",
