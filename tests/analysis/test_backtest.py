@@ -321,7 +321,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "number": (lambda: lab.backtest(3, StepCountIs(2)), ConfigurationError, "3 is not a record"),
     "empty-list": (lambda: lab.backtest(five(), []), ConfigurationError, "An empty list of conditions"),
     "empty-dict": (lambda: lab.backtest(five(), {}), ConfigurationError, "An empty dict"),
-    "empty-axis": (lambda: lab.backtest(five(), StepCountIs([])), LimitError, "an empty list"),
+    "empty-axis": (lambda: lab.backtest(five(), StepCountIs([])), LimitError, "the list is empty"),
     "class": (lambda: lab.backtest(five(), StepCountIs), ConfigurationError, "is a class"),
     "budget": (lambda: lab.backtest(five(), budget=5), LimitError, "budget=5: pass a Budget"),
     "limit": (lambda: lab.backtest(five(), budget={"max_turn": 5}), LimitError, "Did you mean 'max_turns'"),
