@@ -240,7 +240,7 @@ class Agent(Displayable):
 
     @property
     def is_made_of_names(self) -> bool:
-        """True if the names of provider and model describe the agent: no tools or middleware, and no address or key of its own."""
+        """True if the names of provider and model describe the agent: no tools or middleware, and no separate address or key."""
         model = self.model
         if not isinstance(model, HttpModel) or self.tools or self.middleware:
             return False

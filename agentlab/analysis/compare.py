@@ -109,7 +109,7 @@ MEASURES = {
     "cost": "cost_mean",
     "cost_median": "cost_median",
 }
-"""The measures of a group, each with its column; its interval is in the columns of its own name with `_low` and `_high`."""
+"""The measures of a group, each with its column; its interval is in the columns with `_low` and `_high` added to its name."""
 
 
 def _columns(*measures: str) -> dict[str, str]:

@@ -261,7 +261,7 @@ def latched(records: Records, leaf: StopCondition, first: First) -> Answers:
 
 
 def deciding(tree: StopCondition, is_met: Callable[[StopCondition], Bools]) -> list[tuple[StopCondition, Bools]]:
-    """Return the parts that made the tree met, each with the runs in which it did; a Not stands for the part below it."""
+    """Return the parts that made the tree met, each with the runs in which it did; a Not represents the part below it."""
 
     def look(node: StopCondition, within: Bools) -> Iterable[tuple[StopCondition, Bools]]:
         here = within & is_met(node)

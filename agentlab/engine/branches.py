@@ -47,7 +47,7 @@ class Branches(Sequence[R], Generic[R]):
         self.recall: Callable[[str, Any, RunSettings], R] | None = None
         self.recall_children: Callable[[R], None] | None = None
         self.was_loaded: bool = False
-        """True if this run itself was loaded as a child, only to be looked at."""
+        """True if this run was loaded from a store as a child, read-only."""
 
     @property
     def children(self) -> tuple[R, ...]:

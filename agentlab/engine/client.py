@@ -73,7 +73,7 @@ white space. Models that think unseen send nothing else for minutes."""
 @helps_with_keywords
 @dataclass(frozen=True, slots=True)
 class RetryPolicy(Displayable):
-    """How often and how long a call that may pass later is retried: connection errors, an answer whose JSON ends early, 429, 5xx and
+    """How often and how long a call that may succeed later is retried: connection errors, an answer whose JSON ends early, 429, 5xx and
     the like. A stream that breaks off is retried only if nothing of the answer has come. One that loses a piece on its way is asked
     for again at once, at most twice.
 
@@ -114,7 +114,7 @@ class OnRetry(Protocol):
     """Notified before a further attempt: its number, the wait, why the last one failed, and what that said of the account's limits."""
 
     def __call__(self, attempt: int, wait_s: float, reason: str, rate_limit: RateLimit | None = None, /) -> None:
-        """Take notice."""
+        """Announce a retry before its wait."""
         ...
 
 
@@ -424,7 +424,7 @@ async def _bounded(answer: HttpAnswer, most_bytes: int, is_quiet: Callable[[byte
 
 
 def _broken_off(response: ModelResponse, message: str) -> ModelResponse:
-    """Return what came of a stream that broke off: it was paid for and is kept, as an error. Usage counted on the way is no total."""
+    """Return the received part of a broken stream, as an error: it was paid for. Usage counted on the way is not a total."""
     signal = replace(
         response.signal, finish_reason=FinishReason.ERROR, confidence=Confidence.LOW, message=message, repairable=False
     )

@@ -153,7 +153,7 @@ class FurtherCalls:
         cap, left = calls[-1].requested_cap, self.tokens_left(calls)
         if action is Action.REPAIR_TOOL_CALL:
             self.repairs += 1
-            prefills = False  # half a call is no text to go on from
+            prefills = False  # half a call is not a text to continue
             cap = None if cap is None else left  # within the cap that cut it, it would be cut again
         else:
             self.continuations += 1

@@ -17,7 +17,7 @@ class StopRequest:
 
 
 class Control:
-    """Requests to one run, or to several in lockstep. It knows no run: whoever takes the steps reads it between them.
+    """Requests to one run, or to several in lockstep. It knows no run: the stepper reads it between steps.
 
     `stop_request` and `cancelled` are set once and stay. Pauses count only until `close()`, which the end of the run calls.
     """

@@ -121,7 +121,7 @@ class Rounds(Generic[R]):
         return isinstance(error, RunEndedError)
 
     def settle(self) -> None:
-        """Each run takes notice of its own stop."""
+        """Each run handles its stop itself."""
 
     def _on_event(self, event: events.Event) -> None:
         if type(event) in (events.RunResumed, events.RunEnded):  # from any thread: it may end a wait

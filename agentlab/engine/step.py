@@ -75,7 +75,7 @@ async def take_step(stepper: Stepper) -> StepResult | None:
 
 
 def _before(stepper: Stepper) -> Ending | None:
-    """Return the end of a run with nothing left of its own budget, or of the outermost run's."""
+    """Return the end of a run whose budget, or the outermost run's, has nothing left."""
     ending = _limit_reached(stepper, stepper.refresh_settings())
     if ending is None and (bound := call_context.bound_from_above(stepper)) is not None:
         ending = Ending(*bound)

@@ -87,12 +87,12 @@ class StepBuilder:
 
     @property
     def known_tokens(self) -> int:
-        """Tokens of its own calls, as far as they are known."""
+        """Known tokens of this step's calls, without child runs."""
         return sum([call.usage.known_tokens for call in self.calls])
 
     @property
     def known_cost_usd(self) -> Decimal:
-        """Cost of its own calls in USD, as far as it is known."""
+        """Known cost of this step's calls in USD, without child runs."""
         return sum([call.cost.known_usd for call in self.calls], ZERO)
 
     def whole_answer(self) -> ModelResponse | None:

@@ -141,7 +141,7 @@ class Stepper:
                 raise
             step = self.timeline.history.last
         else:
-            self._uncancel(task)  # a tool or a middleware kept the cancel to itself
+            self._uncancel(task)  # a tool or a middleware swallowed the cancel
         finally:
             clock.stop()
             self._task = None

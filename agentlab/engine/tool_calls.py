@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def remind(stepper: Stepper, builder: StepBuilder, terminating: TerminatingTools) -> None:
-    """Answer an answer that calls no tool with the reminder to call a terminating one, up to `consecutive_nudges` times."""
+    """Remind a model that called no tool to call a terminating one, up to `consecutive_nudges` times."""
     timeline, before = stepper.timeline, 0
     for step in reversed(timeline.history):
         if step.decision.action is not Action.NUDGE:
@@ -151,7 +151,7 @@ async def _execute_to_the_end(stepper: Stepper, tool_call: ToolCall) -> Executed
     """Execute a tool whose `on_cancel` is "wait": a cancel does not cut it off."""
     try:
         await asyncio.sleep(0)
-    except asyncio.CancelledError as cut:  # it was on its way: the tool is not begun any more, and that is known
+    except asyncio.CancelledError as cut:  # cancelled before the start: the tool did not run
         return Executed(ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed", tool_call.arguments, 0.0), cut)
     stepper.waits_for_tool = True
     try:

@@ -104,7 +104,7 @@ class Steps(Protocol[S_co, Outcome_co]):
         ...
 
     def settle(self) -> None:
-        """Take notice of a stop that came too late for the last step. Called after each piece of work."""
+        """Handle a stop that came too late for the last step. Called after each piece of work."""
         ...
 
 

@@ -16,7 +16,7 @@ May import: `transport` and what is below it.
     pattern           why a response of an unknown provider ended
     wires             what several vendors share
     openai            a vendor on wires that others share: copy this file for a new server
-    anthropic         a vendor with a wire of its own: copy this one for a new wire
+    anthropic         a vendor with a separate wire: copy this one for a new wire
     compatible        any other server on a known wire
 """
 

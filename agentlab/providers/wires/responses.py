@@ -314,7 +314,7 @@ def items_of(output: JSON) -> list[Item]:
 
 def waiting_items(items: list[Item]) -> list[Item]:
     """Return the items that wait for the caller: calls of the request's functions without a result, and others for the caller, unless
-    a message follows (xAI lists calls of its own tools as `custom_tool_call`)."""
+    a message follows (xAI lists calls of xAI's tools as `custom_tool_call`)."""
     answered = {read.as_text(item.get("call_id")) for item in items if read.as_text(item.get("type")).endswith("_output")} - {""}
     last_message = max((place for place, item in enumerate(items) if item.get("type") == "message"), default=-1)
     return [
