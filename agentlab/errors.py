@@ -360,7 +360,7 @@ class RunEndedError(AgentlabError):
 
 
 class AgentlabWarning(UserWarning):
-    """A problem that does not end the run, such as a limit that cannot be watched, or a run without any limit.
+    """A problem that does not end the run, such as a limit that cannot be enforced, or a run without any limit.
 
     Example:
         >>> import warnings

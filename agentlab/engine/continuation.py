@@ -186,7 +186,7 @@ class FurtherCalls:
         return "max_continuations_per_turn", f"it was continued {self.continuations} time{'s' * (self.continuations != 1)}"
 
 
-def is_half_a_call(response: ModelResponse) -> bool:
+def has_incomplete_call(response: ModelResponse) -> bool:
     """True if a tool call of the response came incomplete, or the provider could not read it."""
     signal, calls = response.signal, response.tool_calls
     cut = signal.finish_reason is FinishReason.MAX_TOKENS and not all(call.arguments.strip() for call in calls)
