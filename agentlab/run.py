@@ -434,7 +434,7 @@ class Run(Displayable):
             >>> run = endless.run("?", budget=lab.Budget(max_turns=2))
             >>> result = await run
             >>> [action.label for action in run.next_actions]
-            ['Raise the turn limit to 4 and go on']
+            ['Raise the turn limit to 4 and continue']
         """
         return next_actions.next_actions(self)
 

@@ -275,7 +275,9 @@ def test_an_answer_with_a_hole_is_never_complete(wire: str) -> None:
     ("more", "calls", "words"),
     [
         pytest.param({"retry": lab.RetryPolicy(attempts=1)}, 1, "no retry is allowed", id="no retry"),
-        pytest.param({"retry": lab.RetryPolicy(attempts=2, first_wait_s=0)}, 2, "1 retry did not give a complete one", id="one retry"),
+        pytest.param(
+            {"retry": lab.RetryPolicy(attempts=2, first_wait_s=0)}, 2, "1 retry did not give a complete one", id="one retry"
+        ),
         pytest.param({"budget": lab.Budget(max_calls=2)}, 2, "the budget leaves no call", id="two calls"),
         pytest.param({"budget": lab.Budget(max_tokens=20)}, 2, "the budget leaves no call", id="tokens"),
     ],
@@ -356,7 +358,7 @@ def test_a_policy_may_take_the_text_as_it_is() -> None:
         run = agent(server, stream=True).run("go", policy=lab.termination.lenient)
         result = go(finished(run))
     assert (len(server.asked), result.stop_reason, result.text) == (1, StopReason.COMPLETED, "pay 100 to Bob")
-    assert result.detail.startswith("Taken as it is: ")
+    assert result.detail.startswith("Accepted as it is: ")
     assert [hole.place for hole in result.history[0].holes] == [8]
 
 
