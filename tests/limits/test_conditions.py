@@ -518,8 +518,8 @@ def go_to_the_end(run: lab.Run) -> lab.RunResult:
 
 
 WORDS = {
-    "not-of-anthropic": ("anthropic:claude-sonnet-4-6", {}, "length", "'length' is a finish reason of openai, which anthropic does not send. "
-                         "Write 'max_tokens', which works for every provider."),
+    "not-of-anthropic": ("anthropic:claude-sonnet-4-6", {}, "length", "'length' is a finish reason of openai, "
+                         "which anthropic does not send. Write 'max_tokens', which works for every provider."),
     "not-of-openai": ("openai:gpt-5.4-mini", {}, "tool_use", "'tool_use' is a finish reason of anthropic"),
     "not-of-gemini": ("gemini:gemini-2.5-flash", {}, "stop", "'stop' is a finish reason of openai"),
     "of-anthropic": ("anthropic:claude-sonnet-4-6", {}, "pause_turn", ""),
