@@ -228,7 +228,7 @@ def bound_below(top: Stepper) -> tuple[StopReason, str] | None:
 
 
 def count_beside(stepper: Stepper, calls: int = 0, tokens: int = 0, cost_usd: Decimal = ZERO) -> None:
-    """Count usage for the outermost run that no history counts: that of runs which a tool's own code started, and of runs below them."""
+    """Count usage that no history counts for the outermost run: of runs that a tool's own code started, and of runs below them."""
     above, top = stepper, stepper.outermost
     while above is not top:
         caller = above.origin.caller

@@ -165,7 +165,7 @@ class FurtherCalls:
         return ContinuationRequest(answer, (*partial, *hint), bool(prefills and partial), cap, _tokens_of_text(calls))
 
     def give_up(self, calls: list[ModelCall], answer: ModelResponse, why: str = "") -> Decision:
-        """Return the decision of AbortPartial: the answer is kept, with a notice that it is incomplete. `why`: a cause other than a cap."""
+        """Return the decision of AbortPartial: the answer is kept, with a notice. `why` is given if the cause is not a cap."""
         problem = "A tool call was cut off and was not executed" if self.issue else "The answer was cut off and is incomplete"
         metadata = {**larger_cap(calls[-1].requested_cap, answer), "outcome": self.outcome, "attempts": self.attempts}
         if not why:

@@ -598,7 +598,7 @@ def test_a_time_out_of_a_middlewares_own_is_its_error() -> None:
 
 def test_a_budget_with_every_limit_taken_away_warns_when_the_run_starts() -> None:
     run = run_of(["end"], budget=Budget(max_turns=None))
-    with pytest.warns(AgentlabWarning, match="no limit at all"):
+    with pytest.warns(AgentlabWarning, match="This run has no limit: "):
         go(_end(run))
     warned = [event.message for event in run.events if isinstance(event, lab.events.Warned)]
     assert [message[:21] for message in warned] == ["This run has no limit"]
