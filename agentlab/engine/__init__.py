@@ -8,7 +8,7 @@ A run is made of parts, and one step passes through them from top to bottom:
     snapshot         a run as frozen values: the steps that a fork keeps, its origin, its end
     worker           takes the steps on one event loop at a time: awaited here, or in the background
     control          pause, stop and cancel, asked for from any thread
-    stepper          the life of one run: it begins, waits while paused, takes one step after the other, and closes
+    stepper          the life of one run: it begins, waits while paused, puts edited limits into force, takes its steps, and closes
     step             one step (before, ask, decide, act, read, end), and the decision whether the run ends with it
     step_builder     the step under way, until it is a StepResult
     turn             the transition table: when the model is asked again within a step
@@ -16,14 +16,14 @@ A run is made of parts, and one step passes through them from top to bottom:
     continuation     the rest of an answer that was cut off: what to ask, and how the two texts are joined
     client           one call over HTTP, with retries
     termination      what follows from one response: complete, execute tools, continue, repair, …; without I/O
-    tool_calls       the tools that the model asked for
+    tool_calls       the order of a step's tool calls, middleware and holds; `agentlab.tools` calls the functions
     timeline         conversation, history, events, clock; the only place that records and notifies
     branches         forks and child runs
     run_tree         all relatives of a run as one tree
-    call_context     which tool call the code runs in, and what bounds the runs below it
+    call_context     the current tool call, and the limits that runs started in it inherit
     lockstep         several runs, step by step together
     next_actions     what can be done about the end of a run
-    limit_increases  limits that are met, raised
+    limit_increases  raises the limits that ended a run
     unreachable      conditions that can never be met
 """
 
