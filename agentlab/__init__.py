@@ -153,7 +153,7 @@ _NAMES = {
     "transport": "record",
     "transport.selection": "replay",
 }
-"""Modules, and the names that are public from there."""
+"""The public names by the module that defines them."""
 
 _PLACES = {name: f"{module}:{name}" for module, names in _NAMES.items() for name in names.split()} | {
     "errors": "errors",
@@ -184,12 +184,12 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext agentlab`: the magic `%%agent`, completion of models by Tab, and tables in which `$` is a dollar sign."""
+    """`%load_ext agentlab`: add the magic `%%agent`, Tab completion of models, and tables that show `$` as a dollar sign."""
     import_module("agentlab.notebook.magics").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """`%unload_ext agentlab`: remove them again."""
+    """`%unload_ext agentlab`: remove the additions of `load_ipython_extension`."""
     import_module("agentlab.notebook.magics").unload(shell)
 
 
