@@ -264,9 +264,7 @@ def test_the_frame_is_a_backtest_s_with_what_was_chosen() -> None:
 def test_what_it_says_of_itself_is_short_and_escaped() -> None:
     found = suggest(known(), HasToolCall("<script>") | StepCountIs([3, 10]), keep=0.9, cost="steps")
 
-    assert repr(found).startswith(
-        "Suggestion(stop=HasToolCall('<script>') | StepCountIs(3); on runs it was not chosen on it keeps 95.0%"
-    )
+    assert repr(found).startswith("Suggestion(stop=HasToolCall('<script>') | StepCountIs(3); on held-out runs it keeps 95.0%")
     shown = found._repr_html_()
     assert "<script>" not in shown and "HasToolCall(&#x27;&lt;script&gt;&#x27;) | StepCountIs(3)" in shown
     assert all(sentence.count("<li>") == 0 for sentence in found.why)

@@ -169,7 +169,7 @@ def test_a_column_of_the_steps_makes_groups_where_it_is_the_same_throughout_a_ru
     assert lab.backtest(steps, StepCountIs(3), by="variant", per="run")["variant"].value_counts().to_dict() == {
         "fast": 130, "slow": 100, "rare": 4,
     }  # fmt: skip
-    with pytest.raises(ConfigurationError, match="by='step': it changes from step to step in run 'fast r00000'"):
+    with pytest.raises(ConfigurationError, match="by='step': the column changes from step to step in run 'fast r00000'"):
         suggest(steps, LIMITS, by="step")
     with pytest.raises(ConfigurationError, match="goal='duration': There is no column"):
         lab.backtest(steps, StepCountIs(3), goal="duration")
