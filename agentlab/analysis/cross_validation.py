@@ -137,7 +137,8 @@ class Counts:
         return found
 
     def cheapest(self, keep: float, order: Ints) -> int | None:
-        """Return the cheapest configuration that keeps this share; of equal costs the one that keeps most, then the first by `order`."""
+        """Return the cheapest configuration that keeps this share; of equal costs the one that keeps most, then the first by
+        `order`."""
         share = self.share
         enough = np.flatnonzero(share >= keep - 1e-12)
         if not len(enough):

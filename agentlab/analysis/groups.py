@@ -130,7 +130,8 @@ def no_column_twice(frame: pd.DataFrame) -> None:
 def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequence[str] | None = None) -> pd.DataFrame:
     """Return the frame without rows that repeat the keys `of`; rows with an unknown key are all kept.
 
-    Raises ConfigurationError if rows with the same keys differ. With `values` only those columns are compared, and the last row is kept.
+    Raises ConfigurationError if rows with the same keys differ. With `values` only those columns are compared, and the last row is
+    kept.
     """
     keys = [name for name in of if name in frame.columns]
     if len(keys) < len(of):

@@ -8,11 +8,11 @@
 `units` has the number of each value's unit. Values of one unit are not independent, such as repeats of one prompt or replays of one
 recording. The estimate is computed from all values, its error from the units' sums. Without `units` each value is independent.
 
-An interval that cannot be computed is None, and `why` has the reason. There is none for fewer than MIN_UNITS units, which are too few to
-show how much the values vary. `python -m tests.benchmarks --only coverage` simulates how often each interval contains the true value.
-If a few runs use nearly everything, this is less often than the level says, and a small sample cannot show that: for lognormal costs
-with a sigma of 1 the interval contains the mean in 91 to 96 % of samples of 5 to 50 units; with a sigma of 2 in 82 % of samples of 10
-units, and in 88 % of samples of 50.
+An interval that cannot be computed is None, and `why` has the reason. There is none for fewer than MIN_UNITS units, which are too few
+to show how much the values vary. `python -m tests.benchmarks --only coverage` simulates how often each interval contains the true
+value. If a few runs use nearly everything, this is less often than the level says, and a small sample cannot show that: for lognormal
+costs with a sigma of 1 the interval contains the mean in 91 to 96 % of samples of 5 to 50 units; with a sigma of 2 in 82 % of samples
+of 10 units, and in 88 % of samples of 50.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def of_mean(
 ) -> Estimate:
     """Return the mean with the wider of two intervals from the units' sums: Student's t, and t with Hall's correction for skewness.
 
-    `least` and `most` are known bounds of the values. If `least` is 0, Student's t is applied to the logarithm of the mean. P. Hall, On the removal of skewness by transformation, JRSS B 54 (1992); the error of units as in
-    E. Miller, Adding error bars to evals (2024).
+    `least` and `most` are known bounds of the values. If `least` is 0, Student's t is applied to the logarithm of the mean. P. Hall, On
+    the removal of skewness by transformation, JRSS B 54 (1992); the error of units as in E. Miller, Adding error bars to evals (2024).
     """
     found, codes, bare = _units_of(values, units)
     if bare.why is not None or bare.value is None:

@@ -83,8 +83,8 @@ def limits_over(records: Records, name: str, values: list[Any]) -> list[Limit]:
 class CutSteps:
     """The last steps of runs that a limit stops, if the limit cuts the step off; one entry per run.
 
-    `is_cut`: the step is cut off, after `calls` calls. `unsure`: it is unknown whether it is cut off, or with what usage. `by`: the index
-    of the limit among those that were checked.
+    `is_cut`: the step is cut off, after `calls` calls. `unsure`: it is unknown whether it is cut off, or with what usage. `by`: the
+    index of the limit among those that were checked.
     """
 
     is_cut: Bools

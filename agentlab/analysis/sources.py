@@ -114,7 +114,8 @@ def _last_number(steps: pd.DataFrame, name: str, start: Ints) -> Floats:
 
 def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools, Bools, Bools, npt.NDArray[np.object_]]:
     """Return for each run: whether it finished on its own, whether its last step was cut off, whether that was before a further call,
-    and why it ended. An answer that ends a run takes precedence over a stop by a person, or a condition that raised, at the same step."""
+    and why it ended. An answer that ends a run takes precedence over a stop by a person, or a condition that raised, at the same
+    step."""
     reason, action, error = (_last(steps, name, start) for name in ("stop_reason", "action", "error"))
     of_runs = _values_of_runs(about, "stop_reason")
     reason = np.where(reason == None, of_runs, reason)  # noqa: E711  element by element

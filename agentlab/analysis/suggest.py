@@ -106,8 +106,8 @@ def suggest(
     level       the confidence level of the intervals
 
     **The rule.** Of the configurations that keep at least `keep` of the successes, choose the one with the lowest cost; if several have
-    that cost, the one that keeps most; then the one with fewer limits, the one that was given first, the strictest. If a run was cut off
-    in the record, its cost without that limit is unknown: the choice counts its recorded cost in every configuration.
+    that cost, the one that keeps most; then the one with fewer limits, the one that was given first, the strictest. If a run was cut
+    off in the record, its cost without that limit is unknown: the choice counts its recorded cost in every configuration.
 
     **Cross-validation.** The rule is applied to all folds but one, and its choice is evaluated on that one; this is repeated for each
     fold. All figures of the Suggestion are from these held-out runs.
