@@ -132,7 +132,7 @@ class Suggestion:
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
             >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").plot().alt
-            'Reached the goal against tokens per run (mean), 2 configurations. on the Pareto frontier StepCountIs 1: ...
+            'Reached the goal against tokens per run (mean), 2 configurations. Pareto frontier: StepCountIs 1 (100% ...
         """
         if self.frame.empty:
             raise ConfigurationError(f"There are no candidates to show: {' '.join(self.why)}")
@@ -314,7 +314,7 @@ class Suggestions:
         Example:
             >>> both = await lab.Experiment({"brief": brief, "endless": endless}, ["?"], repeats=20).run(progress=False)
             >>> lab.suggest(both, lab.StepCountIs([1, 9]), cost="tokens", by="agent").plot().alt
-            'Reached the goal against tokens per run (mean), 2 configurations. brief: on the Pareto frontier StepC...
+            'Reached the goal against tokens per run (mean), 2 configurations. Pareto frontier of brief: StepCou...
         """
         table = self.candidates
         if table.empty:

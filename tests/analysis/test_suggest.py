@@ -322,7 +322,7 @@ def test_its_picture_is_that_of_its_frame() -> None:
     found = suggest(known(), StepCountIs([2, 3, 10]), keep=0.9, cost="steps")
     axes = found.plot()
 
-    assert axes.alt.endswith("Suggested, with a ring around it: stop=StepCountIs(3).")
+    assert axes.alt.endswith("Suggested, marked with a ring: stop=StepCountIs(3).")
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_markersize() == 16] == [
         (pytest.approx(3.0), pytest.approx(95 / 130))
     ]

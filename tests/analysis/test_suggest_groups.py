@@ -131,7 +131,7 @@ def test_the_candidates_of_all_groups_are_one_frame_to_draw() -> None:
     assert len(table) == sum(len(found[name].frame) for name in found) and table["chosen"].sum() == 2
     assert table.loc[table["model"] == "b", "MaxCost"].isna().all()
     axes = found.plot()
-    assert "a: on the Pareto frontier" in axes.alt and axes.alt.endswith(f"a: {found['a'].code}; b: {found['b'].code}.")
+    assert "Pareto frontier of a: " in axes.alt and axes.alt.endswith(f"a: {found['a'].code}; b: {found['b'].code}.")
     assert len(next(line for line in axes.lines if line.get_markersize() == 16).get_xdata()) == 2
 
 

@@ -41,7 +41,7 @@ def test_where_most_runs_are_unknown_nothing_is_said_to_be_saved() -> None:
     assert "No interval for the saved share: unknown for 18 of 30 runs." in found.why
     assert "18 of 30 runs ended by a stop condition, which these limits do not include: pass it with them." in found.why
     assert "saves an unknown share of the steps" in found.in_short()
-    assert "Suggested, with a ring" not in found.plot().alt, "it is not drawn"
+    assert "Suggested, marked with a ring" not in found.plot().alt, "it is not drawn"
 
 
 def test_no_success_is_made_up_for_runs_that_were_cut_off() -> None:
