@@ -9,6 +9,12 @@
     run.panel()
 
 Every name below is imported when it is first used, so `import agentlab` is fast, prints nothing and writes no file.
+
+    agent     `lab.Agent`: a model, its tools and default limits
+    run       `lab.Run`: what a person does with a run
+    tools     defines a tool, calls its function, and turns its exception into a result for the model
+    subagent  an agent as a tool of another
+    errors    every error and warning
 """
 
 from __future__ import annotations

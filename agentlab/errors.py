@@ -552,7 +552,7 @@ class RunFailed(RunStopped):
     """
 
 
-__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+__all__ = defined_in(globals())  # noqa: PLE0605  a list of names, computed
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = only(__name__, __all__)

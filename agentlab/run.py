@@ -202,7 +202,9 @@ class Run(Displayable):
             >>> ended.to_frame("tools")["tool"].tolist()[:3]
             ['get_weather', 'get_weather', 'find_trains']
         """
-        return lazy.call("agentlab.records.frames:to_frame", self, what)
+        from agentlab.records.frames import to_frame
+
+        return to_frame(self, what)
 
     def panel(self) -> Any:
         """Return the live panel of this run in a notebook; without a front end, a static table and picture.
@@ -222,7 +224,9 @@ class Run(Displayable):
 
         def __getattr__(self, name):
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in Origin.__slots__:
+            if name == "settings":
+                message = "A run has no 'settings': write run.limits."
+            elif name in Origin.__slots__:
                 message = f"A run has no {name!r}: write run.origin.{name}."
             elif not name.startswith("_") and hasattr(RunResult, name):
                 ended = self.result is not None

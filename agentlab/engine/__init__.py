@@ -8,7 +8,7 @@ A run is made of parts, and one step passes through them from top to bottom:
     snapshot         a run as frozen values: the steps that a fork keeps, its origin, its ending
     worker           takes the steps on one event loop at a time, awaited by the caller or in the background
     control          requests to pause, stop or cancel, from any thread
-    stepper          the life cycle of one run: it begins, waits while paused, takes one step after another, and ends
+    stepper          the life cycle of one run: it begins, waits while paused, puts edited limits into force, takes its steps, and ends
     step             one step (before, ask, decide, act, read, end), and the decision whether the run ends with it
     step_builder     the step under way, until it is a StepResult
     turn             the transition table: when the model is asked again within a step
@@ -16,14 +16,14 @@ A run is made of parts, and one step passes through them from top to bottom:
     continuation     continues an answer that was cut off: what to ask, and how the two texts are joined
     client           one call over HTTP, with retries
     termination      decides what to do with a response: complete, execute tools, continue, repair, …; no I/O
-    tool_calls       executes the tools that the model called
+    tool_calls       the order of a step's tool calls, middleware and holds; `agentlab.tools` calls the functions
     timeline         conversation, history, events, clock; the only place that records events and notifies observers
     branches         forks and child runs
     run_tree         all relatives of a run as one tree
-    call_context     the tool call that the code runs in, and the limits of the runs below it
+    call_context     the current tool call, and the limits that runs started in it inherit
     lockstep         several runs, step by step together
     next_actions     what can be done after a run has ended
-    limit_increases  raises limits that were reached
+    limit_increases  raises the limits that ended a run
     unreachable      finds conditions that can never be met
 """
 

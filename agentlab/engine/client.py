@@ -249,7 +249,7 @@ class HttpModel:
         auth = await self._auth(http_request) if context.transport.needs_key else {}
         began, digest = datetime.now(UTC), hashlib.blake2b(digest_size=8)
         async with context.transport.open(
-            http_request, auth=auth, lane=context.replay_key, timeout_s=LONGEST_SILENCE_S
+            http_request, auth=auth, replay_key=context.replay_key, timeout_s=LONGEST_SILENCE_S
         ) as answer:
             recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
             now_s = partial(_time_of, answer, recorded)

@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
-from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.safe_text import one_line
@@ -31,6 +30,7 @@ from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
+    import pandas as pd
     from typing_extensions import TypeVar
 
     R = TypeVar("R", bound=RunLike, default=Any)  # with a default, a plain `Lockstep` is a type too
@@ -213,7 +213,7 @@ class Lockstep(Displayable, Generic[R]):
         """
         return self.rounds.control.pausing
 
-    def to_frame(self, what: str = "steps") -> Any:
+    def to_frame(self, what: str = "steps") -> pd.DataFrame:
         """A DataFrame of all runs: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`.
 
         Example:
@@ -225,7 +225,9 @@ class Lockstep(Displayable, Generic[R]):
             1     1            15
             2     2            15
         """
-        return lazy.call("agentlab.records.frames:to_frame", self.runs, what)
+        from agentlab.records.frames import to_frame
+
+        return to_frame(self.runs, what)
 
     def __len__(self) -> int:
         return len(self.runs)

@@ -98,6 +98,11 @@ class RunLike(Protocol):
         ...
 
     @property
+    def events(self) -> Sequence[Event]:
+        """The events so far."""
+        ...
+
+    @property
     def result(self) -> RunResult | None:
         """The result, None before the end."""
         ...

@@ -1,4 +1,4 @@
-"""The live limits of a run: one frozen RunSettings, replaced under a lock and read once per step."""
+"""The live limits of a run: one frozen RunSettings, replaced under a lock; the engine reads it before and after each step."""
 
 from __future__ import annotations
 
