@@ -16,8 +16,7 @@ from agentlab._internal.lazy import helps_with_keywords
 from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context
 from agentlab.engine.client import HttpModel, Model, RetryPolicy
-from agentlab.engine.plan import RunPlan
-from agentlab.engine.snapshot import RunPrefix
+from agentlab.engine.plan import RunPlan, RunPrefix
 from agentlab.engine.termination import Policy
 from agentlab.engine.unreachable import never_met, warn_of
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError

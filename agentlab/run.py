@@ -31,7 +31,7 @@ from agentlab.engine import call_context, next_actions
 from agentlab.engine.branches import Branches, fork_plan
 from agentlab.engine.control import Control
 from agentlab.engine.next_actions import NextAction
-from agentlab.engine.snapshot import Origin
+from agentlab.engine.plan import Origin
 from agentlab.engine.stepper import Stepper
 from agentlab.engine.timeline import Timeline
 from agentlab.engine.worker import RunState, Worker
@@ -80,7 +80,7 @@ class Run(Displayable):
         self.stepper = Stepper(plan, self.timeline, self.control, self)
         self.worker: Worker[StepResult | None, RunResult] = Worker(self.stepper)
         self.branches: Branches[Run] = Branches(self)
-        self.limits: LiveSettings = self.stepper.limits
+        self.limits: LiveSettings = self.stepper.context.limits
         call_context.made(self)
 
     # What it is -------------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class Run(Displayable):
             >>> run.id == run.timeline.events[0].run_id if run.events else len(run.id)
             12
         """
-        return self.stepper.run_id
+        return self.stepper.context.run_id
 
     @property
     def agent(self) -> Agent:
@@ -103,7 +103,7 @@ class Run(Displayable):
             >>> run.agent.name
             'anthropic:claude-sonnet-4-6'
         """
-        return cast("Agent", self.stepper.agent)
+        return cast("Agent", self.stepper.context.agent)
 
     @property
     def prompt(self) -> str:
@@ -123,7 +123,7 @@ class Run(Displayable):
             >>> run.origin.parent is None
             True
         """
-        return self.stepper.origin
+        return self.stepper.context.origin
 
     @property
     def state(self) -> RunState:
@@ -173,7 +173,7 @@ class Run(Displayable):
             >>> run.result is None, ended.result.stop_reason
             (True, <StopReason.STOP_CONDITION: 'stop_condition'>)
         """
-        return self.stepper.result
+        return self.stepper.context.result
 
     @property
     def children(self) -> tuple[Run, ...]:
@@ -250,8 +250,8 @@ class Run(Displayable):
             raise ConfigurationError(f"with_id({run_id!r}): the run {self.id!r} has begun already.")
         if (hidden := redact(f"{run_id} {label}".strip())) != f"{run_id} {label}".strip():
             raise ConfigurationError(f"with_id: {hidden!r} holds a key: ids and labels of runs are written everywhere.")
-        stepper.replay_key = f"{os.urandom(6).hex()}#{label}" if label else run_id
-        stepper.run_id = run_id
+        stepper.context.replay_key = f"{os.urandom(6).hex()}#{label}" if label else run_id
+        stepper.context.run_id = run_id
         return self
 
     @needs_await("run.step()")

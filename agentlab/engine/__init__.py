@@ -4,11 +4,11 @@ May import: `providers` and what is below it.
 
 A run is made of parts, and one step passes through them from top to bottom:
 
-    plan             what a run begins with; what the engine needs of agents and runs, which are above it
-    snapshot         a run as frozen values: the steps that a fork keeps, its origin, its end
+    plan             a run as frozen values: its plan, the steps that a fork keeps, its origin, its end, its snapshot
     worker           takes the steps on one event loop at a time: awaited here, or in the background
     control          pause, stop and cancel, asked for from any thread
     stepper          the life of one run: it begins, waits while paused, takes one step after the other, and closes
+    call_context     what the steps of a run share; which tool call the code runs in, and what bounds the runs below it
     step             one step (before, ask, decide, act, read, end), and the decision whether the run ends with it
     step_builder     the step under way, until it is a StepResult
     turn             the transition table: when the model is asked again within a step
@@ -20,7 +20,6 @@ A run is made of parts, and one step passes through them from top to bottom:
     timeline         conversation, history, events, clock; the only place that records and notifies
     branches         forks and child runs
     run_tree         all relatives of a run as one tree
-    call_context     which tool call the code runs in, and what bounds the runs below it
     lockstep         several runs, step by step together
     next_actions     what can be done about the end of a run
     limit_increases  limits that are met, raised
@@ -39,7 +38,6 @@ __all__ = [
     "next_actions",
     "plan",
     "run_tree",
-    "snapshot",
     "step",
     "step_builder",
     "stepper",

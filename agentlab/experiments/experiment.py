@@ -225,7 +225,8 @@ class Experiment(Displayable):
         if executor is None:  # a worker may have keys that this process lacks
             transport = self._transport_now()
             for name in dict.fromkeys(job.agent for one, job in to_do if one.state != ENDED):
-                check_key(self.grid.agents[name], transport)
+                agent = self.grid.agents[name]
+                check_key(agent.model, transport, agent.middleware)
         now = {one.cell: one for one in statuses} | {one.cell: one for one, _ in to_do}
         provider_of = {
             self.grid.run_id(cell, attempt): self._providers[cell]

@@ -243,11 +243,11 @@ def _run(common: Common, store: Store, job: Job, stored: StoredRun | None, share
     else:
         settings = fresh.limits.snapshot()  # with its functions, which cannot be stored
         run = store.resume(job.run_id, agent, stop=settings.stop, policy=settings.policy)
-        run.with_id(job.run_id, label=job.label).stepper.transport = common.transport
+        run.with_id(job.run_id, label=job.label).stepper.context.transport = common.transport
         following = observer.follow_run(run)
         timeline = run.timeline
         timeline.observers = (*[one for one in timeline.observers if not isinstance(one, RunWriter)], following)
-    run.stepper.parent_limit = missing_usage_setting(shared_budget)
+    run.stepper.context.parent_limit = missing_usage_setting(shared_budget)
     return run
 
 
@@ -408,8 +408,8 @@ class OtherRuns:
         if self._refuse:
             agent = copy.copy(run.agent)
             agent.middleware = (self._asked, *agent.middleware)
-            run.stepper.agent = agent
-            run.stepper.parent_limit = missing_usage_setting(self._shared_budget)
+            run.stepper.context.agent = agent
+            run.stepper.context.parent_limit = missing_usage_setting(self._shared_budget)
 
     async def _asked(self, request: ModelRequest, ask: Ask) -> ModelResponse:
         if why := self._shared_budget.spent_up():
@@ -562,11 +562,11 @@ def apply_rate_limit(run: Run, limiter: RateLimiter | None) -> None:
     if limiter is None:
         return
     if isinstance(model, HttpModel):
-        if run.stepper.transport.needs_key:
-            run.stepper.transport = LimitedTransport(run.stepper.transport, limiter)
+        if run.stepper.context.transport.needs_key:
+            run.stepper.context.transport = LimitedTransport(run.stepper.context.transport, limiter)
         return
-    run.stepper.agent = copy.copy(run.agent)
-    run.stepper.agent.model = LimitedModel(model, limiter)
+    run.stepper.context.agent = copy.copy(run.agent)
+    run.stepper.context.agent.model = LimitedModel(model, limiter)
 
 
 def intervals(rate_limits: Mapping[str, float] | None, providers: set[str]) -> dict[str, float]:

@@ -9,8 +9,7 @@ from typing import Any, cast
 
 from agentlab.agent import Agent
 from agentlab.engine.client import CallContext
-from agentlab.engine.plan import RunPlan
-from agentlab.engine.snapshot import Ending, Hold, Origin, RunPrefix
+from agentlab.engine.plan import Ending, Hold, Origin, RunPlan, RunPrefix
 from agentlab.engine.termination import Policy
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.limits.combinators import Custom, as_condition

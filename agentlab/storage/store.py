@@ -230,7 +230,7 @@ class Store(Displayable):
             if parent is not None:
                 set_parent(child, parent)
             set_caller(child, run, origin.parent_step or 0, origin.called_by or use.call_id)
-            child.stepper.origin = replace(child.origin, parent_run_id=origin.parent_run_id)
+            child.stepper.context.origin = replace(child.origin, parent_run_id=origin.parent_run_id)
             loaded[child.id] = child
 
     def _load_child(self, caller: Run, run_id: str, tool: str) -> Run | None:
@@ -243,7 +243,7 @@ class Store(Displayable):
                 continue
             except StorageError:
                 return None
-            child.stepper.transport, child.branches.was_loaded = caller.stepper.transport, True
+            child.stepper.context.transport, child.branches.was_loaded = caller.stepper.context.transport, True
             return child
         return None
 
@@ -283,7 +283,7 @@ class Store(Displayable):
         run = load_run(self.storage, stored, agent, stop=stop, policy=policy)
         check_resumable(run)
         self._connect(run)
-        run.stepper.again = again
+        run.stepper.context.again = again
         writer = RunWriter(self.storage, run, self._unsaved_writers, begun=True)
         self.storage.claim(run_id, writer.writer, instead_of=stored.head.writer)
         self._writers[run_id] = writer

@@ -22,7 +22,7 @@ from pydantic_core import to_json
 from agentlab._internal.redaction import Redactor, known_secrets, redact, text_of
 from agentlab._internal.safe_text import one_line
 from agentlab.agent import Agent
-from agentlab.engine.snapshot import Hold, RunSnapshot
+from agentlab.engine.plan import Hold, RunSnapshot
 from agentlab.errors import AgentlabWarning, StorageError
 from agentlab.model import messages as message_json
 from agentlab.records import events
@@ -126,14 +126,14 @@ class RunWriter:
                 self._note_holds(event.step)
 
     def _note_holds(self, step: int) -> None:
-        self._note(BEGUN, holds_note(step, [*self.run.stepper.holds, *self._tools]))
+        self._note(BEGUN, holds_note(step, [*self.run.stepper.context.holds, *self._tools]))
 
     def _note(self, name: str, value: object) -> None:
         if self._begun and not self._released:
             store_note(self._storage, self.run.id, name, value, self._redact)
 
     def _save(self) -> None:
-        run = self.run.stepper.snapshot()
+        run = self.run.stepper.context.snapshot()
         new = run.prefix.history[self._steps : run.steps]
         happened = [event for event in run.events[self._events :] if not isinstance(event, events.RunEnded)]
         sums = list(step_rows(new, self._row_before))

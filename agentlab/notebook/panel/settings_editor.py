@@ -65,7 +65,7 @@ class LimitEditor:
         """Update all fields and the note on a pending edit; return True if there are new controls."""
         run = self._run
         settings, state = run.limits.snapshot(), run.state
-        before, self._seen = self._seen, (settings, state, run.stepper.in_force, run.history.last)
+        before, self._seen = self._seen, (settings, state, run.stepper.context.in_force, run.history.last)
         if self._is_same(before, 4) and not self.stop.is_stale and not self.stop.waits_to_focus:
             return False
         editable = state is not RunState.ENDED
@@ -74,7 +74,7 @@ class LimitEditor:
             self._budget.show(editable=editable)
             new = self.terminating.show(editable=editable) or new
             self.continuation.show(editable=editable)
-        waits = state is RunState.RUNNING and run.stepper.in_force != settings
+        waits = state is RunState.RUNNING and run.stepper.context.in_force != settings
         self.pending.value = ENDED if not editable else PENDING if waits else ""
         return new
 
