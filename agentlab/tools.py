@@ -36,8 +36,8 @@ import pydantic_core
 
 from agentlab._internal.asyncio_tools import GRACE_S, ends, is_async
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import StopRequested, ToolDefinitionError
 from agentlab._internal.redaction import in_words, redact, redact_known
-from agentlab.errors import StopRequested, ToolDefinitionError
 from agentlab.limits.fields import in_seconds
 from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
 

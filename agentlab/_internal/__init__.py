@@ -1,7 +1,8 @@
-"""Helpers for every package, independent of agents. No public name is here.
+"""Helpers for every package, independent of agents. Only the errors are public, as `agentlab.errors`.
 
 May import: nothing of agentlab.
 
+    errors         the errors that any package may raise
     redaction      keys are replaced in text, headers and addresses
     secrets        the known keys of this process
     safe_text      text from outside, safe to print

@@ -34,7 +34,7 @@ from agentlab.model.responses import ModelResponse, RateLimit, ResponseSource, T
 from agentlab.model.usage import UsageSource
 from agentlab.providers import finish_detection as signals
 from agentlab.providers.base import Provider
-from agentlab.providers.finish_detection import LARGEST_REFUSAL_BYTES
+from agentlab.providers.detectors import LARGEST_REFUSAL_BYTES
 from agentlab.providers.wires.incoming import LARGEST_ANSWER_BYTES
 from agentlab.providers.wires.read import dumps, ends_early, loads
 from agentlab.records.result import STOP, advice_for

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from agentlab._internal.asyncio_tools import GRACE_S, discard, ends
-from agentlab.errors import AgentlabWarning
+from agentlab._internal.errors import AgentlabWarning
 from agentlab.limits.combinators import Custom, Off, StopCondition, read_off
 from agentlab.limits.reading import Reading, Totals
 

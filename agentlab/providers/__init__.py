@@ -13,7 +13,7 @@ May import: `transport` and what is below it.
     base              the protocol: what a provider has to do
     registry          finds providers by name, here or by the entry point group `agentlab.providers`
     finish_detection  why recorded responses ended (`lab.signals`)
-    pattern           why a response of an unknown provider ended
+    detectors         the detectors of known providers, and the one that reads unknown responses by their pattern
     wires             what several vendors share
     openai            a vendor on wires that others share: copy this file for a new server
     anthropic         a vendor with a separate wire: copy this one for a new wire

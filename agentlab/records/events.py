@@ -17,6 +17,7 @@ from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ToolCall, ToolResult
 from agentlab.model.responses import Hole, RateLimit
 from agentlab.model.usage import Usage
+from agentlab.records.result import Event as Event  # noqa: PLC0414  public here
 from agentlab.records.result import RunResult
 from agentlab.records.step import ChildUse, Seam, StepResult
 
@@ -27,20 +28,6 @@ if TYPE_CHECKING:
 
 EARLIER_NAMES = {"TurnStarted": "StepStarted", "TurnCompleted": "StepCompleted"}
 """Names of events in stores and frames of earlier versions, and what they are now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """The root of all events.
-
-    Example:
-        >>> sorted({type(event).__name__ for event in result.events})[:4]
-        ['RunEnded', 'RunStarted', 'StepCompleted', 'StepStarted']
-        >>> all(isinstance(event, lab.events.Event) for event in result.events)
-        True
-    """
-
-    at_s: float
 
 
 @redacted_repr
@@ -415,7 +402,7 @@ class RunObserver(Protocol):
         ...
 
 
-__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+__all__ = sorted(["Event", *defined_in(globals())])  # noqa: PLE0605  a list of text is a list of text
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = only("agentlab.events", __all__)

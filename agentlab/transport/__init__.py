@@ -1,6 +1,6 @@
 """The bytes of a request: sent to the provider, sent and recorded, or answered from a recording.
 
-May import: `records` and what is below it.
+May import: `errors`, `records` and what is below them.
 
     selection         chooses the transport of a run: `lab.record`, `lab.replay`
     http              requests and responses as plain values

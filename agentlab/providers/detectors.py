@@ -1,23 +1,254 @@
-"""The detector for unknown providers, which reads responses by their pattern.
-
-Most servers speak one of a few wires, so the shape of the response says which reader understands it. If none does, a field with the
-name of a finish reason is searched, with a value that some vendor uses. Both are inferences: at most MEDIUM.
-"""
+"""agentlab's detectors: of a provider, whose wire is known, and of an unknown one, whose responses are read by their pattern."""
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any
 
+from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
 from agentlab.model.messages import JSON
 from agentlab.model.responses import Hole, ModelResponse, SignalSeen, StreamEvent
+from agentlab.providers.base import Provider as ProviderProtocol
 from agentlab.providers.base import StreamParser
-from agentlab.providers.finish_detection import BodyDetector, WireDetector, explained, provider_detector
+from agentlab.providers.registry import Provider
 from agentlab.providers.wires import read
-from agentlab.providers.wires.finish_rules import Facts, Table, find_error, judge, not_whole
-from agentlab.providers.wires.incoming import UNREADABLE, Event, Incoming
+from agentlab.providers.wires.finish_rules import (
+    Facts,
+    Table,
+    body_message,
+    error_code,
+    filtered_by,
+    find_error,
+    judge,
+    not_whole,
+)
+from agentlab.providers.wires.incoming import LARGEST_ANSWER_BYTES, UNREADABLE, Event, Incoming, read_json
 from agentlab.providers.wires.stream import BROKEN
+
+LARGEST_REFUSAL_BYTES = 2**20
+"""The part of an error body that is read."""
+
+_SHOWN_CHARACTERS = 80
+
+
+class BodyDetector(abc.ABC):
+    """The base of agentlab's detectors: distinguishes a status, a whole body and a stream."""
+
+    __slots__ = ()
+
+    @property
+    @abc.abstractmethod
+    def _name(self) -> str:
+        """The provider's name in the signal."""
+
+    def detect(
+        self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
+    ) -> TerminationSignal:
+        """Return why this response ended; see `agentlab.detect`."""
+        if status is not None and status >= 400:
+            return self._read_refusal(payload, status)
+        body, events = opened(payload, streaming)
+        if events is None:
+            return self._of_body(body, requested_cap)
+        if len(events) > LARGEST_ANSWER_BYTES:
+            return too_large(self._name, len(events))
+        parser = self.stream(requested_cap=requested_cap)
+        parser.feed(events)
+        return explained(parser.finish(), events)
+
+    @abc.abstractmethod
+    def of_model(self, model: str) -> BodyDetector:
+        """Return the detector for one model, whose name is then in signals and in the log."""
+
+    @abc.abstractmethod
+    def stream(self, *, requested_cap: int | None = None) -> StreamParser:
+        """Return a parser for one stream: `feed(bytes)`, then `finish()`."""
+
+    def _of_body(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+        if (never := never_run(body, self._name)) is not None:
+            return never
+        body, status = answer_of(body)
+        return self._read_refusal(body, status) if status >= 400 else self._read_answer(body, requested_cap)
+
+    def _read_refusal(self, payload: JSON, status: int) -> TerminationSignal:
+        """Return the signal of a status of 400 and above; if a filter gave it, with the filter's details."""
+        body = refusal_body(payload)
+        signal = status_signal(self._name, body, status)
+        if signal.finish_reason is FinishReason.ERROR:
+            return signal
+        return replace(signal, metadata={**self._read_answer(body, None).metadata, **signal.metadata})
+
+    @abc.abstractmethod
+    def _read_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+        """Return the signal of a whole body."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireDetector(BodyDetector):
+    """Reads the responses of one provider."""
+
+    wire: ProviderProtocol
+
+    @property
+    def _name(self) -> str:
+        return self.wire.name
+
+    def of_model(self, model: str) -> WireDetector:
+        """Return the detector for one model."""
+        return WireDetector(replace(self.wire, model=model)) if is_dataclass(self.wire) else self
+
+    def stream(self, *, requested_cap: int | None = None) -> StreamParser:
+        """Return a parser for one stream: `feed(bytes)`, then `finish()`."""
+        return self.wire.stream_parser(requested_cap=requested_cap)
+
+    def _read_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
+        return explained(self.wire.parse(body, requested_cap=requested_cap).signal, body)
+
+
+def provider_detector(name: str, model: str = "") -> WireDetector:
+    """Return the detector of a provider. Nothing is sent, so a missing address does not matter. `model` "" is unknown.
+
+    Raises UnknownProviderError, and ConfigurationError for an API version that the provider does not have.
+    """
+    try:
+        wire = Provider(name, model=model or "unknown")
+    except UnknownProviderError:
+        raise
+    except ConfigurationError:
+        wire = Provider(name, model=model or "unknown", base_url="http://localhost")
+    return WireDetector(wire if model or not is_dataclass(wire) else replace(wire, model=""))
+
+
+def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
+    """Return a payload as a whole body and None, or as None and the bytes of a stream. A list of chunks is a stream too, and
+    so is a body that is too large to be read.
+    """
+    events = as_bytes(payload)
+    if events is None:
+        return (payload, None) if not isinstance(payload, list) or streaming is False else (None, read.dumps(payload))
+    if streaming is not True and len(events) <= LARGEST_ANSWER_BYTES:
+        try:
+            value = read.loads(events.decode("utf-8", "replace"))
+        except ValueError:
+            return None, events
+        if not isinstance(value, list) or len(value) == 1:
+            return (value[0] if isinstance(value, list) else value), None
+    return None, events
+
+
+def too_large(provider: str, size: int) -> TerminationSignal:
+    """Return the signal for a body that is not examined."""
+    message = f"The body has {size:,} bytes, and at most {LARGEST_ANSWER_BYTES:,} are examined: why it ended is unknown."
+    return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, provider, message=message)
+
+
+def as_bytes(payload: JSON) -> bytes | None:
+    """Return a body given as text or bytes as bytes; None for an object."""
+    if isinstance(payload, str):
+        return payload.encode("utf-8", "surrogatepass")
+    return bytes(payload) if isinstance(payload, bytes | bytearray | memoryview) else None
+
+
+def explained(signal: TerminationSignal, body: JSON) -> TerminationSignal:
+    """Return the signal; if the body had nothing to read, with a message that describes the body."""
+    if signal.finish_reason is not FinishReason.UNKNOWN or signal.raw_value is not None:
+        return signal
+    if isinstance(body, bytes):
+        text = " ".join(body[: 8 * _SHOWN_CHARACTERS].decode("utf-8", "replace").split())
+        if not text:
+            return replace(signal, message="The body is empty.")
+        if not text.startswith(("data:", "event:", "id:", "retry:", ":", "{", "[")) and body[:1] >= b" ":
+            return replace(signal, message=f"The body is neither JSON nor a stream: {text[:_SHOWN_CHARACTERS]!r}.")
+        return signal
+    if body is None or body in ({}, []):
+        return replace(signal, message="The body is empty.")
+    if not isinstance(body, dict | list):
+        return replace(signal, message=f"The body is JSON, but not an object: {str(body)[:_SHOWN_CHARACTERS]!r}.")
+    return signal
+
+
+def refusal_body(payload: JSON) -> JSON:
+    """Return an error body as an object, or as text if it is not JSON."""
+    body = as_bytes(payload)
+    if body is None:
+        return payload
+    text = body[:LARGEST_REFUSAL_BYTES].decode("utf-8", "replace")
+    values, _ = read_json(text.removeprefix("data:"))
+    return values[0] if values else text
+
+
+def status_signal(provider: str, payload: JSON, status: int) -> TerminationSignal:
+    """Return the signal of a status of 400 and above: an error, unless the body says that a content filter refused the request."""
+    error = find_error(payload)
+    filtered = filtered_by(payload if error is None else error)
+    where, value = filtered or (error_code(error) if error is not None else ("status", status))
+    message = body_message(payload) if not isinstance(payload, str) else read.as_text(payload[:200]).strip()
+    return TerminationSignal(
+        finish_reason=FinishReason.CONTENT_FILTERED if filtered else FinishReason.ERROR,
+        confidence=Confidence.HIGH,
+        provider=provider,
+        raw_field=where,
+        raw_value=value,
+        message=f"HTTP {status}: {message}" if message else f"HTTP {status}",
+        metadata={"status": status},
+    )
+
+
+# Batches -------------------------------------------------------------------------------------------------------------------
+# A line of a batch's results has the body of one response and its status. Vendor pages, read 2026-11-22:
+# https://platform.openai.com/docs/guides/batch, https://platform.claude.com/docs/en/build-with-claude/batch-processing,
+# https://ai.google.dev/gemini-api/docs/batch-api and https://docs.aws.amazon.com/bedrock/latest/userguide/batch-inference-results.html.
+
+_NOT_RUN = {"canceled": FinishReason.CANCELLED, "expired": FinishReason.ERROR}
+"""Anthropic's values for a request that its batch did not run."""
+
+_GEMINI_FIELDS = ("candidates", "promptFeedback", "usageMetadata")
+
+
+def answer_of(line: JSON) -> tuple[JSON, int]:
+    """Return the response body in a line of results and its HTTP status; anything else unchanged, and 200."""
+    fields = read.as_dict(line)
+    response = read.as_dict(fields.get("response"))
+    if "custom_id" in fields:
+        if "body" in response:
+            return response["body"], read.count(response.get("status_code")) or 200
+        return _anthropic_answer(fields), 200
+    if not response.keys().isdisjoint(_GEMINI_FIELDS) and "candidates" not in fields:
+        return response, 200
+    return (fields["modelOutput"] if isinstance(fields.get("modelOutput"), dict) else line), 200
+
+
+def never_run(line: JSON, provider: str) -> TerminationSignal | None:
+    """Return the signal of a line about a request that was not run; None for every other line."""
+    fields = read.as_dict(line)
+    value = read.as_dict(fields.get("result")).get("type") if "custom_id" in fields else None
+    if not isinstance(value, str) or value not in _NOT_RUN:
+        return None
+    return TerminationSignal(
+        finish_reason=_NOT_RUN[value],
+        confidence=Confidence.HIGH,
+        provider=provider,
+        raw_field="result.type",
+        raw_value=value,
+        message=f"The batch did not run this request: it is {value}.",
+    )
+
+
+def _anthropic_answer(fields: dict[str, Any]) -> JSON:
+    result = read.as_dict(fields.get("result"))
+    if result.get("type") == "succeeded" and isinstance(result.get("message"), dict):
+        return result["message"]
+    if result.get("type") == "errored" and isinstance(result.get("error"), dict):
+        return result["error"]
+    return fields
+
+
+# Of an unknown provider -----------------------------------------------------------------------------------------------------
+# Most servers speak one of a few wires, so the shape of the response says which reader understands it. If none does, a field with the
+# name of a finish reason is searched, with a value that some vendor uses. Both are inferences: at most MEDIUM.
 
 FIELDS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "completionReason", "termination_reason")
 """Names of the field."""
