@@ -7,7 +7,7 @@
     │   ├── LimitError                a limit, or another setting, with an impossible value
     │   ├── ToolDefinitionError       a function that cannot be offered as a tool
     │   └── ChatInputError            a field of a Chat's input
-    │       └── ContextNotFoundError  a context without messages
+    │       └── ContextNotFoundError  a context that has no messages
     ├── FixtureError                  recorded responses that cannot be used
     │   ├── FixtureNotFoundError
     │   ├── MalformedCassetteError
@@ -17,8 +17,8 @@
     │   ├── ProviderStatusError
     │   ├── ProviderPayloadError
     │   └── ProviderStreamError       a piece of a streamed answer was lost in transit
-    ├── MissingUsageError             Budget(missing_usage="fail") and a response without usage
-    ├── ContextChangedError           another process wrote to a chat's context in between
+    ├── MissingUsageError             a response has no usage, and Budget(missing_usage="fail") is set
+    ├── ContextChangedError           another process wrote to a chat's context during a request
     ├── StorageError                  runs cannot be written to, or read from, a store
     ├── StoredError                   the error of a stored run, with the message of the original
     ├── RunEndedError                 a step was requested from a run that has ended
@@ -30,9 +30,9 @@
     StopRequested                     not an error: raise it in a tool or a middleware to end the run
 
 Limits are outcomes, never exceptions: a run that reaches one returns its result. A ConfigurationError or a FixtureError inside
-a run is raised after the steps so far were recorded; a ProviderError ends the run as ERROR and is on the result.
+a run is raised after the steps so far are recorded. A ProviderError ends the run with ERROR and is stored in the result.
 
-Errors and warnings redact their messages and make control characters visible, so code that raises one need not.
+Errors and warnings redact their own messages and escape control characters; code that raises them need not.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def _safe(args: tuple[object, ...]) -> Iterator[object]:
-    """Redact keys in texts and make control characters visible: messages quote providers, models and tools."""
+    """Redact keys and escape control characters in texts: messages quote providers, models and tools."""
     return (printable(arg) if isinstance(arg, str) else arg for arg in args)
 
 
 class AgentlabError(Exception):
-    """Root of all errors of agentlab. Messages contain no keys and no control characters.
+    """Base class of all errors of agentlab. Messages contain no keys and no control characters.
 
     Example:
         >>> lab.Agent("openai")
@@ -34,7 +34,7 @@ class AgentlabError(Exception):
         return _unpickled, (type(self), self.args), self.__dict__
 
     def _render_traceback_(self) -> list[str]:
-        """Return the traceback that IPython shows: the user's own code and the message."""
+        """Return the traceback for IPython: only the user's code and the message."""
         from agentlab._internal.display import rendered
 
         return rendered(self)
@@ -47,7 +47,7 @@ def _unpickled(kind: type[AgentlabError], args: tuple[object, ...]) -> AgentlabE
 
 
 class ConfigurationError(AgentlabError, ValueError):
-    """The configuration cannot work; the message names the value and the next step.
+    """The configuration cannot work. The message names the value and a remedy.
 
     Example:
         >>> lab.Agent(5)
@@ -58,7 +58,7 @@ class ConfigurationError(AgentlabError, ValueError):
 
 
 class UnknownProviderError(ConfigurationError):
-    """No provider of that name, or a string that is not `provider:model`.
+    """The provider's name is unknown, or the string is not `provider:model`.
 
     Example:
         >>> lab.Agent("opneai:gpt-5.4-mini")
@@ -69,7 +69,7 @@ class UnknownProviderError(ConfigurationError):
 
 
 class MissingKeyError(ConfigurationError):
-    """A live call needs an API key and none was found.
+    """A live call needs an API key, but none was found.
 
     Example:
         >>> await lab.Agent("openai:gpt-5.4-mini").run("Hello.")
@@ -163,7 +163,7 @@ class MalformedCassetteError(FixtureError, ValueError):
 
 
 class ReplayMissError(FixtureError, LookupError):
-    """A request that matches nothing recorded; the message shows the nearest recording and what differs.
+    """A request matches no recording. The message shows the most similar recording and the differences.
 
     Example:
         >>> with lab.replay("fixtures/trip"):
@@ -279,7 +279,7 @@ class ContextChangedError(AgentlabError):
 
 
 class StorageError(AgentlabError):
-    """Runs cannot be written to, or read from, a store; the message names the place and the next step.
+    """Runs cannot be written to, or read from, a store. The message names the place and a remedy.
 
     Example:
         >>> lab.Store().load("monday")
@@ -322,15 +322,15 @@ class RunEndedError(AgentlabError):
 
 
 class AgentlabWarning(UserWarning):
-    """A problem that does not end the run, such as a limit that cannot be watched, or a run without any limit.
+    """A problem that does not end the run, such as a limit that cannot be enforced, or a run without any limit.
 
     Example:
         >>> import warnings
         >>> with warnings.catch_warnings(record=True) as caught:
         ...     warnings.simplefilter("always")
         ...     result = await brief.run("?", budget=lab.Budget(max_turns=None))
-        >>> str(caught[0].message)[:28]
-        'This run has no limit at all'
+        >>> str(caught[0].message)[:21]
+        'This run has no limit'
     """
 
     def __init__(self, *args: object) -> None:

@@ -11,7 +11,7 @@ May import: `interop` and what is below it.
     grids             the limits to try
     conditions        a stop condition over all runs at once
     simulate          one configuration of limits over all runs
-    outcomes          the results as frames
+    outcomes          the results as frames, with the intervals of all limits at once
     backtest          `lab.backtest`
     suggest           `lab.suggest`
     suggestion        its result

@@ -1,7 +1,7 @@
-"""What the steps of a run share, which tool call the code runs in, and what bounds the runs that the tool starts.
+"""The state of a run, the tool call that the current code runs in, and the limits of the runs that the tool starts.
 
-A run that begins within a tool call is below the calling run, whether `agent.as_tool` or the tool's own code made it. The first run
-above all of them is the outermost one: its limits and its agent's `max_depth` hold for every run below it.
+A run that begins within a tool call is below the calling run, whether `agent.as_tool` or the tool's own code started it. The topmost
+run is the outermost one: its limits and its agent's `max_depth` apply to every run below it.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ MAX_DEPTH = 3
 """How deep runs may be nested below the outermost one, unless its agent says otherwise."""
 
 CALLS_BELOW_PER_STEP = 20
-"""Model calls that all runs below the outermost one may make together, for each of its `max_turns`; its `max_calls` replaces this."""
+"""Model calls that all runs below the outermost one may make together, per step of its `max_turns`. Its `max_calls` replaces this."""
 
 LEAST_USD = Decimal("1e-9")
-"""The least limit of a cost: with nothing left no run is started, and one whose limit is lowered later ends before its next call."""
+"""The lowest cost limit, used if nothing is left: the run then ends before its next call."""
 
 
 class RunContext:
-    """What the steps of one run work on: its record, agent and settings, the step under way, and its place among nested runs.
+    """The state that the steps of one run work on: its record, agent and settings, the step under way, its place among nested runs.
 
-    `run` is the run as its user holds it, opaque here. `in_force` are the settings of the newest step, `parent_limit` lowers the
-    settings of a run within another. `caller` is the run whose tool call started this one, `outermost` the first run of nested tool
-    calls, `depth` the distance to it, `beside` what runs used below the outermost one that no history counts. `holds` are tool calls
-    that must not be repeated without asking `again`. `ending` is why the run ends with its last step, None if it continues.
+    `run` is the user's run object, opaque here. `in_force` are the settings of the newest step; `parent_limit` lowers the settings of
+    a child run. `caller` is the run whose tool call started this one, `outermost` the first run of nested tool calls, `depth` the
+    distance to it. `beside` is the usage of runs below the outermost one that no history counts. `holds` are tool calls that must not
+    be repeated unless `again` allows it. `ending` is why the run ends with its newest step, or None.
     """
 
     __slots__ = (
@@ -102,19 +102,19 @@ class RunContext:
         self.waits_for_tool = False
 
     def settings_now(self) -> RunSettings:
-        """Return the limits as they are now; of a child run within what its caller has left and what the outermost run allows."""
+        """Return the current limits; those of a child run are lowered to what its caller and the outermost run have left."""
         settings = self.limits.snapshot()
         if self.parent_limit is not None:
             settings = self.parent_limit(settings)
         return settings if self.outermost is self else steps_within(settings, self)
 
     def refresh_settings(self) -> RunSettings:
-        """Put the limits as they are now in force."""
+        """Apply the current limits and return them."""
         self.in_force = self.settings_now()
         return self.in_force
 
     def used(self, but: OpenChild | None = None) -> Used:
-        """Return what the run has used by now: its steps, the step under way, and child runs in it, done or running, except `but`."""
+        """Return the usage of the run so far: its steps, the step under way, and the child runs of that step except `but`."""
         history, builder = self.timeline.history, self.builder
         calls, tokens, cost_usd = history.calls, history.known_tokens, history.known_cost_usd
         if builder is None:
@@ -131,7 +131,7 @@ class RunContext:
         return Used(calls, tokens, cost_usd)
 
     def result_for(self, ending: Ending) -> RunResult:
-        """Return the result of the run if it ends like this."""
+        """Return the result of the run for this ending."""
         timeline, origin, model = self.timeline, self.origin, self.agent.model
         return RunResult(
             run_id=self.run_id,
@@ -154,7 +154,7 @@ class RunContext:
         )
 
     def snapshot(self) -> RunSnapshot:
-        """Return the run as it is now."""
+        """Return the current state of the run."""
         timeline, result = self.timeline, self.result
         if result is None and self.ending is not None:
             result = self.result_for(self.ending)
@@ -174,7 +174,7 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallContext:
-    """A tool call under way: the calling run, the step that it is in, and the call itself."""
+    """A tool call under way: the calling run, the step, and the call."""
 
     caller: RunContext
     builder: StepBuilder
@@ -191,9 +191,9 @@ class ToolCallContext:
         return self.caller.timeline.next_step
 
     def left(self, but: OpenChild | None = None) -> Remaining:
-        """Return what the run's budget leaves now, the step under way and its child runs (except `but`) counted; None for no limit.
+        """Return what is left of the run's budget after the step under way and its child runs (except `but`); None for no limit.
 
-        Use that is not known counts as far as it is known. Steps are each run's own and are left out.
+        Unknown usage counts as 0. Steps are left out: each run counts them separately.
         """
         budget, spent = self.caller.settings_now().budget, self.caller.used(but)
         return Remaining(
@@ -229,7 +229,7 @@ _watcher: ContextVar[Callable[[Any], None] | None] = ContextVar("agentlab_watche
 
 @contextlib.contextmanager
 def watched(watcher: Callable[[Any], None]) -> Iterator[None]:
-    """Pass every run that is made within this to `watcher`, in tasks and threads that are started here too."""
+    """Pass every run that is made in this block to `watcher`, including those of tasks and threads that are started in it."""
     before = _watcher.set(watcher)
     try:
         yield
@@ -244,14 +244,14 @@ def made(run: Any) -> None:
 
 
 def is_spent(left: Remaining) -> bool:
-    """True if nothing more can be done with what is left."""
+    """True if some limit has nothing left."""
     return any(part is not None and part <= 0 for part in (left.calls, left.tokens, left.cost_usd, left.time_s))
 
 
 def within(budget: Budget, left: Remaining, before: RunHistory, *, elapsed_s: float | None = None) -> Budget:
-    """Return the budget lowered to what its caller has left, for a run that begins with the steps of `before`.
+    """Return the budget, lowered to what the caller has left, for a run that begins with the steps of `before`.
 
-    With `elapsed_s`, the active time that it begins with, its time is lowered too.
+    With `elapsed_s`, the active time at its beginning, the timeout is lowered too.
     """
     caps: dict[str, Any] = {}
     if left.calls is not None:
@@ -264,12 +264,12 @@ def within(budget: Budget, left: Remaining, before: RunHistory, *, elapsed_s: fl
         caps["timeout"] = max(0.001, elapsed_s + left.time_s)
     lower = {name: cap for name, cap in caps.items() if (own := getattr(budget, name)) is None or cap < own}
     if "max_calls" in lower and budget.max_turns is not None:
-        lower["max_turns"] = int(budget.max_turns)  # calls that the caller has left do not raise a default of max_turns
+        lower["max_turns"] = int(budget.max_turns)  # no longer a default, which would yield to max_calls
     return dataclasses.replace(budget, **lower) if lower else budget
 
 
 def settings_within(settings: RunSettings, context: ToolCallContext, child: OpenChild) -> RunSettings:
-    """Return the settings of a child run within what its caller has left now: limits may change on both sides while it runs."""
+    """Return the settings of a child run, lowered to what its caller has left now: the limits of both may change meanwhile."""
     budget = within(settings.budget, context.left(but=child), child.before)
     return settings if budget is settings.budget else dataclasses.replace(settings, budget=budget)
 
@@ -293,7 +293,7 @@ def refuse_too_deep() -> None:
 
 
 def steps_within(settings: RunSettings, run: RunContext) -> RunSettings:
-    """Return the settings of a run below another, with at most as many steps as a person set for the outermost run."""
+    """Return the settings of a child run, with no more steps than a person set for the outermost run."""
     most, own = run.outermost.limits.snapshot().budget.max_turns, settings.budget.max_turns
     begins_with = run.begins_with
     if most is None or (own is not None and (own <= begins_with + most or isinstance(most, DefaultTurns))):
@@ -302,12 +302,12 @@ def steps_within(settings: RunSettings, run: RunContext) -> RunSettings:
 
 
 def bound_from_above(run: RunContext) -> tuple[StopReason, str] | None:
-    """Return why `bound_below` of the outermost run forbids a further call; None if it does not, and for that run itself."""
+    """Return why `bound_below` of the outermost run forbids a further call, or None. Always None for the outermost run."""
     return None if run.outermost is run else bound_below(run.outermost)
 
 
 def bound_below(top: RunContext) -> tuple[StopReason, str] | None:
-    """Return why no run below this outermost one may make a further call, by its limits now and by all that is used; else None."""
+    """Return why no run below this outermost run may make a further call, by its current limits and the total usage; else None."""
     if top.result is not None and top.result.stop_reason is StopReason.CANCELLED:
         return StopReason.CANCELLED, "Cancelled with the outermost run."
     budget, spent = top.limits.snapshot().budget, top.used() + top.beside
@@ -334,7 +334,7 @@ def bound_below(top: RunContext) -> tuple[StopReason, str] | None:
 
 
 def count_beside(run: RunContext, calls: int = 0, tokens: int = 0, cost_usd: Decimal = ZERO) -> None:
-    """Count for the outermost run what no history counts: the use of a run that a tool's own code made, or of runs below it."""
+    """Count usage that no history counts for the outermost run: of runs that a tool's own code started, and of runs below them."""
     above, top = run, run.outermost
     while above is not top:
         if above.caller is None:

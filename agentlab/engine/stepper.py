@@ -1,4 +1,4 @@
-"""The life of a run: it begins, takes one step after the other, and ends. All that changes its state is here and in step.py."""
+"""The life cycle of a run: it begins, takes one step after another, and ends. Only this file and step.py change its state."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from agentlab.records.step import StepResult
 
 
 class Stepper:
-    """Takes the steps of one run, whose `context` they work on; see `Steps` for what a worker asks of it."""
+    """Takes the steps of one run, on its `context`. `Steps` is the interface that a worker uses."""
 
-    would_block = "would block the very loop that the run is on: `await run` instead."
-    not_started = "The run has not been started, so there is no end to wait for: call run.start() first."
+    would_block = "would block the event loop that the run uses: `await run` instead."
+    not_started = "The run has not been started, so waiting would never end: call run.start() first."
 
     def __init__(self, plan: RunPlan, timeline: Timeline, control: Control, run: Any) -> None:
         self.context = RunContext(plan, timeline, control, run)
@@ -55,7 +55,7 @@ class Stepper:
     # One step ---------------------------------------------------------------------------------------------------------------
 
     async def step_once(self) -> StepResult | None:
-        """Take one step, on the owning loop. None if the run ended without another one."""
+        """Take one step, on the owning loop. Returns None if the run ended without another one."""
         async with self.affinity.turn:
             if not self.has_begun:
                 await turn_to_begin()
@@ -76,7 +76,7 @@ class Stepper:
         timeline.emit(events.RunStarted(timeline.clock.elapsed_s(), self.context.run_id, model.name, model.model, settings))
         if settings.budget.is_unlimited:
             timeline.warn_once(
-                "This run has no limit at all: it may go on, and cost, for ever. Set one, such as Budget(max_turns=20)."
+                "This run has no limit: it may run, and cost money, forever. Set one, such as Budget(max_turns=20)."
             )
 
     def _follow(self) -> None:
@@ -84,7 +84,7 @@ class Stepper:
             self.timeline.follow(self.context.run)
 
     async def _interruptible_step(self) -> StepResult | None:
-        """Take a step that `cancel` may interrupt: a cancel of the run alone ends here, one of the task goes on to its awaiter."""
+        """Take a step that `cancel` may interrupt. A cancel of the run is handled here; a cancel of the task is raised."""
         self._task = task = asyncio.current_task()
         assert task is not None  # noqa: S101  for the type checker: a coroutine runs in a task
         cancels_before = task.cancelling()
@@ -94,11 +94,11 @@ class Stepper:
         try:
             step = await self._step()
         except asyncio.CancelledError:
-            if not self._interrupts or self._uncancel(task) > cancels_before:  # from outside: the awaiter has to know
+            if not self._interrupts or self._uncancel(task) > cancels_before:  # the task was cancelled from outside
                 raise
             step = self.timeline.history.last
         else:
-            self._uncancel(task)  # a tool or a middleware swallowed the cancel
+            self._uncancel(task)  # a tool or a middleware suppressed the cancel
         finally:
             clock.stop()
             self._task = None
@@ -107,7 +107,7 @@ class Stepper:
         return None if step is None else self.timeline.history.last
 
     async def _step(self) -> StepResult | None:
-        """Take a step, and end the run if it ends with it."""
+        """Take a step, and end the run if a limit, a condition or the model ends it."""
         try:
             return await take_step(self.context)
         finally:
@@ -115,14 +115,14 @@ class Stepper:
                 self.end(ending)
 
     async def step_quietly(self) -> StepResult | None:
-        """Take one step for a lockstep or an experiment: None if there was none; errors go into the result."""
+        """Take one step for a lockstep or an experiment. Returns None if there was none; errors go into the result."""
         history = self.timeline.history
         before = len(history)
         try:
             await self.affinity.run(self.step_once)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if task is not None and task.cancelling():  # else a tool cancelled itself, which concerns this run alone
+            if task is not None and task.cancelling():  # otherwise a tool cancelled itself, which ends only this run
                 raise
         except Exception as error:
             self.record_error(error)
@@ -152,21 +152,21 @@ class Stepper:
                 self.affinity.wake_up()
 
     def cancel(self) -> None:
-        """End the run, during a step if need be, from any thread."""
+        """End the run at once, even during a step, from any thread."""
         if not self.has_ended:
             self.control.cancelled = True
             if not self._end_between_steps(if_idle=True):
                 self.affinity.call(self._interrupt)
 
     def _interrupt(self) -> None:
-        """Cancel the step under way, on the owning loop; once more only while it waits for a tool."""
+        """Cancel the step under way, on the owning loop. A second cancel has an effect only while the step waits for a tool."""
         if self._task is not None and (not self._interrupts or self.context.waits_for_tool):
             self._interrupts += 1
             self._task.cancel()
         self.affinity.wake.set()
 
     def _uncancel(self, task: asyncio.Task[Any]) -> int:
-        """Take back the cancels that were of this run alone; return how many are left."""
+        """Take back the cancels that this run requested; return how many are left."""
         for _ in range(self._interrupts):
             task.uncancel()
         return task.cancelling()
@@ -174,10 +174,10 @@ class Stepper:
     # The end ----------------------------------------------------------------------------------------------------------------
 
     def end(self, ending: Ending, *, if_idle: bool = False) -> bool:
-        """End the run, with `if_idle` only if no work is under way; return True if that ended it. The first reason counts, and is the
-        stop reason of the last step."""
+        """End the run and return True; with `if_idle`, only if no work is under way. If it has ended already, return False: the first
+        reason counts. It is also the stop reason of the last step."""
         if not self.has_begun and not self.has_ended:
-            self._follow()  # a store keeps a run that ended before it began, too
+            self._follow()  # a store also keeps a run that ended before it began
         timeline = self.timeline
         with self.affinity.lock:
             if self.has_ended or (if_idle and self.affinity.is_busy):
@@ -213,7 +213,7 @@ class Stepper:
             return self.end(Ending(StopReason.CANCELLED, after), if_idle=if_idle)
         return self.end(stopped(request), if_idle=if_idle)
 
-    # What a worker asks -----------------------------------------------------------------------------------------------------
+    # Steps, the interface for a worker --------------------------------------------------------------------------------------
 
     @property
     def has_ended(self) -> bool:
@@ -224,7 +224,7 @@ class Stepper:
     def outcome(self) -> RunResult:
         """The result; only after the end."""
         result = self.context.result
-        assert result is not None  # noqa: S101  for the type checker: it is asked for after the end
+        assert result is not None  # noqa: S101  for the type checker: it is read only after the end
         return result
 
     @property
@@ -238,34 +238,34 @@ class Stepper:
         return self.control.is_paused and not self.has_ended and not self.control.is_called_off
 
     def workers(self) -> tuple[()]:
-        """Return nothing: a run has no parts that are worked on."""
+        """Return an empty tuple: a run has no workers below its own."""
         return ()
 
     def settle(self) -> None:
-        """End a run that was stopped too late for its last step, unless other work on it is under way."""
+        """End a run that was stopped too late for its last step to notice, unless other work on it is under way."""
         if not self.has_ended and self.control.is_called_off:
             self._end_between_steps(if_idle=True)
 
     def record_error(self, error: Exception) -> bool:
-        """End the run with this error, which nobody awaits."""
+        """End the run with this error, which no awaiter would receive."""
         self.end(Ending(StopReason.ERROR, in_words(error), error=error))
         return True
 
     def refuse_without_key(self) -> None:
-        """Raise MissingKeyError before the first step. The caller of a child run finds it in the result instead."""
+        """Raise MissingKeyError before the first step. A child run reports it in its result instead."""
         context = self.context
         if not self.has_ended and not self.has_begun and context.origin.caller is None:
             check_key(context.agent.model, context.transport, context.agent.middleware)
 
     def refuse_if_ended(self) -> None:
-        """Raise RunEndedError after the end, with what to do instead."""
+        """Raise RunEndedError after the end, with advice."""
         result = self.context.result
         if result is not None:
             steps, last = len(self.timeline.history), self.timeline.history.last
             other = "message" if result.stop_reason is StopReason.COMPLETED else "budget"
-            how = f"Continue with run.fork(at={steps}, {other}=…)"
+            advice = f"Continue with run.fork(at={steps}, {other}=…)"
             if result.stop_reason is StopReason.ERROR and last is not None and last.error is not None:
-                how = f"Fix what failed, and take the step again with run.fork(at={steps - 1})"
+                advice = f"Fix the cause, then repeat the step with run.fork(at={steps - 1})"
             raise RunEndedError(
-                f"The run has ended ({result.stop_reason}: {result.detail}) {how}, or start another with agent.run(…)."
+                f"The run has ended ({result.stop_reason}: {result.detail}) {advice}, or start another with agent.run(…)."
             )

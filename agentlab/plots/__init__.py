@@ -1,4 +1,4 @@
-"""Plots of runs: what was used at each step, the limits that held, and why runs ended. One file per plot, data and drawing.
+"""Plots of runs: what was used at each step, the limits that held, and why runs ended. A file holds a plot, its data and its drawing.
 
     lab.plots.tokens(result)                               cumulative tokens, one line per run
     lab.plots.cost(results)                                cumulative cost of several runs and providers
@@ -25,6 +25,16 @@ Providers differ by colour, marker and line style together, never by colour alon
 legible on white and on near black. Unknown values are a gap and a note in the legend, never 0.
 
 May import: `analysis` and what is below it.
+
+    usage_curves        `tokens`, `cost`, `curves`
+    stop_reason_bars    `stop_reasons`
+    run_timeline        `timeline`
+    bands_and_survival  `bands`, `survival`
+    group_estimates     `estimates`, `cost_success`
+    what_if_frontier    `what_if`
+    branch_tree         `tree`
+    several             `small_multiples`, `comparison`
+    figure              figures and axes, colours, captions, and what all plots share
 """
 
 from typing import TYPE_CHECKING
@@ -69,4 +79,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = only(__name__, [name for name in __all__ if name.islower() and not name.endswith("_data")])

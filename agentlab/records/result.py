@@ -222,7 +222,7 @@ class RunResult:
 # Raised by `raise_for_stop` ----------------------------------------------------------------------------------------------------
 
 
-class RunStopped(AgentlabError):  # noqa: N818  an outcome that the caller wants as an exception
+class RunStopped(AgentlabError):  # noqa: N818  an outcome, requested as an exception
     """Raised by `result.raise_for_stop()`: the agent did not finish on its own. `result` has all steps.
 
     Example:
@@ -342,7 +342,7 @@ class ResponseFiltered(RunStopped):
 
 
 class NudgesExhausted(RunStopped):
-    """The agent kept answering without a tool call.
+    """The agent repeatedly answered without a tool call.
 
     Example:
         >>> clerk = lab.Agent(ScriptedProvider(["I am done."] * 9), tools=[finalize], terminating=["finalize"])

@@ -6,7 +6,7 @@ May import: `errors`, `records` and what is below them.
     http              requests and responses as plain values
     live              the only user of httpx
     recording         writes cassettes
-    replaying         finds the recorded response to a request, and serves it
+    replaying         chooses the recorded response to a request, and explains a miss
     request_matching  when two requests are the same, and what differs
     cassette          the format: what a cassette holds, and how it is read
     cassette_text     its text: YAML and JSON, read safely and written
