@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agentlab.engine.worker import Worker
     from agentlab.limits.live import LiveSettings
     from agentlab.limits.settings import RunSettings
+    from agentlab.records.events import Event
     from agentlab.records.history import RunHistory
     from agentlab.records.result import RunResult
 
