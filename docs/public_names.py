@@ -21,7 +21,7 @@ INNER: Mapping[str, tuple[str, ...]] = {
     "Reading": ("that_counts", "undecided"),
     "RunHistory": ("amend", "append"),
     "Store": ("follow_run", "state_of", "unsaved_run"),
-    "Telemetry": ("begun", "ended", "follow_run", "span_of"),
+    "Telemetry": ("follow_run",),
     "signals.SignalRegistry": ("reread",),
     "plots.PlotAxes": ("set",),
     "plots.PlotFigure": ("bundle", "set"),

@@ -18,7 +18,7 @@ May import: `storage` and what is below it.
     import_otel      OpenTelemetry GenAI spans
     spans            spans read from JSON, and their GenAI attributes
     otel_export      exports runs (`lab.telemetry`)
-    otel_spans       the spans of one run
+    otel_spans       the spans and metrics of one run, and where they go
     otel_attributes  the names of spans, metrics and attributes
 """
 

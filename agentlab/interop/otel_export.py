@@ -20,25 +20,20 @@ Messages and error texts are not exported. With `content=True` they are, without
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, TypeVar
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.lazy import only
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError
-from agentlab.interop import otel_attributes as names
 from agentlab.records import events
 from agentlab.run import Run
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import Histogram, MeterProvider
-    from opentelemetry.trace import SpanContext, TracerProvider
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
 
     from agentlab.interop.otel_spans import RunSpans
-
-LINKS_KEPT = 1024
-"""The number of ended runs whose span context is stored, so that forks can link to them."""
 
 Instrumented = TypeVar("Instrumented", Agent, Run)
 
@@ -70,40 +65,19 @@ class Telemetry(Displayable):
         content: bool = False,
     ) -> None:
         try:
-            from opentelemetry import metrics, trace
+            from agentlab.interop.otel_spans import Instruments  # now rather than in a run's first step
         except ImportError as error:
             raise ConfigurationError(
                 "Telemetry needs the package opentelemetry-api: pip install 'agentlab-jupyter[telemetry]'."
             ) from error
-        from agentlab import __version__
-        from agentlab.interop.otel_spans import RunSpans  # now rather than in a run's first step
-
-        self._spans_of = RunSpans
         self.content = content
-        self.tracer = trace.get_tracer("agentlab", __version__, tracer_provider)
-        meter = metrics.get_meter("agentlab", __version__, meter_provider)
-
-        def histogram(name: str, unit: str, description: str, buckets: list[float]) -> Histogram:
-            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
-
-        used, attempts = "Number of input and output tokens used.", "Attempts to continue in a step whose answer was truncated."
-        took = "Time from the first truncation to the end of the answer, for continued steps."
-        detected = "Time to read an answer and detect its finish reason."
-        self.token_usage = histogram(names.TOKEN_USAGE, "{token}", used, names.TOKEN_BUCKETS)
-        self.operation_duration = histogram(names.OPERATION_DURATION, "s", "GenAI operation duration.", names.DURATION_BUCKETS)
-        self.continuation_attempts = histogram(names.CONTINUATION_ATTEMPTS, "{attempt}", attempts, names.ATTEMPT_BUCKETS)
-        self.continuation_duration = histogram(names.CONTINUATION_DURATION, "s", took, names.DURATION_BUCKETS)
-        self.detection_duration = histogram(names.DETECTION_DURATION, "s", detected, names.DETECTION_BUCKETS)
-        continued = "Attempts to continue a truncated answer."
-        self.continuations = meter.create_counter(names.CONTINUATIONS, "{attempt}", continued)
-        exits = "Runs that ended at a limit of their budget, or truncated without an attempt to continue."
-        self.truncation_exits = meter.create_counter(names.TRUNCATION_EXITS, "{run}", exits)
-        self._ended: OrderedDict[str, SpanContext] = OrderedDict()
-        self._running: dict[str, SpanContext] = {}
+        self._instruments = Instruments(tracer_provider, meter_provider, content=content)
 
     def follow_run(self, run: Run) -> RunSpans:
         """Return the observer of one run; a run calls this at its start for each observer that has this method."""
-        return self._spans_of(self, run)
+        from agentlab.interop.otel_spans import RunSpans
+
+        return RunSpans(self._instruments, run)
 
     def __call__(self, event: events.Event, /) -> None:
         """Raise ConfigurationError: an event does not name its run, so only the observer of `follow_run` can handle it."""
@@ -111,24 +85,6 @@ class Telemetry(Displayable):
             raise ConfigurationError(
                 "A Telemetry cannot be added with run.observe(…) to a running run: use lab.telemetry.instrument(run)."
             )
-
-    # Links between runs -----------------------------------------------------------------------------------------------------
-
-    def begun(self, run_id: str, context: SpanContext) -> None:
-        """Store the span context of a run."""
-        self._running[run_id] = context
-
-    def ended(self, run_id: str) -> None:
-        """Store the span context of an ended run, up to LINKS_KEPT of them."""
-        context = self._running.pop(run_id, None)
-        if context is not None:
-            self._ended[run_id] = context
-            while len(self._ended) > LINKS_KEPT:
-                self._ended.popitem(last=False)
-
-    def span_of(self, run_id: str) -> SpanContext | None:
-        """Return the span context of a run that is still running or ended recently."""
-        return self._running.get(run_id) or self._ended.get(run_id)
 
     def __repr__(self) -> str:
         return f"Telemetry(content={self.content})"

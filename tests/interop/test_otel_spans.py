@@ -328,7 +328,7 @@ def test_many_runs_at_once_do_not_mix() -> None:
             "chat snail",
         ]
         assert all(run.start_time <= span.start_time <= span.end_time <= run.end_time for span in below)
-    assert not to.telemetry._running
+    assert not to.telemetry._instruments._running
 
 
 def test_a_fork_is_linked_to_the_run_it_came_from() -> None:
@@ -351,14 +351,14 @@ def test_a_fork_is_linked_to_the_run_it_came_from() -> None:
 
 
 def test_what_is_remembered_for_links_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lab.telemetry, "LINKS_KEPT", 3)
+    monkeypatch.setattr("agentlab.interop.otel_spans.LINKS_KEPT", 3)
     to = Collected()
     agent = agent_of("done", to=to)
     for _ in range(5):
         asyncio.run(done(agent.run("go")))
 
-    assert len(to.telemetry._ended) == 3
-    assert not to.telemetry._running
+    assert len(to.telemetry._instruments._ended) == 3
+    assert not to.telemetry._instruments._running
 
 
 # What goes wrong -----------------------------------------------------------------------------------------------------------------
@@ -502,7 +502,7 @@ def test_an_exporter_that_raises_is_reported_once_and_never_ends_the_run() -> No
     assert len(warned) == 1
     assert trace.get_current_span() is trace.INVALID_SPAN
     assert len(to.points("gen_ai.client.operation.duration")) == 1  # spans are gone, metrics go on
-    assert not to.telemetry._running
+    assert not to.telemetry._instruments._running
 
 
 # What was said -------------------------------------------------------------------------------------------------------------------
