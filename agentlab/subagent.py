@@ -17,7 +17,7 @@ from pydantic import Field
 
 from agentlab._internal.formatting import counted
 from agentlab._internal.formatting import in_words as amount_in_words
-from agentlab.agent import Agent
+from agentlab.agent import Agent, Run
 from agentlab.engine import call_context, next_actions
 from agentlab.engine.branches import set_caller, set_parent
 from agentlab.engine.call_context import ToolCallContext
@@ -33,7 +33,6 @@ from agentlab.records import events
 from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
 from agentlab.records.step import ChildUse
-from agentlab.run import Run
 from agentlab.tools import Function, Tool, tool
 
 LONGEST_SUMMARY_TOKENS = 500

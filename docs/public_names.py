@@ -154,7 +154,7 @@ def _by_object() -> dict[tuple[str, str], str]:
 
 
 def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
-    """Resolve a reference such as `agentlab.run.Run` or `Run` in a signature. Names from other packages stay plain text."""
+    """Resolve a reference such as `agentlab.agent.Run` or `Run` in a signature. Names from other packages stay plain text."""
     if node.get("refdomain") != "py":
         return None
     target: str = node["reftarget"]

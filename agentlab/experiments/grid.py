@@ -11,11 +11,10 @@ from typing import Any, TypeAlias, TypeVar
 from agentlab._internal.display import Displayable
 from agentlab._internal.lazy import advice
 from agentlab._internal.redaction import redact
-from agentlab.agent import Agent
+from agentlab.agent import Agent, Run
 from agentlab.errors import ConfigurationError
 from agentlab.limits.fields import no_such, whole_number
 from agentlab.limits.settings import PARTS
-from agentlab.run import Run
 from agentlab.transport import Transport
 
 T = TypeVar("T")

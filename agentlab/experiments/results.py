@@ -12,11 +12,11 @@ from agentlab._internal import lazy
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import one_line
+from agentlab.agent import Run
 from agentlab.experiments.grid import Grid
 from agentlab.experiments.runner import detail_of
 from agentlab.experiments.shared_budget import Spent, spent_before
 from agentlab.experiments.status import CellStatus, cell_statuses
-from agentlab.run import Run
 from agentlab.storage.store import ENDED, Store
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from agentlab._internal.redaction import Redactor, in_words
-from agentlab.agent import Agent, Ask
+from agentlab.agent import Agent, Ask, Run
 from agentlab.engine import call_context
 from agentlab.engine.client import CallContext, HttpModel, Model
 from agentlab.engine.worker import submit
@@ -46,7 +46,6 @@ from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
-from agentlab.run import Run
 from agentlab.storage import MemoryStorage, Storage, StoredRun, StoredStep
 from agentlab.storage.loader import CALLED, find
 from agentlab.storage.store import ENDED, INTERRUPTED, OPEN, Store

@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.lazy import only
-from agentlab.agent import Agent
+from agentlab.agent import Agent, Run
 from agentlab.errors import ConfigurationError
 from agentlab.records import events
-from agentlab.run import Run
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-    from agentlab.run import Run
+    from agentlab.agent import Run
 
 T = TypeVar("T")
 Attributes = dict[str, "AttributeValue"]

@@ -19,7 +19,7 @@ from agentlab.limits.condition_tree import Node, condition_code, outline
 from agentlab.model.usage import shown_fields
 
 if TYPE_CHECKING:
-    from agentlab.agent import Agent
+    from agentlab.agent import Agent, Run
     from agentlab.engine.lockstep import Lockstep
     from agentlab.engine.next_actions import NextAction
     from agentlab.engine.termination import DecisionContext
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from agentlab.providers.base import Provider
     from agentlab.records.history import RunHistory
     from agentlab.records.step import StepResult
-    from agentlab.run import Run
     from agentlab.serving.chat import Chat, ChatReply
     from agentlab.storage.store import Store
     from agentlab.tools import Tool

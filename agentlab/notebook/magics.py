@@ -25,7 +25,7 @@ from IPython.display import display
 import agentlab
 from agentlab._internal.kernel import has_page
 from agentlab._internal.redaction import redact
-from agentlab.agent import Agent
+from agentlab.agent import Agent, Run
 from agentlab.errors import AgentlabError
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
@@ -33,7 +33,6 @@ from agentlab.limits.fields import no_such
 from agentlab.model.pricing import models_of
 from agentlab.notebook.cards import show_frames_as_pandas_does, show_frames_as_written
 from agentlab.providers import registry as _registry
-from agentlab.run import Run
 from agentlab.tools import Tool
 
 LIMITS = tuple(field.name for field in dataclasses.fields(Budget))

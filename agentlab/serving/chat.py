@@ -42,8 +42,7 @@ from agentlab.tools import as_text
 from agentlab.transport import Transport, current
 
 if TYPE_CHECKING:
-    from agentlab.agent import Agent
-    from agentlab.run import Run
+    from agentlab.agent import Agent, Run
 
 MAX_ID_LENGTH = 200
 """Characters of a context's id."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from agentlab.agent import Agent
+from agentlab.agent import Agent, Run
 from agentlab.engine.client import CallContext
 from agentlab.engine.plan import Ending, Hold, Origin, RunPlan, RunPrefix
 from agentlab.engine.termination import Policy
@@ -21,7 +21,6 @@ from agentlab.model.messages import ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.records.history import RunHistory
 from agentlab.records.step import ChildUse, StepResult
-from agentlab.run import Run
 from agentlab.storage import Storage, StoredRun, codec
 from agentlab.storage.codec import MissingFunction, equal_when_redacted
 from agentlab.transport import current

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from agentlab._internal import lazy
 from agentlab._internal.display import Displayable
-from agentlab.agent import Agent
+from agentlab.agent import Agent, Run
 from agentlab.engine.branches import set_caller, set_parent
 from agentlab.engine.termination import Policy
 from agentlab.engine.worker import RunState
@@ -27,7 +27,6 @@ from agentlab.errors import ConfigurationError, StorageError
 from agentlab.limits.settings import RunSettings
 from agentlab.model.messages import ToolCall
 from agentlab.records import events
-from agentlab.run import Run
 from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun
 from agentlab.storage.loader import check_resumable, load_run
 from agentlab.storage.writer import RunWriter, active_writers, is_writer_alive, is_writer_here, writer_text

@@ -21,7 +21,7 @@ from pydantic_core import to_json
 
 from agentlab._internal.redaction import Redactor, known_secrets, redact, text_of
 from agentlab._internal.safe_text import one_line
-from agentlab.agent import Agent
+from agentlab.agent import Agent, Run
 from agentlab.engine.plan import Hold, RunSnapshot
 from agentlab.errors import AgentlabWarning, StorageError
 from agentlab.model import messages as message_json
@@ -30,7 +30,6 @@ from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, 
 from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
-from agentlab.run import Run
 from agentlab.storage import Storage, StoredHead, StoredStep, codec
 from agentlab.storage.codec import Redact, redact_json
 from agentlab.storage.loader import BEGUN, CALLED, children_note, holds_note

@@ -15,6 +15,7 @@ from other_threads import drawn, wait_until
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs
+from agentlab.agent import Run
 from agentlab.engine.client import CallContext
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ModelRequest
@@ -22,7 +23,6 @@ from agentlab.model.responses import Hole, ModelResponse
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import LONGEST, LONGEST_COMING, Answer, ShownAnswer, answer_html, answer_label_html
 from agentlab.records.events import Event, TextReceived
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -15,12 +15,12 @@ from other_threads import wait_until
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs, errors
+from agentlab.agent import Run
 from agentlab.errors import ProviderConnectionError
 from agentlab.model.messages import ModelRequest
 from agentlab.notebook.explorer.explorer import Explorer, LimitRow, ToolTicks
 from agentlab.notebook.explorer.figures import FAILED_WORD, FINISHED_WORD, UNKNOWN_WORD
 from agentlab.notebook.explorer.limits import round_values
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
 

@@ -16,12 +16,13 @@ from work_done import calls_in
 
 import agentlab as lab
 from agentlab import Budget
+from agentlab.agent import Run
+from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.notebook.panel import Panel, SideBySide, panel
 from agentlab.notebook.panel.side_by_side import MOST_RUNS, why_not
-from agentlab.run import Run, RunState
 from agentlab.testing import ScriptedProvider, call, say
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'

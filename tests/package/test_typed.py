@@ -100,7 +100,7 @@ REVEALED = [
     "agentlab.records.step.StepResult",
     "typing.Mapping[str, agentlab.tools.Tool]",
     "agentlab.limits.settings.RunSettings",
-    "agentlab.run.Run",
+    "agentlab.agent.Run",
     "agentlab.records.step.StepResult",
     "tuple[agentlab.engine.next_actions.NextAction, ...]",
     "agentlab.model.finish_reasons.StopReason",

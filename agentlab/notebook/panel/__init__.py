@@ -25,11 +25,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from agentlab.agent import Run
 from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.notebook.panel.side_by_side import SideBySide
-from agentlab.run import Run
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent

@@ -9,6 +9,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from agentlab._internal.safe_text import label
+from agentlab.engine.worker import RunState
 from agentlab.limits.budget import Budget
 from agentlab.limits.live import LiveSettings
 from agentlab.limits.policies import FIRST_CAPS, NUDGE_MESSAGE, ContinuationPolicy, TerminatingTools
@@ -17,7 +18,6 @@ from agentlab.notebook.panel.fields import field_for
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import PanelState, is_drawing
 from agentlab.notebook.panel.stop_editor import StopEditor
-from agentlab.run import RunState
 
 STACKED: dict[str, Any] = {"label_width": "auto", "width": "100%"}
 """Long labels, above their controls."""
