@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,8 +25,6 @@ class Displayable:
 
 
 HERE = str(Path(agentlab.__file__).parent)
-
-LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 SHORTENED = ("Context", "Plain")
 """IPython's modes (`%xmode`) in which frames are left out."""
@@ -88,8 +86,15 @@ def _user_frames(frames: list[TracebackType]) -> list[TracebackType]:
     return frames[:first] + [frame for frame, place in zip(frames[first:], places[first:], strict=True) if _is_user_code(place)]
 
 
+@functools.cache
+def _library_places() -> tuple[str, ...]:
+    import sysconfig  # slow to import, and used for tracebacks only
+
+    return tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
 def _is_user_code(place: str) -> bool:
-    return not place.startswith((HERE, *LIBRARIES)) and place != "<string>" and not place.startswith("<frozen ")
+    return not place.startswith((HERE, *_library_places())) and place != "<string>" and not place.startswith("<frozen ")
 
 
 def _joined(frames: list[TracebackType]) -> TracebackType | None:
