@@ -34,9 +34,10 @@ def text_of(path: Path) -> str:
     return "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"]) if path.suffix == ".ipynb" else text
 
 
-@each_page
+@pytest.mark.parametrize("path", [*PAGES, REPOSITORY / "Makefile", REPOSITORY / "pyproject.toml"], ids=lambda path: path.name)
 def test_paths_exist(path: Path) -> None:
-    named = {one for one in re.findall(rf"`((?:{PARTS})/[\w./-]*)`", text_of(path)) if one not in MADE}
+    text = text_of(path)
+    named = {*re.findall(rf"`((?:{PARTS})/[\w./-]*)`", text), *re.findall(r"\btests/[\w./-]+\.py\b", text)} - MADE
     assert [one for one in named if not any((place / one).exists() for place in (REPOSITORY, REPOSITORY / "agentlab"))] == []
 
 
