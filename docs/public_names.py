@@ -1,7 +1,7 @@
 """The public names of agentlab, and the directive that documents them: `.. public-names:: Agent Run errors.LimitError`.
 
-Public are the names in `agentlab.__all__`, the names without an underscore in its public modules, and the methods and properties of
-their classes, except `INNER`. Those are for other files of agentlab and may change at any time.
+The public names are those in `agentlab.__all__`, those without an underscore in its public modules, and the methods and properties of
+their classes. The names in `INNER` are excluded: they are for other files of agentlab and may change at any time.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ class Page(Fault):
         >>> with lab.replay("fixtures/trip"), faulty(faults.Page(), at=2, times=None):
         ...     result = await agent.run(TASK)
         >>> result.stop_reason, result.detail
-        (<StopReason.ERROR: 'error'>, "ProviderPayloadError: anthropic (claude-sonnet-4-6) answered with somethi...
+        (<StopReason.ERROR: 'error'>, "ProviderPayloadError: anthropic (claude-sonnet-4-6) answered with an unrec...
     """
 
     html: str = _PAGE
