@@ -324,7 +324,7 @@ class RunOf(Displayable, Generic[A]):
         """
         self.stepper.resume()
 
-    def stop(self, reason: str = "the person asked for it") -> None:
+    def stop(self, reason: str = "no reason given") -> None:
         """End the run after the step under way, or at once if there is none. A run that has ended stays as it is.
 
         Example:

@@ -190,10 +190,10 @@ class Tool(Displayable):
     `timeout_s` limits one call (None: only the run's timeout does). A sync function runs on a separate thread, so that it cannot block
     other agents, unless `inline` is set. A thread that does not return by its timeout is abandoned, since Python cannot end it.
 
-    `on_cancel` applies when the run is cancelled, interrupted or out of time. With `cancel` an async function is cancelled (its `finally`
-    is awaited, at most 2 s), and one on a thread is abandoned; its outcome is unknown. With `wait` the run ends when the call is done,
-    and keeps its result; only its own `timeout_s` and a second cancel interrupt it. An async function that does not end within 2 s of
-    its cancellation is abandoned too, with a warning: it may still be running.
+    `on_cancel` applies when the run is cancelled, interrupted or out of time. With `cancel`, an async function is cancelled (its
+    `finally` is awaited, at most 2 s), and one on a thread is abandoned; its outcome is unknown. With `wait`, the run ends when the
+    call is done, and keeps its result; only its own `timeout_s` and a second cancel interrupt it. An async function that does not end
+    within 2 s of its cancellation is abandoned too, with a warning: it may still be running.
 
     `idempotent=False` is for actions that must not be repeated, such as a payment. When a store resumes a run whose process died in the
     middle of a step, a call that had begun may have run: it is executed again only if `resume(…, again=…)` allows it.

@@ -311,7 +311,7 @@ class Lockstep(Displayable, Generic[R]):
             self.rounds.control.resume()
             self.rounds.each(lambda run: run.stepper.resume())
 
-    def stop(self, reason: str = "the person asked for it") -> None:
+    def stop(self, reason: str = "no reason given") -> None:
         """End every run after the round under way, or at once if there is none. Runs that have ended stay as they are.
 
         Example:

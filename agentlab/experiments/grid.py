@@ -13,7 +13,7 @@ from agentlab._internal.lazy import advice
 from agentlab._internal.redaction import redact
 from agentlab.agent import Agent, Run
 from agentlab.errors import ConfigurationError
-from agentlab.limits.fields import no_such, whole_number
+from agentlab.limits.fields import unknown_name, whole_number
 from agentlab.limits.settings import PARTS
 from agentlab.transport import Transport
 
@@ -243,7 +243,7 @@ def _given(
         values["settings"] = next(iter(settings))
     for axis, known in (("agent", agents), ("prompt_id", prompts), ("settings", settings)):
         if values[axis] not in known:
-            raise ConfigurationError(f"cells: {no_such(axis, str(values[axis]), list(known))}")
+            raise ConfigurationError(f"cells: {unknown_name(axis, str(values[axis]), list(known))}")
     text = prompts[values["prompt_id"]]
     wanted = range(1, repeats + 1) if "repeat" not in values else [whole_number("cells", "repeat", values["repeat"])]
     return [Cell(values["agent"], values["prompt_id"], values["settings"], repeat, text) for repeat in wanted]

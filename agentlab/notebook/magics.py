@@ -29,7 +29,7 @@ from agentlab.agent import Agent, Run
 from agentlab.errors import AgentlabError
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 from agentlab.model.pricing import models_of
 from agentlab.notebook.cards import show_frames_as_pandas_does, show_frames_as_written
 from agentlab.providers import registry as _registry
@@ -94,7 +94,7 @@ def unknown_option(word: str) -> str:
     """Return the message for a word that is not an option."""
     if not word.startswith("-"):
         return f"{word!r} is not expected: only options may follow the model; put text with spaces in quotation marks."
-    return no_such("option", word.partition("=")[0], list(FLAGS))
+    return unknown_name("option", word.partition("=")[0], list(FLAGS))
 
 
 def provider_names() -> tuple[str, ...]:

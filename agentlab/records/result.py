@@ -42,13 +42,12 @@ class Event:
 class RunResult:
     """The result of a run. Every run returns one, for any stop reason.
 
-    `detail` is one sentence on why the run stopped. `conditions_met` are the readings that were met at the last step, even if another
-    reason had precedence. `output` is the value that a tool or a middleware stopped with, or that the tool of a met `HasToolCall`
-    returned (None otherwise); `error` the exception behind StopReason.ERROR; `stopped_by` who stopped it explicitly: `tool`,
-    `middleware` or `person`.
+    `detail` explains in one sentence why the run stopped. `conditions_met` are the readings that were met at the last step, even if
+    another reason had precedence. `output` is the value of a tool that ended the run, or the one passed to StopRequested; else None.
+    `error` is the exception behind StopReason.ERROR. `stopped_by` is the source of an explicit stop: `tool`, `middleware` or `person`.
 
-    `parent_run_id` is, for a fork, the run it was forked from, with `forked_at` the number of steps taken over; for a sub-agent's run
-    it is the calling run. If a tool call started the run, `parent_step` is its step and `called_by` its id.
+    For a fork, `parent_run_id` is the run it was forked from and `forked_at` the number of steps that it took over. For a sub-agent's
+    run, `parent_run_id` is the calling run, `parent_step` the step and `called_by` the id of the tool call that started it.
 
     Example:
         >>> result
@@ -81,7 +80,7 @@ class RunResult:
     def text(self) -> str:
         """The answer: `output` as text if there is one, else the model's last text, even if it was cut off.
 
-        The text of an output is the one that the model received: JSON, or the text itself.
+        An output that is not text is given as the JSON that the model received.
 
         Example:
             >>> (await brief.run("What is the capital of France?")).text
@@ -102,7 +101,7 @@ class RunResult:
         return next((step.text for step in reversed(self.history) if step.text), "")
 
     def _output_text(self) -> str:
-        """Return the content of the tool result with the output: a store records the content, but not every object."""
+        """Return the output as text, if possible the content of its tool result: a store keeps that, but not every object."""
         from pydantic_core import to_json
 
         output, last = self.output, self.history.last
@@ -111,12 +110,12 @@ class RunResult:
                 return result.content
         try:
             return output if isinstance(output, str) else to_json(output).decode()
-        except Exception:  # not JSON, or an object that raises when it is read
+        except Exception:  # not JSON, or an object that raises when it is serialized
             return text_of(output)
 
     @property
     def steps(self) -> RunHistory:
-        """The steps of the run: another name of `history`.
+        """The steps of the run: an alias of `history`.
 
         Example:
             >>> [step.total_tokens for step in result.steps]
@@ -162,7 +161,7 @@ class RunResult:
 
     @property
     def usage(self) -> Usage:
-        """Tokens of the whole run, sub-agents included; `history.own_usage` excludes them.
+        """Tokens of the whole run, including sub-agents; `history.own_usage` excludes them.
 
         Example:
             >>> result.usage.input_tokens, result.usage.output_tokens
@@ -172,7 +171,7 @@ class RunResult:
 
     @property
     def cost(self) -> Cost:
-        """Cost of the whole run, sub-agents included; `history.own_cost` excludes them.
+        """Cost of the whole run, including sub-agents; `history.own_cost` excludes them.
 
         Example:
             >>> result.cost
@@ -193,7 +192,9 @@ class RunResult:
         """
         if self.terminated:
             return self
-        cause = self.error if self.error is None or is_free_of_keys(self.error) else None  # the detail has it redacted
+        cause = (
+            self.error if self.error is None or is_free_of_keys(self.error) else None
+        )  # else only the redacted detail is raised
         raise _STOPPED[self.stop_reason](self.detail, self) from cause
 
     def to_frame(self, what: str = "steps") -> pd.DataFrame:
@@ -417,10 +418,10 @@ FOR_STOP_REASON: Mapping[StopReason, str] = {
     StopReason.CANCELLED: RETRY,
     StopReason.ERROR: RETRY,
 }
-"""The suggestion by stop reason, if the last response gives no better one."""
+"""The suggestion by stop reason, unless the last response gives a more specific one."""
 
 FOR_ERROR: Mapping[str | int, str] = {
-    # the request itself is refused
+    # the request is rejected: change it
     "invalid_request_error": MODIFY_PROMPT,
     "invalid_request": MODIFY_PROMPT,
     "invalid_argument": MODIFY_PROMPT,
@@ -438,7 +439,7 @@ FOR_ERROR: Mapping[str | int, str] = {
     400: MODIFY_PROMPT,
     413: MODIFY_PROMPT,
     422: MODIFY_PROMPT,
-    # the key, the account or the address: a retry changes nothing
+    # the key, the account or the address is wrong: a retry does not help
     "authentication_error": STOP,
     "unauthenticated": STOP,
     "unauthorized": STOP,
@@ -460,14 +461,14 @@ FOR_ERROR: Mapping[str | int, str] = {
 }
 """The suggestion by the provider's error code in lower case, or by status. All others (overload, rate limits, server errors): `retry`.
 
-The vendors' pages on errors, read 2026-11-22: https://platform.openai.com/docs/guides/error-codes,
+Sources, read 2026-11-22: https://platform.openai.com/docs/guides/error-codes,
 https://platform.claude.com/docs/en/api/errors, https://ai.google.dev/gemini-api/docs/troubleshooting,
 https://docs.aws.amazon.com/bedrock/latest/userguide/troubleshooting-api-error-codes.html,
 https://openrouter.ai/docs/api-reference/errors.
 """
 
 LARGER = 2
-"""The suggested output cap is this many times the last one."""
+"""The factor from the last output cap to the suggested one."""
 
 
 def for_error(signal: TerminationSignal) -> str:
@@ -484,7 +485,7 @@ def for_error(signal: TerminationSignal) -> str:
 
 
 def advice_for(error: BaseException) -> str:
-    """Return the suggestion for a call that failed without a response; errors in the code or in a recording will recur."""
+    """Return the suggestion for a call that failed without a response. Errors in the code or in a recording would recur: `stop`."""
     if isinstance(error, ConfigurationError | FixtureError):
         return STOP
     if not isinstance(error, ProviderStatusError):

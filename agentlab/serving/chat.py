@@ -30,7 +30,7 @@ from agentlab._internal.redaction import redacted_repr, text_of
 from agentlab._internal.safe_text import whole
 from agentlab.engine.termination import is_cut_off
 from agentlab.errors import ChatInputError, ConfigurationError, ContextNotFoundError, LimitError, RunFailed, ToolDefinitionError
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 from agentlab.limits.policies import TerminatingTools
 from agentlab.limits.settings import as_terminating
 from agentlab.model.conversation import Conversation
@@ -313,7 +313,7 @@ class Chat(Displayable):
         if isinstance(config, Mapping):
             for name in config:
                 if name not in _FIELDS:
-                    raise LimitError(no_such("field", str(name), list(_FIELDS)))
+                    raise LimitError(unknown_name("field", str(name), list(_FIELDS)))
             if "tool_ids" not in config:
                 raise LimitError('tool_ids is missing: name the tools that end the run, such as {"tool_ids": ["finalize"]}.')
             config = TerminatingTools(**{_FIELDS[name]: value for name, value in config.items() if value is not None})

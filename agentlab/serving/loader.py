@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from agentlab.errors import ConfigurationError
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 
 NOTEBOOK_MODULE = "__notebook__"
 _FORM = "write it as module:name, folder/module.py:name or folder/notebook.ipynb:name"
@@ -89,7 +89,7 @@ def _from_notebook(path: Path, name: str) -> Any:
     binding = next((index for index, cell in enumerate(cells) if name in _bound(cell.tree)), None)
     if binding is None:
         known = sorted({bound for cell in cells for bound in _bound(cell.tree)})
-        raise ConfigurationError(no_such(f"name defined in {path.name}:", name, known))
+        raise ConfigurationError(unknown_name(f"name defined in {path.name}:", name, known))
     os.chdir(path.parent)
     _add_to_path(path.parent)
     module = types.ModuleType(NOTEBOOK_MODULE)
@@ -144,7 +144,7 @@ async def _execute(cell: _Cell, path: Path, names: dict[str, Any]) -> None:
 def _named(names: dict[str, Any], name: str, place: str) -> Any:
     if name not in names:
         known = [known for known in names if not known.startswith("_")]
-        raise ConfigurationError(no_such(f"name defined in {place}:", name, known))
+        raise ConfigurationError(unknown_name(f"name defined in {place}:", name, known))
     return names[name]
 
 

@@ -150,7 +150,7 @@ def test_an_answer_cut_at_any_byte_of_it_has_ended_early(wire: str) -> None:
 def test_a_page_is_no_answer_on_any_wire(wire: str, streaming: bool) -> None:
     with serving(raw(PAGE, HTML)) as server:
         result = result_of(server, wire, stream=streaming)
-    assert "no answer: '<!DOCTYPE html>" in result.detail
+    assert "unrecognised body: '<!DOCTYPE html>" in result.detail
 
 
 @pytest.mark.parametrize("wire", WIRES)

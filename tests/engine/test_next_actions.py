@@ -457,7 +457,7 @@ def test_what_cannot_be_answered_so_needs_another_prompt(error: Any) -> None:
 def test_nothing_is_proposed_where_asking_again_changes_nothing(error: Any) -> None:
     run = ended(run_of(failing(error)))
     assert run.next_actions == ()
-    with pytest.raises(errors.ConfigurationError, match=r"there is no next action.*has to be fixed.*run.fork\(at=1\)"):
+    with pytest.raises(errors.ConfigurationError, match=r"there is no next action.*fix the key.*run.fork\(at=1\)"):
         run.apply()
     assert go(to_the_end(run.fork(1))).text == "fine"
 
@@ -602,7 +602,7 @@ def test_nothing_is_proposed_while_a_run_goes_on() -> None:
 def test_every_end_has_an_answer() -> None:
     from agentlab.engine import next_actions
 
-    assert set(next_actions._FOR) == set(StopReason) == set(FOR_STOP_REASON)
+    assert set(next_actions._ACTIONS_BY_STOP_REASON) == set(StopReason) == set(FOR_STOP_REASON)
 
 
 def test_going_on_again_and_again() -> None:

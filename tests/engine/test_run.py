@@ -141,7 +141,7 @@ def test_a_run_that_failed_says_how_to_take_the_step_again() -> None:
     async def go() -> None:
         with pytest.raises(errors.MissingKeyError):
             await run.step()
-        with pytest.raises(errors.RunEndedError, match=r"take the step again with run\.fork\(at=0\), or start another"):
+        with pytest.raises(errors.RunEndedError, match=r"repeat the step with run\.fork\(at=0\), or start another"):
             await run.step()
 
     asyncio.run(go())

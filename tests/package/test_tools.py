@@ -1006,7 +1006,7 @@ async def rename(call: ToolCall, execute: Any) -> Any:
     ("layer", "said"),
     [
         (forget, r"forget.* returned None: return the result, as in `return await execute\(call\)`"),
-        (rename, "change its arguments only"),
+        (rename, "change only its arguments"),
     ],
 )
 def test_what_it_may_not_do_is_raised_and_recorded(layer: Any, said: str) -> None:

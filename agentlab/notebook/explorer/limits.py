@@ -19,7 +19,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.limits.budget import LIMIT_REASONS, Budget
 from agentlab.limits.combinators import AnyOf, StopCondition
 from agentlab.limits.conditions import HasToolCall, MaxCost, MaxTokensUsed, StepCountIs
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook.panel import markup
 
@@ -133,7 +133,7 @@ def _wanted(limits: object, usual: Sequence[str]) -> Mapping[str, Sequence[Value
     wanted = dict(limits) if isinstance(limits, Mapping) else dict.fromkeys(limits)
     for name in wanted:
         if name not in KINDS:
-            raise ConfigurationError(f"explore(…, limits=…): {no_such('limit', str(name), list(KINDS))}")
+            raise ConfigurationError(f"explore(…, limits=…): {unknown_name('limit', str(name), list(KINDS))}")
     if not wanted:
         raise ConfigurationError("explore(…, limits=[]): name at least one, such as 'StepCountIs'.")
     return wanted
@@ -254,7 +254,7 @@ class ChosenLimits(MutableMapping[str, Value]):
 
     def _known(self, name: str) -> str:
         if name not in self._values:
-            raise KeyError(no_such("limit", str(name), list(self._values)))
+            raise KeyError(unknown_name("limit", str(name), list(self._values)))
         return name
 
     def snapshot(self) -> Mapping[str, Value]:
