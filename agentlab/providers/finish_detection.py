@@ -3,13 +3,13 @@
     lab.detect("gemini", payload)                     a recorded response -> TerminationSignal
     parser = lab.signals.stream("anthropic")          a stream: parser.feed(bytes) -> events, parser.finish() -> TerminationSignal
     lab.signals.register("my-gateway", "openai")      another name for a known wire
-    lab.signals.register("openai", my_reader)         your own reading of a provider's bodies, in runs too; returns an undo
+    lab.signals.register("openai", my_reader)         your own function for a provider's bodies, also in runs; returns an undo
     lab.signals.get("openai").detect(payload)         the detector itself
 
-Responses of an unknown provider are read by their pattern, at MEDIUM confidence.
+Responses of an unknown provider are read by their pattern, at most with MEDIUM confidence.
 
-The logger `agentlab.signals` gets each signal at DEBUG, those of runs too: provider, model, reason, confidence,
-raw value, but no text.
+The logger `agentlab.signals` logs each signal at DEBUG, including those of runs: provider, model, reason, confidence and raw value, but
+no text.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SHOWN_CHARACTERS = 80
 
 
 class Detector(Protocol):
-    """Detects why responses ended. Neither method raises for anything that a provider sent."""
+    """Detects why responses ended. Its methods never raise, whatever a provider sends."""
 
     def detect(
         self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
@@ -66,7 +66,7 @@ BodyReader: TypeAlias = Callable[[JSON], TerminationSignal]
 
 @dataclass(frozen=True, slots=True)
 class BodyReaderDetector:
-    """A user's function as a detector. `like` understands the wire: it assembles streams and reads error bodies."""
+    """A user's function as a detector. `like` is the wire's detector, which assembles streams and reads error bodies."""
 
     provider: str
     read: BodyReader
@@ -92,14 +92,15 @@ class BodyReaderDetector:
         return _BodyReaderStream(self, self.like.stream(requested_cap=requested_cap))
 
     def of_body(self, body: JSON, *, sound: bool = True) -> TerminationSignal:
-        """Return the function's signal. If it raises or returns something else, that is UNKNOWN at LOW confidence, with the reason.
-        `sound` is False for a body assembled from a broken stream, which the function cannot see: the signal is then not HIGH."""
+        """Return the function's signal. If the function raises or returns something else, the signal is UNKNOWN at LOW confidence, with
+        the reason. `sound` is False for a body assembled from a broken stream, which the function cannot know: the confidence is then
+        at most MEDIUM."""
         try:
             signal: object = self.read(body)
             if isinstance(signal, TerminationSignal):
                 confidence = Confidence.MEDIUM if signal.confidence is Confidence.HIGH and not sound else signal.confidence
                 return replace(signal, provider=signal.provider or self.provider, confidence=confidence)
-            problem = f"returned {type(signal).__name__} in place of a TerminationSignal"
+            problem = f"returned {type(signal).__name__} instead of a TerminationSignal"
         except Exception as error:
             problem = f"raised {in_words(error)}"
         message = f"The detector registered for {self.provider!r} {problem}."
@@ -108,7 +109,7 @@ class BodyReaderDetector:
 
 
 class _BodyReaderStream:
-    """A stream assembled by the wire's parser and read by the function at its end."""
+    """A stream that the wire's parser assembles and the function reads at its end."""
 
     def __init__(self, detector: BodyReaderDetector, parser: StreamParser) -> None:
         self._detector = detector
@@ -161,7 +162,7 @@ class RenamedDetector:
 
 
 class BodyDetector(abc.ABC):
-    """The base of agentlab's detectors: distinguishes a status, a whole body and a stream."""
+    """The base of agentlab's detectors: distinguishes an error status, a whole body and a stream."""
 
     __slots__ = ()
 
@@ -187,7 +188,7 @@ class BodyDetector(abc.ABC):
 
     @abc.abstractmethod
     def of_model(self, model: str) -> BodyDetector:
-        """Return the detector for one model, whose name is then in signals and in the log."""
+        """Return the detector for one model, which signals and the log then name."""
 
     @abc.abstractmethod
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:
@@ -200,7 +201,7 @@ class BodyDetector(abc.ABC):
         return self._read_refusal(body, status) if status >= 400 else self._read_answer(body, requested_cap)
 
     def _read_refusal(self, payload: JSON, status: int) -> TerminationSignal:
-        """Return the signal of a status of 400 and above; if a filter gave it, with the filter's details."""
+        """Return the signal of a status from 400 on, with the details of a content filter that refused the request."""
         body = refusal_body(payload)
         signal = status_signal(self._name, body, status)
         if signal.finish_reason is FinishReason.ERROR:
@@ -235,7 +236,7 @@ class WireDetector(BodyDetector):
 
 
 def provider_detector(name: str, model: str = "") -> WireDetector:
-    """Return the detector of a provider. Nothing is sent, so a missing address does not matter. `model` "" is unknown.
+    """Return the detector of a provider. Nothing is sent, so a missing address does not matter. An empty `model` means unknown.
 
     Raises UnknownProviderError, and ConfigurationError for an API version that the provider does not have.
     """
@@ -249,9 +250,8 @@ def provider_detector(name: str, model: str = "") -> WireDetector:
 
 
 def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
-    """Return a payload as a whole body and None, or as None and the bytes of a stream. A list of chunks is a stream too, and
-    so is a body that is too large to be read.
-    """
+    """Return a payload as a whole body and None, or as None and the bytes of a stream. A list of chunks counts as a stream, and so does
+    a body that is too large to be read."""
     events = as_bytes(payload)
     if events is None:
         return (payload, None) if not isinstance(payload, list) or streaming is False else (None, read.dumps(payload))
@@ -266,20 +266,20 @@ def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
 
 
 def too_large(provider: str, size: int) -> TerminationSignal:
-    """Return the signal for a body that is not examined."""
-    message = f"The body has {size:,} bytes, and at most {LARGEST_ANSWER_BYTES:,} are examined: why it ended is unknown."
+    """Return the signal for a body that is too large to be read."""
+    message = f"The body has {size:,} bytes, and at most {LARGEST_ANSWER_BYTES:,} are read: the finish reason is unknown."
     return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, provider, message=message)
 
 
 def as_bytes(payload: JSON) -> bytes | None:
-    """Return a body given as text or bytes as bytes; None for an object."""
+    """Return text or bytes as bytes; None for an object."""
     if isinstance(payload, str):
         return payload.encode("utf-8", "surrogatepass")
     return bytes(payload) if isinstance(payload, bytes | bytearray | memoryview) else None
 
 
 def explained(signal: TerminationSignal, body: JSON) -> TerminationSignal:
-    """Return the signal; if the body had nothing to read, with a message that describes the body."""
+    """Return the signal, with a message that describes the body if nothing in it could be read."""
     if signal.finish_reason is not FinishReason.UNKNOWN or signal.raw_value is not None:
         return signal
     if isinstance(body, bytes):
@@ -307,7 +307,7 @@ def refusal_body(payload: JSON) -> JSON:
 
 
 def status_signal(provider: str, payload: JSON, status: int) -> TerminationSignal:
-    """Return the signal of a status of 400 and above: an error, unless the body says that a content filter refused the request."""
+    """Return the signal of a status from 400 on: an error, unless the body says that a content filter refused the request."""
     error = find_error(payload)
     filtered = filtered_by(payload if error is None else error)
     where, value = filtered or (error_code(error) if error is not None else ("status", status))
@@ -335,7 +335,7 @@ _GEMINI_FIELDS = ("candidates", "promptFeedback", "usageMetadata")
 
 
 def answer_of(line: JSON) -> tuple[JSON, int]:
-    """Return the response body in a line of results and its HTTP status; anything else unchanged, and 200."""
+    """Return the response body in a line of results, and its HTTP status; anything else is returned unchanged, with status 200."""
     fields = read.as_dict(line)
     response = read.as_dict(fields.get("response"))
     if "custom_id" in fields:
@@ -348,7 +348,7 @@ def answer_of(line: JSON) -> tuple[JSON, int]:
 
 
 def never_run(line: JSON, provider: str) -> TerminationSignal | None:
-    """Return the signal of a line about a request that was not run; None for every other line."""
+    """Return the signal of a line whose request was not run; None for every other line."""
     fields = read.as_dict(line)
     value = read.as_dict(fields.get("result")).get("type") if "custom_id" in fields else None
     if not isinstance(value, str) or value not in _NOT_RUN:
@@ -394,11 +394,13 @@ class SignalRegistry:
         return f"SignalRegistry({', '.join(names())}{own})"
 
     def register(self, provider: str, detector: Detector | BodyReader | str, *, like: str | None = None) -> Callable[[], None]:
-        """Read the responses of `provider` with `detector` from now on, in runs too. Returns a function that restores the former one.
+        """Read the responses of `provider` with `detector` from now on, also in runs. Returns a function that restores the previous
+        one.
 
-        `provider` may carry a version (`my-gateway@2`), which limits it to that version. `detector` is a Detector, a function from a
-        response body to its TerminationSignal, or the name of a provider that has the same wire. A function gets streams assembled into
-        a body; `like` names the provider whose wire does that: by default the provider itself, or found by the pattern.
+        `provider` may have a version (`my-gateway@2`): the detector is then used for that version only. `detector` is a Detector, a
+        function that returns the TerminationSignal of a response body, or the name of a provider with the same wire. A function gets
+        streams assembled into a body; `like` names the provider whose wire is used for that, by default the provider itself (an unknown
+        one is read by its pattern).
 
         Example:
             >>> undo = lab.signals.register("my-gateway", "openai")
@@ -440,13 +442,13 @@ class SignalRegistry:
     ) -> TerminationSignal:
         """Return why a recorded response ended.
 
-        `provider` is a provider's name, with a version and a model if you like (`gemini@v1:gemini-3.5-flash`; the signal keeps the
-        model). Responses of an unknown one are read by their pattern. `payload` is a body as an object, JSON as text or bytes, a whole
-        server-sent-events body as text or bytes, or binary event-stream frames; `streaming` says which, None finds out. `status` is the
-        HTTP status, None if unknown: 400 and above is an error whatever the body says, or CONTENT_FILTERED if it says so.
-        `requested_cap` is the requested output cap in tokens.
+        `provider` is a provider's name, with an optional version and model (`gemini@v1:gemini-3.5-flash`; the signal keeps the model).
+        Responses of an unknown provider are read by their pattern. `payload` is a body as an object, JSON as text or bytes, a whole
+        server-sent-events body as text or bytes, or binary event-stream frames; `streaming` says whether it is a stream, None detects
+        that. `status` is the HTTP status, None if unknown: from 400 on, the response is an error, or CONTENT_FILTERED if the body says
+        so. `requested_cap` is the requested output cap in tokens.
 
-        Never raises on what a provider sent.
+        Never raises, whatever the provider sent.
 
         Example:
             >>> body = {"candidates": [{"finishReason": "MAX_TOKENS", "content": {"parts": [{"text": "A cut"}]}}]}
@@ -474,8 +476,8 @@ class SignalRegistry:
         return self.get(provider).stream(requested_cap=requested_cap)
 
     def reread(self, provider: str, response: ModelResponse, *, sound: bool = True) -> ModelResponse:
-        """Return a run's response with the signal of the registered detector, if there is one. `sound` is False if its stream broke
-        off."""
+        """Return a run's response with the signal of the registered detector, if there is one. `sound` is False for a response whose
+        stream broke off."""
         detector = self._registered_for(provider)
         if detector is None:
             return response
@@ -499,14 +501,14 @@ class SignalRegistry:
         if callable(detector):
             return BodyReaderDetector(name, detector, _own_detector(name) if like is None else provider_detector(_name(like)))
         raise ConfigurationError(
-            f"register({name!r}, {detector!r}): give a function from a response body to its TerminationSignal, the name of a provider "
-            "whose wire it is, or an object with `detect` and `stream`."
+            f"register({name!r}, {detector!r}): pass a function that returns the TerminationSignal of a response body, the name of a "
+            "provider with the same wire, or an object with `detect` and `stream`."
         )
 
 
 @functools.lru_cache(256)
 def _own_detector(name: str, model: str = "") -> BodyDetector:
-    """Return agentlab's detector of this name. Cached, since an unknown provider is searched for in all installed packages."""
+    """Return agentlab's detector of this name. Cached, since the search for an unknown provider reads all installed packages."""
     if model:
         return _own_detector(name).of_model(model)
     try:
@@ -519,7 +521,7 @@ def _own_detector(name: str, model: str = "") -> BodyDetector:
 
 
 def log_signal(signal: TerminationSignal, provider: str, model: str) -> None:
-    """Log why a response ended, at DEBUG: the reason and the provider's value, but no sentences."""
+    """Log why a response ended, at DEBUG: the reason and the provider's value, but no text."""
     if logger.isEnabledFor(logging.DEBUG):
         value = signal.raw_value
         if isinstance(value, str) and not _PLAIN_VALUE.fullmatch(value):
@@ -534,11 +536,11 @@ def _model(provider: str) -> str:
 
 
 def _name(provider: str) -> str:
-    """Return a provider's name without a model after it. Raises ConfigurationError for an empty one."""
+    """Return a provider's name without the model after it. Raises ConfigurationError for an empty name."""
     name = provider.partition(":")[0].strip() if isinstance(provider, str) else ""
     if not name:
         raise ConfigurationError(
-            f"{provider!r} is not a provider. Write one such as 'openai'; agentlab has {', '.join(names())}."
+            f"{provider!r} is not a provider. Write a name such as 'openai'; agentlab has {', '.join(names())}."
         )
     return name
 
