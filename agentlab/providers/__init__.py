@@ -12,12 +12,14 @@ May import: `transport` and what is below it.
 
     base              the `Provider` protocol, and helpers for requests
     registry          finds providers by name, here or by the entry point group `agentlab.providers`
-    finish_detection  why recorded responses ended (`lab.signals`)
-    pattern           why a response of an unknown provider ended
+    finish_detection  detects why a response ended, live or recorded (`lab.signals`)
+    pattern           detects why a response of an unknown provider ended
     wires             the wires that several vendors share
     openai            a vendor on a shared wire: copy this file for a new server on such a wire
     anthropic         a vendor with its own wire: copy this file for a new wire
-    compatible        any other server on a shared wire
+    compatible        any other server on a shared wire, given by its address: not the file to copy
+
+The other files are the other vendors: azure, bedrock, gemini, openrouter, xai.
 """
 
 from typing import TYPE_CHECKING

@@ -6,7 +6,7 @@ May import: `records` and what is below it.
     http              requests and responses as plain values
     live              sends requests with httpx, which no other module imports
     recording         writes cassettes
-    replaying         finds the recorded response to a request, and serves it
+    replaying         chooses the recorded response to a request, and explains a miss
     request_matching  decides whether two requests are the same, and describes their differences
     cassette          the format of cassettes: reads and checks their fields
     cassette_text     reads and writes the text of cassettes, YAML or JSON

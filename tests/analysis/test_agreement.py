@@ -48,7 +48,7 @@ def test_always_the_same_reason_has_no_kappa_and_full_agreement() -> None:
 
     assert (row["share"], row["same"]) == (1, 6)
     assert pd.isna(row["kappa"])
-    assert row["no_interval"] == "kappa: not defined, all end by completed"
+    assert row["no_interval"] == "kappa: not defined, all end with completed"
 
 
 def test_too_few_scenarios_for_an_interval_say_so() -> None:
