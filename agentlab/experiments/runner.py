@@ -47,7 +47,7 @@ from agentlab.records import events
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 from agentlab.storage import MemoryStorage, Storage, StoredRun, StoredStep
-from agentlab.storage.loader import CALLED, find
+from agentlab.storage.loader import SUB_AGENTS_NOTE, find
 from agentlab.storage.store import ENDED, INTERRUPTED, OPEN, Store
 from agentlab.storage.writer import NOBODY, RunWriter, secrets_of, store_note
 from agentlab.transport import Transport
@@ -346,7 +346,7 @@ def copy_run(store: Store, run_id: str) -> RunCopy | None:
     below: dict[str, list[str]] = {}
     for stored in heads.values():
         below.setdefault(str(json.loads(stored.head.body).get("parent_run_id")), []).append(stored.head.run_id)
-    notes = {name: storage.notes(name) for name in (*NOTES, CALLED)}
+    notes = {name: storage.notes(name) for name in (*NOTES, SUB_AGENTS_NOTE)}
 
     def copy_of(one: str) -> RunCopy:
         mine = {name: noted[one] for name, noted in notes.items() if one in noted}

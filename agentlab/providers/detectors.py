@@ -1,4 +1,8 @@
-"""agentlab's detectors: of a provider, whose wire is known, and of an unknown one, whose responses are read by their pattern."""
+"""agentlab's detectors: of a known provider, by its wire; of an unknown one, by the pattern of its responses.
+
+Most servers speak one of a few wires, so the shape of a response shows which reader fits. If none fits, the body is searched for a
+field with the name of a finish reason and a value that some vendor uses. Both are inferences, so the confidence is at most MEDIUM.
+"""
 
 from __future__ import annotations
 
@@ -251,7 +255,7 @@ def _anthropic_answer(fields: dict[str, Any]) -> JSON:
 # name of a finish reason is searched, with a value that some vendor uses. Both are inferences: at most MEDIUM.
 
 FIELDS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "completionReason", "termination_reason")
-"""Names of the field."""
+"""Names of the field with the finish reason."""
 
 WORDS: dict[str | int, FinishReason] = {
     "stop": FinishReason.END_TURN,
@@ -287,8 +291,8 @@ WORDS: dict[str | int, FinishReason] = {
     "error": FinishReason.ERROR,
     "failed": FinishReason.ERROR,
 }
-"""Its values, in lower case: those of the documented wires, and of Cohere, Ollama, Text Generation Inference and watsonx (their API
-references, read 2026-11-22)."""
+"""Values of that field, in lower case: those of the documented wires, and of Cohere, Ollama, Text Generation Inference and watsonx
+(their API references, read 2026-11-22)."""
 
 _LEVELS, _PLACES = 4, 500  # how deep and how wide a body is searched
 _TEXTS = ("text", "content", "response", "generated_text", "completion", "output_text")
@@ -296,7 +300,7 @@ _CALLS = ("tool_calls", "function_call", "toolUse", "functionCall")
 
 
 def reader_of(value: JSON) -> str | None:
-    """Return the provider that can read a body, or the first event of a stream, of this shape; None if none can."""
+    """Return the provider that can read a body, or the first event of a stream, of this shape; None if there is none."""
     body = read.as_dict(value[0] if isinstance(value, list) and value else value)
     kind = read.as_text(body.get("type"))
     output = body.get("output")
@@ -344,11 +348,11 @@ class PatternDetector(BodyDetector):
         return self.inferred(self.reader(name).detect(body, requested_cap=requested_cap), name)
 
     def reader(self, name: str) -> WireDetector:
-        """Return the detector of the chosen wire; its log entries name this provider too."""
+        """Return the detector of the chosen wire; its log entries also name this provider."""
         return provider_detector(name, f"{self.provider}:{self.model}" if self.model else self.provider)
 
     def inferred(self, signal: TerminationSignal, reader: str) -> TerminationSignal:
-        """Return the signal of a reader that was chosen by the shape."""
+        """Return the signal of the chosen reader as an inference, at most with MEDIUM confidence."""
         return replace(
             signal,
             provider=self.provider,
@@ -358,7 +362,7 @@ class PatternDetector(BodyDetector):
         )
 
     def by_name(self, body: JSON) -> TerminationSignal:
-        """Return the signal of a body of no known shape, by a field with the name of a finish reason."""
+        """Return the signal of a body of unknown shape, from a field with the name of a finish reason."""
         where, value = next(_named(body, FIELDS), ("", None))
         normal = value.strip().lower() if isinstance(value, str) else value
         calls = [found for _, found in _named(body, _CALLS) if found]
@@ -375,7 +379,7 @@ class PatternDetector(BodyDetector):
 
 
 def _named(value: JSON, names: tuple[str, ...]) -> Iterator[tuple[str, JSON]]:
-    """Yield the place and the value of each field with one of these names, the outermost first; null is left out."""
+    """Yield the place and the value of each field with one of these names, the outermost first, without null values."""
     level: list[tuple[str, JSON]] = [("", value)]
     for _ in range(_LEVELS):
         below: list[tuple[str, JSON]] = []
@@ -392,7 +396,7 @@ def _named(value: JSON, names: tuple[str, ...]) -> Iterator[tuple[str, JSON]]:
 
 
 class PatternStreamParser:
-    """The state of one stream of an unknown wire. Its first event decides which parser reads it."""
+    """Parses one stream of an unknown wire. Its first recognised event decides which wire's parser reads it."""
 
     def __init__(self, detector: PatternDetector, requested_cap: int | None) -> None:
         self._detector = detector
@@ -400,7 +404,7 @@ class PatternStreamParser:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything, to parse another stream."""
+        """Reset the parser, for another stream."""
         self._held: list[bytes] = []
         self._incoming = Incoming()
         self._values: list[JSON] = []
@@ -411,7 +415,7 @@ class PatternStreamParser:
         self._response: ModelResponse | None = None
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes and return the events that they complete."""
+        """Parse the next bytes and return the events that they complete."""
         if self._inner is not None:
             return self._inferred(self._inner.feed(data))
         self._held.append(data)
@@ -450,7 +454,7 @@ class PatternStreamParser:
                 if self._hole is None and data.strip() not in (b"", b"[DONE]"):
                     self._hole = Hole(len(self._text()), len(data.removeprefix(UNREADABLE)) or None, BROKEN)
                 continue
-            kind = label.decode("utf-8", "replace")  # a frame has the event's name in its headers
+            kind = label.decode("utf-8", "replace")  # the name of a frame's event is in its headers
             self._values.append({kind: value} if kind in _CONVERSE_EVENTS else value)
         name = next((name for value in self._values[self._examined :] if (name := reader_of(value))), None)
         self._examined = len(self._values)
@@ -471,7 +475,7 @@ class PatternStreamParser:
         return replace(parser.response(), signal=self._detector.inferred(signal, self._reader))
 
     def _unread(self) -> ModelResponse:
-        """Return a response from a stream of an unknown wire: all its events are searched by name, the last one first."""
+        """Return the response to an unrecognised stream: all its events are searched by field name, the last one first."""
         signal = self._detector.by_name(self._values[::-1])
         holes = () if self._hole is None or self._incoming.cut_short else (self._hole,)
         signal = not_whole(signal, holes) if holes else signal

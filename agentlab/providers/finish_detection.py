@@ -3,13 +3,13 @@
     lab.detect("gemini", payload)                     a recorded response -> TerminationSignal
     parser = lab.signals.stream("anthropic")          a stream: parser.feed(bytes) -> events, parser.finish() -> TerminationSignal
     lab.signals.register("my-gateway", "openai")      another name for a known wire
-    lab.signals.register("openai", my_reader)         your own reading of a provider's bodies, in runs too; returns an undo
+    lab.signals.register("openai", my_reader)         your own function for a provider's bodies, also in runs; returns an undo
     lab.signals.get("openai").detect(payload)         the detector itself
 
-Responses of an unknown provider are read by their pattern, at MEDIUM confidence.
+Responses of an unknown provider are read by their pattern, at most with MEDIUM confidence.
 
-The logger `agentlab.signals` gets each signal at DEBUG, those of runs too: provider, model, reason, confidence,
-raw value, but no text.
+The logger `agentlab.signals` logs each signal at DEBUG, including those of runs: provider, model, reason, confidence and raw value, but
+no text.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PLAIN_VALUE = re.compile(r"[A-Za-z][A-Za-z_.-]{,63}")
 
 
 class Detector(Protocol):
-    """Detects why responses ended. Neither method raises for anything that a provider sent."""
+    """Detects why responses ended. Its methods never raise, whatever a provider sends."""
 
     def detect(
         self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
@@ -59,7 +59,7 @@ BodyReader: TypeAlias = Callable[[JSON], TerminationSignal]
 
 @dataclass(frozen=True, slots=True)
 class BodyReaderDetector:
-    """A user's function as a detector. `like` understands the wire: it assembles streams and reads error bodies."""
+    """A user's function as a detector. `like` is the wire's detector, which assembles streams and reads error bodies."""
 
     provider: str
     read: BodyReader
@@ -85,14 +85,15 @@ class BodyReaderDetector:
         return _BodyReaderStream(self, self.like.stream(requested_cap=requested_cap))
 
     def of_body(self, body: JSON, *, sound: bool = True) -> TerminationSignal:
-        """Return the function's signal. If it raises or returns something else, that is UNKNOWN at LOW confidence, with the reason.
-        `sound` is False for a body assembled from a broken stream, which the function cannot see: the signal is then not HIGH."""
+        """Return the function's signal. If the function raises or returns something else, the signal is UNKNOWN at LOW confidence, with
+        the reason. `sound` is False for a body assembled from a broken stream, which the function cannot know: the confidence is then
+        at most MEDIUM."""
         try:
             signal: object = self.read(body)
             if isinstance(signal, TerminationSignal):
                 confidence = Confidence.MEDIUM if signal.confidence is Confidence.HIGH and not sound else signal.confidence
                 return replace(signal, provider=signal.provider or self.provider, confidence=confidence)
-            problem = f"returned {type(signal).__name__} in place of a TerminationSignal"
+            problem = f"returned {type(signal).__name__} instead of a TerminationSignal"
         except Exception as error:
             problem = f"raised {in_words(error)}"
         message = f"The detector registered for {self.provider!r} {problem}."
@@ -101,7 +102,7 @@ class BodyReaderDetector:
 
 
 class _BodyReaderStream:
-    """A stream assembled by the wire's parser and read by the function at its end."""
+    """A stream that the wire's parser assembles and the function reads at its end."""
 
     def __init__(self, detector: BodyReaderDetector, parser: StreamParser) -> None:
         self._detector = detector
@@ -172,11 +173,13 @@ class SignalRegistry:
         return f"SignalRegistry({', '.join(names())}{own})"
 
     def register(self, provider: str, detector: Detector | BodyReader | str, *, like: str | None = None) -> Callable[[], None]:
-        """Read the responses of `provider` with `detector` from now on, in runs too. Returns a function that restores the former one.
+        """Read the responses of `provider` with `detector` from now on, also in runs. Returns a function that restores the previous
+        one.
 
-        `provider` may carry a version (`my-gateway@2`), which limits it to that version. `detector` is a Detector, a function from a
-        response body to its TerminationSignal, or the name of a provider that has the same wire. A function gets streams assembled into
-        a body; `like` names the provider whose wire does that: by default the provider itself, or found by the pattern.
+        `provider` may have a version (`my-gateway@2`): the detector is then used for that version only. `detector` is a Detector, a
+        function that returns the TerminationSignal of a response body, or the name of a provider with the same wire. A function gets
+        streams assembled into a body; `like` names the provider whose wire is used for that, by default the provider itself (an unknown
+        one is read by its pattern).
 
         Example:
             >>> undo = lab.signals.register("my-gateway", "openai")
@@ -218,13 +221,13 @@ class SignalRegistry:
     ) -> TerminationSignal:
         """Return why a recorded response ended.
 
-        `provider` is a provider's name, with a version and a model if you like (`gemini@v1:gemini-3.5-flash`; the signal keeps the
-        model). Responses of an unknown one are read by their pattern. `payload` is a body as an object, JSON as text or bytes, a whole
-        server-sent-events body as text or bytes, or binary event-stream frames; `streaming` says which, None finds out. `status` is the
-        HTTP status, None if unknown: 400 and above is an error whatever the body says, or CONTENT_FILTERED if it says so.
-        `requested_cap` is the requested output cap in tokens.
+        `provider` is a provider's name, with an optional version and model (`gemini@v1:gemini-3.5-flash`; the signal keeps the model).
+        Responses of an unknown provider are read by their pattern. `payload` is a body as an object, JSON as text or bytes, a whole
+        server-sent-events body as text or bytes, or binary event-stream frames; `streaming` says whether it is a stream, None detects
+        that. `status` is the HTTP status, None if unknown: from 400 on, the response is an error, or CONTENT_FILTERED if the body says
+        so. `requested_cap` is the requested output cap in tokens.
 
-        Never raises on what a provider sent.
+        Never raises, whatever the provider sent.
 
         Example:
             >>> body = {"candidates": [{"finishReason": "MAX_TOKENS", "content": {"parts": [{"text": "A cut"}]}}]}
@@ -252,8 +255,8 @@ class SignalRegistry:
         return self.get(provider).stream(requested_cap=requested_cap)
 
     def reread(self, provider: str, response: ModelResponse, *, sound: bool = True) -> ModelResponse:
-        """Return a run's response with the signal of the registered detector, if there is one. `sound` is False if its stream broke
-        off."""
+        """Return a run's response with the signal of the registered detector, if there is one. `sound` is False for a response whose
+        stream broke off."""
         detector = self._registered_for(provider)
         if detector is None:
             return response
@@ -277,14 +280,14 @@ class SignalRegistry:
         if callable(detector):
             return BodyReaderDetector(name, detector, _own_detector(name) if like is None else provider_detector(_name(like)))
         raise ConfigurationError(
-            f"register({name!r}, {detector!r}): give a function from a response body to its TerminationSignal, the name of a provider "
-            "whose wire it is, or an object with `detect` and `stream`."
+            f"register({name!r}, {detector!r}): pass a function that returns the TerminationSignal of a response body, the name of a "
+            "provider with the same wire, or an object with `detect` and `stream`."
         )
 
 
 @functools.lru_cache(256)
 def _own_detector(name: str, model: str = "") -> BodyDetector:
-    """Return agentlab's detector of this name. Cached, since an unknown provider is searched for in all installed packages."""
+    """Return agentlab's detector of this name. Cached, since the search for an unknown provider reads all installed packages."""
     if model:
         return _own_detector(name).of_model(model)
     try:
@@ -295,7 +298,7 @@ def _own_detector(name: str, model: str = "") -> BodyDetector:
 
 
 def log_signal(signal: TerminationSignal, provider: str, model: str) -> None:
-    """Log why a response ended, at DEBUG: the reason and the provider's value, but no sentences."""
+    """Log why a response ended, at DEBUG: the reason and the provider's value, but no text."""
     if logger.isEnabledFor(logging.DEBUG):
         value = signal.raw_value
         if isinstance(value, str) and not _PLAIN_VALUE.fullmatch(value):
@@ -310,11 +313,11 @@ def _model(provider: str) -> str:
 
 
 def _name(provider: str) -> str:
-    """Return a provider's name without a model after it. Raises ConfigurationError for an empty one."""
+    """Return a provider's name without the model after it. Raises ConfigurationError for an empty name."""
     name = provider.partition(":")[0].strip() if isinstance(provider, str) else ""
     if not name:
         raise ConfigurationError(
-            f"{provider!r} is not a provider. Write one such as 'openai'; agentlab has {', '.join(names())}."
+            f"{provider!r} is not a provider. Write a name such as 'openai'; agentlab has {', '.join(names())}."
         )
     return name
 

@@ -590,7 +590,7 @@ def test_a_model_of_ones_own_needs_respond() -> None:
 
 def test_a_script_that_is_too_short_says_so() -> None:
     run = lab.Agent(ScriptedProvider([call("look")]), tools=[look]).run("go")
-    with pytest.raises(errors.FixtureError, match="has 1 answers and the run requests number 2"):
+    with pytest.raises(errors.FixtureError, match="has 1 answers, but the run requests answer 2"):
         go(_end(run))
 
 

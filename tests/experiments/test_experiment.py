@@ -603,7 +603,7 @@ def test_a_store_that_there_is_no_room_for_says_so(tmp_path: Path) -> None:
     told = subprocess.run(
         [sys.executable, "-c", NO_ROOM, str(tmp_path / "r.db")], check=True, timeout=60, capture_output=True, text=True
     ).stdout
-    assert "The disk is full or damaged" in told or "Make room on the disk" in told
+    assert "The disk is full or damaged" in told or "Free some space on the disk" in told
     Store(tmp_path / "r.db").close()
 
 

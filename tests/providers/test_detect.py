@@ -189,10 +189,10 @@ def test_a_body_that_is_too_large_is_not_examined_and_said_so(name: str, streami
     for payload in (just + b"\n", (just + b"\n").decode()):
         found = detect(name, payload, streaming=streaming)
         assert (found.finish_reason, found.confidence, found.raw_value) == (F.UNKNOWN, LOW, None)
-        assert found.message == "The body has 2,001 bytes, and at most 2,000 are examined: why it ended is unknown."
+        assert found.message == "The body has 2,001 bytes, and at most 2,000 are read: the finish reason is unknown."
     chunks = [{"choices": [{"delta": {"content": "a" * 2_000}, "finish_reason": "stop"}]}]
     if streaming is not False:
-        assert "at most 2,000 are examined" in detect(name, chunks, streaming=streaming).message
+        assert "at most 2,000 are read" in detect(name, chunks, streaming=streaming).message
     undo = lab.signals.register(name, lambda body: lab.TerminationSignal(F.END_TURN, HIGH))
     try:
         assert detect(name, just + b"\n", streaming=streaming).finish_reason is F.UNKNOWN

@@ -138,11 +138,11 @@ def test_a_chat_out_of_a_notebook_keeps_its_recordings(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["bots_for_tests:agent", "--host", "0.0.0.0"], "--host 0.0.0.0 can be reached from elsewhere: set a token"),
-        (["bots_for_tests:agent", "--host", "lab.example"], "set a token by AGENTLAB_SERVE_TOKEN"),
+        (["bots_for_tests:agent", "--host", "0.0.0.0"], "--host 0.0.0.0 can be reached from other machines: set a token"),
+        (["bots_for_tests:agent", "--host", "lab.example"], "set a token with AGENTLAB_SERVE_TOKEN"),
         (["bots_for_tests:agent", "--token", ""], "The token cannot be used"),
         (["bots_for_tests:agent", "--token", "two words"], "without spaces"),
-        (["bots_for_tests:agent", "--port", "70000"], "--port 70000: give a number from 0 to 65535"),
+        (["bots_for_tests:agent", "--port", "70000"], "--port 70000: pass a number from 0 to 65535"),
         (["bots_for_tests:agent", "--db", "none/c.sqlite"], "Pass a file in a folder that exists"),
         (["bots_for_tests:number"], "'bots_for_tests:number' is int: name an Agent, or a Chat"),
         (["bots_for_tests"], "'bots_for_tests' is not the name of an agent: write it as module:name"),

@@ -109,7 +109,7 @@ def test_what_is_sent_wrongly_is_told_with_field_and_next_step() -> None:
             assert told[:2] == (status, kind), (name, told)
             assert said in told[2], (name, told)
             assert len(told[2]) < 1000
-        assert error_of(client.get("/chat")) == (405, "wrong_method", "/chat takes POST.")
+        assert error_of(client.get("/chat")) == (405, "wrong_method", "/chat accepts POST.")
         assert chat.context_ids() == []
         whole = {**OK, "terminating_config": {**FINISH, "max_invocations": 2.0}}  # JSON has one kind of number
         assert client.post("/chat", json=whole).json()["stop_reason"] == "nudges_exhausted"
@@ -353,7 +353,7 @@ def test_the_openapi_document_says_what_holds() -> None:
     ("ask", "said"),
     [
         (lambda chat: chat.chat("", "go"), "context_id=''"),
-        (lambda chat: chat.chat("ä", "go"), "context_id='\\xe4': give 1 to 200 printable ASCII characters"),
+        (lambda chat: chat.chat("ä", "go"), "context_id='\\xe4': pass 1 to 200 printable ASCII characters"),
         (lambda chat: chat.chat(5, "go"), "context_id=5"),
         (lambda chat: chat.chat("a", " "), "message=' ': pass a non-empty text"),
         (lambda chat: chat.chat("a", None), "message=None"),
@@ -362,7 +362,7 @@ def test_the_openapi_document_says_what_holds() -> None:
         (lambda chat: chat.invoke("a"), "The context 'a' has no message"),
         (lambda chat: chat.add_ai_message("a", ""), "prompt=''"),
         (lambda chat: chat.add_message("a", ""), "message=''"),
-        (lambda chat: chat.add_message("a", "go", "tool"), "role='tool': give 'assistant' or 'user'"),
+        (lambda chat: chat.add_message("a", "go", "tool"), "role='tool': pass 'assistant' or 'user'"),
         (lambda chat: chat.chat("a", "go", {"tool_id": ["finalize"]}), "Did you mean 'tool_ids'?"),
         (lambda chat: chat.chat("a", "go", {"max_invocations": 3}), "tool_ids is missing"),
         (lambda chat: chat.chat("a", "go", {"tool_ids": "finalize"}), "give the names in a list"),
