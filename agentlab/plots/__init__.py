@@ -25,6 +25,16 @@ Providers differ in colour, marker and line style, never in colour alone. The ba
 legible on white and on near black. An unknown value is a gap with a note in the legend, never 0.
 
 May import: `analysis` and what is below it.
+
+    usage_curves        `tokens`, `cost`, `curves`
+    stop_reason_bars    `stop_reasons`
+    run_timeline        `timeline`
+    bands_and_survival  `bands`, `survival`
+    group_estimates     `estimates`, `cost_success`
+    what_if_frontier    `what_if`
+    branch_tree         `tree`
+    several             `small_multiples`, `comparison`
+    figure              figures and axes, colours, captions, and what all plots share
 """
 
 from typing import TYPE_CHECKING
@@ -69,4 +79,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = only(__name__, [name for name in __all__ if name.islower() and not name.endswith("_data")])

@@ -286,6 +286,6 @@ def test_the_output_is_of_the_tool_whose_call_counted() -> None:
 
 
 def test_usage_that_cannot_be_watched_is_told_only_where_it_counts() -> None:
-    with pytest.warns(AgentlabWarning, match="MaxTokensUsed cannot be watched"):
+    with pytest.warns(AgentlabWarning, match="MaxTokensUsed cannot be enforced"):
         result_of([say("text", tokens=(None, None))], stop=MaxTokensUsed(5))
     result_of([say("text", tokens=(None, None))], stop=Off(MaxTokensUsed(5)))  # a warning would be an error

@@ -170,7 +170,7 @@ def test_what_is_no_run(shown: Any, said: str) -> None:
 
 def test_a_run_that_is_there_twice_and_too_many() -> None:
     run = make_run()
-    with pytest.raises(ConfigurationError, match="is there twice"):
+    with pytest.raises(ConfigurationError, match="is listed twice"):
         panel([run, run])
     with pytest.raises(ConfigurationError, match="at most 8 fit side by side"):
         panel([make_run() for _ in range(MOST_RUNS + 1)])

@@ -78,7 +78,7 @@ def test_where_only_calls_were_made_there_is_no_timeline(shown: list[Any], monke
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     Panel(searching(3))._ipython_display_()
     assert len(shown) == 2
-    assert "To continue: Raise the turn limit to 6 and go on" in shown[0]["data"]["text/html"]
+    assert "To continue: Raise the turn limit to 6 and continue" in shown[0]["data"]["text/html"]
 
 
 def test_before_the_first_step_there_is_nothing_to_draw(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,7 +237,7 @@ def test_an_answer_that_does_not_end_is_left(streaming: bool, monkeypatch: pytes
         found = asyncio.run(talk.held(None, base=server.base))
     assert_nothing_lost(found)
     assert found.result.detail == (
-        "ProviderPayloadError: the answer is larger than 2,000,000 bytes and was left. "
+        "ProviderPayloadError: the answer is larger than 2,000,000 bytes and was discarded. "
         "Check that base_url is the address of an API."
     )
     assert sent < 40_000_000  # what the sockets between had room for

@@ -15,9 +15,9 @@ def test_a_replay_forgets_how_far_a_run_had_come_that_has_ended() -> None:
     with lab.replay(FIXTURES / "question", match="order") as recorded:
         run = lab.Agent("openai:gpt-5.4-mini").run("go")
         asyncio.run(run.step())
-        assert list(recorded.index._lanes) == [run.stepper.replay_key]
+        assert list(recorded.index._progress) == [run.stepper.replay_key]
         run.stop()
-        assert not recorded.index._lanes
+        assert not recorded.index._progress
 
 
 def test_the_steps_of_a_loaded_run_share_their_settings_until_they_change() -> None:
