@@ -519,7 +519,7 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "no-cells": (lambda: two(cells=[]), ConfigurationError, "cells=[]: pass at least one"),
     "one-agent": (lambda: two(agents=looking()), ConfigurationError, "pass a list, such as agents=[…]"),
     "one-prompt": (lambda: two(prompts="go"), ConfigurationError, "prompts='go': pass a list"),
-    "no-agent": (lambda: two(agents=["openai:gpt"]), ConfigurationError, "'openai:gpt' is not an agent: pass one, such as lab.Agent('openai:gpt')"),
+    "no-agent": (lambda: two(agents=["openai:gpt"]), ConfigurationError, "'openai:gpt' is not an agent: pass one, such as lab.Agent("),
     "same-name": (lambda: two(agents=[looking(), looking()]), ConfigurationError, "Two of the agents are called 'a'"),
     "same-model": (
         lambda: two(agents=[lab.Agent("openai:gpt"), lab.Agent("openai:gpt")]), ConfigurationError,
@@ -539,7 +539,7 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "cell-without-settings": (lambda: two(cells=[("a", "one")]), ConfigurationError, "names no settings: choose one of whole, short"),
     "cell-of-nothing": (lambda: two(cells=["a"]), ConfigurationError, "cells: 'a': pass (agent, prompt_id)"),
     "cell-twice": (lambda: two(cells=[("a", "one", "short")] * 2), ConfigurationError, "is given twice: leave one out"),
-    "same-id": (lambda: lab.Experiment({"a/b": looking(), "a": looking()}, {"c": "x", "b/c": "y"}), ConfigurationError, "the same run id"),
+    "same-id": (lambda: lab.Experiment({"a/b": looking(), "a": looking()}, {"c": "x", "b/c": "y"}), ConfigurationError, "same run id"),
     "name": (lambda: two(name="a#b"), ConfigurationError, "name='a#b': pass a name without '#'"),
     "score": (lambda: two(score=1), ConfigurationError, "score=1: pass a function"),
     "budget": (lambda: two(budget=5), LimitError, "budget=5: pass a Budget"),
