@@ -4,9 +4,9 @@ May import: `notebook.cards`, and what is below `notebook`.
 
     run_view         the panel of one run and its branches
     side_by_side     several runs
-    state            what the parts share
+    state            the run, the chosen step and the services that all parts use
     live_view        redraws a live widget; static outputs without a live page
-    static_view      those outputs
+    static_view      the outputs for readers without a kernel
     controls         run, step, pause and stop
     answer           the newest answer
     ending           the overview, and why the run stopped
