@@ -34,7 +34,7 @@ def go(study: lab.Experiment, **more: Any) -> lab.ExperimentResults:
 
 def told_of(study: lab.Experiment, **more: Any) -> tuple[lab.ExperimentResults, str]:
     """The results, and the warning that says what was left out."""
-    why = "since .*the budget of the experiment (is spent|says missing_usage='fail')"
+    why = "since .*the budget of the experiment (is spent|has missing_usage='fail')"
     with pytest.warns(AgentlabWarning, match=why) as caught:
         results = go(study, **more)
     return results, next(str(one.message) for one in caught if re.search(why, str(one.message)))
