@@ -1,21 +1,21 @@
 """Exports runs as OpenTelemetry spans and metrics; the extra `agentlab-jupyter[telemetry]`.
 
     agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[search], observers=[lab.Telemetry()])
-    run = lab.telemetry.instrument(agent.run("Compare …"))       or one run, or an existing agent
+    run = lab.telemetry.instrument(agent.run("Compare …"))       for one run, or for an existing agent
 
-One Telemetry may observe any number of runs, also at once.
+One Telemetry may observe any number of runs, also concurrently.
 
     invoke_agent {agent}         one span per run, below the span that was current at its start; a link to the run it was forked from
-      chat {model}               a call of the model
-      execute_tool {tool}        a tool; current while the tool runs, so that the tool's own spans, also of other agents, are below it
+      chat {model}               a model call
+      execute_tool {tool}        a tool call; current while the tool runs, so that spans started by the tool are below it
 
 Metrics: `gen_ai.client.token.usage` and `gen_ai.client.operation.duration`, one value per call; `agentlab.detection.duration` (time
 to read an answer and detect its finish reason, one value per HTTP call); `agentlab.continuations` (attempts to continue a truncated
-answer); `agentlab.truncation_exits` (by `agentlab.stop_reason`: runs that ended at a limit of their budget, or TRUNCATED with neither a
-continuation nor a repair tried in their last step); `agentlab.continuation.attempts` (one value per truncated step) and
+answer); `agentlab.truncation_exits` (by `agentlab.stop_reason`: runs that ended at a limit of their budget, or TRUNCATED without an
+attempt to continue or repair in their last step); `agentlab.continuation.attempts` (one value per truncated step) and
 `agentlab.continuation.duration` (one value per continued step).
 
-Messages and error texts are not exported. With `content=True` they are, without keys.
+Messages and error texts are exported only with `content=True`, and without keys.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Instrumented = TypeVar("Instrumented", Agent, Run)
 class Telemetry(Displayable):
     """An observer that turns runs into OpenTelemetry spans and metrics.
 
-    tracer_provider, meter_provider   the destinations; default the process's own (which discard everything without an SDK)
+    tracer_provider, meter_provider   the destinations; by default those of the process (without an SDK they discard everything)
     content                           export content too: prompt, answers, arguments and results of tools, error messages
 
     Raises ConfigurationError if the package opentelemetry-api is missing.
@@ -96,10 +96,10 @@ def instrument(
     *,
     content: bool = False,
 ) -> Instrumented:
-    """Export an agent's future runs, or one run from now on, to OpenTelemetry; returns its argument.
+    """Export an agent's future runs, or one run from now on, to OpenTelemetry. Returns its argument.
 
-    An instrumented agent or run is not changed. Raises ConfigurationError for anything but an agent or a run, and if opentelemetry-api
-    is missing.
+    An agent or run that is instrumented already is not changed. Raises ConfigurationError for anything but an agent or a run, and if
+    opentelemetry-api is missing.
 
     Example:
         >>> lab.telemetry.instrument(brief) is brief
@@ -108,7 +108,7 @@ def instrument(
         True
     """
     if not isinstance(agent_or_run, Agent | Run):
-        raise ConfigurationError(f"instrument({agent_or_run!r}): pass an Agent, or a Run as agent.run(…) gives it.")
+        raise ConfigurationError(f"instrument({agent_or_run!r}): pass an Agent, or a Run from agent.run(…).")
     telemetry = Telemetry(tracer_provider, meter_provider, content=content)
     if is_instrumented(agent_or_run):
         return agent_or_run
@@ -120,7 +120,7 @@ def instrument(
 
 
 def is_instrumented(agent_or_run: Agent | Run) -> bool:
-    """True if a Telemetry is among its observers.
+    """True if the agent or run has a Telemetry as observer.
 
     Example:
         >>> lab.telemetry.is_instrumented(brief), lab.telemetry.is_instrumented(lab.telemetry.instrument(brief))

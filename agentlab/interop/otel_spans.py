@@ -1,8 +1,8 @@
 """The spans and metrics of one run, from its events.
 
-Events have the run's active time, which stops between steps; spans need the time of day. Each step begins with an event, so times
-within it are computed from that event. Calls have no event at their start and become spans when their step is complete; tools become
-spans from their own events, so that the spans of a tool can be below them.
+Events have the run's active time, which stops between steps, but spans need the time of day. Each step begins with an event, from
+which the times within the step are computed. Calls have no event at their start, so their spans are written when the step is complete.
+The span of a tool begins and ends with the tool's own events, so that spans which the tool starts are below it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 Attributes = dict[str, "AttributeValue"]
 
 _TOOL_NAME_CHARS = 100
-"""Characters of a tool's name in a span's: it comes from the model."""
+"""Maximum length of a tool's name in the name of a span, since it is from the model."""
 _BUDGET_LIMITS = (
     StopReason.TURN_LIMIT,
     StopReason.CALL_LIMIT,
@@ -100,7 +100,7 @@ class Instruments:
 
 
 class RunSpans:
-    """A Telemetry's observer of one run. Raises errors of span processors after the event is handled."""
+    """A Telemetry's observer of one run. Errors of span processors are raised after the event was handled."""
 
     def __init__(self, instruments: Instruments, run: Run) -> None:
         self._instruments = instruments
@@ -110,7 +110,7 @@ class RunSpans:
         self._anchor: tuple[int, float] | None = None  # the time of day in ns at an active time in s
         self._tools: list[tuple[Span, str]] = []  # with the key of the previous context
         self._tools_until_ns = 0
-        self._attempts = 0  # to continue or to repair, in the current step
+        self._attempts = 0  # number of attempts to continue or repair in the current step
         self._tokens: list[int | None] = [0, 0]  # input and output, of this run alone: a fork's result includes shared steps
         self._cost_usd: Decimal | None = Decimal(0)
         self._failure: Exception | None = None
@@ -296,8 +296,8 @@ class RunSpans:
         if self._instruments.content:
             attributes[names.TOOL_ARGUMENTS] = _clean(self._redact(tool_call.arguments))
         span = self._start(f"{names.EXECUTE_TOOL} {name}", SpanKind.INTERNAL, attributes, self._below)
-        # The span is current in the task that runs the tool, which also emits its start and end. Another Telemetry finds the same key
-        # for the same event, so that the first one at the end restores the context from before both.
+        # The span is current in the task that runs the tool, which also emits the tool's start and end. Another Telemetry uses the same
+        # key for the same event, so the first one to handle the end restores the context from before both.
         key, before = f"agentlab.before.{id(event)}", contexts.get_current()
         with_span = trace.set_span_in_context(span)
         if contexts.get_value(key) is None:
@@ -320,7 +320,7 @@ class RunSpans:
     def _close_tool(self, status: Status | None, error_type: str) -> None:
         span, key = self._tools.pop()
         before = contexts.get_value(key)
-        if before is not None:  # else in another task, or restored already
+        if before is not None:  # None in another task, or if the context is restored already
             contexts.attach(cast("Context", before))
         if status is not None:
             self._try(lambda: span.set_status(status))
@@ -375,12 +375,12 @@ class RunSpans:
         return wall_ns + int((at_s - anchor_s) * 1e9)
 
     def _start(self, name: str, kind: SpanKind, attributes: Attributes, below: Context | None = None, **more: Any) -> Span:
-        """Start a span, now or at `start_time`; an invalid one if a processor raised."""
+        """Start a span, now or at `start_time`. Returns an invalid span if a processor raised."""
         start = self._instruments.tracer.start_span
         return self._try(lambda: start(_clean(name), below, kind, attributes, **more)) or INVALID_SPAN
 
     def _finished_span(self, name: str, attributes: Attributes, start_ns: int, end_ns: int, status: Status | None) -> None:
-        """Write a finished span below the run's."""
+        """Write a finished span below the span of the run."""
         span = self._start(name, SpanKind.CLIENT, attributes, self._below, start_time=start_ns)
         if status is not None:
             self._try(lambda: span.set_status(status))
@@ -390,7 +390,7 @@ class RunSpans:
         self._try(lambda: into(value, attributes))
 
     def _try(self, do: Callable[[], T]) -> T | None:
-        """Call `do`, and store an exporter's error until the event is handled."""
+        """Call `do`. An error of an exporter is kept until the event is handled."""
         try:
             return do()
         except Exception as error:
@@ -398,7 +398,7 @@ class RunSpans:
             return None
 
     def _error(self, description: str) -> Status:
-        """Return the status of a failure; its description is content."""
+        """Return the status of a failure. The description is content, so it may be left out."""
         return Status(StatusCode.ERROR, _clean(self._redact(description)) if self._instruments.content and description else None)
 
     def _messages(self, role: str, text: str) -> str:
@@ -438,8 +438,8 @@ _SPAN_EVENTS: Mapping[type[events.Event], tuple[str, tuple[str, ...]]] = {
 def _failed_call(step: StepResult) -> str:
     """Return the error type of a call of this step without a response; "" if all have one.
 
-    There is no event for it. A refused call has its own kind of error; a call that was interrupted leaves the step without calls, or
-    with unknown usage although the usage of its calls is known.
+    There is no event for it. A refused call raises one of _CALL_FAILURES. After an interrupted call the step has no calls, or its usage
+    is unknown although that of its calls is known.
     """
     error = (
         step.error.__cause__ if isinstance(step.error, ProviderStreamError) else step.error
@@ -463,7 +463,7 @@ def _error_type(error: object) -> str:
 
 
 def _server(base_url: object) -> Attributes:
-    """Return host and port of a server with a known address."""
+    """Return the host and port of a server; empty if its address is unknown."""
     try:
         parts = urlsplit(base_url) if isinstance(base_url, str) else None
         host, port = (parts.hostname, parts.port) if parts is not None else (None, None)
@@ -475,5 +475,5 @@ def _server(base_url: object) -> Attributes:
 
 
 def _clean(text: str) -> str:
-    """Return text that can be exported: without keys, and with `?` for half a surrogate pair, from an answer cut inside an emoji."""
+    """Return text that can be exported: without keys, and with `?` for half a surrogate pair (an answer cut inside an emoji)."""
     return redact(text).encode(errors="replace").decode()

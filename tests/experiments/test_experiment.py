@@ -255,7 +255,7 @@ def test_failures_are_rows_and_are_tried_again_when_asked_for() -> None:
     agent = lab.Agent(ScriptedProvider(flaky), tools=[look], name="a")
     study = lab.Experiment([agent], ["x", "y"], score=steps_taken, budget=Budget(max_cost=1))
     with pytest.warns(
-        AgentlabWarning, match=r"1 of 2 runs failed, the first, experiment#a/p2/default/1: .*down.*run\(retry=True\)"
+        AgentlabWarning, match=r"1 of 2 runs failed; the first one was experiment#a/p2/default/1: .*down.*run\(retry=True\)"
     ):
         results = go(study)
     assert results.runs["stop_reason"].to_list() == ["completed", "error"]
@@ -435,7 +435,7 @@ def test_what_sub_agents_used_is_compared_with_the_rest() -> None:
 
 def test_a_budget_that_cannot_be_watched_is_told_of() -> None:
     agent = lab.Agent(ScriptedProvider([say("end", tokens=(None, None))]))
-    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched completely"):
+    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be checked completely"):
         go(lab.Experiment([agent], ["x"], budget=Budget(max_cost=1)))
 
 
@@ -471,7 +471,7 @@ def test_a_dry_run_says_what_the_limits_add_up_to_and_calls_that_no_bound() -> N
     said = bounded.dry_run()
     assert (said.runs, said.done, said.to_do, said.call_limit, said.token_limit, said.cost_limit_usd) == (6, 0, 6, 42, None, 3)
     assert str(said) == (
-        "6 of 6 runs to do; limits together: 42 calls, any number of tokens, $3.0000. A run may pass its limit by one model call."
+        "6 of 6 runs to do; sum of their limits: 42 calls, any number of tokens, $3.0000. A run may exceed its limit by one model call."
     )
     unlimited = lab.Experiment([agent], ["x"], score=steps_taken).dry_run()
     assert (unlimited.cost_limit_usd, unlimited.unlimited) == (None, ("a with settings default",))
@@ -492,7 +492,7 @@ def test_a_dry_run_says_what_is_left_of_the_budget_and_whether_it_bounds_the_sco
     half = study("0.06", settings=[{"budget": Budget(max_cost="0.05")}])
     assert "score" not in str(half.dry_run())  # of 6 cents for all of it
     half.budget = Budget(max_cost=9)
-    assert "$0.1500. A run may pass its limit by one model call. The cost of the score is not included." in str(half.dry_run())
+    assert "$0.1500. A run may exceed its limit by one model call. The cost of the score is not included." in str(half.dry_run())
     spent = study("0.04")
     with pytest.warns(AgentlabWarning, match="2 runs were left out"):
         go(spent, concurrency=1)
@@ -519,13 +519,13 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "no-cells": (lambda: two(cells=[]), ConfigurationError, "cells=[]: pass at least one"),
     "one-agent": (lambda: two(agents=looking()), ConfigurationError, "pass a list, such as agents=[…]"),
     "one-prompt": (lambda: two(prompts="go"), ConfigurationError, "prompts='go': pass a list"),
-    "no-agent": (lambda: two(agents=["openai:gpt"]), ConfigurationError, "'openai:gpt' is not an agent: pass lab.Agent('openai:gpt')"),
+    "no-agent": (lambda: two(agents=["openai:gpt"]), ConfigurationError, "'openai:gpt' is not an agent: pass one, such as lab.Agent("),
     "same-name": (lambda: two(agents=[looking(), looking()]), ConfigurationError, "Two of the agents are called 'a'"),
     "same-model": (
         lambda: two(agents=[lab.Agent("openai:gpt"), lab.Agent("openai:gpt")]), ConfigurationError,
         "Two of the agents are called 'openai:gpt': pass a dict with a name for each",
     ),
-    "same-prompt": (lambda: two(prompts=["x", "y", "x"]), ConfigurationError, "'p1' and 'p3' are the same text"),
+    "same-prompt": (lambda: two(prompts=["x", "y", "x"]), ConfigurationError, "'p1' and 'p3' have the same text"),
     "blank-prompt": (lambda: two(prompts=["x", " "]), ConfigurationError, "'p2' is ' ': pass the task as text"),
     "number-for-a-name": (lambda: two(prompts={1: "x"}), ConfigurationError, "1 is not a name"),
     "unknown-setting": (lambda: two(settings=[{"bugdet": 1}]), ConfigurationError, "'s1' has 'bugdet'. Did you mean 'budget'?"),
@@ -539,8 +539,8 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "cell-without-settings": (lambda: two(cells=[("a", "one")]), ConfigurationError, "names no settings: choose one of whole, short"),
     "cell-of-nothing": (lambda: two(cells=["a"]), ConfigurationError, "cells: 'a': pass (agent, prompt_id)"),
     "cell-twice": (lambda: two(cells=[("a", "one", "short")] * 2), ConfigurationError, "is given twice: leave one out"),
-    "same-id": (lambda: lab.Experiment({"a/b": looking(), "a": looking()}, {"c": "x", "b/c": "y"}), ConfigurationError, "the same id"),
-    "name": (lambda: two(name="a#b"), ConfigurationError, "name='a#b': give the experiment a name without '#'"),
+    "same-id": (lambda: lab.Experiment({"a/b": looking(), "a": looking()}, {"c": "x", "b/c": "y"}), ConfigurationError, "same run id"),
+    "name": (lambda: two(name="a#b"), ConfigurationError, "name='a#b': pass a name without '#'"),
     "score": (lambda: two(score=1), ConfigurationError, "score=1: pass a function"),
     "budget": (lambda: two(budget=5), LimitError, "budget=5: pass a Budget"),
     "max-runs": (lambda: two(max_runs=0), LimitError, "max_runs=0"),
@@ -548,7 +548,7 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "max-runs-later": (lambda: setattr(two(), "max_runs", 0.5), LimitError, "max_runs=0.5"),
     "score-later": (lambda: setattr(two(), "score", 1), ConfigurationError, "score=1: pass a function"),
     "rate-of-nobody": (lambda: two(rate_limits={"openai": 5}), LimitError, "no agent uses the provider 'openai'. Choose from pa, pb"),
-    "rate": (lambda: two(rate_limits={"pa": 0}), LimitError, "give requests per minute, above 0"),
+    "rate": (lambda: two(rate_limits={"pa": 0}), LimitError, "pass requests per minute, above 0"),
     "concurrency": (lambda: go(two(), concurrency=0), LimitError, "concurrency=0"),
     "executor": (lambda: go(two(), executor=4), ConfigurationError, "executor=4: pass a concurrent.futures.Executor"),
 }  # fmt: skip
@@ -613,7 +613,7 @@ def test_it_is_not_run_twice_at_once() -> None:
     async def main() -> None:
         first = asyncio.ensure_future(study.run())
         await asyncio.sleep(0)
-        with pytest.raises(ConfigurationError, match="is running already"):
+        with pytest.raises(ConfigurationError, match="is already running"):
             await study.run()
         await first
 

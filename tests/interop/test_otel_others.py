@@ -294,7 +294,7 @@ def test_one_call_told_by_two_instrumentations_is_one() -> None:
     outer = span(2, "chat", 1, 1, **{"gen_ai.operation.name": "chat", "gen_ai.response.finish_reasons": ["stop"]})
     found = otel(written([agent(1), outer, chat(3, 2, 1.1), chat(4, 1, 3), chat(5, 4, 3.1)]))
     assert row(found, "total_tokens") == [15, 15]
-    assert any("the same call recorded twice" in note for note in found.notes)
+    assert any("the same call was recorded twice" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def test_broken_lines_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
     assert row(found, "tools") == ["find", "look", "", ""]
     told = " ".join(found.notes)
     assert "4 broken pieces left out, the first at spans.jsonl, line 3" in told
-    assert "1 object that are not spans" in told
+    assert "1 other object left out" in told
 
 
 @pytest.mark.parametrize(
@@ -385,8 +385,8 @@ def test_broken_lines_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
     [
         ("", "has nothing"),
         ("hello\nthere\n", "2 broken pieces, the first at spans.jsonl, line 1"),
-        ('{"a": 1}\n', r"1 objects that are not spans \(keys: a\)"),
-        (json.dumps(written([span(1, "GET /", secret="sk-1")])[0]), "1 spans of which none is a call of a model"),
+        ('{"a": 1}\n', r"1 other object \(keys: a\)"),
+        (json.dumps(written([span(1, "GET /", secret="sk-1")])[0]), "1 span without a model call"),
     ],
 )
 def test_a_file_with_nothing_of_use_says_what_is_expected(tmp_path: Path, text: str, told: str) -> None:
@@ -398,7 +398,7 @@ def test_a_file_with_nothing_of_use_says_what_is_expected(tmp_path: Path, text: 
 
 
 def test_paths_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there is nothing at"):
+    with pytest.raises(ConfigurationError, match="found no file at"):
         otel(tmp_path / "gone.jsonl")
     with pytest.raises(StorageError, match="it has nothing"):
         otel([])

@@ -192,7 +192,7 @@ def test_a_panel_that_is_opened_in_mid_answer_says_that_it_lacks_the_beginning()
     run = lab.Agent(Speaker((speak,))).run("go", observers=[lambda event: None])
     to_the_end(run)
     assert late[0].text == "and the end."
-    assert late[0].about == "the end of it: its beginning came before this panel was opened"
+    assert late[0].about == "only its end: the beginning was received before this panel was opened"
     assert answers[0].catch_up() == ShownAnswer("Answer of step 1", "The beginning, and the end.", 27)
 
 

@@ -160,7 +160,7 @@ def test_an_error_of_a_control_is_shown_below() -> None:
         ([], r"panel\(\[\]\): pass at least one run"),
         ("run", r"'r'.*is not a run"),
         (3, r"panel\(3\): pass a run"),
-        ([1], r"1 …\]\): that is not a run"),
+        ([1], r"1 …\]\): this is not a run"),
         (None, r"panel\(None\)"),
     ],
 )

@@ -120,7 +120,9 @@ def test_providers_differ_in_colour_marker_and_line_style(family: list[Run]) -> 
 def test_in_words(family: list[Run]) -> None:
     alt = lab.plots.tree(family[0]).alt  # type: ignore[attr-defined]
 
-    assert alt.startswith("Tree of 5 runs: 1  one:m1, 6 steps, turn_limit; 1.2  one:m1 forked from 1 at step 5, 8 steps, turn_limit; ")
+    assert alt.startswith(
+        "Tree of 5 runs: 1  one:m1, 6 steps, turn_limit; 1.2  one:m1 forked from 1 at step 5, 8 steps, turn_limit; "
+    )
     assert "1.1.2  two:m1 forked from 1.1 at step 1, 1 step, not ended" in alt
 
 

@@ -220,7 +220,7 @@ def test_logs_of_inspect(tmp_path: Path, python: str | None) -> None:
         make(place)
         said = told(lambda place=place: lab.importers.inspect(place, python=found), longest=400).replace(str(tmp_path), "…")
         reached = python is None and not expected  # without Inspect it ends where that would read the log
-        word = "has no package inspect-ai" if reached else expected or "No run can be read"
+        word = "does not have the package inspect-ai" if reached else expected or "No run can be read"
         rows.append([name, " ".join(said.split())[:130]])
         wrong += [] if said.startswith("ConfigurationError" if reached else "StorageError") and word in said else [(name, said)]
     show(f"hostile-logs{'-with-inspect' if python else ''}", ["an .eval log", "what happened"], rows)

@@ -49,7 +49,7 @@ class ShownAnswer:
     def about(self) -> str:
         """The note, and a remark on the left-out part of the text."""
         if self.length is None:
-            left_out = "the end of it: its beginning came before this panel was opened"
+            left_out = "only its end: the beginning was received before this panel was opened"
         else:
             left_out = f"the last {len(self.text):,} of {self.length:,} characters" if self.length > len(self.text) else ""
         return "; ".join(filter(None, (left_out, self.note)))
