@@ -1,5 +1,5 @@
-"""What other threads do: it is waited for, kept from happening just now, or done in their place. Views draw on a thread of their own,
-some time after something has happened."""
+"""Other threads in tests: wait for them, hold them back, or run their work here. Views draw on a separate thread,
+shortly after a change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ PATIENCE_S = 60.0
 
 
 def wait_until(holds: Callable[[], object]) -> None:
-    """Wait until this holds. What is then asserted of the page is to be part of it, or drawn before it: parts are shown one by one."""
+    """Wait until this holds. Later assertions on the page must be part of the condition, or drawn earlier: parts are shown one
+    by one."""
     end = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < end, "it did not come"
@@ -27,14 +28,14 @@ def wait_until(holds: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def undisturbed(view: LiveView) -> Iterator[None]:
-    """Nothing of this view is drawn meanwhile, unless by who asks for it here; a drawing under way is waited for."""
+    """Hold back all drawing of this view except by the caller; wait for a drawing that has started."""
     _ = view.widget
     with view._drawing:
         yield
 
 
 def drawn(view: LiveView) -> None:
-    """Have the page show what holds now, as the view's own thread does it; what goes wrong is raised."""
+    """Draw the current state of the page, as the view's own thread does; raise its errors."""
     with undisturbed(view):
         view._draw()
     assert "could not be drawn" not in view.fault.value, view.fault.value
@@ -42,7 +43,7 @@ def drawn(view: LiveView) -> None:
 
 @contextlib.contextmanager
 def nothing_in_the_background_yet() -> Iterator[None]:
-    """As in a process that has run no agent in the background so far."""
+    """The state of a process that has run no agent in the background so far."""
     before, worker._loop = worker._loop, None
     try:
         yield
@@ -56,7 +57,7 @@ def nothing_in_the_background_yet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_new_threads() -> Iterator[None]:
-    """A process in which no further thread can be started: each would need a stack that is larger than its address space."""
+    """A process in which no further thread can be started: each would need a stack larger than its address space."""
     before = threading.stack_size(2**47)
     try:
         yield

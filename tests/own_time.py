@@ -1,4 +1,4 @@
-"""Time of a test's own: what waits for it alone comes at once, in its order, however fast or busy the machine is."""
+"""A clock of the test's own: waits on it alone pass at once, in order, at any speed of the machine."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ TICK_S = 1e-6
 
 
 class OwnTime:
-    """The clock and the loops of one test. The time stands still while something is done, and where a loop has nothing to do but to
-    wait for a timer it has come. For what the test's own loop does, and tools on threads: no other thread is waited for, nor another
-    process."""
+    """The clock and the loops of one test. The time stands still while code runs, and advances when a loop only waits for a timer.
+    Covers the test's own loop and tools on threads, not other threads or processes."""
 
     def __init__(self) -> None:
         self.now_s = time.monotonic()
 
     def monotonic(self) -> float:
-        """What `time.monotonic` gives meanwhile."""
+        """The replacement of `time.monotonic`."""
         self.now_s += TICK_S
         return self.now_s
 
     def passes(self, seconds: float) -> None:
-        """Let so much time go by at once: what `time.sleep` does meanwhile."""
+        """Advance the time by this much: the replacement of `time.sleep`."""
         self.now_s += seconds
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
@@ -39,7 +38,7 @@ class OwnTime:
 
     @contextlib.contextmanager
     def is_everybodys(self) -> Iterator[None]:
-        """All that reads the time, or makes a loop, has this one."""
+        """Replace the clock and the loop factories."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(time, "monotonic", self.monotonic)
             patch.setattr(time, "perf_counter", self.monotonic)
@@ -49,19 +48,19 @@ class OwnTime:
 
 
 class _Waiting(selectors.DefaultSelector):
-    """Has what is there already, and lets the time pass in place of waiting."""
+    """Returns ready events, and advances the time instead of waiting."""
 
     def __init__(self, own: OwnTime) -> None:
         super().__init__()
         self._own = own
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        """What is ready now; without a timer to wait for, what is ready next."""
+        """The events that are ready now; without a timer to wait for, the next ones."""
         found = super().select(timeout if timeout is None else 0)
         if found or not timeout:
             return found
         at_work = any(one.name.startswith("agentlab-tool-") for one in threading.enumerate())
-        passes_s = min(timeout, 0.001) if at_work else timeout  # what a tool does may come first
+        passes_s = min(timeout, 0.001) if at_work else timeout  # a tool's action may come first
         found = super().select(passes_s if at_work else 0)
         self._own.passes(passes_s)
         return found

@@ -1,4 +1,4 @@
-"""Whether what a server in a test has sent was taken by its client: chunks are to arrive one by one on a busy machine too."""
+"""Waits until a client has read the bytes that a test's server sent: chunks must arrive one by one on a busy machine too."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _TABLE = Path("/proc/net/tcp")
 
 
 def wait_until_read(connection: socket.socket) -> None:
-    """Wait until the client, on this machine, has nothing of it left to read. Where there is no such table nothing is waited for."""
+    """Wait until the client, on this machine, has read everything. Without a table of sockets, do not wait."""
     port, until = connection.getpeername()[1], time.monotonic() + PATIENCE_S
     while _unread(port) and time.monotonic() < until:
         time.sleep(0.001)
 
 
 def _unread(port: int) -> bool:
-    """Whether a socket at this port of 127.0.0.1 has bytes that nobody has read yet."""
+    """True if a socket at this port of 127.0.0.1 has unread bytes."""
     if not _TABLE.exists():
         return False
     rows = (line.split() for line in _TABLE.read_text().splitlines()[1:])

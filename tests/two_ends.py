@@ -1,9 +1,10 @@
-"""Which worker runs which file when tests run side by side (`make test`): the browser's from one end, the rest from the other.
+"""The order of files for parallel tests (`make test`): the browser's from one end, the rest from the other.
 
-The browser tests wait most of the time. Run by one worker one after another they share a server and a page, and leave the cores to
-the tests that compute; run by all workers, they would wait and compute at the same moments. Others wait as well: for kernels to
-start, for processes to be killed. So there is one worker more than a small machine has cores. Whoever is done first takes over from
-the others: the longest files stand at both ends, so that what is left to share are the short ones.
+The browser tests mostly wait. Run in sequence by one worker, they share a server and a page, and leave the cores to
+the tests that compute; run by all workers, they would wait and compute at the same moments. Other tests wait too: for kernels to
+start, for processes to be killed. So there is one worker more than a small machine has cores. A worker that finishes first
+takes over
+files from the others: the longest files are at both ends, so that short ones are left to share.
 """
 
 from __future__ import annotations
@@ -69,14 +70,14 @@ LONG_S = {
 
 
 def from_browser_to_rest(item: pytest.Item) -> tuple[bool, float]:
-    """What the files are sorted by: the browser's from the longest to the shortest, then the others from the shortest up."""
+    """The sort key of the files: the browser's from the longest to the shortest, then the others from the shortest up."""
     file = item.nodeid.split("::", 1)[0]
     is_of_browser = item.get_closest_marker("browser") is not None
     return not is_of_browser, -LONG_S.get(file, 0) if is_of_browser else LONG_S.get(file, 0)
 
 
 class FromTwoEnds(LoadFileScheduling):  # type: ignore[misc,unused-ignore]
-    """Whole files, in the order they were collected in: from the front for the first worker, from the back for the others."""
+    """Whole files, in collection order: from the front for the first worker, from the back for the others."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if node is not next(iter(self.nodes)):

@@ -1,4 +1,4 @@
-"""How much is done, counted: the same on every machine, whatever else runs there."""
+"""Counts work: the same on every machine under any load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROUNDS = 20
 
 
 def calls_in(work: Callable[[], object]) -> int:
-    """How many functions, of Python and built in, are called on this thread while this is done."""
+    """The number of calls of functions, Python's and built-in, on this thread during a call."""
     count = 0
 
     def note(frame: FrameType, event: str, argument: object) -> None:
@@ -20,7 +20,7 @@ def calls_in(work: Callable[[], object]) -> int:
         count += event in ("call", "c_call")
 
     gc.collect()
-    gc.disable()  # what is let go of by chance is no part of it
+    gc.disable()  # random deallocations are no part of it
     before = sys.getprofile()
     sys.setprofile(note)
     try:
@@ -32,10 +32,11 @@ def calls_in(work: Callable[[], object]) -> int:
 
 
 def takes_no_more(work: Callable[[], object], than: Callable[[], object], times: float) -> bool:
-    """Whether this takes at most so many times the CPU time of that.
+    """True if this takes at most the given multiple of that one's CPU time.
 
-    For what one call of C does, which cannot be counted. Both are measured in turn, and the least of each counts: what else the machine
-    does only ever adds to a time, by chance, and what is too slow is so in every round.
+    For single calls of C code, which cannot be counted. Both are measured in turn, and the least of each counts: other load on
+    the machine
+    only adds to a time, at random; code that is too slow is slow in every round.
     """
     least_s = [float("inf"), float("inf")]
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""Random runs, conditions and budgets for the tests of this folder. The model is agentlab's own ScriptedProvider."""
+"""Random runs, conditions and budgets for the tests of this folder. The model is the package's ScriptedProvider."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def look(key: str = "a") -> str:
 
 
 def finalize(answer: str = "") -> str:
-    """Hand the answer in."""
+    """Submit the answer."""
     return answer
 
 
 def halt() -> lab.Stop:
-    """Ask for the run's end."""
+    """Ask to end the run."""
     return lab.Stop("enough", "halted")
 
 
 def fail() -> str:
-    """Never works."""
+    """Always fail."""
     raise ValueError("it is broken")
 
 
@@ -49,7 +49,7 @@ TOOLS = [lab.tool(each) for each in (look, finalize, halt, fail)]
 
 
 def agent(script: Sequence[Said]) -> lab.Agent:
-    """An agent that says this, and then the end."""
+    """Return an agent that gives these responses in order."""
 
     def said(request: ModelRequest, number: int) -> Said:
         return script[number - 1] if number <= len(script) else say("the end", tokens=(3, 2), cost="0.001")
@@ -58,7 +58,7 @@ def agent(script: Sequence[Said]) -> lab.Agent:
 
 
 def run(script: Sequence[Said], stop: Any = None, budget: Budget = UNBOUNDED, **more: Any) -> lab.RunResult:
-    """A run to its end."""
+    """Run to the end."""
 
     async def main() -> lab.RunResult:
         return await agent(script).run("go", stop=stop, budget=budget, **more)
@@ -68,30 +68,30 @@ def run(script: Sequence[Said], stop: Any = None, budget: Budget = UNBOUNDED, **
         return asyncio.run(main())
 
 
-# Conditions of somebody's own ------------------------------------------------------------------------------------------------
+# Custom conditions -----------------------------------------------------------------------------------------------------------
 
 
 def newest_calls_a_tool(history: RunHistory) -> bool:
-    """Met now and then: it does not latch."""
+    """Met at some steps and not at others: it does not latch."""
     return bool(history[-1].tool_calls)
 
 
 @dataclass(frozen=True, slots=True)
 class RaisesFrom:
-    """A function of the history that raises from a step on; before that it answers no."""
+    """A function of the history that raises from a given step on and returns False before it."""
 
     step: int
     __name__ = "raises"
 
     def __call__(self, history: RunHistory) -> bool:
-        """No, or an error."""
+        """Return False or raise."""
         if len(history) >= self.step:
             raise RuntimeError(f"no more than {self.step}")
         return False
 
 
 async def raises_later(history: RunHistory) -> bool:
-    """Has to be awaited, and then raises."""
+    """An async predicate that raises."""
     await asyncio.sleep(0)
     if len(history) >= 2:
         raise RuntimeError("no more than two")
@@ -99,44 +99,44 @@ async def raises_later(history: RunHistory) -> bool:
 
 
 def raises_where_nothing_is_said(history: RunHistory) -> bool:
-    """Raises on a step without text: another answer for a step that was broken off."""
+    """Raises on a step without text, so that it answers differently for a step that was cut off."""
     if not history[-1].text and len(history[-1].calls) < 2:
         raise RuntimeError("no text")
     return False
 
 
 async def even(history: RunHistory) -> bool:
-    """Has to be awaited."""
+    """An async predicate."""
     await asyncio.sleep(0)
     return len(history) % 2 == 0
 
 
 class Answers:
-    """A function that answers with something to be awaited, which cannot be told from it."""
+    """A sync function that returns an awaitable, so that its signature does not show that it is async."""
 
     def __call__(self, history: RunHistory) -> Any:
-        """Something to be awaited."""
+        """Return an awaitable."""
         return even(history)
 
 
 class LastUsed(StopCondition):
-    """A condition of somebody's own, with three answers: unknown where the last step's usage is."""
+    """A custom condition with three answers: unknown if the usage of the last step is unknown."""
 
     def read(self, history: RunHistory) -> Reading:
-        """Whether the last step used over twenty tokens."""
+        """True if the last step used more than twenty tokens."""
         used = history[-1].usage.total_tokens
         return Reading("LastUsed", used, 20, None if used is None else used > 20)
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed(StopCondition):
-    """A condition with a given answer."""
+    """A condition with a fixed answer."""
 
     name: str
     met: bool | None
 
     def read(self, history: RunHistory) -> Reading:
-        """The given answer."""
+        """Return the fixed answer."""
         return Reading(self.name, None, 1, self.met)
 
 
@@ -200,7 +200,7 @@ OWN = [
 
 
 def trees(leaves: st.SearchStrategy[StopCondition]) -> st.SearchStrategy[StopCondition]:
-    """Conditions put together of these."""
+    """Conditions combined from these leaves."""
     return st.recursive(
         leaves,
         lambda below: st.one_of(

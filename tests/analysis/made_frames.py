@@ -1,4 +1,4 @@
-"""Frames of runs by hand."""
+"""Frames of runs, written by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DTYPES = {
 
 
 def runs_of(provider: Sequence[str], **columns: Sequence[Any]) -> pd.DataFrame:
-    """A runs frame: what is not given is that every run completed, with unknown usage; None is NA."""
+    """A runs frame. By default every run completed with unknown usage; None is NA."""
     number = len(provider)
     terminated = list(columns.get("terminated", [True] * number))
     given: dict[str, Sequence[Any]] = {
@@ -37,6 +37,6 @@ def runs_of(provider: Sequence[str], **columns: Sequence[Any]) -> pd.DataFrame:
 
 
 def crossed(**reasons: Sequence[str | None]) -> pd.DataFrame:
-    """A row a run: for each provider its stop reasons, prompt by prompt."""
+    """One row per run: the stop reasons of each provider, prompt by prompt."""
     rows = [(provider, f"p{place}", reason) for provider, of in reasons.items() for place, reason in enumerate(of)]
     return runs_of([row[0] for row in rows], prompt_id=[row[1] for row in rows], stop_reason=[row[2] for row in rows])

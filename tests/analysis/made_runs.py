@@ -1,4 +1,4 @@
-"""Steps frames of made-up runs, of which it is known what the right answer is."""
+"""Steps frames of made-up runs with known right answers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def steps_of(
     price: float | None = 1e-5,
     ids: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """A steps frame: each run takes so many steps and then is `done`, or was cut off by its limit of steps.
+    """A steps frame in which each run takes the given number of steps and then is `done`, or was cut off by its limit of steps.
 
-    `tokens` of all steps, run behind run, 1,000 each if nothing is said; `price` of a token in USD, None: unknown.
+    `tokens` of all steps, one run after the other, 1,000 each by default; `price` of a token in USD, None means unknown.
     """
     each = np.asarray(lengths)
     total, names = int(each.sum()), [f"r{place:05}" for place in range(len(each))] if ids is None else list(ids)
@@ -51,9 +51,9 @@ def steps_of(
 
 
 def drawn(random: np.random.Generator, runs: int, *, prompts: int | None = None, succeed: float = 0.6) -> pd.DataFrame:
-    """Runs of which some succeed after a geometric number of steps and the others go round in circles until 20.
+    """Runs of which some succeed after a geometric number of steps and the others loop until step 20.
 
-    Where there are `prompts`, each has a difficulty of its own, and so have its runs.
+    With `prompts`, each prompt and each of its runs has its own difficulty.
     """
     of = np.arange(runs) if prompts is None else random.integers(0, prompts, runs)
     hard = random.uniform(0.2, 0.6, runs if prompts is None else prompts)[of] if prompts is not None else np.full(runs, 0.35)
@@ -68,5 +68,5 @@ def drawn(random: np.random.Generator, runs: int, *, prompts: int | None = None,
 
 
 def known() -> pd.DataFrame:
-    """95 successes within 3 steps, 5 in the tenth, 30 runs that go round in circles: three steps keep 95 %."""
+    """95 successes within 3 steps, 5 at the tenth, and 30 runs that loop: three steps keep 95 %."""
     return steps_of([3] * 95 + [10] * 5 + [20] * 30, [True] * 100 + [False] * 30)

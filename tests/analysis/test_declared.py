@@ -1,4 +1,4 @@
-"""A condition of somebody's own that declares its total is simulated from the record's totals, without being called."""
+"""A custom condition that declares its total is simulated from the record's totals, without being called."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .made import run
 
 
 class Declared(StopCondition):
-    """Is not to be called."""
+    """Must not be called."""
 
     def read(self, history: RunHistory) -> Reading:
-        """An error."""
+        """Raise."""
         raise AssertionError("called")
 
 
@@ -48,7 +48,7 @@ class Dollars(Declared):
 
 @dataclass(frozen=True, slots=True)
 class Steps(Declared):
-    """A limit on steps, which need not be a whole number."""
+    """A limit on steps that need not be a whole number."""
 
     most: float = limit_field(unit="steps", minimum=1, help="steps")
     total: ClassVar[str | None] = "steps"
@@ -56,7 +56,7 @@ class Steps(Declared):
 
 @dataclass(frozen=True, slots=True)
 class Several(Declared):
-    """Declares a total, and leaves open which of two fields is the limit."""
+    """Declares a total but does not say which of two fields is the limit."""
 
     low: int = limit_field(unit="tokens", minimum=1, help="tokens")
     high: int = limit_field(unit="tokens", minimum=1, help="tokens")
@@ -74,7 +74,7 @@ SAME = {
 
 @pytest.mark.parametrize("recorded", [LONG, lab.frame(LONG)], ids=["runs", "frame"])
 @pytest.mark.parametrize("kind", SAME)
-def test_a_declared_total_is_read_off_the_record(kind: str, recorded: Any) -> None:
+def test_a_declared_total_is_read_from_the_record(kind: str, recorded: Any) -> None:
     own, built_in, values = SAME[kind]
     for value in values:
         ours = lab.backtest(recorded, own(value), per="run")
@@ -84,22 +84,22 @@ def test_a_declared_total_is_read_off_the_record(kind: str, recorded: Any) -> No
         pd.testing.assert_frame_equal(ours.drop(columns=left_out), theirs.drop(columns=left_out))
 
 
-def test_combined_with_others_and_negated() -> None:
+def test_a_declared_total_in_combinations_and_negations() -> None:
     ours = lab.backtest(LONG, Tokens(25) & ~Steps(2) | StepCountIs(6), per="run")
     theirs = lab.backtest(LONG, MaxTokensUsed(25) & ~StepCountIs(2) | StepCountIs(6), per="run")
     assert ours["step"].tolist() == theirs["step"].tolist()
 
 
-def test_a_declared_goal_counts_as_reached() -> None:
+def test_a_declared_goal_counts_as_success() -> None:
     assert lab.backtest(LONG, Dollars(Decimal("0.02")), per="run")["goal_reached"].tolist() == [True] * 3
     assert lab.backtest(LONG, MaxCost("0.02"), per="run")["goal_reached"].tolist() == [False] * 3
 
 
-def test_a_total_whose_limit_is_not_clear_is_called() -> None:
+def test_a_condition_with_an_ambiguous_limit_field_is_called() -> None:
     assert lab.backtest(LONG, Several(1, 2), per="run")["stop_reason"].tolist() == ["error"] * 3
 
 
-def test_its_limit_is_drawn_on_the_curve() -> None:
+def test_the_limit_of_a_declared_total_is_drawn_on_the_curve() -> None:
     steps = lab.frame(LONG).assign(**{"Tokens.limit": 50, "Dollars.limit": 0.5, "Steps.limit": 3})
     assert [name for name in lab.plots.tokens_data(steps).columns if "Tokens" in name] == ["Tokens"]
     assert "Dollars" in lab.plots.cost_data(steps).columns

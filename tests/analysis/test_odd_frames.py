@@ -1,4 +1,4 @@
-"""Frames as people have them: read back from files, joined, filtered, with columns of other dtypes; each is right or an error."""
+"""Frames as users have them: read from files, joined, filtered, with other dtypes. Each gives a right answer or an error."""
 
 from __future__ import annotations
 
@@ -70,19 +70,19 @@ SAME: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
 
 @pytest.mark.parametrize("change", SAME.values(), ids=list(SAME))
 @pytest.mark.parametrize("what", [*OF_RUNS, *OF_STEPS])
-def test_what_a_frame_went_through_changes_no_answer(what: str, change: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
+def test_a_frame_from_a_file_or_a_join_gives_the_same_answer(what: str, change: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
     ask, frame = (OF_RUNS[what], RUNS) if what in OF_RUNS else (OF_STEPS[what], STEPS)
 
     pd.testing.assert_frame_equal(ask(change(frame)), ask(frame), check_dtype=False)
 
 
 @pytest.mark.parametrize("what", OF_RUNS)
-def test_the_same_runs_twice_count_once(what: str) -> None:
+def test_duplicated_runs_count_once(what: str) -> None:
     pd.testing.assert_frame_equal(OF_RUNS[what](pd.concat([RUNS, RUNS])), OF_RUNS[what](RUNS))
 
 
 @pytest.mark.parametrize("what", OF_RUNS)
-def test_different_runs_of_one_name_are_an_error_that_says_what_to_do(what: str) -> None:
+def test_different_runs_with_one_id_are_an_error_with_a_remedy(what: str) -> None:
     other = RUNS.assign(cost_usd=RUNS["cost_usd"] * 2)
 
     with pytest.raises(ConfigurationError, match=r"run_id='.+' occurs twice, with different values.*assign\(run_id="):
@@ -91,7 +91,7 @@ def test_different_runs_of_one_name_are_an_error_that_says_what_to_do(what: str)
         lab.backtest(STEPS, LIMITS, runs=pd.concat([RUNS, other]))
 
 
-def test_different_steps_of_one_run_are_an_error_in_pictures_and_the_same_count_once() -> None:
+def test_conflicting_steps_of_a_run_are_an_error_in_plots_and_equal_ones_count_once() -> None:
     other = STEPS.assign(cumulative_tokens=STEPS["cumulative_tokens"] + 1)
 
     for data in (lab.plots.tokens_data, lab.plots.bands_data):
@@ -103,7 +103,7 @@ def test_different_steps_of_one_run_are_an_error_in_pictures_and_the_same_count_
 
 
 @pytest.mark.parametrize("what", [*OF_RUNS, *OF_STEPS])
-def test_a_column_that_is_there_twice_is_an_error_with_the_way_out(what: str) -> None:
+def test_a_duplicated_column_is_an_error_with_a_remedy(what: str) -> None:
     ask, frame = (OF_RUNS[what], RUNS) if what in OF_RUNS else (OF_STEPS[what], STEPS)
 
     with pytest.raises(ConfigurationError, match=r"column 'provider' twice: keep one, frame.loc"):
@@ -111,20 +111,20 @@ def test_a_column_that_is_there_twice_is_an_error_with_the_way_out(what: str) ->
 
 
 @pytest.mark.parametrize("what", ["summary", "paired", "estimates", "cost_success"])
-def test_text_in_place_of_a_number_is_an_error_and_not_unknown(what: str) -> None:
+def test_text_in_a_number_column_is_an_error_not_unknown(what: str) -> None:
     with pytest.raises(ConfigurationError, match=r"'cost_usd' has '0,002', which is not a number.*decimal=','"):
         OF_RUNS[what](RUNS.assign(cost_usd="0,002"))
 
 
 @pytest.mark.parametrize("what", ["backtest", "cost"])
-def test_text_in_place_of_a_number_of_a_step(what: str) -> None:
+def test_text_in_the_step_column_is_an_error(what: str) -> None:
     money = STEPS.assign(**dict.fromkeys(("cost_usd", "cumulative_cost_usd", "known_cost_usd"), "€0.01"))
 
     with pytest.raises(ConfigurationError, match=r"has '€0\.01', which is not a number"):
         OF_STEPS[what](money)
 
 
-def test_what_is_not_finite_is_not_known() -> None:
+def test_non_finite_values_are_unknown() -> None:
     endless = STEPS.assign(**dict.fromkeys(("cost_usd", "cumulative_cost_usd", "known_cost_usd"), np.inf))
 
     assert lab.backtest(endless, StepCountIs(2))["cost_mean"].isna().all()
@@ -137,12 +137,12 @@ def test_what_is_not_finite_is_not_known() -> None:
 @pytest.mark.parametrize(
     ("step", "told"), [("first", "'step' has 'first', which is not a number"), (1.5, "Step 1.5 is not a whole number")], ids=str
 )
-def test_a_step_that_is_no_whole_number(step: Any, told: str) -> None:
+def test_a_fractional_step_number_is_an_error(step: Any, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         lab.backtest(STEPS.assign(step=step), LIMITS)
 
 
-def test_a_table_by_hand_needs_few_columns() -> None:
+def test_a_hand_made_table_needs_few_columns() -> None:
     own = pd.DataFrame(
         {"provider": ["a", "b", "b"], "terminated": [True, True, pd.NA], "total_tokens": [5, 6, pd.NA], "cost_usd": pd.NA}
     )
@@ -156,10 +156,10 @@ def test_a_table_by_hand_needs_few_columns() -> None:
     assert "1 not ended" in lab.plots.comparison(own).alt
 
 
-# Two frames that do not belong together ---------------------------------------------------------------------------------------
+# Two frames that do not match -------------------------------------------------------------------------------------------------
 
 
-def test_steps_that_were_left_out_are_not_taken_for_runs_that_took_none() -> None:
+def test_filtered_steps_are_not_taken_for_runs_without_steps() -> None:
     some = STEPS[STEPS["provider"] == "one"]
 
     with pytest.raises(ConfigurationError, match=r"took 2 steps, of which 0 are in the steps frame.*runs\[runs\['run_id'\]"):
@@ -170,11 +170,11 @@ def test_steps_that_were_left_out_are_not_taken_for_runs_that_took_none() -> Non
     assert lab.backtest(some, StepCountIs(2), runs=fitting)["runs"].item() == 6
 
 
-def test_runs_that_say_less_choose_among_the_steps() -> None:
+def test_a_smaller_runs_frame_selects_among_the_steps() -> None:
     assert lab.backtest(STEPS, StepCountIs(2), runs=RUNS.iloc[:4])["runs"].item() == 4
 
 
-def test_ids_of_two_dtypes_are_said_to_be_different() -> None:
+def test_ids_of_different_dtypes_are_reported() -> None:
     numbered = steps_of([2, 3], [True, True], ids=["1", "2"])
 
     with pytest.raises(
@@ -183,7 +183,7 @@ def test_ids_of_two_dtypes_are_said_to_be_different() -> None:
         lab.backtest(numbered, StepCountIs(2), runs=pd.DataFrame({"run_id": [1, 2]}))
 
 
-def test_a_group_s_column_that_the_answer_has_too_is_refused_and_not_overwritten() -> None:
+def test_a_group_column_that_clashes_with_the_answer_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="by='stop_reason': the result has a column of that name"):
         lab.backtest(STEPS, LIMITS, runs=RUNS, by="stop_reason", per="run")
     assert lab.backtest(STEPS, StepCountIs(2), runs=RUNS, by="stop_reason")["stop_reason"].tolist() == ["completed"]
@@ -191,14 +191,14 @@ def test_a_group_s_column_that_the_answer_has_too_is_refused_and_not_overwritten
         lab.backtest(STEPS, LIMITS, runs=RUNS.assign(unknown="x"), by=["provider", "unknown"])
 
 
-def test_a_goal_may_have_gone_through_a_file() -> None:
+def test_a_goal_read_from_a_file_is_accepted() -> None:
     written = pd.read_csv(io.StringIO(RUNS.to_csv(index=False)), dtype=str)
 
     expected = lab.backtest(STEPS, LIMITS, runs=RUNS, goal="terminated")
     pd.testing.assert_frame_equal(lab.backtest(STEPS, LIMITS, runs=written, goal="terminated"), expected)
 
 
-# What the errors look like ----------------------------------------------------------------------------------------------------
+# Error messages ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_goal_may_have_gone_through_a_file() -> None:
     ],
     ids=["series", "records", "text", "None"],
 )
-def test_what_is_no_record_is_named_in_one_line(given: Any, told: str) -> None:
+def test_a_value_that_is_no_record_is_named_in_one_line(given: Any, told: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         lab.backtest(given, LIMITS)
     assert str(caught.value).startswith(told) and len(str(caught.value)) < 250 and "\n" not in str(caught.value)
@@ -225,11 +225,11 @@ def test_errors_name_the_function_and_plain_values() -> None:
         lab.agreement(twice)
 
 
-# Anything that lab.frame takes ------------------------------------------------------------------------------------------------
+# Everything that lab.frame accepts --------------------------------------------------------------------------------------------
 
 
 def recorded() -> dict[str, Any]:
-    """The same runs in every form in which a person has them, and their frames as `made`."""
+    """The same runs in every form that a user may have, with their frames as `made`."""
     store = lab.Store()
     agents = {
         name: lab.Agent(ScriptedProvider(looping(end=end), name=name), tools=[look], name=name)
@@ -254,7 +254,7 @@ def recorded() -> dict[str, Any]:
 
 
 class Again:
-    """Results one after the other, as a generator gives them; from the start for each test."""
+    """Results one after the other, as from a generator, restarted for each test."""
 
     def __init__(self, results: Any) -> None:
         self.results = results
@@ -286,7 +286,7 @@ OTHERWISE = {"comparison", "tree", "tree_data", "what_if", "what_if_data", "Plot
 
 
 def said(made: Any) -> Any:
-    """What a function gave, such as can be compared."""
+    """The answer of a function in a form that can be compared."""
     return made.to_dict("list") if isinstance(made, pd.DataFrame) else made.alt
 
 
@@ -300,7 +300,7 @@ def test_every_plot_is_tested_with_every_form() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", TAKES)
-def test_what_a_frame_is_made_of_may_be_passed_itself(name: str, form: str) -> None:
+def test_functions_accept_the_source_of_a_frame(name: str, form: str) -> None:
     what, function = TAKES[name]
     if form == "an import" and what in ("events", "termination"):
         with pytest.raises(ConfigurationError, match="pass a run"):
@@ -311,13 +311,13 @@ def test_what_a_frame_is_made_of_may_be_passed_itself(name: str, form: str) -> N
 
 @functools.cache
 def of_a_frame(name: str, form: str) -> str:
-    """What the function gives for the frame; but for the experiment, which ran its own runs, it is the same for all forms."""
+    """The answer for the frame. It is the same for every form except the experiment, which made its own runs."""
     what, function = TAKES[name]
     return repr(said(function(lab.frame(given(form), what))))
 
 
 @pytest.mark.parametrize("name", [name for name in TAKES if "multiples" not in name])
-def test_one_run_and_one_result_may_be_passed_too(name: str) -> None:
+def test_a_single_run_or_result_is_accepted(name: str) -> None:
     what, function = TAKES[name]
     run, result = FORMS["a lockstep"].runs[0], FORMS["a list of results"][0]
     assert repr(said(function(run))) == repr(said(function(result))) == repr(said(function(lab.frame(result, what))))
@@ -325,29 +325,29 @@ def test_one_run_and_one_result_may_be_passed_too(name: str) -> None:
 
 @pytest.mark.parametrize("name", TAKES)
 @pytest.mark.parametrize("wrong", [7, None, "runs", {"a": 1}, [1], pd.Series([1])], ids=repr)
-def test_what_holds_no_runs_is_refused_with_what_to_pass(name: str, wrong: Any) -> None:
+def test_a_source_without_runs_is_refused_with_advice(name: str, wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"pass (a run|what agent\.run)"):
         TAKES[name][1](wrong)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_comparison_makes_both_of_its_frames_itself(form: str) -> None:
+def test_a_comparison_makes_both_of_its_frames(form: str) -> None:
     both = lab.plots.comparison(lab.frame(given(form), "runs"), lab.frame(given(form)))
     assert lab.plots.comparison(given(form)).alt == both.alt
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "an import"])
-def test_a_tree_takes_all_that_holds_whole_runs(form: str) -> None:
+def test_a_tree_accepts_every_source_of_whole_runs(form: str) -> None:
     assert len(lab.plots.tree_data(given(form))) >= 2
     assert lab.plots.tree(given(form)).alt.startswith("Tree of")
 
 
 @pytest.mark.parametrize("wrong", [RUNS, FORMS["an import"], 7], ids=["frame", "import", "number"])
-def test_a_tree_takes_no_frames(wrong: Any) -> None:
+def test_a_tree_does_not_accept_frames(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"lab.plots.tree\(\) cannot show .*pass a run.*a store, or the results"):
         lab.plots.tree(wrong)
 
 
-def test_a_lockstep_may_be_tried_with_other_limits() -> None:
+def test_a_lockstep_can_be_backtested() -> None:
     both = FORMS["a lockstep"]
     assert said(lab.backtest(both, LIMITS)) == said(lab.backtest(list(both.results), LIMITS))

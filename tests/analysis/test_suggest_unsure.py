@@ -1,4 +1,4 @@
-"""Suggestions where the data cannot answer, or not for sure: what is said, and that nothing is made up."""
+"""Suggestions where the data cannot answer or only with uncertainty: the uncertainty is reported, nothing is invented."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from agentlab import FinishReasonIs, StepCountIs, errors, suggest
 from agentlab.analysis.intervals import of_share
 from tests.analysis.made_runs import known, steps_of
 
-# What is not known -----------------------------------------------------------------------------------------------------------
+# Unknown values --------------------------------------------------------------------------------------------------------------
 
 
-def test_what_runs_that_were_cut_off_would_have_cost_is_left_out_and_told() -> None:
+def test_unknown_costs_of_truncated_runs_are_excluded_and_reported() -> None:
     steps = steps_of([3] * 40 + [5] * 10, [True] * 40 + [False] * 10)
-    found = suggest(steps, StepCountIs([6, 8]), cost="steps")  # looser than the five steps after which ten were cut off
+    found = suggest(steps, StepCountIs([6, 8]), cost="steps")  # looser than the five steps at which ten runs were cut off
 
     assert found.unknown_share == 0.2
-    assert found.cost == 3.0  # of those of which it is known
+    assert found.cost == 3.0  # of those with a known cost
     assert found.frame["spent_mean"].tolist() == [3.4, 3.4]
     assert any(
         sentence.startswith("10 of 50 runs (20.0%) were cut off in the record before these limits") for sentence in found.why
@@ -29,7 +29,7 @@ def test_what_runs_that_were_cut_off_would_have_cost_is_left_out_and_told() -> N
     assert suggest(steps, StepCountIs([4]), cost="steps").unknown_share == 0.0
 
 
-def test_where_most_runs_are_unknown_nothing_is_said_to_be_saved() -> None:
+def test_no_savings_are_claimed_if_most_runs_are_unknown() -> None:
     handed_in = steps_of([3] * 12 + [5] * 18, [True] * 30).assign(**{"HasToolCall.met": False})
     last = handed_in["stop_reason"].notna()
     ended_by_condition = last & handed_in["step"].eq(5)
@@ -44,14 +44,14 @@ def test_where_most_runs_are_unknown_nothing_is_said_to_be_saved() -> None:
     assert "Suggested, with a ring" not in found.plot().alt, "it is not drawn"
 
 
-def test_no_success_is_made_up_for_runs_that_were_cut_off() -> None:
+def test_truncated_runs_get_no_invented_success() -> None:
     found = suggest(known(), StepCountIs([3]), keep=0.9, cost="steps")
 
     assert found.successes == 100
     assert any("30 of 130 runs were cut off in the record without success" in sentence for sentence in found.why)
 
 
-def test_runs_of_unknown_cost_are_left_out_of_the_cost_alone() -> None:
+def test_runs_of_unknown_cost_are_excluded_from_the_cost_only() -> None:
     steps = known()
     steps.loc[steps["run_id"].isin(["r00000", "r00001"]), "cost_usd"] = pd.NA
     found = suggest(steps, StepCountIs([3, 10]), keep=0.9)
@@ -61,7 +61,7 @@ def test_runs_of_unknown_cost_are_left_out_of_the_cost_alone() -> None:
     assert any("For 2 of 130 runs (1.5%) the cost is unknown" in sentence for sentence in found.why)
 
 
-def test_a_goal_that_is_known_of_some_runs_alone() -> None:
+def test_a_goal_known_for_some_runs_only() -> None:
     scores = pd.Series({f"r{place:05}": 1 if place < 80 else 0 if place < 90 else None for place in range(130)})
     found = suggest(known(), StepCountIs([3, 10]), goal=scores, keep=0.9, cost="steps")
 
@@ -69,9 +69,10 @@ def test_a_goal_that_is_known_of_some_runs_alone() -> None:
     assert any("For 40 of 130 runs it is unknown whether they succeeded" in sentence for sentence in found.why)
 
 
-def test_a_condition_that_a_frame_cannot_answer_leaves_the_success_unknown() -> None:
+def test_a_condition_that_a_frame_cannot_answer_makes_the_success_unknown() -> None:
     steps = steps_of([3] * 30, [True] * 30)
-    steps.loc[steps["run_id"].eq("r00000") & steps["step"].eq(1), "calls"] = 2  # which of its calls ended how stands nowhere
+    # the frame does not record how each of its calls ended
+    steps.loc[steps["run_id"].eq("r00000") & steps["step"].eq(1), "calls"] = 2
     steps.loc[steps["run_id"].isin(["r00000", "r00001"]) & steps["step"].eq(2), "finish_reason"] = "max_tokens"
     tried = lab.backtest(steps, FinishReasonIs("max_tokens"), per="run").head(3)
 
@@ -106,7 +107,7 @@ def test_a_condition_that_a_frame_cannot_answer_leaves_the_success_unknown() -> 
         ),
     ],
 )
-def test_where_the_data_cannot_answer_there_is_no_suggestion(steps: pd.DataFrame, options: dict[str, Any], why: str) -> None:
+def test_insufficient_data_give_no_suggestion(steps: pd.DataFrame, options: dict[str, Any], why: str) -> None:
     found = suggest(steps, **options)
 
     assert not found
@@ -120,13 +121,13 @@ def test_where_the_data_cannot_answer_there_is_no_suggestion(steps: pd.DataFrame
             found.plot()
 
 
-def test_candidates_that_keep_too_little_can_still_be_looked_at() -> None:
+def test_insufficient_candidates_can_still_be_inspected() -> None:
     frame = suggest(known(), StepCountIs([1, 2]), cost="steps").frame
 
     assert frame["kept_share"].tolist() == [0.0, 0.0] and not frame["chosen"].any()
 
 
-def test_small_samples_say_so() -> None:
+def test_small_samples_are_reported() -> None:
     few = suggest(steps_of([2] * 12, [True] * 12), StepCountIs([2, 3]), cost="steps")
     assert any(sentence.startswith("12 successes: fewer than 20") for sentence in few.why)
 
@@ -153,6 +154,6 @@ def test_small_samples_say_so() -> None:
         ({"level": 95}, r"level=95: pass a number between 0 and 1"),
     ],
 )
-def test_what_makes_no_sense_is_an_error(options: dict[str, Any], says: str) -> None:
+def test_invalid_arguments_are_errors(options: dict[str, Any], says: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=says):
         suggest(known(), **options)

@@ -1,4 +1,4 @@
-"""Notebook cells with runs and panels, for tests that need one and do not care which."""
+"""Notebook cells with runs and panels, for tests that need any run."""
 
 SLOW_RUN = """
 import asyncio

@@ -1,4 +1,4 @@
-"""What is to be seen at a glance in a real JupyterLab: what is left of each limit, and what each button says of itself."""
+"""The overview in a real JupyterLab: what remains of each limit, and how each button describes itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from .lab_page import LabPage
 from .panels import SLOW_RUN
 
-PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
+PICTURES = Path(__file__).parents[2] / "test-output"  # screenshots for review
 
 
 def open_panel(page: LabPage, name: str, cell: str = SLOW_RUN) -> None:
@@ -20,7 +20,7 @@ def open_panel(page: LabPage, name: str, cell: str = SLOW_RUN) -> None:
     expect(page.button("Run")).to_be_enabled()
 
 
-def test_what_is_left_goes_down_and_bars_fill(lab: LabPage) -> None:
+def test_remaining_amounts_fall_and_bars_fill(lab: LabPage) -> None:
     open_panel(lab, "left", SLOW_RUN.replace("max_turns=2_000", "max_turns=10"))
     bar = lab.output(0).get_by_role("meter", name="max_turns")
     expect(bar).to_have_attribute("aria-valuetext", "0 of 10; 10 left")
@@ -37,12 +37,12 @@ def test_what_is_left_goes_down_and_bars_fill(lab: LabPage) -> None:
     expect(lab.output(0)).to_contain_text("scripted:script")
 
 
-def test_each_button_says_what_it_does_or_why_it_cannot(lab: LabPage) -> None:
+def test_each_button_says_what_it_does_or_why_it_is_disabled(lab: LabPage) -> None:
     open_panel(lab, "tooltips")
     expect(lab.button("Pause")).to_have_attribute("title", "Nothing is running.")
     expect(lab.button("Pause")).to_be_disabled()
     lab.focus("Run")
-    for name in ("Step", "Stop"):  # what cannot be pressed is passed over
+    for name in ("Step", "Stop"):  # disabled buttons are skipped
         lab.page.keyboard.press("Tab")
         expect(lab.button(name)).to_be_focused()
     outline = lab.button("Stop").evaluate("button => getComputedStyle(button).outlineStyle")

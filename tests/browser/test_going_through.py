@@ -1,4 +1,4 @@
-"""Going through a run in a real JupyterLab: the table, the chart and the detail of a step, clicked and walked by keyboard."""
+"""Browsing a run in a real JupyterLab: the table, the chart and the detail of a step, by mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, expect
 from .lab_page import DARK, LIGHT, LabPage
 from .panels import BUSY
 
-PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
+PICTURES = Path(__file__).parents[2] / "test-output"  # screenshots for review
 
 RECORDED = """
 from pathlib import Path
@@ -61,7 +61,7 @@ run.panel()
 
 @pytest.fixture
 def walked(lab: LabPage) -> LabPage:
-    """A page with the panels of two runs that have ended, of 20 and of 5 steps."""
+    """A page with the panels of two ended runs, of 20 and of 5 steps."""
     lab.open(lab.jupyter.write_notebook("walked", [SCRIPTED, "run.panel()", "other.panel()", BUSY]))
     lab.run_cell(0)
     lab.run_cell(1)
@@ -80,7 +80,7 @@ def chosen_row(page: LabPage, cell: int = 1) -> Locator:
 
 
 def click_chart(page: LabPage, cell: int, step: float, axes: int = 0, span: float = 20) -> None:
-    """Click where this step lies in the picture."""
+    """Click the position of this step in the picture."""
     chart = page.output(cell).locator("img.agentlab-chart")
     place = chart.evaluate("(image, axes) => JSON.parse(image.dataset.axes)[axes]", axes)
     box = chart.bounding_box()
@@ -119,13 +119,13 @@ def test_a_click_in_either_half_of_the_chart_marks_the_table(walked: LabPage) ->
 
 
 def press_enter(page: LabPage, button: str) -> None:
-    """Press this button of the first panel with the keyboard, as soon as it can be pressed."""
+    """Press this button of the first panel with the keyboard, as soon as it is enabled."""
     place = page.output(1).get_by_role("button", name=button)
     expect(place).to_be_enabled()
     place.press("Enter")
 
 
-def test_the_number_and_the_buttons_do_the_same_by_keyboard(walked: LabPage) -> None:
+def test_the_number_box_and_the_buttons_work_by_keyboard(walked: LabPage) -> None:
     panel = walked.output(1)
     box = panel.get_by_label("Step", exact=True)
     box.fill("7")
@@ -147,7 +147,7 @@ def test_the_number_and_the_buttons_do_the_same_by_keyboard(walked: LabPage) -> 
     expect(panel.get_by_role("button", name="Newest")).to_have_attribute("title", "The newest step is shown already.")
 
 
-def test_what_is_opened_stays_open_from_step_to_step(walked: LabPage) -> None:
+def test_open_sections_stay_open_from_step_to_step(walked: LabPage) -> None:
     panel = walked.output(1)
     readings = panel.locator("details[data-section=readings]")
     tools = panel.locator("details[data-section=tools]")
@@ -165,7 +165,7 @@ def test_what_is_opened_stays_open_from_step_to_step(walked: LabPage) -> None:
     expect(tools).not_to_have_attribute("open", "")
 
 
-def test_clicks_while_the_kernel_is_busy_are_done_afterwards(walked: LabPage) -> None:
+def test_clicks_while_the_kernel_is_busy_are_handled_afterwards(walked: LabPage) -> None:
     walked.run_cell(3, wait=False)
     walked.wait_until_busy()
     for step in (10, 11, 12):
@@ -193,7 +193,7 @@ def test_clicks_work_after_a_reload(walked: LabPage) -> None:
 
 
 @pytest.mark.own_page
-def test_without_anywidget_in_the_page_only_the_clicking_is_missing(lab: LabPage) -> None:
+def test_without_anywidget_only_clicking_is_missing(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("without", [SCRIPTED, WITHOUT]))
     lab.run_cell(0)
     lab.run_cell(1)
@@ -207,7 +207,7 @@ def test_without_anywidget_in_the_page_only_the_clicking_is_missing(lab: LabPage
     panel.locator("summary").first.click()
 
 
-def test_pictures_of_a_recorded_step_in_both_themes(lab: LabPage) -> None:
+def test_screenshots_of_a_recorded_step_in_both_themes(lab: LabPage) -> None:
     lab.page.set_viewport_size({"width": 1280, "height": 2000})
     lab.open(lab.jupyter.write_notebook("recorded", [RECORDED, "run.panel()"]))
     lab.run_cell(0)

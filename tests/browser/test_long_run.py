@@ -1,4 +1,4 @@
-"""A run of 5,000 steps with the panel open: the page is told less often than steps are taken, and does not grow with them."""
+"""A run of 5,000 steps with the panel open: the page gets fewer updates than there are steps, and its size stays constant."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ COUNT_DRAWINGS = """() => {
 
 
 def size(session: CDPSession, page: Page) -> tuple[float, float]:
-    """Megabytes of the page's JavaScript and its number of DOM nodes, after the garbage has been collected.
+    """Megabytes of the page's JavaScript heap and its number of DOM nodes, after a garbage collection.
 
-    The least of several measurements: while a drawing replaces another, both are there. What leaks is in each of them.
+    The least of several measurements: while one drawing replaces another, both exist. A leak is in every measurement.
     """
     found = []
     for _ in range(5):
@@ -112,8 +112,8 @@ rounds += 1
 
 @pytest.mark.own_page
 @pytest.mark.timeout(1_200)
-def test_steps_a_second_with_the_panel_open(lab: LabPage) -> None:
-    """Measured up to six times: other processes compete for the processor, the browser among them."""
+def test_steps_per_second_with_the_panel_open(lab: LabPage) -> None:
+    """Measured up to six times, since other processes (the browser too) compete for the CPU."""
     cells = [LONG_RUN.replace("PAUSE_S = 0.0", "PAUSE_S = 0.001"), "timed(made(200))\nrun = made(5_000)\nrun.panel()", TIMED]
     lab.open(lab.jupyter.write_notebook("pace", cells))
     lab.run_cell(0)
@@ -163,7 +163,7 @@ lab.panel(run)
 """
 
 
-def test_twenty_branches_are_drawn_and_any_of_them_is_opened(lab: LabPage) -> None:
+def test_twenty_branches_are_drawn_and_each_can_be_opened(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("branches", [LONG_RUN, BRANCHES]))
     lab.run_all()
     lab.page.get_by_role("tab", name="Branches", exact=True).click()

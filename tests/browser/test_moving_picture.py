@@ -1,4 +1,4 @@
-"""The README's moving picture: a limit is edited while the run goes on, the run stops there, says why, and goes on with one click."""
+"""The README's animation: a limit is edited during the run, the run stops there, says why, and continues with one click."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MOST_BYTES = 1_500_000
 
 
 class Frames:
-    """Screenshots of the panel's upper part, all of one size, and how long each is shown."""
+    """Screenshots of the upper part of the panel, all of one size, with the duration of each."""
 
     def __init__(self, lab: LabPage) -> None:
         self._lab = lab
         self._shots: list[tuple[Image.Image, int]] = []
 
     def take(self, shown_ms: int) -> None:
-        """One more, as the panel is now."""
+        """Add a screenshot of the current panel."""
         box = self._lab.output(0).locator(LIVE).bounding_box()
         assert box is not None
         clip = {"x": box["x"], "y": box["y"], "width": box["width"], "height": HEIGHT}
@@ -34,13 +34,14 @@ class Frames:
         self._shots.append((Image.open(io.BytesIO(shot)).convert("RGB"), shown_ms))
 
     def save(self, path: Path) -> int:
-        """Write them as a GIF with one palette for all, so that nothing flickers. How many bytes it has."""
+        """Write a GIF with one palette for all frames, so that nothing flickers; return its size in bytes."""
         images = [image for image, _ in self._shots]
         assert len({image.size for image in images}) == 1
         together = Image.new("RGB", (images[0].width, HEIGHT * len(images)))
         for number, image in enumerate(images):
             together.paste(image, (0, HEIGHT * number))
-        commonest = sorted(together.getcolors(together.width * together.height), reverse=True)[:256]  # these come out as they are
+        # these colours are kept exactly
+        commonest = sorted(together.getcolors(together.width * together.height), reverse=True)[:256]
         palette = Image.new("P", (1, 1))
         palette.putpalette([part for _, colour in commonest for part in colour])
         first, *rest = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
@@ -49,7 +50,7 @@ class Frames:
         return path.stat().st_size
 
 
-def test_a_limit_is_edited_the_run_stops_there_and_goes_on(lab: LabPage) -> None:
+def test_an_edited_limit_stops_the_run_which_then_continues(lab: LabPage) -> None:
     lab.page.set_viewport_size({"width": 1280, "height": 2200})
     lab.open(lab.jupyter.write_notebook("moving", [RECORDED_RUN]))
     lab.run_cell(0)

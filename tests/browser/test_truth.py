@@ -1,4 +1,4 @@
-"""What goes wrong or is done twice: the person is told the truth, and nothing hangs."""
+"""Failures and repeated actions: the user gets a correct message, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ THREADS = "sum(thread.name == 'agentlab-panel' for thread in __import__('threadi
 
 @pytest.fixture
 def notebook(lab: LabPage) -> LabPage:
-    """A page with a panel in its first cell, and a cell that shows another panel of the same run."""
+    """A page with a panel in its first cell and a second panel of the same run in another cell."""
     lab.open(lab.jupyter.write_notebook("panel", [SLOW_RUN, "run.panel()", "result = await run"]))
     lab.run_cell(0)
     expect(lab.button("Run")).to_be_enabled()
@@ -24,12 +24,12 @@ def notebook(lab: LabPage) -> LabPage:
 
 
 def in_output(page: LabPage, index: int, button: str) -> Locator:
-    """The button with this text below the cell at this place."""
+    """The button with this text below the cell at this index."""
     return page.output(index).get_by_role("button", name=button, exact=True)
 
 
 def wait_for_no_threads(page: LabPage) -> None:
-    """Wait until no panel has a thread at work."""
+    """Wait until no panel has a running thread."""
     for _ in range(600):
         if page.kernel_value(THREADS) == "0":
             return
@@ -37,7 +37,7 @@ def wait_for_no_threads(page: LabPage) -> None:
     pytest.fail(f"{page.kernel_value(THREADS)} threads of panels are left")
 
 
-def test_two_panels_of_one_run_say_the_same_and_obey_both(notebook: LabPage) -> None:
+def test_two_panels_of_one_run_agree_and_both_work(notebook: LabPage) -> None:
     notebook.run_cell(1)
     in_output(notebook, 0, "Run").click()
     expect(in_output(notebook, 1, "Pause")).to_be_enabled()
@@ -55,7 +55,7 @@ def test_two_panels_of_one_run_say_the_same_and_obey_both(notebook: LabPage) -> 
     wait_for_no_threads(notebook)
 
 
-def test_a_cell_that_is_run_again_has_a_new_panel_and_the_run_goes_on(notebook: LabPage) -> None:
+def test_a_cell_run_again_shows_a_new_panel_of_the_running_run(notebook: LabPage) -> None:
     in_output(notebook, 0, "Run").click()
     notebook.wait_for_steps(2)
     for _ in range(3):
@@ -69,7 +69,7 @@ def test_a_cell_that_is_run_again_has_a_new_panel_and_the_run_goes_on(notebook: 
     wait_for_no_threads(notebook)
 
 
-def test_making_a_run_anew_leaves_the_old_one_running_and_shows_only_the_new_one(notebook: LabPage) -> None:
+def test_a_run_made_again_leaves_the_old_one_running_and_shows_only_the_new_one(notebook: LabPage) -> None:
     notebook.kernel_value("globals().update(old=run)")
     in_output(notebook, 0, "Run").click()
     notebook.wait_for_steps(2)
@@ -86,7 +86,7 @@ ENDLESS_STEP = SLOW_RUN.replace("asyncio.sleep(0.1)", "asyncio.sleep(3600)")
 
 @pytest.mark.own_page
 @pytest.mark.parametrize("awaited", [False, True], ids=["in the background", "awaited by a cell"])
-def test_the_square_stop_button_in_mid_step_ends_the_run_and_the_panel_says_so(lab: LabPage, awaited: bool) -> None:
+def test_the_interrupt_button_during_a_step_ends_the_run_and_the_panel_reports_it(lab: LabPage, awaited: bool) -> None:
     lab.open(lab.jupyter.write_notebook("endless", [ENDLESS_STEP, "result = await run", "print('the kernel', 'answers')"]))
     lab.run_cell(0)
     expect(lab.button("Run")).to_be_enabled()
@@ -95,18 +95,18 @@ def test_the_square_stop_button_in_mid_step_ends_the_run_and_the_panel_says_so(l
     else:
         lab.button("Run").click()
     lab.wait_for_status(re.compile("^running"))
-    lab.wait_for_output(0, "asks for search")  # the model has answered: the tool is at work
+    lab.wait_for_output(0, "asks for search")  # the model has answered and the tool is running
     lab.interrupt()
     lab.wait_for_output(0, re.compile(r"cancelled"))
     expect(lab.button("Run")).to_be_disabled()
     expect(lab.button("Run")).to_have_attribute("title", "The run has ended.")
-    lab.wait_until_ready()  # a cell sent before the interrupted one has ended would be dropped
+    lab.wait_until_ready()  # a cell sent before the interrupted one ends would be dropped
     lab.run_cell(2)
     lab.wait_for_output(2, "the kernel answers")
     assert lab.kernel_value("str(run.result.stop_reason)") == "'cancelled'"
 
 
-def test_an_error_of_a_control_stands_under_the_panel_until_something_works(notebook: LabPage) -> None:
+def test_a_control_s_error_stays_under_the_panel_until_the_next_success(notebook: LabPage) -> None:
     notebook.run_cell(1)
     notebook.kernel_value("setattr(run.worker, 'launch_step', lambda: 1 / 0)")
     in_output(notebook, 0, "Step").click()
@@ -117,7 +117,7 @@ def test_an_error_of_a_control_stands_under_the_panel_until_something_works(note
     expect(notebook.output(0).get_by_role("alert")).to_have_count(0)
 
 
-def test_after_a_restart_the_page_says_so_and_the_cell_makes_a_live_panel_again(notebook: LabPage) -> None:
+def test_a_restart_is_reported_and_the_cell_makes_a_live_panel_again(notebook: LabPage) -> None:
     in_output(notebook, 0, "Run").click()
     notebook.wait_for_steps(2)
     notebook.restart_kernel()

@@ -1,4 +1,4 @@
-"""Small steps, histories and runs for the tests of this folder. The model is agentlab's own ScriptedProvider."""
+"""Small steps, histories and runs for the tests of this folder. The model is the package's ScriptedProvider."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ go = asyncio.run
 
 @dataclass(frozen=True, slots=True)
 class Fixed(StopCondition):
-    """A condition of our own with a given answer, as a user would write one."""
+    """A custom condition with a fixed answer, as a user would write one."""
 
     name: str
     met: bool | None
 
     def read(self, history: RunHistory) -> Reading:
-        """The given answer."""
+        """Return the fixed answer."""
         return Reading(self.name, None if self.met is None else int(self.met), 1, self.met)
 
 
@@ -50,7 +50,7 @@ def step(
     calls: int = 1,
     duration_s: float = 0.5,
 ) -> StepResult:
-    """A step with `calls` equal calls; tokens, cost and tools are those of one call."""
+    """A step with `calls` equal calls; tokens, cost and tools are per call."""
     response = say(
         "text",
         finish=finish,
@@ -78,7 +78,7 @@ def step(
 
 
 def steps(number: int, **more: Any) -> RunHistory:
-    """A history of so many equal steps."""
+    """A history of this many equal steps."""
     return RunHistory(step(index + 1, **more) for index in range(number))
 
 
@@ -95,14 +95,14 @@ def finalize(answer: str = "") -> str:
 
 
 def agent(script: Sequence[Said] | Callable[[ModelRequest, int], Said], **more: Any) -> lab.Agent:
-    """An agent on a script, with the tools `look` and `finalize` unless told otherwise. What is cut stays cut."""
+    """An agent on a script, by default with the tools `look` and `finalize`. Cut answers are not continued."""
     more.setdefault("tools", [look, finalize])
     more.setdefault("continuation", None)
     return lab.Agent(ScriptedProvider(script), **more)
 
 
 def looping(**more: Any) -> lab.Agent:
-    """An agent that calls `look` for ever, for 15 tokens and 0.01 dollars a call."""
+    """An agent that always calls `look`, for 15 tokens and 0.01 dollars per call."""
     return agent(lambda request, index: call("look", {"q": str(index)}, cost="0.01"), **more)
 
 
@@ -112,7 +112,7 @@ def run_of(script: Any, *, stop: object = None, budget: lab.Budget | None = None
 
 
 def result_of(script: Any, **more: Any) -> lab.RunResult:
-    """What a run on a script led to."""
+    """The result of a run on a script."""
 
     async def main() -> lab.RunResult:
         return await run_of(script, **more)
@@ -121,18 +121,18 @@ def result_of(script: Any, **more: Any) -> lab.RunResult:
 
 
 def call_tool(function: Any, arguments: str = "{}", **more: Any) -> ToolResult:
-    """What one call of one tool led to."""
+    """The result of one call of one tool."""
     made = function if isinstance(function, lab.Tool) else tool(**more)(function)
     return go(execute(ToolCall("c1", made.name, arguments), {made.name: made}))
 
 
 def names(events: Iterable[Event]) -> list[str]:
-    """The events by the names of their types."""
+    """The type names of the events."""
     return [type(event).__name__ for event in events]
 
 
 def assert_is_whole(run: lab.Run) -> None:
-    """What holds of every run that has ended, whatever ended it."""
+    """Assert the invariants of every ended run, whatever its stop reason."""
     result = run.result
     assert result is not None
     happened = names(run.events)
@@ -148,13 +148,13 @@ def assert_is_whole(run: lab.Run) -> None:
 
 
 def run_is_fork(run: lab.Run) -> int:
-    """How many steps a run has from another."""
+    """The number of steps that a run has from its parent."""
     started = [event for event in run.events if type(event).__name__ == "StepStarted"]
     return len(run.history) if not started else started[0].step - 1
 
 
 def assert_conversation_is_whole(messages: Iterable[lab.Message]) -> None:
-    """Every tool call of the assistant is answered by the very next message, in order: what every provider asks for."""
+    """Assert that every tool call of the assistant is answered by the very next message, in order, as every provider requires."""
     listed = list(messages)
     for index, message in enumerate(listed):
         if message.role == "assistant" and message.tool_calls:
@@ -165,7 +165,7 @@ def assert_conversation_is_whole(messages: Iterable[lab.Message]) -> None:
 
 
 class Slow:
-    """A model that waits `delay_s` and gives the loop its turn before each answer of a script."""
+    """A model that waits `delay_s` and yields to the loop before each answer of a script."""
 
     name, model = "slow", "script"
 
@@ -175,14 +175,14 @@ class Slow:
         self.asked = 0
 
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
-        """The script's answer, after a while."""
+        """Return the script's answer after the delay."""
         self.asked += 1
         await asyncio.sleep(self.delay_s)
         return await self.scripted.respond(request, context)
 
 
 async def until(condition: Callable[[], object], limit_s: float = 60.0) -> None:
-    """Wait for something that happens on another thread."""
+    """Wait for an event on another thread."""
     async with asyncio.timeout(limit_s):
         while not condition():
             await asyncio.sleep(0.002)

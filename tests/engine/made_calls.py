@@ -1,4 +1,4 @@
-"""What the tests of this folder share: agents on a server of ours, the answers it gives on each wire, and results compared."""
+"""Shared by the tests of this folder: agents on a loopback server, its answers on each wire, and comparable results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOOK = Answer(text=("Let me see",), calls=(Call("look", {"q": "tea"}),), finish=
 
 
 def agent(base: Server | str, wire: str = "compatible", *, key: str | None = KEY, **more: Any) -> lab.Agent:
-    """An agent whose provider is the server, with the tool `look`, which keeps what it was asked in `looked`."""
+    """An agent whose provider is the server, with the tool `look`, which keeps its arguments in `looked`."""
     url = base if isinstance(base, str) else base.base
     provider = lab.Provider(wire, model="some-model", base_url=url, api_key=key)
     more.setdefault("retry", QUICK)
@@ -61,24 +61,24 @@ async def finished(run: lab.Run) -> lab.RunResult:
 
 
 def result_of(base: Server | str, wire: str = "compatible", *, budget: lab.Budget | None = None, **more: Any) -> lab.RunResult:
-    """What a run led to."""
+    """The result of a run."""
     return go(finished(agent(base, wire, **more).run("go", budget=budget)))
 
 
 def reply_to(wire: str, answer: Answer, *, streaming: bool) -> Reply:
-    """An answer as the server sends it."""
+    """An answer in the server's format."""
     if streaming:
         return server.stream(*pieces(wire, answer))
     return server.whole(whole_body(wire, answer))
 
 
 def pieces(wire: str, answer: Answer) -> list[bytes]:
-    """A stream, one event each."""
+    """A stream as a list of its events."""
     return [event + b"\n\n" for event in stream_bytes(wire, answer).split(b"\n\n") if event.strip()]
 
 
 def before_the_end(wire: str, answer: Answer) -> tuple[bytes, bytes]:
-    """A stream in two: all but the events that tell how it ends, and those."""
+    """A stream in two parts: the events before those that report the end, and the rest."""
     end = {"anthropic": b"event: message_delta", "gemini": b'"finishReason"'}.get(wire, b'"finish_reason": "')
     events = pieces(wire, answer)
     at = next(index for index, event in enumerate(events) if end in event)
@@ -86,22 +86,22 @@ def before_the_end(wire: str, answer: Answer) -> tuple[bytes, bytes]:
 
 
 def is_streamed(asked: Asked) -> bool:
-    """Whether a request wants a stream."""
+    """True if a request asks for a stream."""
     return "streamGenerateContent" in asked.path or bool(asked.json.get("stream"))
 
 
 def retried(result: lab.RunResult) -> list[CallRetried]:
-    """The retries that the run tells of."""
+    """The retry events of the run."""
     return [event for event in result.events if isinstance(event, CallRetried)]
 
 
 def texts(events: Sequence[Event]) -> list[str]:
-    """The pieces of text that an observer was told."""
+    """The pieces of text that an observer received."""
     return [event.text for event in events if isinstance(event, TextReceived)]
 
 
 def essence(result: lab.RunResult) -> dict[str, Any]:
-    """All of a result that does not differ from run to run, as plain values."""
+    """Everything in a result that is the same in every run, as plain values."""
     return {
         "stop": (result.stop_reason, result.detail, result.text),
         "usage": result.usage,
@@ -124,7 +124,7 @@ def essence(result: lab.RunResult) -> dict[str, Any]:
 
 
 def everything_shown(result: lab.RunResult) -> str:
-    """All that a person or a notebook may come to see of a result, as one text."""
+    """Everything of a result that may be shown to a user, as one text."""
     frames = [result.to_frame(what) for what in ("steps", "calls", "tools", "events", "readings")]
     shown = [repr(result), repr(list(result.history)), repr(list(result.events)), result.detail, repr(result.error)]
     shown += [frame.to_csv() for frame in frames]
@@ -134,7 +134,7 @@ def everything_shown(result: lab.RunResult) -> str:
 
 
 def looking_for(topics: Callable[[Asked], Sequence[str]], wire: str) -> Callable[[Asked], Reply]:
-    """A script: the model looks up each topic in turn, and then says what it saw."""
+    """A script in which the model looks up each topic in turn and then reports the results."""
 
     def script(asked: Asked) -> Reply:
         wanted = topics(asked)

@@ -1,4 +1,4 @@
-"""A call that hangs is left in time, whoever asks for that: the connection is closed, and the run comes back with what it has."""
+"""A hanging call is abandoned in time, for every kind of cancel: the connection is closed, and the run returns with its steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HANGS: dict[str, tuple[bool, Reply]] = {
 
 
 def assert_left(server: Server) -> None:
-    """The connection was closed, rather than given up by the server."""
+    """Assert that the client closed the connection and the server did not give up."""
     assert server.left.wait(PATIENCE_S)
 
 
@@ -91,12 +91,12 @@ WAYS: dict[str, tuple[Callable[[lab.Run, Server], Awaitable[lab.RunResult]], Sto
 
 @pytest.mark.parametrize(("streaming", "reply"), HANGS.values(), ids=HANGS)
 @pytest.mark.parametrize(("way", "expected"), WAYS.values(), ids=WAYS)
-def test_a_call_that_hangs_is_left(
+def test_a_hanging_call_is_abandoned(
     way: Callable[[lab.Run, Server], Awaitable[lab.RunResult]], expected: StopReason, streaming: bool, reply: Reply
 ) -> None:
     async def main() -> lab.RunResult:
         result = await way(agent(server, stream=streaming).run("go"), server)
-        await asyncio.to_thread(assert_left, server)  # now, and not when the loop is closed
+        await asyncio.to_thread(assert_left, server)  # now, before the loop is closed
         return result
 
     with serving(reply) as server:
@@ -105,12 +105,12 @@ def test_a_call_that_hangs_is_left(
     (step,) = result.history
     assert step.stop_reason is expected
     assert step.calls == ()
-    assert step.usage.total_tokens is None  # it may have cost something
+    assert step.usage.total_tokens is None  # it may have incurred a cost
     assert [type(event).__name__ for event in result.events][-2:] == ["StepCompleted", "RunEnded"]
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_second_step_that_hangs_keeps_the_first(wire: str) -> None:
+def test_a_hanging_second_step_keeps_the_first(wire: str) -> None:
     async def main() -> lab.RunResult:
         return await by_cancel(agent(server, wire).run("go"), server)
 
@@ -122,7 +122,7 @@ def test_a_second_step_that_hangs_keeps_the_first(wire: str) -> None:
     assert result.text == "Let me see"
 
 
-def test_runs_beside_a_cancelled_one_go_on() -> None:
+def test_runs_beside_a_cancelled_one_continue() -> None:
     async def main() -> list[lab.RunResult]:
         one = agent(server)
         hanging = one.run("hang")
@@ -149,7 +149,7 @@ def test_a_run_can_be_cancelled_before_the_request_is_sent() -> None:
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
-def test_a_provider_that_says_nothing_is_given_up(streaming: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_provider_times_out(streaming: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentlab.engine.client.LONGEST_SILENCE_S", 0.05)
     with serving(hang, hang) as server:
         result = result_of(server, stream=streaming, retry=lab.RetryPolicy(attempts=2, first_wait_s=0))

@@ -1,4 +1,4 @@
-"""Limits of a whole family: what the outermost run may use bounds every run below it, however the runs were made."""
+"""Limits across nested runs: the limits of the outermost run bound every run below it, however the runs were made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOO_MANY = 300
 
 
 class Asked:
-    """A model without an end: each answer calls `me` so many times. `count` is the number of requests."""
+    """An endless model: each answer calls `me` this many times. `count` is the number of requests."""
 
     name, model = "recursive", "script"
 
@@ -48,7 +48,7 @@ class Asked:
 
 
 def with_tool(agent: lab.Agent, tool: lab.Tool) -> lab.Agent:
-    """Give an agent, in place, this tool alone."""
+    """Set this as the agent's only tool, in place."""
     agent.tools, agent.tool_specs = {tool.name: tool}, (tool.spec,)
     return agent
 
@@ -107,7 +107,7 @@ def ended(run: lab.Run) -> lab.RunResult:
 
 
 def told(run: lab.Run) -> str:
-    """What the tools of a run and of all runs below it answered."""
+    """The answers of the tools of a run and of all runs below it."""
     return "\n".join([result.content for each in family_of(run) for step in each.history for result in step.tool_results])
 
 
@@ -116,8 +116,8 @@ def told(run: lab.Run) -> str:
 
 @pytest.mark.parametrize("wide", [1, 4])
 @pytest.mark.parametrize("make", SHAPES)
-def test_an_agent_that_is_a_tool_of_itself_ends(make: Make, wide: int) -> None:
-    """In the calls that its own steps and those of the runs below may take; its own steps are not cut."""
+def test_an_agent_that_is_its_own_tool_ends(make: Make, wide: int) -> None:
+    """It ends when the calls of its steps and of the runs below reach the limit; its own steps are not cut short."""
     model = Asked(wide)
     run = make(model).run("go", budget=Budget(max_turns=3))
     result = ended(run)
@@ -129,8 +129,8 @@ def test_an_agent_that_is_a_tool_of_itself_ends(make: Make, wide: int) -> None:
 
 @pytest.mark.parametrize("make", SHAPES)
 @pytest.mark.parametrize(("deep", "asked"), [(0, 1), (1, 2), (3, 4), (5, 6)])
-def test_runs_are_nested_so_deep_and_no_deeper(make: Make, deep: int, asked: int) -> None:
-    """One step each: one request at each depth, two in lockstep. What would be deeper is an error of the tool, without a request."""
+def test_runs_are_nested_up_to_the_maximum_depth(make: Make, deep: int, asked: int) -> None:
+    """One step each: one request at each depth, two in lockstep. A deeper run is an error of the tool, without a request."""
     model = Asked()
     run = make(model, max_depth=deep).run("go", budget=Budget(max_turns=1))
     ended(run)
@@ -148,7 +148,7 @@ def test_runs_are_nested_so_deep_and_no_deeper(make: Make, deep: int, asked: int
         assert deepest.children == ()
 
 
-def test_without_a_depth_the_calls_bound_it() -> None:
+def test_without_a_depth_limit_the_call_limit_bounds_the_nesting() -> None:
     model = Asked()
     run = of_itself(model, max_depth=None).run("go", budget=Budget(max_turns=2))
     ended(run)
@@ -156,7 +156,7 @@ def test_without_a_depth_the_calls_bound_it() -> None:
     assert max(each.stepper.depth for each in family_of(run)) == 2 * call_context.CALLS_BELOW_PER_STEP
 
 
-def test_the_depth_of_the_outermost_agent_counts() -> None:
+def test_the_depth_limit_of_the_outermost_agent_applies() -> None:
     model = Asked()
     inner = of_itself(model, max_depth=0)
     ended(with_tool(lab.Agent(model, max_depth=2), inner.as_tool("me")).run("go", budget=Budget(max_turns=1)))
@@ -164,12 +164,12 @@ def test_the_depth_of_the_outermost_agent_counts() -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1, True, 1.5, "3"])
-def test_a_depth_that_is_none_is_an_error(wrong: Any) -> None:
+def test_an_invalid_depth_is_an_error(wrong: Any) -> None:
     with pytest.raises(errors.LimitError, match=f"max_depth={wrong!r}: pass a whole number, 0 for no sub-agents at all"):
         lab.Agent(Asked(), max_depth=wrong)
 
 
-def test_a_branch_made_by_a_tool_counts_as_any_run() -> None:
+def test_a_branch_made_by_a_tool_counts_like_any_run() -> None:
     model = Asked()
 
     async def me(task: str) -> str:
@@ -182,7 +182,7 @@ def test_a_branch_made_by_a_tool_counts_as_any_run() -> None:
     assert latest.fork(0).stepper.depth == 0
 
 
-def test_at_the_bound_of_calls_the_reason_is_said_and_nothing_more_is_started() -> None:
+def test_at_the_call_limit_the_reason_is_reported_and_nothing_more_starts() -> None:
     model = Asked(5)
     run = of_itself(model, max_depth=1).run("go", budget=Budget(max_turns=5))
     ended(run)
@@ -196,13 +196,13 @@ def test_at_the_bound_of_calls_the_reason_is_said_and_nothing_more_is_started() 
     ] * 5
 
 
-def test_calls_that_a_person_allows_replace_the_bound() -> None:
+def test_max_calls_set_by_the_user_replaces_the_default_bound() -> None:
     model = Asked(4)
     ended(of_itself(model).run("go", budget=Budget(max_turns=3, max_calls=200)))
     assert model.count == 200
 
 
-def test_one_that_is_cut_in_mid_run_says_which_bound_it_was() -> None:
+def test_a_run_cut_short_names_the_limit_that_ended_it() -> None:
     run = of_itself(Asked(1), max_depth=None).run("go", budget=Budget(max_turns=2))
     ended(run)
     by_family = [each.result for each in family_of(run) if each.result and "(20 per step)" in each.result.detail]
@@ -223,7 +223,7 @@ KINDS: dict[str, tuple[Budget, int]] = {
 
 @pytest.mark.parametrize("make", [of_itself, of_another])
 @pytest.mark.parametrize(("budget", "calls"), KINDS.values(), ids=KINDS.keys())
-def test_the_outermost_limits_hold_for_all(make: Make, budget: Budget, calls: int) -> None:
+def test_the_outermost_limits_apply_to_all_runs(make: Make, budget: Budget, calls: int) -> None:
     model = Asked(2)
     run = make(model).run("go", budget=budget)
     result = ended(run)
@@ -232,8 +232,8 @@ def test_the_outermost_limits_hold_for_all(make: Make, budget: Budget, calls: in
 
 @pytest.mark.parametrize("make", [by_code, by_code_on_a_thread])
 @pytest.mark.parametrize(("budget", "calls"), KINDS.values(), ids=KINDS.keys())
-def test_runs_that_a_tool_makes_by_itself_are_bounded_too(make: Make, budget: Budget, calls: int) -> None:
-    """What they use is in no history of the outermost run, so that its own steps go on until its own use meets the limit."""
+def test_runs_made_by_a_tool_itself_are_bounded_too(make: Make, budget: Budget, calls: int) -> None:
+    """Their usage is in no history of the outermost run, so its own steps continue until its own usage reaches the limit."""
     model = Asked()
     run = make(model).run("go", budget=budget)
     result = ended(run)
@@ -247,7 +247,7 @@ def test_runs_that_a_tool_makes_by_itself_are_bounded_too(make: Make, budget: Bu
 
 @pytest.mark.usefixtures("own_time")
 @pytest.mark.parametrize("make", SHAPES[:3])
-def test_the_time_of_the_outermost_run_holds_for_all(make: Make) -> None:
+def test_the_time_limit_of_the_outermost_run_applies_to_all(make: Make) -> None:
     async def main() -> None:
         model = Asked(delay_s=0.1)
         run = make(model).run("go", budget=Budget(max_turns=None, timeout=2))
@@ -262,7 +262,7 @@ def test_the_time_of_the_outermost_run_holds_for_all(make: Make) -> None:
 
 
 @pytest.mark.parametrize(("own", "steps"), [(2, 2), (7, 4), (None, 4)], ids=["lower", "higher", "none"])
-def test_one_below_takes_no_more_steps_than_the_outermost(own: int | None, steps: int) -> None:
+def test_a_nested_run_takes_no_more_steps_than_the_outermost_allows(own: int | None, steps: int) -> None:
     tool = looping(budget=Budget(max_turns=own)).as_tool("me")
     run = with_tool(lab.Agent(Asked()), tool).run("go", budget=Budget(max_turns=4))
     ended(run)
@@ -279,7 +279,7 @@ def test_one_below_takes_no_more_steps_than_the_outermost(own: int | None, steps
 
 
 def at_once(many: int) -> tuple[lab.Agent, Slow]:
-    """An agent whose tool has so many sub-agents work at the same time; their model too."""
+    """An agent whose tool runs this many sub-agents at the same time, and their model."""
     model = Slow(
         lambda request, index: say(finish=FinishReason.TOOL_CALLS, calls=[ToolCall(f"c{index}", "look", "{}")], cost="0.01")
     )
@@ -296,7 +296,7 @@ def at_once(many: int) -> tuple[lab.Agent, Slow]:
     [Budget(max_calls=31), Budget(max_tokens=15 * 31), Budget(max_cost=Decimal("0.31"))],
     ids=["calls", "tokens", "cost"],
 )
-def test_sub_agents_at_the_same_time_pass_a_limit_by_one_call_each_at_most(budget: Budget) -> None:
+def test_concurrent_sub_agents_exceed_a_limit_by_at_most_one_call_each(budget: Budget) -> None:
     agent, model = at_once(8)
     run = agent.run("go", budget=budget)
     result = ended(run)
@@ -305,7 +305,7 @@ def test_sub_agents_at_the_same_time_pass_a_limit_by_one_call_each_at_most(budge
     assert len({use.handle for use in result.history[0].children}) == 8
 
 
-def test_the_outermost_limits_can_be_edited_while_one_far_below_is_at_work() -> None:
+def test_the_outermost_limits_can_be_edited_while_a_nested_run_works() -> None:
     async def main(edit: dict[str, Any], reason: StopReason) -> None:
         deep = lab.Agent(
             Slow(lambda request, index: say(finish=FinishReason.TOOL_CALLS, calls=[ToolCall("c", "look", "{}")]), 0.002)
@@ -369,14 +369,14 @@ def test_a_run_on_a_thread_ends_with_the_outermost_one() -> None:
     go(main())
 
 
-def test_in_an_experiment_it_ends_as_well() -> None:
+def test_nested_limits_apply_in_an_experiment_too() -> None:
     model = Asked(3)
     results = go(lab.Experiment({"me": of_itself(model)}, ["go"], [{"budget": Budget(max_turns=2)}]).run(progress=False))
     assert results.runs["stop_reason"].to_list() == ["turn_limit"]
     assert model.count == 2 + 2 * call_context.CALLS_BELOW_PER_STEP
 
 
-def test_outside_of_a_run_a_tool_is_at_depth_one() -> None:
+def test_outside_a_run_a_tool_is_at_depth_one() -> None:
     assert (
         "came to its end"
         in call_tool(lab.Agent(ScriptedProvider(["Paris."]), max_depth=0).as_tool("ask"), '{"task": "?"}').content

@@ -1,4 +1,4 @@
-"""Without a key nothing is sent; and a key that is there is sent, and shown nowhere."""
+"""Without a key no request is sent; a key that is set is sent and shown nowhere."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HEADER = {"anthropic": "x-api-key", "gemini": "x-goog-api-key", "azure": "api-ke
 @pytest.mark.parametrize("wire", KEY_VARIABLE)
 @pytest.mark.parametrize("value", [None, "", "  \n"], ids=["unset", "empty", "blank"])
 @pytest.mark.parametrize("recording", [False, True], ids=["live", "record"])
-def test_without_a_key_nothing_is_sent(
+def test_without_a_key_no_request_is_sent(
     wire: str, value: str | None, recording: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     if value is not None:
@@ -87,12 +87,12 @@ async def among_others(run: lab.Run) -> None:
 
 
 async def with_nobody_to_click(run: lab.Run) -> None:
-    """By `run.start()` in a script."""
+    """By `run.start()` in a script without a front end."""
     await asyncio.to_thread(run.start)
 
 
 async def launched(run: lab.Run) -> None:
-    """As the panel's Run button does."""
+    """As the panel's Run button starts it."""
     run.worker.launch()
     assert await asyncio.to_thread(run.wait, 60) is not None
 
@@ -101,7 +101,7 @@ WAYS = [finished, stepped, looped, on_the_kernel_loop, among_others, with_nobody
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_a_missing_key_is_said_before_the_first_step_and_set_it_works(
+def test_a_missing_key_is_reported_before_the_first_step_and_setting_it_helps(
     way: Callable[[lab.Run], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[events.Event] = []
@@ -124,12 +124,12 @@ def test_a_missing_key_is_said_before_the_first_step_and_set_it_works(
     )  # fmt: skip
 
 
-def test_a_mistyped_model_is_hinted_at_before_the_first_step() -> None:
+def test_a_mistyped_model_gets_a_hint_before_the_first_step() -> None:
     with pytest.raises(MissingKeyError, match=r"No API key for openai.*did you mean 'gpt-5.4-mini'"):
         lab.Agent("openai:gpt-5.4-mni").run("go").start()
 
 
-def test_a_replay_needs_no_key_and_neither_does_a_middleware_that_answers(tmp_path: Path) -> None:
+def test_a_replay_or_an_answering_middleware_needs_no_key(tmp_path: Path) -> None:
     async def cached(request: Any, ask: Any) -> Any:
         return say("known")
 
@@ -141,7 +141,7 @@ def test_a_replay_needs_no_key_and_neither_does_a_middleware_that_answers(tmp_pa
         assert go(finished(agent(server, "openai", key=None).run("go"))).text == "Hello there"
 
 
-def test_of_a_sub_agent_the_caller_s_model_is_told() -> None:
+def test_a_sub_agent_s_missing_key_is_reported_to_the_caller_s_model() -> None:
     helper = agent("http://127.0.0.1:9", "openai", key=None).as_tool("helper")
     caller = lab.Agent(ScriptedProvider([call("helper", {"task": "go"}), "done"]), tools=[helper])
     run = caller.run("go")
@@ -150,7 +150,7 @@ def test_of_a_sub_agent_the_caller_s_model_is_told() -> None:
     assert "OPENAI_API_KEY" in result.history[0].tool_results[0].content
 
 
-def test_no_run_of_an_experiment_begins_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_experiment_without_a_key_starts_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         agents = {
             "fine": lab.Agent(ScriptedProvider(lambda request, index: "fine")),
@@ -163,7 +163,7 @@ def test_no_run_of_an_experiment_begins_without_a_key(monkeypatch: pytest.Monkey
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         assert (await study.run(progress=False)).states == {"ended": 4}
         monkeypatch.delenv("OPENAI_API_KEY")
-        assert (await study.run(progress=False)).states == {"ended": 4}  # nothing is left to do, and no key needed
+        assert (await study.run(progress=False)).states == {"ended": 4}  # no run is left, so no key is needed
 
     with serving(*[reply_to("openai", HELLO, streaming=False)] * 2) as server:
         go(main())
@@ -180,7 +180,7 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown() -> None:
     assert server.asked == []
 
 
-def test_a_compatible_server_needs_no_key_and_gets_nobody_else_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compatible_server_needs_no_key_and_gets_no_other_vendor_s(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in KEY_VARIABLE.values():
         monkeypatch.setenv(name, KEY)
     with serving(reply_to("compatible", HELLO, streaming=False)) as server:
@@ -188,11 +188,11 @@ def test_a_compatible_server_needs_no_key_and_gets_nobody_else_s(monkeypatch: py
     assert not any(KEY in value for value in server.asked[0].headers.values())
 
 
-# Shown nowhere --------------------------------------------------------------------------------------------------------------
+# Keys are shown nowhere -----------------------------------------------------------------------------------------------------
 
 
 def told_back(asked: Asked, wire: str) -> str:
-    """Words of a server that repeats the key, as some gateways do."""
+    """A server's message that repeats the key, as some gateways send."""
     return f"invalid key {asked.headers[HEADER.get(wire, 'authorization')]} (that is {KEY})"
 
 
@@ -283,7 +283,7 @@ def test_a_key_is_shown_nowhere(
 
 
 def test_runs_with_two_keys_show_neither(tmp_path: Path) -> None:
-    """The key of one run, repeated to another one, is a secret of the recording."""
+    """The key of one run, repeated to another run, is redacted in the recording."""
     keys = [f"{KEY}-{number}" for number in range(2)]
 
     async def main() -> list[lab.RunResult]:

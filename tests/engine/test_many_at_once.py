@@ -1,4 +1,4 @@
-"""More requests at once than there are connections: they wait in line, none is lost, and what waits costs those at work nothing."""
+"""More concurrent requests than connections: they queue, none is lost, and queued requests do not slow the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .server import PATIENCE_S, Asked, Handler, Reply, Server, hang, serving, st
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> int:
-    """So many connections to a host."""
+    """This many connections to a host."""
     monkeypatch.setattr(live_module, "CONNECTIONS_PER_HOST", 4)
     return 4
 
@@ -34,7 +34,7 @@ def one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class AtOnce:
-    """Two steps to each run, each answer only once as many requests are there as connections; counts what is answered at once."""
+    """Two steps per run; answers once as many requests as connections have arrived; counts the concurrent answers."""
 
     def __init__(self, together: int) -> None:
         self.full = threading.Barrier(together, timeout=PATIENCE_S)
@@ -57,12 +57,12 @@ class AtOnce:
 
 
 async def together(server: Server, runs: int, **more: object) -> list[lab.RunResult]:
-    """The results of so many runs at once."""
+    """The results of this many concurrent runs."""
     asker = agent(server, stream=True, **more)
     return await asyncio.gather(*[finished(asker.run(f"go {number}")) for number in range(runs)])
 
 
-def test_hundreds_of_runs_at_once_lose_none(few: int) -> None:
+def test_hundreds_of_concurrent_runs_lose_no_request(few: int) -> None:
     script = AtOnce(few)
     with serving(script=script) as server:
         results = go(together(server, 300, retry=lab.RetryPolicy(attempts=1)))
@@ -70,11 +70,11 @@ def test_hundreds_of_runs_at_once_lose_none(few: int) -> None:
     assert {(result.text, len(result.history)) for result in results} == {("Hello there", 2)}
     assert len(server.asked) == 600
     assert script.most == few
-    assert len({asked.connection for asked in server.asked}) == few  # each is used again
+    assert len({asked.connection for asked in server.asked}) == few  # each is reused
 
 
-def test_a_request_costs_the_same_however_many_wait(few: int) -> None:
-    """Where the pool looked through all that wait, at each request, hundreds of runs held the loop up until connections timed out."""
+def test_the_cost_of_a_request_does_not_grow_with_the_queue(few: int) -> None:
+    """When the pool scanned the whole queue at each request, hundreds of runs blocked the loop until connections timed out."""
 
     def each(runs: int) -> float:
         with serving(script=lambda asked: reply_to("compatible", HELLO, streaming=True)) as server:
@@ -84,11 +84,11 @@ def test_a_request_costs_the_same_however_many_wait(few: int) -> None:
     assert each(200) < 1.5 * each(20)
 
 
-def test_a_request_costs_the_same_however_many_connections_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_of_a_request_does_not_grow_with_open_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "CONNECTIONS_PER_HOST", 40)
 
     def after(connections: int) -> int:
-        """What one run costs once so many connections are open."""
+        """The cost of one run while this many connections are open."""
         hello, full = reply_to("compatible", HELLO, streaming=True), threading.Barrier(connections, timeout=PATIENCE_S)
         waits = [full.wait] * connections
 
@@ -105,13 +105,13 @@ def test_a_request_costs_the_same_however_many_connections_are_open(monkeypatch:
     assert after(40) < 1.5 * after(1)
 
 
-def test_who_waits_is_served_in_order(one: None) -> None:
+def test_queued_requests_are_served_in_order(one: None) -> None:
     with serving(script=lambda asked: reply_to("compatible", HELLO, streaming=True)) as server:
         go(together(server, 20))
     assert [asked.json["messages"][-1]["content"] for asked in server.asked] == [f"go {number}" for number in range(20)]
 
 
-def test_one_host_does_not_hold_up_another(one: None) -> None:
+def test_one_host_does_not_block_another(one: None) -> None:
     async def main(slow: Server, quick: Server) -> None:
         held = agent(slow).run("go")
         task = asyncio.ensure_future(finished(held))
@@ -125,7 +125,7 @@ def test_one_host_does_not_hold_up_another(one: None) -> None:
         go(main(slow, quick))
 
 
-def test_a_run_that_is_cancelled_while_it_waits_frees_its_place(one: None) -> None:
+def test_a_run_cancelled_in_the_queue_frees_its_place(one: None) -> None:
     async def main(server: Server) -> None:
         runs = [agent(server).run(f"go {number}") for number in range(3)]
         tasks = [asyncio.ensure_future(finished(run)) for run in runs]
@@ -161,7 +161,7 @@ def test_a_timeout_says_that_the_run_waited_for_a_connection(one: None) -> None:
         go(main(server))
 
 
-def test_connections_that_nobody_uses_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(server: Server) -> tuple[int, int]:
         asker, live = agent(server), LiveTransport()
         await asyncio.gather(*[finished(asker.run("go", transport=live)) for _ in range(5)])
@@ -183,14 +183,14 @@ def test_connections_that_nobody_uses_are_closed(monkeypatch: pytest.MonkeyPatch
         assert go(main(server)) == (5, 1)
 
 
-def test_retries_wait_in_line_too(one: None) -> None:
+def test_retries_queue_too(one: None) -> None:
     with serving(status(503), *[reply_to("compatible", HELLO, streaming=True)] * 3) as server:
         results = go(together(server, 3))
     assert [result.text for result in results] == ["Hello there"] * 3
     assert sum(len(retried(result)) for result in results) == 1
 
 
-def test_runs_that_begin_at_once_let_the_loop_have_its_turn() -> None:
+def test_runs_that_start_together_yield_to_the_loop() -> None:
     began: Counter[int] = Counter()
     turn = 0
 
@@ -212,7 +212,7 @@ def test_runs_that_begin_at_once_let_the_loop_have_its_turn() -> None:
     assert max(began.values()) == 1
 
 
-def test_a_run_that_is_cancelled_before_its_turn_to_begin_asks_nothing() -> None:
+def test_a_run_cancelled_before_it_starts_sends_nothing() -> None:
     async def main() -> None:
         asker = lab.Agent(ScriptedProvider(["Hello there"]))
         runs = [asker.run("go") for _ in range(3)]
@@ -229,7 +229,7 @@ def test_a_run_that_is_cancelled_before_its_turn_to_begin_asks_nothing() -> None
     go(main())
 
 
-def test_loops_that_are_gone_are_forgotten() -> None:
+def test_closed_loops_are_forgotten() -> None:
     async def main() -> None:
         asker = lab.Agent(ScriptedProvider(["Hello there"]))
         await asyncio.gather(*[finished(asker.run("go")) for _ in range(3)])

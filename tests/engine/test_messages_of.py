@@ -1,4 +1,4 @@
-"""Which messages of the conversation a step added."""
+"""The messages of the conversation that a step added."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def _walked(**more: object) -> lab.Run:
     return run
 
 
-def test_the_steps_and_what_was_before_them_are_the_whole_conversation() -> None:
+def test_the_messages_of_all_steps_form_the_whole_conversation() -> None:
     run = go(_walked(messages=[Message("user", "hello"), Message("assistant", "hi")]))
     parts = [list(run.timeline.messages_of(step)) for step in range(4)]
     assert [[message.role for message in part] for part in parts] == [
@@ -30,7 +30,7 @@ def test_the_steps_and_what_was_before_them_are_the_whole_conversation() -> None
     assert [message for part in parts for message in part] == list(run.messages)
 
 
-def test_a_branch_has_the_messages_of_the_steps_it_keeps_and_of_its_own() -> None:
+def test_a_branch_has_the_messages_of_its_kept_and_its_new_steps() -> None:
     async def main() -> tuple[lab.Run, lab.Run]:
         run = await _walked()
         branch = run.fork(at=2, message="one more thing")
@@ -44,7 +44,7 @@ def test_a_branch_has_the_messages_of_the_steps_it_keeps_and_of_its_own() -> Non
 
 
 @pytest.mark.parametrize("step", [-1, 4, 1.0, True, "1"])
-def test_a_step_that_there_is_not_is_refused(step: object) -> None:
+def test_an_unknown_step_is_refused(step: object) -> None:
     run = go(_walked())
     with pytest.raises(ConfigurationError, match="give the number of a step, 0 to 3"):
         run.timeline.messages_of(step)  # type: ignore[arg-type]

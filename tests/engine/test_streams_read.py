@@ -1,4 +1,4 @@
-"""A stream tells its text while it goes on; one that breaks off is an error that keeps what was paid for, and runs no tool."""
+"""A stream emits its text as it arrives; a broken stream is an error that keeps the paid text and runs no tool."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def _forget() -> None:
     looked.clear()
 
 
-# While it goes on -----------------------------------------------------------------------------------------------------------
+# While streaming ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("kind", [SSE_TYPE, JSON_TYPE, ("x-no-type", "1")], ids=["events", "mislabelled as JSON", "no type"])
-def test_text_is_told_before_the_server_sends_the_last(wire: str, kind: tuple[str, str]) -> None:
+def test_text_is_emitted_before_the_stream_ends(wire: str, kind: tuple[str, str]) -> None:
     seen: list[Event] = []
 
     def observe(event: Event) -> None:
@@ -80,14 +80,14 @@ def test_a_stream_that_calls_a_tool(wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_stream_in_gzip(wire: str) -> None:
+def test_a_gzip_stream_is_read(wire: str) -> None:
     with serving(zipped(stream_bytes(wire, HELLO), SSE_TYPE)) as server:
         assert result_of(server, wire, stream=True).text == "Hello there"
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_chunks_of_any_size(wire: str, size: int) -> None:
+def test_chunks_of_any_size_are_read(wire: str, size: int) -> None:
     body = stream_bytes(wire, Answer(text=("Gr", "üße 🌊")))
     with serving(stream(*[body[at : at + size] for at in range(0, len(body), size)])) as server:
         seen: list[Event] = []
@@ -96,20 +96,20 @@ def test_chunks_of_any_size(wire: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_an_event_over_a_megabyte(wire: str) -> None:
+def test_an_event_over_a_megabyte_is_read(wire: str) -> None:
     long = "x" * 3_000_000
     with serving(reply_to(wire, Answer(text=("a", long)), streaming=True)) as server:
         assert result_of(server, wire, stream=True).text == f"a{long}"
 
 
-# Broken off -----------------------------------------------------------------------------------------------------------------
+# Broken streams -------------------------------------------------------------------------------------------------------------
 
 ENDS = {"closed in order": "end", "closed in mid-body": "leave", "reset": "reset"}
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_a_stream_that_breaks_off_keeps_its_text_and_is_not_tried_again(wire: str, end: str) -> None:
+def test_a_broken_stream_keeps_its_text_and_is_not_retried(wire: str, end: str) -> None:
     before, _ = before_the_end(wire, HELLO)
     seen: list[Event] = []
     with serving(stream(before, end=end), reply_to(wire, HELLO, streaming=True)) as server:
@@ -122,7 +122,7 @@ def test_a_stream_that_breaks_off_keeps_its_text_and_is_not_tried_again(wire: st
     assert (signal.finish_reason, signal.confidence, call.retries) == (FinishReason.ERROR, Confidence.LOW, 0)
     assert result.detail == signal.message
     assert "broke off" in result.detail
-    assert (result.usage.output_tokens, result.usage.total_tokens) == (None, None)  # what was counted on the way is no sum
+    assert (result.usage.output_tokens, result.usage.total_tokens) == (None, None)  # interim counts are not a total
     assert result.messages[-1].text == "Hello there"
 
 
@@ -131,9 +131,7 @@ def test_a_stream_that_breaks_off_keeps_its_text_and_is_not_tried_again(wire: st
     "before", [(), (b": working\n\n", b"\n"), (b'data: {"id": "r1", "mo',)], ids=["no byte", "comments", "half an event"]
 )
 @pytest.mark.parametrize("end", ["leave", "reset"])
-def test_a_stream_that_breaks_off_before_anything_of_the_answer_is_tried_again(
-    wire: str, before: tuple[bytes, ...], end: str
-) -> None:
+def test_a_stream_that_breaks_before_any_content_is_retried(wire: str, before: tuple[bytes, ...], end: str) -> None:
     with serving(stream(*before, end=end), reply_to(wire, HELLO, streaming=True)) as server:
         result = result_of(server, wire, stream=True)
     assert (len(server.asked), result.stop_reason, result.text) == (2, StopReason.COMPLETED, "Hello there")
@@ -142,8 +140,8 @@ def test_a_stream_that_breaks_off_before_anything_of_the_answer_is_tried_again(
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_an_empty_stream_is_asked_for_again(wire: str) -> None:
-    """As one that breaks off before anything has come: an overloaded server ends it in good order."""
+def test_an_empty_stream_is_retried(wire: str) -> None:
+    """Like a stream that breaks off before any content: an overloaded server may end it properly."""
     with serving(stream(), reply_to(wire, HELLO, streaming=True)) as server:
         result = result_of(server, wire, stream=True)
     assert (len(server.asked), result.stop_reason, result.text) == (2, StopReason.COMPLETED, "Hello there")
@@ -154,7 +152,7 @@ def test_an_empty_stream_is_asked_for_again(wire: str) -> None:
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_no_tool_of_a_broken_stream_is_run(wire: str, end: str) -> None:
-    """Wherever it breaks off before it says how it ends, even with all of the call there."""
+    """At any break before the finish reason, even if the whole call has arrived."""
     before, _ = before_the_end(wire, TALK_AND_LOOK)
     events = [event + b"\n\n" for event in before.split(b"\n\n") if event]
     for count in range(1, len(events) + 1):
@@ -172,7 +170,7 @@ def test_no_tool_of_a_broken_stream_is_run(wire: str, end: str) -> None:
 
 @pytest.mark.parametrize("wire", ["openai", "compatible", "anthropic"])
 @pytest.mark.parametrize("end", ["leave", "reset"])
-def test_a_stream_that_breaks_off_after_its_last_word_is_whole(wire: str, end: str) -> None:
+def test_a_stream_that_breaks_after_its_last_event_is_complete(wire: str, end: str) -> None:
     replies = [stream(*pieces(wire, answer), end=end) for answer in (TALK_AND_LOOK, HELLO)]
     with serving(*replies) as server:
         result = result_of(server, wire, stream=True)
@@ -189,10 +187,10 @@ FINISHED = {
 
 @pytest.mark.parametrize("wire", ["openai", "compatible"])
 @pytest.mark.parametrize(("end", "expected", "run"), FINISHED.values(), ids=FINISHED)
-def test_a_stream_that_ends_between_its_finish_reason_and_its_last_word(
+def test_a_stream_without_its_last_event_after_the_finish_reason(
     wire: str, end: str, expected: StopReason, run: list[str]
 ) -> None:
-    """Some servers leave the last word out; a connection that breaks is another matter."""
+    """Some servers omit the last event; a broken connection is different."""
     with serving(stream(*pieces(wire, TALK_AND_LOOK)[:-1], end=end), stream(*pieces(wire, HELLO)[:-1])) as server:
         result = result_of(server, wire, stream=True)
     assert (result.stop_reason, looked) == (expected, run)
@@ -201,7 +199,7 @@ def test_a_stream_that_ends_between_its_finish_reason_and_its_last_word(
     assert result.history[0].signal.confidence is (Confidence.MEDIUM if run else Confidence.LOW)
 
 
-def test_a_stream_that_lost_the_call_it_ends_for_is_an_error() -> None:
+def test_a_stream_that_lost_its_tool_call_is_an_error() -> None:
     events = [event for event in pieces("compatible", TALK_AND_LOOK) if b'tool_calls": [' not in event]
     lost = b'data: {"id": }\n\n'
     with serving(stream(*events[:3], lost, *events[3:])) as server:
@@ -211,14 +209,14 @@ def test_a_stream_that_lost_the_call_it_ends_for_is_an_error() -> None:
     assert "no retry is allowed" in result.detail
 
 
-# With a hole ------------------------------------------------------------------------------------------------------------------
+# Lost events ------------------------------------------------------------------------------------------------------------------
 
 PAY = Answer(text=("pay 100 ", "NOT ", "to Bob"))
 MARKED = "pay 100 [… part of the stream was lost here …] to Bob"
 
 
 def holed(wire: str, answer: Answer = PAY, piece: bytes = b"NOT ") -> Reply:
-    """The answer as a stream, in which the event with this piece is unreadable."""
+    """The answer as a stream in which the event with this piece is unreadable."""
     return stream(*[b'data: {"id": \n\n' if piece in event else event for event in pieces(wire, answer)])
 
 
@@ -227,7 +225,7 @@ def asked_again(result: lab.RunResult) -> list[AskedAgain]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_an_answer_that_lost_a_piece_is_asked_for_again(wire: str) -> None:
+def test_an_answer_with_a_lost_piece_is_retried(wire: str) -> None:
     seen: list[Event] = []
     with serving(holed(wire), reply_to(wire, PAY, streaming=True)) as server:
         result = result_of(server, wire, stream=True, observers=[seen.append])
@@ -252,7 +250,7 @@ def test_an_answer_that_lost_a_piece_is_asked_for_again(wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_an_answer_with_a_hole_is_never_complete(wire: str) -> None:
+def test_an_answer_with_a_gap_is_never_complete(wire: str) -> None:
     with serving(*[holed(wire)] * 9) as server:
         result = result_of(server, wire, stream=True)
     assert (len(server.asked), len(asked_again(result))) == (3, 2)
@@ -280,14 +278,14 @@ def test_an_answer_with_a_hole_is_never_complete(wire: str) -> None:
         pytest.param({"budget": lab.Budget(max_tokens=20)}, 2, "the budget leaves no call", id="tokens"),
     ],
 )
-def test_it_is_asked_for_again_as_often_as_may_be(more: dict[str, Any], calls: int, words: str) -> None:
+def test_an_answer_with_a_gap_is_retried_within_the_limits(more: dict[str, Any], calls: int, words: str) -> None:
     with serving(*[holed("compatible")] * 9) as server:
         result = result_of(server, stream=True, **more)
     assert (len(server.asked), result.stop_reason) == (calls, StopReason.ERROR)
     assert words in result.detail
 
 
-def test_where_asking_again_fails_what_came_stays() -> None:
+def test_if_the_retry_fails_the_received_text_is_kept() -> None:
     with serving(holed("compatible"), status(400)) as server:
         result = result_of(server, stream=True)
     assert (result.stop_reason, result.text) == (StopReason.ERROR, "pay 100 to Bob")
@@ -296,7 +294,7 @@ def test_where_asking_again_fails_what_came_stays() -> None:
     assert "asking for it again failed" in result.detail
 
 
-def test_a_recording_without_another_answer_ends_with_the_error(tmp_path: Path) -> None:
+def test_a_recording_without_a_second_answer_ends_with_the_error(tmp_path: Path) -> None:
     with serving(holed("compatible")) as server, lab.record(tmp_path / "once.yaml"):
         first = result_of(server, stream=True, retry=lab.RetryPolicy(attempts=1))
     with lab.replay(tmp_path / "once.yaml"):
@@ -318,7 +316,7 @@ def test_a_recording_of_both_answers_replays_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
-def test_a_call_that_lost_a_piece_is_asked_for_again_and_not_run(wire: str) -> None:
+def test_a_call_with_a_lost_piece_is_retried_and_not_run(wire: str) -> None:
     look = Answer(text=("Let me see",), calls=(Call("look", {"q": "all that you can find"}),), finish=FinishReason.TOOL_CALLS)
     replies = [holed(wire, look, b"t you c"), reply_to(wire, look, streaming=True), reply_to(wire, HELLO, streaming=True)]
     with serving(*replies) as server:
@@ -328,7 +326,7 @@ def test_a_call_that_lost_a_piece_is_asked_for_again_and_not_run(wire: str) -> N
     assert server.asked[0].body == server.asked[1].body
 
 
-def test_the_rest_of_a_cut_answer_that_lost_a_piece_is_asked_for_again() -> None:
+def test_a_continuation_with_a_lost_piece_is_retried() -> None:
     begun = Answer(text=("I say: ",), finish=FinishReason.MAX_TOKENS)
     replies = [reply_to("compatible", begun, streaming=True), holed("compatible"), reply_to("compatible", PAY, streaming=True)]
     with serving(*replies) as server:
@@ -343,7 +341,7 @@ def test_the_rest_of_a_cut_answer_that_lost_a_piece_is_asked_for_again() -> None
     assert broken.messages[-1].text == "I say: pay 100 to Bob"
 
 
-def test_a_cut_answer_with_a_hole_is_not_continued_but_asked_for_again() -> None:
+def test_a_cut_answer_with_a_gap_is_retried_instead_of_continued() -> None:
     cut_off = Answer(text=PAY.text, finish=FinishReason.MAX_TOKENS)
     with serving(holed("compatible", cut_off), reply_to("compatible", PAY, streaming=True)) as server:
         result = result_of(server, stream=True)
@@ -351,7 +349,7 @@ def test_a_cut_answer_with_a_hole_is_not_continued_but_asked_for_again() -> None
     assert server.asked[0].body == server.asked[1].body
 
 
-def test_a_policy_may_take_the_text_as_it_is() -> None:
+def test_a_policy_may_accept_the_text_with_a_gap() -> None:
     with serving(holed("compatible")) as server:
         run = agent(server, stream=True).run("go", policy=lab.termination.lenient)
         result = go(finished(run))
@@ -360,7 +358,7 @@ def test_a_policy_may_take_the_text_as_it_is() -> None:
     assert [hole.place for hole in result.history[0].holes] == [8]
 
 
-def test_the_signal_of_a_person_does_not_make_it_whole() -> None:
+def test_a_custom_signal_does_not_make_it_complete() -> None:
     undo = lab.signals.register("compatible", lambda body: lab.TerminationSignal(FinishReason.END_TURN, Confidence.HIGH))
     try:
         with serving(*[holed("compatible")] * 3) as server:
@@ -369,7 +367,7 @@ def test_the_signal_of_a_person_does_not_make_it_whole() -> None:
         undo()
 
 
-def test_a_hole_is_kept_and_shown_in_its_place(tmp_path: Path) -> None:
+def test_a_gap_is_kept_and_shown_in_its_place(tmp_path: Path) -> None:
     with lab.Store(tmp_path / "runs.db") as store, serving(*[holed("compatible")] * 3) as server:
         run = agent(server, stream=True, observers=[store]).run("go")
         result = go(finished(run))
@@ -385,7 +383,7 @@ def test_a_hole_is_kept_and_shown_in_its_place(tmp_path: Path) -> None:
     assert any("lost a piece" in told for told in result.to_frame("events")["detail"])
 
 
-def test_what_is_lost_between_the_pieces_of_a_thought_ends_no_run() -> None:
+def test_a_gap_in_the_reasoning_ends_no_run() -> None:
     thinking = Answer(text=("Hello",), reasoning=("I ", "do not ", "know"))
     with serving(holed("compatible", thinking, b"do not ")) as server:
         result = result_of(server, stream=True)
@@ -393,7 +391,7 @@ def test_what_is_lost_between_the_pieces_of_a_thought_ends_no_run() -> None:
     assert [hole.in_reasoning for hole in result.history[0].holes] == [True]
 
 
-def test_what_a_stream_says_again_at_its_end_is_not_told_a_second_time() -> None:
+def test_text_repeated_at_the_end_of_a_stream_is_not_emitted_twice() -> None:
     events = responses_bodies.stream(PAY).split(b"\n\n")
     body = [b'data: {"id": \n\n' if b'"NOT ' in event else event + b"\n\n" for event in events if event]
     seen: list[Event] = []
@@ -404,7 +402,7 @@ def test_what_a_stream_says_again_at_its_end_is_not_told_a_second_time() -> None
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_run_goes_on_from_before_a_broken_step(wire: str) -> None:
+def test_a_run_continues_from_before_a_broken_step(wire: str) -> None:
     before, _ = before_the_end(wire, TALK_AND_LOOK)
     replies = [reply_to(wire, TALK_AND_LOOK, streaming=True), stream(before, end="reset"), reply_to(wire, HELLO, streaming=True)]
 
@@ -418,7 +416,7 @@ def test_a_run_goes_on_from_before_a_broken_step(wire: str) -> None:
     assert [step.text for step in mended.history] == ["Let me see", "Hello there"]
 
 
-# Errors within ---------------------------------------------------------------------------------------------------------------
+# Errors within a response ----------------------------------------------------------------------------------------------------
 
 ERRORS = {
     "openai": b'data: {"error": {"message": "The server had an error", "type": "server_error"}}\n\n',
@@ -430,7 +428,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_an_error_within_a_stream(wire: str, end: str) -> None:
+def test_an_error_event_within_a_stream(wire: str, end: str) -> None:
     before, _ = before_the_end(wire, TALK_AND_LOOK)
     with serving(stream(before, ERRORS.get(wire, ERRORS["openai"]), end=end)) as server:
         result = result_of(server, wire, stream=True)
@@ -451,18 +449,18 @@ BODIES: dict[str, Any] = {
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_an_error_under_status_200(wire: str, streaming: bool, body: Any) -> None:
+def test_an_error_body_with_status_200(wire: str, streaming: bool, body: Any) -> None:
     with serving(whole(body)) as server:
         result = result_of(server, wire, stream=streaming)
     assert (len(server.asked), result.stop_reason, result.text) == (1, StopReason.ERROR, "")
     assert "Out of capacity" in result.detail
 
 
-# JSON where a stream was asked for -------------------------------------------------------------------------------------------
+# JSON in place of a stream ---------------------------------------------------------------------------------------------------
 
 
 def as_lines(wire: str, answer: Answer) -> bytes:
-    """The stream's chunks as JSON, one a line."""
+    """The stream's chunks as JSON, one per line."""
     events = [piece.split(b"data: ", 1)[1] for piece in pieces(wire, answer)]
     return b"".join(event.strip() + b"\n" for event in events if b"[DONE]" not in event)
 
@@ -481,7 +479,7 @@ def in_json(wire: str, answer: Answer, form: str) -> bytes:
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("form", ["one body", "lines", "array"])
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "text/event-stream"])
-def test_json_where_a_stream_was_asked_for(wire: str, form: str, kind: str) -> None:
+def test_json_in_place_of_a_stream_is_read(wire: str, form: str, kind: str) -> None:
     replies = [raw(in_json(wire, answer, form), ("content-type", kind)) for answer in (TALK_AND_LOOK, HELLO)]
     seen: list[Event] = []
     with serving(*replies) as server:
@@ -501,7 +499,7 @@ def test_the_last_event_may_lack_its_blank_line(wire: str) -> None:
     assert "".join(texts(seen)) == "Hello there"
 
 
-def test_text_in_an_event_that_nothing_ended_is_told_once() -> None:
+def test_text_in_an_unterminated_event_is_emitted_once() -> None:
     body = b'data: {"choices": [{"index": 0, "delta": {"content": "Hi "}}]}\n\n'
     body += b'data: {"choices": [{"index": 0, "delta": {"content": "there"}, "finish_reason": "stop"}]}'
     seen: list[Event] = []
@@ -512,7 +510,7 @@ def test_text_in_an_event_that_nothing_ended_is_told_once() -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("reply", ["cut", "closed"])
-def test_json_that_breaks_off_where_a_stream_was_asked_for(wire: str, reply: str) -> None:
+def test_truncated_json_in_place_of_a_stream_is_an_error(wire: str, reply: str) -> None:
     body = json.dumps(whole_body(wire, TALK_AND_LOOK)).encode()
     half: Reply = cut(body, "leave") if reply == "cut" else raw(body[: len(body) // 2], JSON_TYPE)
     with serving(half) as server:
@@ -520,20 +518,20 @@ def test_json_that_breaks_off_where_a_stream_was_asked_for(wire: str, reply: str
     assert (result.stop_reason, looked) == (StopReason.ERROR, [])
 
 
-def test_a_whole_answer_is_told_as_one_piece() -> None:
+def test_a_whole_answer_is_emitted_as_one_piece() -> None:
     seen: list[Event] = []
     with serving(reply_to("compatible", HELLO, streaming=False)) as server:
         go(finished(agent(server).run("go", observers=[seen.append])))
     assert texts(seen) == ["Hello there"]
 
 
-# Signs of life ----------------------------------------------------------------------------------------------------------------
+# Keep-alives ------------------------------------------------------------------------------------------------------------------
 
 
 class Alive:
-    """A transport whose answer never ends: what is to be said, then `keep` every twenty seconds, `times` times or for ever."""
+    """A transport whose response never ends: the given content, then `keep` every twenty seconds, `times` times or forever."""
 
-    needs_key = True  # as one that reaches a provider: what fails is tried again
+    needs_key = True  # as with a reached provider: failures are retried
 
     def __init__(self, before: bytes, keep: bytes, after: bytes = b"", times: int | None = None) -> None:
         self.before, self.keep, self.after, self.times = before, keep, after, times
@@ -565,7 +563,7 @@ KEEPS_OPEN = {
 
 @pytest.mark.parametrize(("keep", "wire"), KEEPS_OPEN.values(), ids=KEEPS_OPEN)
 @pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "within it"])
-def test_what_only_keeps_the_connection_open_is_no_answer(keep: bytes, wire: str, begun: bool, own_time: OwnTime) -> None:
+def test_keep_alives_alone_time_out(keep: bytes, wire: str, begun: bool, own_time: OwnTime) -> None:
     body = responses_bodies.stream(HELLO) if wire == "openai-responses" else stream_bytes(wire, HELLO)
     before = b"\n\n".join([*body.split(b"\n\n")[:5], b""]) if begun else b""
     transport = Alive(before, keep)
@@ -575,7 +573,7 @@ def test_what_only_keeps_the_connection_open_is_no_answer(keep: bytes, wire: str
     assert result.stop_reason is StopReason.ERROR
     assert "sent nothing but comments, pings or white space" in result.detail
     assert bool(result.text) is begun
-    assert transport.asked == (1 if begun else 2)  # in mid-stream it is never asked again
+    assert transport.asked == (1 if begun else 2)  # no retry in mid-stream
     waited_s = (own_time.now_s - began_s) / transport.asked
     longest_s = KEPT_ALIVE * LONGEST_SILENCE_S
     assert longest_s < waited_s < longest_s + 60
@@ -591,14 +589,14 @@ def test_a_model_that_thinks_for_minutes_is_waited_for(streaming: bool, keep: by
     assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Hello there")
 
 
-def test_a_whole_body_that_drips_white_space_is_given_up(own_time: OwnTime) -> None:
+def test_a_body_that_sends_only_white_space_times_out(own_time: OwnTime) -> None:
     transport = Alive(b"", b" ")
     run = agent("http://nowhere/v1", "openai", retry=lab.RetryPolicy(attempts=1)).run("go", transport=transport)
     result = go(finished(run))
     assert (result.stop_reason, type(result.error)) == (StopReason.ERROR, lab.errors.ProviderConnectionError)
 
 
-def test_an_answer_that_comes_slowly_is_waited_for(own_time: OwnTime) -> None:
+def test_a_slow_answer_is_waited_for(own_time: OwnTime) -> None:
     chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
     end = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
     result = go(finished(agent("http://nowhere/v1", "openai", stream=True).run("go", transport=Alive(b"", chunk, end, 100))))

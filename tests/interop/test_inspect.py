@@ -1,4 +1,4 @@
-"""Inspect's logs: what Inspect's own reader gave of logs that Inspect made. Recorded in `make test`, made anew in `make inspect`."""
+"""Inspect's logs, as Inspect's own reader reads logs that Inspect made. Recorded for `make test`, made again by `make inspect`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_run_is_an_epoch_of_a_sample(found: Imported) -> None:
     assert steps["text"].to_list()[-1] == "It is Paris."
 
 
-def test_tokens_are_by_our_convention(found: Imported) -> None:
+def test_tokens_follow_our_convention(found: Imported) -> None:
     steps, run = of(found, "epochs")
     assert steps["input_tokens"].to_list() == [117, 20, 30]
     assert steps["cache_read_tokens"].to_list() == [100, pd.NA, pd.NA]
@@ -100,7 +100,7 @@ def test_times_are_of_the_run(found: Imported) -> None:
         ("paid", "completed", True, pd.NA),
     ],
 )
-def test_why_it_ended(found: Imported, task: str, stop: str, terminated: bool, detail: str) -> None:
+def test_the_reason_for_the_end_is_imported(found: Imported, task: str, stop: str, terminated: bool, detail: str) -> None:
     steps, run = of(found, task)
     assert steps["stop_reason"].to_list() == [pd.NA] * (len(steps) - 1) + [stop]
     assert (run["stop_reason"], run["terminated"], run["truncated"]) == (stop, terminated, not terminated)
@@ -120,7 +120,7 @@ def test_scores_are_numbers(found: Imported) -> None:
     assert (cut["score"], cut["score.includes"], cut["score.length"], cut["score.graded"]) == (0.0, 0.0, 8.0, 0.5)
 
 
-def test_what_a_scorer_asked_is_no_step(found: Imported) -> None:
+def test_a_scorer_s_call_is_no_step(found: Imported) -> None:
     steps, _ = of(found, "cut")
     assert steps["total_tokens"].to_list() == [7]
     assert found.notes == (
@@ -129,7 +129,7 @@ def test_what_a_scorer_asked_is_no_step(found: Imported) -> None:
     )
 
 
-def test_the_frames_are_as_our_own(found: Imported) -> None:
+def test_the_frames_have_our_own_columns(found: Imported) -> None:
     assert list(found.steps) == list(lab.frame([]))
     ours = lab.frame([], "runs")
     assert list(found.runs)[: len(ours.columns)] == list(ours)
@@ -137,7 +137,7 @@ def test_the_frames_are_as_our_own(found: Imported) -> None:
     assert not lab.summary(found.runs, by="task").empty
 
 
-# What these logs have not: recorded ones, changed by hand ---------------------------------------------------------------------------
+# Cases missing from these logs: recorded ones, changed by hand ----------------------------------------------------------------------
 
 
 def changed(task: str, change: Callable[[dict[str, Any]], None]) -> Imported:
@@ -150,7 +150,7 @@ def models(sample: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in sample["events"] if one["event"] == "model"]
 
 
-def test_every_limit_of_inspect_has_its_reason() -> None:
+def test_every_limit_of_inspect_has_its_stop_reason() -> None:
     for kind, reason in STOP_REASONS.items():
         found = changed("paid", lambda sample, kind=kind: sample.update(limit={"type": kind, "limit": 3.0}))
         assert found.runs["stop_reason"].to_list() == [reason.value]
@@ -160,7 +160,7 @@ def test_every_limit_of_inspect_has_its_reason() -> None:
     assert unknown.runs["truncated"].isna().all()
 
 
-def test_older_logs_counted_what_was_cached_as_input() -> None:
+def test_older_logs_counted_cached_tokens_as_input() -> None:
     def older(sample: dict[str, Any]) -> None:
         models(sample)[0]["usage"].update(input_tokens=117, total_tokens=122)
 
@@ -169,13 +169,13 @@ def test_older_logs_counted_what_was_cached_as_input() -> None:
     assert "Calls whose input already included what was cached, by their total: 1." in found.notes
 
 
-def test_an_answer_out_of_inspects_cache_used_nothing() -> None:
+def test_an_answer_from_inspect_s_cache_used_nothing() -> None:
     found = changed("epochs", lambda sample: models(sample)[2].update(cache="read"))
     assert found.steps["total_tokens"].to_list() == [122, 26, 0]
     assert found.steps["calls"].to_list() == [1, 1, 0]
 
 
-def test_usage_that_is_not_there_is_unknown() -> None:
+def test_missing_usage_is_unknown() -> None:
     found = changed("epochs", lambda sample: models(sample)[1].update(usage=None))
     assert found.steps["total_tokens"].to_list() == [122, pd.NA, 38]
     assert found.steps["cumulative_tokens"].to_list() == [122, pd.NA, pd.NA]
@@ -183,7 +183,7 @@ def test_usage_that_is_not_there_is_unknown() -> None:
     assert found.steps["usage_source"].to_list() == ["reported", "unknown", "reported"]
 
 
-def test_a_call_that_failed_is_a_step_without_an_answer() -> None:
+def test_a_failed_call_is_a_step_without_an_answer() -> None:
     secret = "sk-" + "a1B2c3D4" * 5
     found = changed("epochs", lambda sample: models(sample)[2].update(error=f"refused, key {secret}", answered=False))
     assert found.steps["finish_reason"].to_list()[-1] is pd.NA
@@ -229,7 +229,7 @@ def test_a_real_model_is_priced() -> None:
         ([1], None),
     ],
 )
-def test_a_score_is_what_inspect_makes_of_it(value: Any, score: Any) -> None:
+def test_a_score_has_inspect_s_value(value: Any, score: Any) -> None:
     runs = changed("paid", lambda sample: sample.update(scores={"match": value})).runs
     assert (list(runs.get("score", [None]))) == [score]
 
@@ -242,7 +242,7 @@ def test_a_scorer_with_several_values() -> None:
 # Files -------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_paths_and_environments_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_paths_and_environments_are_errors(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there is nothing at"):
         lab.importers.inspect(tmp_path)
     with zipfile.ZipFile(tmp_path / "one.eval", "w") as made:
@@ -254,7 +254,7 @@ def test_paths_and_environments_that_are_not_there(tmp_path: Path) -> None:
 
 
 @needs_inspect
-def test_a_log_that_is_broken_is_told_of_and_the_rest_is_read(logs: Path, tmp_path: Path) -> None:
+def test_a_broken_log_is_reported_and_the_rest_is_read(logs: Path, tmp_path: Path) -> None:
     good = next(logs.glob("*epochs*.eval"))
     (tmp_path / "a.eval").write_bytes(good.read_bytes()[:2_000])
     (tmp_path / "b.eval").write_bytes(b"no log at all")
@@ -269,7 +269,7 @@ def test_a_log_that_is_broken_is_told_of_and_the_rest_is_read(logs: Path, tmp_pa
 
 
 @needs_inspect
-def test_the_recording_is_what_inspect_gives_now(logs: Path) -> None:
+def test_the_recording_equals_inspect_s_current_output(logs: Path) -> None:
     made = lab.importers.inspect(str(logs / "*.eval"), python=PYTHON)
     recorded = from_lines(lines(), "a recording")
     timed = ["run_id", "started_s", "duration_s", "elapsed_s", "log"]

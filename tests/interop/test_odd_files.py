@@ -1,4 +1,4 @@
-"""What is no record, handed to an importer: an error that names it, and the file as it was."""
+"""Invalid input to an importer: an error names it, and the file stays unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("given", [None, 5, 2.5], ids=repr)
 @pytest.mark.parametrize("reader", READERS)
-def test_what_is_no_path_is_named(reader: str, given: Any) -> None:
+def test_an_invalid_path_is_named(reader: str, given: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"pass a|pass the path"):
         READERS[reader](given)
 
@@ -36,7 +36,7 @@ def test_an_empty_file_is_no_store_and_stays_empty(tmp_path: Path) -> None:
     assert path.read_bytes() == b""
 
 
-def test_a_mark_at_the_start_of_a_file_of_spans_is_no_part_of_the_first(tmp_path: Path) -> None:
+def test_a_byte_order_mark_before_spans_is_ignored(tmp_path: Path) -> None:
     spans = {"resourceSpans": [{"scopeSpans": [{"spans": [{
         "traceId": "a" * 32, "spanId": "b" * 16, "name": "chat m", "startTimeUnixNano": "1", "endTimeUnixNano": "2000000001",
         "attributes": [
@@ -55,7 +55,7 @@ def test_a_mark_at_the_start_of_a_file_of_spans_is_no_part_of_the_first(tmp_path
         assert made.steps["total_tokens"].tolist() == [10] and not any("broken" in note for note in made.notes)
 
 
-def test_one_broken_piece_is_one(tmp_path: Path) -> None:
+def test_a_broken_piece_counts_once(tmp_path: Path) -> None:
     path = tmp_path / "spans.jsonl"
     path.write_text("hello\n", encoding="utf-8")
 

@@ -1,5 +1,5 @@
-"""Spans that are not agentlab's: of OpenTelemetry's own instrumentation of the OpenAI client, and hand-written ones (synthetic) after
-the conventions of today and of earlier versions."""
+"""Spans from other tools: OpenTelemetry's own instrumentation of the OpenAI client, and hand-written ones (synthetic) that follow
+the current and earlier conventions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from agentlab.errors import ConfigurationError, StorageError
 otel = lab.importers.otel
 
 
-# Of another library --------------------------------------------------------------------------------------------------------------
+# Another library -----------------------------------------------------------------------------------------------------------------
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -118,7 +118,7 @@ def test_spans_of_the_openai_client(client: OpenAI, tmp_path: Path, content: boo
     assert steps["known_tokens"].to_list() == [110, 260, 260]
     assert steps["tools"].to_list() == ["look", "", ""]
     assert steps["calls"].to_list() == [1, 1, 0]
-    assert set(steps["cost_source"]) == {"unknown"}  # a server on loopback, whose prices nobody knows
+    assert set(steps["cost_source"]) == {"unknown"}  # a loopback server without known prices
     assert all("127.0.0.1" in note for note in steps["cost_note"][:2])
     assert steps["error"].notna().to_list() == [False, False, True]
     assert steps["text"].to_list() == (["", "It is Paris.", pd.NA] if content else [pd.NA] * 3)
@@ -136,7 +136,7 @@ FLAVOURS = ("otlp", "base64", "sdk")
 def span(
     number: int, name: str, parent: int = 0, at: float = 0, until: float | None = None, failed: bool = False, **told: Any
 ) -> dict:
-    """A span in no form yet; attributes with `_` for `.` where they are given as words."""
+    """A span as plain values; attributes given as keywords have `_` for `.`."""
     return {
         "n": number,
         "name": name,
@@ -230,7 +230,7 @@ LOOP = [
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_a_step_is_a_call_with_the_tools_until_the_next(flavour: str, tmp_path: Path) -> None:
+def test_a_step_is_a_call_with_the_tools_until_the_next_call(flavour: str, tmp_path: Path) -> None:
     if flavour == "sdk":
         text = "".join(json.dumps(one, indent=4) + "\n" for one in written(LOOP, flavour))
     else:
@@ -251,7 +251,7 @@ def test_a_step_is_a_call_with_the_tools_until_the_next(flavour: str, tmp_path: 
     assert found.runs["elapsed_s"].to_list() == [10.0]
 
 
-def test_the_runs_own_sums_are_not_counted_beside_those_of_its_calls() -> None:
+def test_a_run_s_own_totals_are_not_added_to_those_of_its_calls() -> None:
     own = {"gen_ai.usage.input_tokens": 20, "gen_ai.usage.output_tokens": 10}
     assert otel(written([agent(1, **own), chat(2, 1), chat(3, 1, 2)])).runs["total_tokens"].to_list() == [30]
     found = otel(written([agent(1, **own)]))
@@ -261,7 +261,7 @@ def test_the_runs_own_sums_are_not_counted_beside_those_of_its_calls() -> None:
     assert any("in the runs frame only" in note for note in found.notes)
 
 
-def test_calls_below_no_agent_are_together_by_conversation_else_by_trace() -> None:
+def test_calls_without_an_agent_are_grouped_by_conversation_or_trace() -> None:
     spans = [
         *written([chat(1, at=1, **{"gen_ai.conversation.id": "c"}), chat(2, at=2)]),
         *written([chat(1, at=3, **{"gen_ai.conversation.id": "c"}), chat(2, 99, at=4)], of="f" * 32),
@@ -270,7 +270,7 @@ def test_calls_below_no_agent_are_together_by_conversation_else_by_trace() -> No
     assert found.runs.set_index("run_id")["steps"].to_dict() == {"c": 2, TRACE: 1, "f" * 32: 1}
 
 
-def test_what_a_tool_calls_is_a_run_below_the_step() -> None:
+def test_a_call_made_by_a_tool_is_a_run_below_the_step() -> None:
     spans = [
         *(agent(1), chat(2, 1, 1, "tool_use"), tool(3, 1, 2, **{"gen_ai.tool.call.id": "t1"})),
         *(agent(4, 3, 2.1, 2.9), chat(5, 4, 2.2, tokens=(100, 1))),
@@ -290,7 +290,7 @@ def test_what_a_tool_calls_is_a_run_below_the_step() -> None:
     assert steps["cumulative_tokens"].to_list() == [116, 333, 348]
 
 
-def test_one_call_told_by_two_instrumentations_is_one() -> None:
+def test_one_call_from_two_instrumentations_counts_once() -> None:
     outer = span(2, "chat", 1, 1, **{"gen_ai.operation.name": "chat", "gen_ai.response.finish_reasons": ["stop"]})
     found = otel(written([agent(1), outer, chat(3, 2, 1.1), chat(4, 1, 3), chat(5, 4, 3.1)]))
     assert row(found, "total_tokens") == [15, 15]
@@ -306,7 +306,7 @@ def test_one_call_told_by_two_instrumentations_is_one() -> None:
         ({"gen_ai.usage.cache_read.input_tokens": 0, "gen_ai.usage.cache_creation.input_tokens": 0}, (100, 0, 0)),
     ],
 )
-def test_the_input_includes_what_was_cached(told: dict[str, Any], expected: tuple[Any, ...]) -> None:
+def test_the_input_includes_cached_tokens(told: dict[str, Any], expected: tuple[Any, ...]) -> None:
     found = otel(written([chat(1, tokens=(100, 5), **told)])).steps.iloc[0]
     read = tuple(
         None if pd.isna(found[name]) else found[name] for name in ("input_tokens", "cache_read_tokens", "cache_write_tokens")
@@ -337,7 +337,7 @@ OLDER = {
 
 @pytest.mark.parametrize("name", OLDER)
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_older_and_other_names(name: str, flavour: str) -> None:
+def test_older_and_alternative_names_are_read(name: str, flavour: str) -> None:
     found = otel(written([span(1, "x", **OLDER[name])], flavour)).steps.iloc[0]
     assert (found["finish_reason"], found["input_tokens"], found["output_tokens"]) == ("end_turn", 10, 5)
     assert found["model"] == "gpt-5.4-mini"
@@ -345,7 +345,7 @@ def test_older_and_other_names(name: str, flavour: str) -> None:
     assert found["cost_source"] == "priced"
 
 
-def test_what_failed_ended_in_an_error() -> None:
+def test_a_failed_span_ends_in_an_error() -> None:
     broken = span(2, "chat", 1, 1, failed=True, **{"gen_ai.operation.name": "chat", "error.type": "500"})
     found = otel(written([agent(1, **{"error.type": "Timeout"}), broken]))
     assert row(found, "error") == ["500"]
@@ -355,7 +355,7 @@ def test_what_failed_ended_in_an_error() -> None:
     assert row(found, "usage_source") == ["unknown"]
 
 
-# What cannot be read -------------------------------------------------------------------------------------------------------------
+# Unreadable input ----------------------------------------------------------------------------------------------------------------
 
 
 def test_broken_lines_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_broken_lines_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
         (json.dumps(written([span(1, "GET /", secret="sk-1")])[0]), "1 spans of which none is a call of a model"),
     ],
 )
-def test_a_file_with_nothing_of_use_says_what_is_expected(tmp_path: Path, text: str, told: str) -> None:
+def test_a_file_without_spans_says_what_is_expected(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "spans.jsonl").write_text(text, encoding="utf-8")
     with pytest.raises(StorageError, match=told) as caught:
         otel(tmp_path / "spans.jsonl")
@@ -397,7 +397,7 @@ def test_a_file_with_nothing_of_use_says_what_is_expected(tmp_path: Path, text: 
     assert "sk-1" not in str(caught.value)
 
 
-def test_paths_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_paths_are_errors(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there is nothing at"):
         otel(tmp_path / "gone.jsonl")
     with pytest.raises(StorageError, match="it has nothing"):
@@ -405,7 +405,7 @@ def test_paths_that_are_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [-1, 10**30, 1.5, float("nan"), float("inf"), True, "many", [1], {"a": 1}, None, "9" * 5000])
-def test_numbers_that_cannot_be_are_unknown(value: Any) -> None:
+def test_impossible_numbers_are_unknown(value: Any) -> None:
     names = (
         "gen_ai.usage.input_tokens",
         "gen_ai.usage.output_tokens",
@@ -417,14 +417,14 @@ def test_numbers_that_cannot_be_are_unknown(value: Any) -> None:
     assert row(found, "known_tokens") == [15, 15]
 
 
-def test_spans_that_go_round_in_circles_and_stand_there_twice() -> None:
+def test_cyclic_and_duplicated_spans_are_read() -> None:
     spans = written([chat(1, 2), agent(2, 3), agent(3, 2), chat(1, 2), tool(4, 4), chat(5, 4)])
     found = otel(spans)
     assert int(found.steps["total_tokens"].sum()) == 30
     assert any("1 span duplicated" in note for note in found.notes)
 
 
-def test_a_long_chain_takes_no_longer_for_it() -> None:
+def test_a_long_chain_is_read_in_linear_time() -> None:
     chain = [span(number + 1, "step", number) for number in range(1, 20_000)]
     found = otel(written([agent(1), *chain, chat(90_000, 20_000), chat(90_001, 20_000)]))
     assert found.runs["steps"].to_list() == [2]
@@ -459,7 +459,7 @@ NAMES = [
         st.sampled_from(["parentSpanId", "status", "attributes", "startTimeUnixNano", "name", "traceId"]), json_values
     ),
 )
-def test_whatever_the_attributes_are_the_rest_is_read(told: list[dict], parents: list[int], over: dict[str, Any]) -> None:
+def test_any_attributes_leave_the_rest_readable(told: list[dict], parents: list[int], over: dict[str, Any]) -> None:
     odd = written([span(number + 2, "x", parents[number], **one) for number, one in enumerate(told)], "sdk")
     strange = {**formed(chat(80), "otlp"), **over}
     found = otel([*written([chat(1, tokens=(1_000, 1))], of="e" * 32), *odd, strange])

@@ -1,4 +1,4 @@
-"""agentlab's own spans come back: run -> spans -> file -> importer is the frame that the run has, in the columns that spans hold."""
+"""agentlab's own spans: run -> spans -> file -> importer gives the run's frame, in the columns that spans hold."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ROUGHLY = ["started_s", "duration_s"]
 
 
 class Written:
-    """The same spans, written in every way that the packages of OpenTelemetry know."""
+    """The same spans, written in every format of the OpenTelemetry packages."""
 
     def __init__(self, folder: Path, *, content: bool = True) -> None:
         folder.mkdir(exist_ok=True)
@@ -112,7 +112,7 @@ async def done(run: lab.Run) -> lab.RunResult:
 
 
 def same(imported: lab.importers.Imported, runs: list[Any], columns: list[str] | None = None) -> None:
-    """The imported frames are those of these runs."""
+    """Assert that the imported frames are those of these runs."""
     for what, names in (("steps", columns or OF_STEPS + WITH_CONTENT), ("runs", OF_RUNS)):
         theirs, ours = getattr(imported, what), lab.frame(runs, what)
         order = ["run_id", "step"] if what == "steps" else ["run_id"]
@@ -124,7 +124,7 @@ def same(imported: lab.importers.Imported, runs: list[Any], columns: list[str] |
 
 
 def replayed(fixture: Fixture, to: Written) -> list[Any]:
-    """The runs of a recording, each with those of its sub-agents."""
+    """The runs of a recording, each with the runs of its sub-agents."""
 
     async def main() -> list[Any]:
         agent = fixture.agent()
@@ -141,7 +141,7 @@ def replayed(fixture: Fixture, to: Written) -> list[Any]:
 
 
 @pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.id)
-def test_replayed_runs_come_back_from_the_collectors_lines(to: Written, fixture: Fixture) -> None:
+def test_replayed_runs_are_read_from_the_collector_s_lines(to: Written, fixture: Fixture) -> None:
     runs = replayed(fixture, to)
     same(to.read("otlp"), runs)
 
@@ -150,7 +150,7 @@ HOW = ("otlp", "console", "lines", "dicts", "memory")
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_every_form_of_the_same_spans_gives_the_same_frames(to: Written, how: str) -> None:
+def test_every_format_of_the_same_spans_gives_the_same_frames(to: Written, how: str) -> None:
     runs = [run for fixture in ALL if fixture.id in ("trip/openai", "scout/openai") for run in replayed(fixture, to)]
     found = to.read(how)
     same(found, runs)
@@ -191,7 +191,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_every_end_comes_back(to: Written, name: str) -> None:
+def test_every_stop_reason_is_read_from_spans(to: Written, name: str) -> None:
     script, more = ENDS[name]
     run = of(scripted(*script), to).run("go", **more)
     asyncio.run(done(run))
@@ -199,7 +199,7 @@ def test_every_end_comes_back(to: Written, name: str) -> None:
     same(to.read("otlp"), [run], columns)
 
 
-def test_a_fork_has_the_steps_of_its_parent_where_they_are_there(to: Written) -> None:
+def test_a_fork_has_the_steps_of_its_parent_if_they_are_in_the_file(to: Written) -> None:
     run = of(scripted(*[call("look")] * 3, "done"), to).run("go")
 
     async def main() -> lab.Run:
@@ -221,7 +221,7 @@ def test_a_fork_has_the_steps_of_its_parent_where_they_are_there(to: Written) ->
     assert any("1 run without their first steps" in note for note in found.notes)
 
 
-def test_a_run_that_was_cut_off_before_its_own_span_was_written(to: Written) -> None:
+def test_a_run_cut_short_before_its_own_span_was_written(to: Written) -> None:
     runs = [of(scripted(call("look"), "done"), to).run("go") for _ in range(2)]
     for run in runs:
         asyncio.run(done(run))
@@ -233,7 +233,7 @@ def test_a_run_that_was_cut_off_before_its_own_span_was_written(to: Written) -> 
     assert any("no invoke_agent span" in note for note in found.notes)
 
 
-def test_the_dtypes_are_those_of_our_own_frames(to: Written) -> None:
+def test_the_dtypes_equal_those_of_our_own_frames(to: Written) -> None:
     run = of(scripted("done"), to).run("go")
     asyncio.run(done(run))
     found = to.read("otlp")

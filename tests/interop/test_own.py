@@ -1,4 +1,4 @@
-"""What agentlab itself wrote: stores and Parquet."""
+"""agentlab's own files: stores and Parquet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def look() -> str:
 
 
 def stored(path: Path, **more: Any) -> list[lab.RunResult]:
-    """Some runs, kept there."""
+    """Some stored runs."""
 
     async def main() -> list[lab.RunResult]:
         with lab.Store(path) as store:
@@ -58,7 +58,7 @@ def test_a_store_of_an_experiment_has_its_scores(tmp_path: Path) -> None:
     assert runs["score.words"].to_list() == [1.0, 1.0]
 
 
-def test_what_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_store_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there is no such file"):
         lab.importers.store(tmp_path / "runs.db")
     assert list(tmp_path.iterdir()) == []
@@ -68,7 +68,7 @@ def test_what_is_not_there_is_not_made(tmp_path: Path) -> None:
         lab.importers.parquet(tmp_path)
 
 
-def test_an_export_is_read_as_the_store_is(tmp_path: Path) -> None:
+def test_an_export_is_read_like_the_store(tmp_path: Path) -> None:
     stored(tmp_path / "runs.db")
     with lab.Store(tmp_path / "runs.db") as store:
         store.export(tmp_path / "out")
@@ -80,11 +80,11 @@ def test_an_export_is_read_as_the_store_is(tmp_path: Path) -> None:
 
 
 def known(column: pd.Series) -> list[object]:
-    """Values of a column, None where it is NA."""
+    """Values of a column, None for NA."""
     return [None if pd.isna(value) else value for value in column]
 
 
-def test_bare_steps_make_their_runs(tmp_path: Path) -> None:
+def test_steps_alone_give_their_runs(tmp_path: Path) -> None:
     results = stored(tmp_path / "runs.db")
     lab.frame(results).drop(columns=["model", "known_tokens"]).assign(mine=1).to_parquet(tmp_path / "mine.parquet")
     found = lab.importers.parquet(tmp_path / "mine.parquet")
@@ -97,7 +97,7 @@ def test_bare_steps_make_their_runs(tmp_path: Path) -> None:
     assert "built from their steps" in " ".join(found.notes)
 
 
-def test_as_little_as_tokens_by_run_is_enough(tmp_path: Path) -> None:
+def test_tokens_by_run_are_sufficient(tmp_path: Path) -> None:
     pd.DataFrame({"run_id": ["a", "a", "b"], "total_tokens": [1.0, 2.0, None]}).to_parquet(tmp_path / "few.parquet")
     found = lab.importers.parquet(tmp_path / "few.parquet")
     assert found.steps["step"].to_list() == [1, 2, 1]
@@ -115,19 +115,19 @@ def test_as_little_as_tokens_by_run_is_enough(tmp_path: Path) -> None:
         (pd.DataFrame({"run_id": ["a"], "total_tokens": [1.5]}), "the column 'total_tokens' is"),
     ],
 )
-def test_what_is_no_steps_frame_is_refused(tmp_path: Path, frame: pd.DataFrame, told: str) -> None:
+def test_an_invalid_steps_frame_is_refused(tmp_path: Path, frame: pd.DataFrame, told: str) -> None:
     frame.to_parquet(tmp_path / "odd.parquet")
     with pytest.raises(StorageError, match=told):
         lab.importers.parquet(tmp_path / "odd.parquet")
 
 
-def test_a_file_that_is_cut_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cut.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(StorageError, match="cannot be read as Parquet"):
         lab.importers.parquet(tmp_path / "cut.parquet")
 
 
-def test_what_is_shown_is_escaped(tmp_path: Path) -> None:
+def test_shown_values_are_escaped(tmp_path: Path) -> None:
     pd.DataFrame({"run_id": ["<b>a</b>"], "stop_reason": ["<script>"]}).to_parquet(tmp_path / "<i>.parquet")
     shown = lab.importers.parquet(tmp_path / "<i>.parquet")._repr_html_()
     assert "<script>" not in shown

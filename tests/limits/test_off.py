@@ -58,7 +58,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("tree", "expected"), TABLE.values(), ids=TABLE.keys())
-def test_what_is_off_is_left_out(tree: StopCondition, expected: bool | None) -> None:
+def test_a_condition_turned_off_is_left_out(tree: StopCondition, expected: bool | None) -> None:
     assert met(tree) is expected
     assert go(read_condition(tree | Off(Custom(never_called)), ONE)).met is expected
 
@@ -77,17 +77,17 @@ OFF = {
 
 
 @pytest.mark.parametrize(("tree", "is_off"), OFF.values(), ids=OFF.keys())
-def test_a_combination_of_which_all_is_off_is_off(tree: StopCondition, is_off: bool) -> None:
+def test_a_combination_of_parts_turned_off_is_off(tree: StopCondition, is_off: bool) -> None:
     assert tree.is_off is is_off
 
 
-def test_it_waits_for_nothing() -> None:
+def test_a_condition_turned_off_is_not_awaited() -> None:
     assert not Off(Custom(never_called)).may_wait
     assert not (Off(Custom(never_called)) | StepCountIs(1)).may_wait
     assert (Off(StepCountIs(1)) | Custom(never_called)).may_wait
 
 
-# For any tree: the same as if it were not written ---------------------------------------------------------------------------------
+# For any tree: the same as without the part ---------------------------------------------------------------------------------------
 
 answers = st.sampled_from([True, False, None])
 
@@ -109,7 +109,7 @@ fixed = st.builds(Fixed, st.sampled_from("abcd"), answers)
 
 
 def removed(tree: StopCondition) -> StopCondition | None:
-    """The tree without what is off, written anew."""
+    """The tree rebuilt without the parts that are off."""
     if isinstance(tree, Off):
         return None
     if not tree.parts:
@@ -119,7 +119,7 @@ def removed(tree: StopCondition) -> StopCondition | None:
 
 
 @given(trees(fixed))
-def test_reading_is_that_of_the_tree_without_what_is_off(tree: StopCondition) -> None:
+def test_the_reading_equals_that_of_the_tree_without_the_off_parts(tree: StopCondition) -> None:
     reading, rest = tree.read(ONE), removed(tree)
     assert tree.is_off is (rest is None)
     if rest is None:
@@ -145,7 +145,7 @@ def test_leaves_and_readings_keep_their_shape(tree: StopCondition) -> None:
 
 @given(trees(fixed), trees(fixed), trees(fixed))
 def test_laws_that_still_hold(a: StopCondition, b: StopCondition, c: StopCondition) -> None:
-    """All but the distributive ones: to leave a part out of what was written is no value that could be moved about."""
+    """All except the distributive laws: omitting a part of an expression has no value that could be moved."""
     assert met(~(a | b)) is met(~a & ~b)
     assert met(~(a & b)) is met(~a | ~b)
     assert met(a | b) is met(b | a)
@@ -159,7 +159,7 @@ def test_laws_that_still_hold(a: StopCondition, b: StopCondition, c: StopConditi
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A predicate, awaited or not, that writes down that it was called."""
+    """A predicate, sync or async, that records its calls."""
 
     answer: bool
     waits: bool
@@ -179,7 +179,7 @@ predicates = st.builds(lambda answer, waits: Custom(Later(answer, waits, [])), s
 
 @settings(max_examples=60, deadline=None)
 @given(trees(st.one_of(predicates, st.builds(Fixed, st.just("fixed"), st.booleans()))))
-def test_a_predicate_that_is_off_is_never_called(tree: StopCondition) -> None:
+def test_a_predicate_turned_off_is_never_called(tree: StopCondition) -> None:
     rest = removed(tree)
     reading = go(read_condition(tree, ONE))
     counted = set(map(id, tree.leaves(that_count=True)))
@@ -205,7 +205,7 @@ BESIDE = {"plain": StepCountIs(9), "custom": Custom(lambda history: False), "asy
 
 @pytest.mark.parametrize("predicate", [never_called, _async_never, functools.partial(_async_never)])
 @pytest.mark.parametrize("beside", BESIDE.values(), ids=BESIDE.keys())
-def test_reading_and_awaiting_leave_a_predicate_alone(predicate: Any, beside: StopCondition) -> None:
+def test_reading_and_awaiting_skip_a_predicate_turned_off(predicate: Any, beside: StopCondition) -> None:
     tree = Off(Custom(predicate, "mine") | StepCountIs(1)) | beside
     for reading in (tree.read(ONE), go(read_condition(tree, ONE))):
         assert [(leaf.name, leaf.value, leaf.met) for leaf in reading.leaves()][:2] == [
@@ -224,7 +224,7 @@ class Broken(StopCondition):
         raise ZeroDivisionError("broken")
 
 
-def test_what_a_condition_raises_that_is_off_does_not_count() -> None:
+def test_an_exception_of_a_condition_turned_off_does_not_count() -> None:
     for tree in (Off(Broken()) | StepCountIs(1), Off(Broken()) | StepCountIs(1) | Custom(len)):
         reading = go(read_condition(tree, ONE))
         assert reading.met is True
@@ -236,7 +236,7 @@ def test_what_a_condition_raises_that_is_off_does_not_count() -> None:
 # As values, and in a run ------------------------------------------------------------------------------------------------------------
 
 
-def test_as_a_value() -> None:
+def test_off_as_a_value() -> None:
     tree = Off(StepCountIs(3)) | MaxTokensUsed(5)
     assert repr(tree) == "AnyOf(Off(StepCountIs(steps=3)), MaxTokensUsed(tokens=5))"
     assert tree == AnyOf(Off(StepCountIs(3)), MaxTokensUsed(5)) != StepCountIs(3) | MaxTokensUsed(5)
@@ -249,7 +249,7 @@ def test_as_a_value() -> None:
         tree.is_off = True  # type: ignore[misc]
 
 
-def test_what_ended_a_run_names_nothing_that_is_off() -> None:
+def test_the_stop_reason_names_no_condition_turned_off() -> None:
     tree = ~(Off(StepCountIs(9)) | HasToolCall("finalize")) & StepCountIs(2)
     result = go(_end(looping().run("go", stop=tree)))
     assert result.stop_reason is lab.StopReason.STOP_CONDITION
@@ -285,7 +285,7 @@ def test_the_output_is_of_the_tool_whose_call_counted() -> None:
         assert result_of([both, "end"], stop=stop).output == output
 
 
-def test_usage_that_cannot_be_watched_is_told_only_where_it_counts() -> None:
+def test_unmeasurable_usage_is_reported_only_if_it_counts() -> None:
     with pytest.warns(AgentlabWarning, match="MaxTokensUsed cannot be watched"):
         result_of([say("text", tokens=(None, None))], stop=MaxTokensUsed(5))
     result_of([say("text", tokens=(None, None))], stop=Off(MaxTokensUsed(5)))  # a warning would be an error

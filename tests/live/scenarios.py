@@ -1,7 +1,7 @@
-"""What the local model is asked, so that each way a response can end is recorded from a real one.
+"""The tasks of the local model, so that each end of a response is recorded from a real model.
 
-The model is small and a base model, so the instructions carry two worked examples, written with the headings of
-`gemma_tools.jinja`; it goes on in their manner. Each scenario was tried on the chat completions, the Messages and the
+The model is small and a base model, so the instructions contain two worked examples, written with the headings of
+`gemma_tools.jinja`, which it imitates. Each scenario was tried on the chat completions, the Messages and the
 Responses address of llama-server, with and without streaming: the same request has the same answer.
 """
 
@@ -36,7 +36,7 @@ def next_number(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LocalTool:
-    """A tool as the request describes it, and the function behind it."""
+    """A tool as the request describes it, and its function."""
 
     function: Callable[..., str]
     """Answers a call. Its name and its docstring are the tool's."""
@@ -50,7 +50,7 @@ class LocalTool:
 
     @property
     def description(self) -> str:
-        """What the model is told about it."""
+        """The tool's description in the request."""
         return self.function.__doc__ or ""
 
 

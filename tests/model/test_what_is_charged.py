@@ -1,4 +1,4 @@
-"""All that is charged is counted, or the cost is unknown with a reason: caches, searches, tiers, modalities, servers and times."""
+"""Every charge is counted, or the cost is unknown with a reason: caches, searches, tiers, modalities, servers and times."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_hour_of_cache_and_searches_are_charged() -> None:
     theirs = genai_prices.extract_usage(WRITTEN_AND_SEARCHED, provider_id="anthropic").calc_price().total_price
     cost = cost_at(response)
     assert (cost.usd, cost.source) == (theirs, CostSource.PRICED)
-    assert cost.usd == Decimal("0.04004")  # 10 × 4 + 1000 × 8 + 100 × 20 for a million, and 3 × 10 for a thousand
+    assert cost.usd == Decimal("0.04004")  # 10 × 4 + 1000 × 8 + 100 × 20 per million, and 3 × 10 per thousand
     assert cost.price_list == f"genai-prices {genai_prices.__version__} (prices of 2026-11-23)"
 
 
@@ -78,10 +78,10 @@ def test_without_a_price_the_cost_is_unknown_with_a_reason(usage: dict[str, Any]
     assert (cost.usd, cost.source) == (None, CostSource.UNKNOWN)
     assert reason in cost.reason
     assert cost.reason.endswith(".")
-    assert cost.known_usd == Decimal(at_least)  # the tokens, by the standard prices; of another tier nothing is sure
+    assert cost.known_usd == Decimal(at_least)  # the tokens, at standard prices; nothing is certain for another tier
 
 
-def test_code_in_the_vendors_container_is_charged_by_its_time() -> None:
+def test_code_in_the_vendor_s_container_is_charged_by_its_time() -> None:
     used = {"type": "server_tool_use", "id": "srv_1", "name": "bash_code_execution", "input": {}}
     body = {**WRITTEN_AND_SEARCHED, "content": [used, {"type": "text", "text": "Hi"}]}
     response = lab.Provider("anthropic", model="claude-opus-5-5").parse(body)
@@ -92,11 +92,11 @@ def test_code_in_the_vendors_container_is_charged_by_its_time() -> None:
 @pytest.mark.parametrize(
     ("model", "usage", "usd"),
     [
-        pytest.param("claude-opus-5", Usage(1000, 100, service_tier="batch"), "0.00375", id="batch is half of it"),
-        pytest.param("claude-opus-5", Usage(1000, 100, service_tier="fast"), "0.015", id="fast is twice of it"),
+        pytest.param("claude-opus-5", Usage(1000, 100, service_tier="batch"), "0.00375", id="batch costs half"),
+        pytest.param("claude-opus-5", Usage(1000, 100, service_tier="fast"), "0.015", id="fast costs twice as much"),
         pytest.param("claude-opus-4-5", Usage(1000, 100, service_tier="fast"), None, id="fast, without a price"),
         pytest.param("claude-haiku-5-5", Usage(100_000, 1000), "0.0105", id="a long prompt, just below"),
-        pytest.param("claude-haiku-5-5", Usage(100_001, 1000), "0.0525005", id="a long prompt, all of it dearer"),
+        pytest.param("claude-haiku-5-5", Usage(100_001, 1000), "0.0525005", id="a long prompt, all of it at the higher price"),
         pytest.param("claude-sonnet-4-6", Usage(10, 1, output_image_tokens=1), None, id="images in the output"),
     ],
 )
@@ -112,11 +112,11 @@ OPENAI: list[Any] = [
     pytest.param("gpt-5.4", Usage(272_000, 100, service_tier="priority"), "1.363", id="priority, a prompt that is not long"),
     pytest.param("gpt-5.4", Usage(272_001, 100, service_tier="priority"), None, id="priority, a long prompt"),
     pytest.param("whisper-1", Usage(10, 1), None, id="no price for tokens"),
-    pytest.param("gpt-5.4-mini", Usage(1000, 100, service_tier="auto"), None, id="auto says nothing"),
+    pytest.param("gpt-5.4-mini", Usage(1000, 100, service_tier="auto"), None, id="auto is ambiguous"),
     pytest.param("gpt-5.4-mini", Usage(1000, 100, web_searches=1, file_searches=2), "0.0162", id="searches"),
     pytest.param("gpt-4.1-mini", Usage(1000, 100, web_searches=1), None, id="searches charged as tokens"),
     pytest.param("gpt-audio", Usage(1000, 100, input_audio_tokens=500, output_audio_tokens=0), "0.01825", id="audio"),
-    pytest.param("gpt-audio", Usage(1000, 100, input_audio_tokens=500), None, id="audio in the output is not said"),
+    pytest.param("gpt-audio", Usage(1000, 100, input_audio_tokens=500), None, id="unreported audio in the output"),
     pytest.param("gpt-realtime", Usage(1000, 100, 500, input_audio_tokens=5, output_audio_tokens=0), None, id="which is cached"),
     pytest.param("gpt-4o-audio-preview", Usage(1000, 100, input_audio_tokens=1), None, id="audio without a price"),
     pytest.param("gpt-4o-search-preview", Usage(1000, 100), None, id="searches in each call"),
@@ -124,14 +124,14 @@ OPENAI: list[Any] = [
 
 
 @pytest.mark.parametrize(("model", "usage", "usd"), OPENAI)
-def test_openai(model: str, usage: Usage, usd: str | None) -> None:
+def test_charges_of_openai(model: str, usage: Usage, usd: str | None) -> None:
     cost = cost_of("openai", model, usage, at=EVENING)
     assert cost.usd == (None if usd is None else Decimal(usd))
     assert bool(cost.reason) is (usd is None)
 
 
-def test_a_tier_of_another_vendors_list_has_no_price() -> None:
-    """Azure's models are priced by OpenAI's list where its own has none, and OpenAI's tiers are not Azure's."""
+def test_a_tier_of_another_vendor_s_list_has_no_price() -> None:
+    """Azure's models are priced by OpenAI's list if its own has none, and OpenAI's tiers are not Azure's."""
     assert cost_of("azure", "gpt-5.4-mini", Usage(1000, 100), at=EVENING).usd == Decimal("0.0012")
     assert (
         "service tier priority" in cost_of("azure", "gpt-5.4-mini", Usage(1000, 100, service_tier="priority"), at=EVENING).reason
@@ -155,7 +155,7 @@ def test_a_tier_of_another_vendors_list_has_no_price() -> None:
         ("xai", {"usage": {"prompt_tokens": 1, "server_side_tools_used": [7], "trafficType": [7]}, "service_tier": [7]}),
     ],
 )
-def test_odd_shapes_raise_nothing(name: str, body: dict[str, Any]) -> None:
+def test_odd_usage_raises_nothing(name: str, body: dict[str, Any]) -> None:
     used = lab.Provider(name, model="m").parse(body).usage
     hash(used)
     assert cost_of(name, "m", used).usd is None
@@ -188,7 +188,7 @@ def test_the_usage_of_a_broken_stream_is_partial(name: str) -> None:
     assert cost_at(parser.response(), name).usd is None
 
 
-# Who was asked -------------------------------------------------------------------------------------------------------------
+# Servers -------------------------------------------------------------------------------------------------------------------
 
 ANSWER = {
     "choices": [{"finish_reason": "stop", "message": {"content": "Hi"}}],
@@ -253,17 +253,17 @@ def test_another_server_is_not_the_vendor(name: str, address: str) -> None:
         ("xai", "grok-4-fast-reasoning"),
     ],
 )
-def test_the_vendors_own_address_is_the_vendor(name: str, model: str) -> None:
+def test_the_vendor_s_own_address_is_the_vendor(name: str, model: str) -> None:
     address = lab.Agent(lab.Provider(name, model=model)).model.address  # type: ignore[attr-defined]
     found = cost_of(name, model, Usage(1000, 500), at=EVENING, address=address)
     assert found.usd is not None
     assert found == cost_of(name, model, Usage(1000, 500), at=EVENING)
 
 
-# When it was asked ---------------------------------------------------------------------------------------------------------
+# Times ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_prices_are_those_of_the_hour_of_the_call() -> None:
+def test_prices_are_those_at_the_time_of_the_call() -> None:
     costs = {at: cost_of("deepseek", "deepseek-flash", Usage(1_000_000, 500_000), at=at).usd for at in (MORNING, EVENING)}
     assert costs == {MORNING: Decimal("0.9"), EVENING: Decimal("0.45")}
     unknown = cost_of("deepseek", "deepseek-flash", Usage(1_000_000, 500_000))
@@ -275,8 +275,8 @@ def test_a_recording_without_a_time_has_a_cost_if_the_price_never_changed() -> N
     assert (cost.usd, cost.price_list) == (Decimal("0.0045"), f"genai-prices {genai_prices.__version__}")
 
 
-def test_hours_count_from_the_day_of_their_prices() -> None:
-    """The list gives hours no day; its newest prices are those that the hours belong to."""
+def test_hourly_prices_apply_from_the_day_of_their_prices() -> None:
+    """The list gives no day for hourly prices; they belong to its newest prices."""
     before, since = (
         cost_of("deepseek", "deepseek-v4-flash", Usage(10, 5), at=at) for at in (datetime(2026, 7, 1, 3, tzinfo=UTC), MORNING)
     )
@@ -356,7 +356,7 @@ async def finished(run: lab.Run) -> lab.RunResult:
 
 
 def searching(number: int, **usage: Any) -> dict[str, Any]:
-    """An answer that searched, kept a cache for an hour, and calls a tool."""
+    """An answer that searched, used a one-hour cache, and calls a tool."""
     call = {"type": "tool_use", "id": f"toolu_{number}", "name": "look", "input": {"q": str(number)}}
     return {
         **WRITTEN_AND_SEARCHED,

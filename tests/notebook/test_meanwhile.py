@@ -1,4 +1,4 @@
-"""What a person does while the page is drawn is not lost, nor what ends while it is shown: both come on threads of their own."""
+"""User input while the page is drawn is not lost, nor is the end of a run while it is shown: both come from other threads."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Meanwhile:
-    """Something that is done once, on a thread of its own, when it is called first."""
+    """An action that runs once, on a separate thread, when it is first called."""
 
     def __init__(self, do: Callable[[], object], a_while_s: float = A_WHILE_S) -> None:
         self._thread, self._a_while_s = threading.Thread(target=do), a_while_s
 
     def __call__(self, *_: object) -> None:
-        """Begin with it, unless it has been; it has a while, and then the caller goes on."""
+        """Start it, if it has not started; after a short wait the caller continues."""
         if self._thread.ident is None:
             self._thread.start()
             self._thread.join(self._a_while_s)
@@ -60,7 +60,7 @@ def finalize(answer: str) -> str:
 
 
 def run_of(steps: int, **more: Any) -> Run:
-    """A run of which so many steps are taken."""
+    """A run with this many steps taken."""
     model = ScriptedProvider(lambda request, index: call("search", {"query": str(index)}, tokens=(10, 0), cost="0.001"))
     run = lab.Agent(model, tools=[search, finalize]).run("Find it.", **{"budget": Budget(max_turns=50), **more})
     take(run, steps)
@@ -75,11 +75,11 @@ def take(run: Run, steps: int) -> None:
     asyncio.run(go())
 
 
-# What a person edits ------------------------------------------------------------------------------------------------------------
+# Edits --------------------------------------------------------------------------------------------------------------------------
 
 
 class Interrupted(NumberField):
-    """A field in which somebody types just when it is to show another value."""
+    """A field into which the user types at the moment when it is about to show another value."""
 
     typing: Callable[..., object] = staticmethod(lambda: None)
 
@@ -88,7 +88,7 @@ class Interrupted(NumberField):
         super()._display(value)
 
 
-def test_a_number_that_is_typed_while_the_field_is_drawn() -> None:
+def test_a_number_typed_while_the_field_is_drawn_is_kept() -> None:
     written: list[int] = []
     field = Interrupted(Face("max_turns"), int, 20, written.append)
     field.typing = typing = Meanwhile(lambda: setattr(field.number, "value", 7))
@@ -97,7 +97,7 @@ def test_a_number_that_is_typed_while_the_field_is_drawn() -> None:
     assert (written, field.number.value) == ([7], 7)
 
 
-def test_a_limit_that_is_set_while_the_editor_is_drawn() -> None:
+def test_a_limit_set_while_the_editor_is_drawn_is_kept() -> None:
     panel = Panel(run_of(0, budget=Budget()))
     with undisturbed(panel):
         editor = panel.run_view.editor
@@ -116,7 +116,7 @@ def test_a_limit_that_is_set_while_the_editor_is_drawn() -> None:
     assert (field.unlimited.value, field.number.value) == (False, 777)
 
 
-def test_a_step_that_is_typed_while_the_step_browser_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_typed_while_the_step_browser_is_drawn_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     panel = Panel(run_of(4))
     steps, set_button = panel.run_view.steps, step_browser.set_button
     with undisturbed(panel):
@@ -136,7 +136,7 @@ def test_a_step_that_is_typed_while_the_step_browser_is_drawn(monkeypatch: pytes
     assert steps.number.value == "9" and "choose from 1 to 4" in steps.message.value
 
 
-def test_steps_to_keep_that_are_typed_while_the_form_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_to_keep_typed_while_the_form_is_drawn_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     panel = Panel(run_of(4))
     form, useful = panel.run_view.branches.form, branches._useful_steps
     with undisturbed(panel):
@@ -155,7 +155,7 @@ def test_steps_to_keep_that_are_typed_while_the_form_is_drawn(monkeypatch: pytes
     assert form.keep.value == 2
 
 
-def test_a_run_that_is_chosen_while_the_list_grows() -> None:
+def test_a_run_chosen_while_the_list_grows_is_kept() -> None:
     panel = Panel(run_of(4))
     branch = panel.run.fork(2)
     branches = panel.run_view.branches
@@ -171,11 +171,11 @@ def test_a_run_that_is_chosen_while_the_list_grows() -> None:
 
 @pytest.fixture
 def explorer() -> Explorer:
-    """Limits to be tried on one run."""
+    """An explorer of one run."""
     return lab.explore(run_of(4, budget=Budget(max_turns=4)), limits=["StepCountIs", "HasToolCall"])
 
 
-def test_a_tool_and_a_limit_that_are_chosen_behind_what_an_explorer_draws(explorer: Any) -> None:
+def test_a_tool_and_a_limit_chosen_while_an_explorer_draws_are_kept(explorer: Any) -> None:
     with undisturbed(explorer):
         steps, ticks, now = explorer.rows["StepCountIs"], explorer.rows["HasToolCall"], explorer._now
         steps.number.unlimited.value = True
@@ -196,10 +196,10 @@ def test_a_tool_and_a_limit_that_are_chosen_behind_what_an_explorer_draws(explor
     assert (steps.number.number.value, ticks.boxes["search"].value) == (3, True)
 
 
-# What is kept -------------------------------------------------------------------------------------------------------------------
+# Stored outputs -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_ends_while_its_panel_is_put_up_is_kept_as_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_ends_while_its_panel_is_shown_is_stored_with_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[str] = []
 
     def keep(data: dict[str, Any], **more: Any) -> None:
@@ -230,7 +230,7 @@ def test_a_run_that_ends_while_its_panel_is_put_up_is_kept_as_it_ended(monkeypat
     assert "turn_limit" in kept[-1]
 
 
-def test_courses_that_two_read_at_a_time_have_each_step_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curves_read_by_two_threads_have_each_step_once(monkeypatch: pytest.MonkeyPatch) -> None:
     run, courses, catch_up = run_of(5), Courses(), RunningTotals.catch_up
     other = Meanwhile(lambda: courses.frame([("1", run)]))
 

@@ -1,4 +1,4 @@
-"""What a person does while the panel is being drawn stands: the drawing neither takes it back nor swallows it."""
+"""User actions while the panel is drawn take effect: the drawing neither undoes nor swallows them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Tool:
-    """A tool that comes back when it may."""
+    """A tool that returns when it is released."""
 
     def __init__(self) -> None:
         self.may = threading.Event()
@@ -57,8 +57,10 @@ def shown(run: Run) -> Panel:
 
 
 def in_the_middle(view: LiveView, control: Any, begin: Callable[[], object], person: Callable[[], object]) -> None:
-    """`begin` leads to a drawing that changes `control`; while that is on its way to the page, the person acts, or has to wait for the
-    drawing and acts then. It comes back when that drawing is done."""
+    """`begin` triggers a drawing that changes `control`; while the change is on its way to the page, the user acts, or waits
+    for the
+    drawing and acts then. Returns when the drawing is done.
+    """
     sent, under_way, has_acted = control.send_state, threading.Event(), threading.Event()
 
     def slow(key: Any = None) -> None:
@@ -78,7 +80,7 @@ def in_the_middle(view: LiveView, control: Any, begin: Callable[[], object], per
         assert not view.fault.value
 
 
-def test_a_limit_that_was_given_just_then() -> None:
+def test_a_limit_edited_during_a_drawing_is_kept() -> None:
     run = searching(Tool())
     panel = shown(run)
     field = panel.run_view.editor.budget["max_tokens"]
@@ -92,7 +94,7 @@ def test_a_limit_that_was_given_just_then() -> None:
     assert run.limits.max_tokens == 5_000
 
 
-def test_a_number_that_was_typed_just_then() -> None:
+def test_a_number_typed_during_a_drawing_is_kept() -> None:
     run = searching(Tool())
     panel = shown(run)
     field = panel.run_view.editor.budget["max_turns"]
@@ -101,7 +103,7 @@ def test_a_number_that_was_typed_just_then() -> None:
     assert run.limits.max_turns == 44
 
 
-def test_a_tool_that_was_ticked_just_then() -> None:
+def test_a_tool_ticked_during_a_drawing_stays_ticked() -> None:
     run = searching(Tool())
     run.limits.terminating = TerminatingTools(("search",))
     panel = shown(run)
@@ -112,7 +114,7 @@ def test_a_tool_that_was_ticked_just_then() -> None:
     assert run.limits.terminating is not None
 
 
-def test_a_step_that_was_typed_just_then() -> None:
+def test_a_step_typed_during_a_drawing_is_kept() -> None:
     tool = Tool()
     tool.may.set()
     run = searching(tool, steps=9)
@@ -128,13 +130,13 @@ async def to_the_end(run: Run) -> None:
     await run
 
 
-def test_a_condition_that_was_taken_away_just_then_does_not_come_back() -> None:
+def test_a_condition_removed_during_a_drawing_does_not_come_back() -> None:
     run = searching(Tool(), HasToolCall("search") | StepCountIs(8))
     editor = shown(run).run_view.editor
     stop, put_up = editor.stop, []
     assert isinstance(stop.root, GroupRow)
     stop.root._box.observe(lambda change: put_up.append(len(change["new"])), "children")
-    with stop._lock:  # the drawing comes as far as here
+    with stop._lock:  # the drawing reaches this point
         settings = run.limits.edit(max_turns=77)
         wait_until(lambda: editor._seen[0] is settings)
         stop.row(1).flags.remove.click()
@@ -145,7 +147,7 @@ def test_a_condition_that_was_taken_away_just_then_does_not_come_back() -> None:
 
 @pytest.fixture
 def explorer() -> Explorer:
-    """Of runs of three lengths, with a slider for the steps and a box for the tool."""
+    """An explorer of runs of three lengths, with a slider for the steps and a checkbox for the tool."""
     runs = []
     for steps in (2, 5, 9):
         tool = Tool()
@@ -157,15 +159,15 @@ def explorer() -> Explorer:
     return explorer
 
 
-def test_a_tool_of_the_explorer_that_was_ticked_just_then(explorer: Explorer) -> None:
+def test_a_tool_of_the_explorer_ticked_during_a_drawing_stays_ticked(explorer: Explorer) -> None:
     box = explorer.rows["HasToolCall"].boxes["search"]  # type: ignore[union-attr]
     in_the_middle(explorer, box, lambda: explorer.limits.update(HasToolCall=("search",)), lambda: setattr(box, "value", False))
     wait_until(lambda: not box.value)
     assert explorer.limits["HasToolCall"] is None
 
 
-def test_a_slider_is_not_moved_back_while_its_last_place_is_tried(explorer: Explorer) -> None:
-    """To try limits takes a while; the slider goes on meanwhile."""
+def test_a_slider_is_not_moved_back_while_its_last_position_is_computed(explorer: Explorer) -> None:
+    """A computation takes a while, during which the slider moves."""
     slider = explorer.rows["StepCountIs"].slider  # type: ignore[union-attr]
     trials, places = explorer._trials, []
     tried = trials.of
@@ -182,7 +184,7 @@ def test_a_slider_is_not_moved_back_while_its_last_place_is_tried(explorer: Expl
     assert slider.place == 0 and not places
 
 
-def test_run_is_not_lost_where_the_page_does_not_yet_tell_of_the_step_under_way() -> None:
+def test_run_is_not_lost_before_the_page_shows_the_current_step() -> None:
     tool = Tool()
     run = searching(tool, StepCountIs(4))
     controls = shown(run).run_view.controls
@@ -193,7 +195,7 @@ def test_run_is_not_lost_where_the_page_does_not_yet_tell_of_the_step_under_way(
     assert len(run.history) == 4
 
 
-def test_run_all_is_not_lost_where_the_page_does_not_yet_tell_of_the_round_under_way() -> None:
+def test_run_all_is_not_lost_before_the_page_shows_the_current_round() -> None:
     tool = Tool()
     runs = [searching(tool, StepCountIs(steps)) for steps in (2, 4)]
     both = SideBySide(runs)

@@ -24,7 +24,7 @@ def look(q: str = "") -> str:
 
 
 def looping(tokens: tuple[int | None, int | None] = (80, 20), cost: str | None = "0.001", end: int = 0) -> Script:
-    """Calls a tool at each step, and completes at step `end` (0: never)."""
+    """An agent that calls a tool at each step, and completes at step `end` (0: never)."""
 
     def script(_: ModelRequest, number: int) -> ModelResponse:
         if number == end:
@@ -48,12 +48,12 @@ def run_of(
         return run.result
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AgentlabWarning)  # unknown usage and unknown prices are meant here
+        warnings.simplefilter("ignore", AgentlabWarning)  # unknown usage and unknown prices are intended here
         return asyncio.run(go())
 
 
 def steps_of(*runs: Sequence[Any], **columns: Sequence[Any]) -> pd.DataFrame:
-    """A steps frame by hand. A run is (provider, values), its steps counted from 1; `columns` are further ones, over all rows."""
+    """A hand-made steps frame. A run is (provider, values), its steps counted from 1; `columns` are further ones, over all rows."""
     rows = [
         (f"r{number}", provider, step, value)
         for number, (provider, values) in enumerate(runs, start=1)
@@ -73,7 +73,7 @@ def steps_of(*runs: Sequence[Any], **columns: Sequence[Any]) -> pd.DataFrame:
 
 
 def runs_of(*rows: tuple[str, bool | None, str | None]) -> pd.DataFrame:
-    """A runs frame by hand; a row is (provider, terminated, stop_reason), with None for a run that still goes on."""
+    """A hand-made runs frame; a row is (provider, terminated, stop_reason), with None for a running run."""
     terminated = [row[1] for row in rows]
     return pd.DataFrame(
         {

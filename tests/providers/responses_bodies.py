@@ -1,4 +1,4 @@
-"""One answer on the Responses wire: as a whole body, and as the events of a stream, in several manners; after the vendors' pages."""
+"""One answer on the Responses wire: as a whole body, and as the events of a stream, in several variants; after the vendors' pages."""
 
 from __future__ import annotations
 

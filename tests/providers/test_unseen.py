@@ -1,4 +1,4 @@
-"""Shapes that no recording beside this repository has, and others do: each body is written by hand from the vendors' pages."""
+"""Shapes that are in none of our recordings but occur elsewhere: each body is written by hand from the vendors' pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .responses_bodies import body as responses
 F, HIGH, MEDIUM, LOW = FinishReason, Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW
 
 
-# Gemini: a call whose arguments come in pieces -------------------------------------------------------------------------------
+# Gemini: a call whose arguments arrive in pieces -----------------------------------------------------------------------------
 
 
 def said(path: str, *, more: bool = False, **value: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_a_call_in_pieces_is_one_call(data: bytes, calls: list[tuple[str, str, b
         assert (again, told_again) == (response, told)
 
 
-def test_a_call_in_pieces_goes_back_in_one():
+def test_a_call_in_pieces_is_sent_back_in_one_piece():
     response, _ = parse_stream("gemini", [pieces(*WHOLE_SHIP, {})])
     assert response.native is not None
     assert response.native.content["parts"][0] == {
@@ -141,7 +141,7 @@ def test_a_call_that_lost_a_piece_is_not_closed():
     assert response.signal.confidence is LOW
 
 
-# Anthropic: what stands beside text and calls -------------------------------------------------------------------------------
+# Anthropic: content beside text and calls -----------------------------------------------------------------------------------
 
 
 def begun(**fields: Any) -> dict[str, Any]:
@@ -189,11 +189,11 @@ def test_a_pause_after_a_summary_is_a_pause():
     response, _ = parse_stream("anthropic", [sse([begun(), *SUMMARY, *ended("compaction")], named=True)])
     assert (response.signal.finish_reason, response.signal.confidence) == (F.PAUSED, HIGH)
     assert not response.signal.should_terminate
-    assert response.native is not None  # without the summary there is nothing to go on from
+    assert response.native is not None  # without the summary the turn cannot be continued
     assert response.native.content == [{"type": "compaction", "content": "In short.", "encrypted_content": "e"}]
 
 
-def test_what_a_summary_took_is_counted():
+def test_the_usage_of_a_summary_is_counted():
     usage = {
         "input_tokens": 3,
         "output_tokens": 5,
@@ -216,7 +216,7 @@ def test_a_message_may_begin_with_its_content():
     assert [event.name for event in told if isinstance(event, ToolCallDelta)] == ["f"]
 
 
-def test_the_end_of_one_message_is_not_the_end_of_the_next():
+def test_the_end_of_one_message_does_not_end_the_next():
     first = [begun(), *text(0, "One"), *ended("end_turn")]
     response, _ = parse_stream("anthropic", [sse([*first, begun(), *text(0, "Two")], named=True)])
     assert (response.text, response.signal.finish_reason, response.signal.confidence) == ("Two", F.UNKNOWN, LOW)
@@ -224,15 +224,15 @@ def test_the_end_of_one_message_is_not_the_end_of_the_next():
 
 ACTION = "amazon-bedrock-guardrailAction"
 GUARDED = [
-    pytest.param("end_turn", "INTERVENED", (F.CONTENT_FILTERED, HIGH, "INTERVENED"), id="over an ordinary end"),
+    pytest.param("end_turn", "INTERVENED", (F.CONTENT_FILTERED, HIGH, "INTERVENED"), id="with an ordinary end"),
     pytest.param(None, "INTERVENED", (F.CONTENT_FILTERED, HIGH, "INTERVENED"), id="without a reason"),
-    pytest.param("max_tokens", "INTERVENED", (F.MAX_TOKENS, HIGH, "max_tokens"), id="over a cut"),
+    pytest.param("max_tokens", "INTERVENED", (F.MAX_TOKENS, HIGH, "max_tokens"), id="with a cut"),
     pytest.param("end_turn", "NONE", (F.END_TURN, HIGH, "end_turn"), id="none"),
 ]
 
 
 @pytest.mark.parametrize(("reason", "action", "expected"), GUARDED)
-def test_a_guardrail_of_bedrock_is_no_ordinary_end(reason: str | None, action: str, expected: tuple[F, Confidence, str]):
+def test_a_bedrock_guardrail_is_no_ordinary_end(reason: str | None, action: str, expected: tuple[F, Confidence, str]):
     stop = {"type": "message_stop", ACTION: action}
     streamed, told = parse_stream("anthropic", [sse([begun(stop_reason=reason), *text(0, "Hi"), stop], named=True)])
     body = provider("anthropic").parse(claude(reason, **{ACTION: action}))
@@ -247,7 +247,7 @@ def test_a_guardrail_of_bedrock_is_no_ordinary_end(reason: str | None, action: s
 DRAW = {"id": "c1", "type": "custom", "custom": {"name": "draw", "input": "line 0 0"}}
 
 
-def test_a_custom_tool_takes_plain_text():
+def test_a_custom_tool_accepts_plain_text():
     chunks: list[dict[str, Any] | str] = [
         {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
         for delta, finish in (
@@ -268,13 +268,13 @@ def test_a_custom_tool_takes_plain_text():
         assert response.native.content["tool_calls"] == [DRAW]
 
 
-def test_plain_text_that_was_cut_is_not_whole():
+def test_plain_text_that_was_cut_is_not_complete():
     response = provider("openai").parse(chat("length", {"tool_calls": [DRAW]}))
     assert [call.closed for call in response.tool_calls] == [False]
 
 
 @pytest.mark.parametrize(("total", "taken"), [(150, 100), (190, 140)], ids=["part of the prompt", "on top"])
-def test_the_total_tells_where_cache_reads_stand(total: int, taken: int):
+def test_the_total_shows_whether_cache_reads_are_part_of_the_input(total: int, taken: int):
     usage = {"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": total, "prompt_tokens_details": {"cached_tokens": 40}}
     found = provider("compatible").parse(chat(usage=usage)).usage
     assert (found.input_tokens, found.output_tokens, found.cache_read_tokens, found.total_tokens) == (taken, 50, 40, total)

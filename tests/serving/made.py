@@ -1,4 +1,4 @@
-"""Agents to be served, and a server of them: real uvicorn on loopback, in this process or in one of its own."""
+"""Agents to be served, and a server of them: real uvicorn on loopback, in this process or in a separate one."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ def look(q: str = "") -> str:
 
 
 def users(request: ModelRequest) -> list[str]:
-    """What the users said in a request, and the instructions, in order."""
+    """The messages of the user and the instructions in a request, in order."""
     return [message.text for message in request.messages if message.role in ("user", "system")]
 
 
 class Parrot:
-    """A model that repeats all that the users said, and does what some words ask for. Others get their turn meanwhile."""
+    """A model that repeats the user's messages and obeys some keywords in them. It yields to other tasks."""
 
     name, model = "parrot", "1"
 
     def __init__(self, delay_s: float = 0.0, together: int = 1) -> None:
-        """Nobody is answered before so many have asked: `together`."""
+        """Answers wait until this many requests have arrived: `together`."""
         self.delay_s, self.together = delay_s, together
         self.at_once = 0
         self.most_at_once = 0
         self._all_there = asyncio.Event()
 
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
-        """Repeat."""
+        """Answer with the user's messages."""
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
@@ -94,7 +94,8 @@ def scripted(script: Any, **more: Any) -> lab.Agent:
 def serving(chat: lab.Chat | lab.Agent, **more: Any) -> Iterator[httpx.Client]:
     """A server of this chat, and a client of it."""
     made = chat if isinstance(chat, lab.Chat) else lab.Chat(chat)
-    with socket.socket(proto=socket.IPPROTO_TCP) as sock:  # or asyncio leaves Nagle's algorithm on, for 40 ms a request
+    # otherwise asyncio keeps Nagle's algorithm on, which costs 40 ms per request
+    with socket.socket(proto=socket.IPPROTO_TCP) as sock:
         sock.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(make_app(made, **more), log_level="critical"))
         thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
@@ -110,7 +111,7 @@ def serving(chat: lab.Chat | lab.Agent, **more: Any) -> Iterator[httpx.Client]:
 
 
 def until_it_answers(client: httpx.Client) -> None:
-    """Wait for a server that starts."""
+    """Wait until the server accepts connections."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         with contextlib.suppress(httpx.ConnectError):

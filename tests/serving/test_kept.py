@@ -15,7 +15,7 @@ from agentlab.errors import ConfigurationError, ContextChangedError, StorageErro
 from agentlab.model.messages import Message, NativeContent, Stop, ToolCall, ToolResult, decode, encode
 from agentlab.serving.contexts import Contexts, OneAtATime
 
-ANY_TEXT = st.text(st.characters(), max_size=20)  # halves of surrogate pairs too
+ANY_TEXT = st.text(st.characters(), max_size=20)  # lone surrogates too
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | ANY_TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3),
@@ -44,20 +44,20 @@ MESSAGES = st.builds(
 
 
 @given(MESSAGES)
-def test_a_message_comes_back_as_it_was(message: Message) -> None:
+def test_a_message_is_stored_and_loaded_unchanged(message: Message) -> None:
     assert decode(encode(message)) == message
     assert encode(message).isascii()
 
 
 @given(st.lists(MESSAGES, max_size=4))
-def test_a_context_comes_back_as_it_was(messages: list[Message]) -> None:
+def test_a_context_is_stored_and_loaded_unchanged(messages: list[Message]) -> None:
     with Contexts() as contexts:
         contexts.append("a", messages, after=0)
         contexts.append("b", messages[:1], after=0)
         assert contexts.messages("a") == messages
 
 
-def test_what_a_tool_returned_is_not_kept_only_what_the_model_was_told() -> None:
+def test_the_text_sent_to_the_model_is_stored_instead_of_the_tool_s_object() -> None:
     result = ToolResult("c1", "look", "told", value=object(), stop=Stop("enough", output=object()))
     back = decode(encode(Message("tool", tool_results=(result,)))).tool_results[0]
     assert (back.content, back.value, back.stop) == ("told", None, Stop("enough"))
@@ -66,12 +66,12 @@ def test_what_a_tool_returned_is_not_kept_only_what_the_model_was_told() -> None
 @pytest.mark.parametrize("text", ["", "{", "[]", "5", "{}", '{"role":"developer","text":""}', '{"role":"user"}',
                                   '{"role":"user","text":"","tool_calls":[{"no":1}]}',
                                   '{"role":"user","text":"","native":5}'])  # fmt: skip
-def test_what_is_no_message_is_an_error(text: str) -> None:
+def test_an_invalid_message_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode(text)
 
 
-def test_a_context_grows_by_all_or_nothing(tmp_path: Path) -> None:
+def test_a_context_grows_by_all_messages_or_none(tmp_path: Path) -> None:
     with Contexts(tmp_path / "c.sqlite") as contexts, Contexts(tmp_path / "c.sqlite") as others:
         contexts.append("a", [Message("user", "1"), Message("assistant", "2")], after=0)
         with pytest.raises(ContextChangedError, match=r"'a' had 0 messages .* now has 2"):
@@ -87,13 +87,13 @@ def test_a_context_grows_by_all_or_nothing(tmp_path: Path) -> None:
         assert contexts.messages("never seen") == []
 
 
-def test_the_file_is_in_wal_and_every_write_is_on_the_disk(tmp_path: Path) -> None:
+def test_the_file_is_in_wal_mode_and_every_write_is_synchronous(tmp_path: Path) -> None:
     with Contexts(tmp_path / "c.sqlite") as contexts:
         assert contexts._database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert contexts._database.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
-def test_what_the_database_refuses_is_told_as_an_error_of_ours(tmp_path: Path) -> None:
+def test_a_database_error_is_raised_as_a_storage_error(tmp_path: Path) -> None:
     contexts = Contexts(tmp_path / "c.sqlite")
     contexts.close()
     message = Message("user", "Hello.")
@@ -102,7 +102,7 @@ def test_what_the_database_refuses_is_told_as_an_error_of_ours(tmp_path: Path) -
             use()
 
 
-def test_a_file_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_an_unusable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"cannot be opened: .*Pass a file in a folder that exists"):
         Contexts(tmp_path / "none" / "c.sqlite")
     (tmp_path / "text").write_text("no database, but a text that is long enough to be read as one" * 20)
@@ -120,14 +120,14 @@ def test_a_file_that_cannot_be_used_is_told(tmp_path: Path) -> None:
         Contexts(tmp_path / "newer")
 
 
-def test_a_damaged_row_is_told(tmp_path: Path) -> None:
+def test_a_damaged_row_is_reported(tmp_path: Path) -> None:
     with Contexts(tmp_path / "c.sqlite") as contexts:
         contexts._database.execute("INSERT INTO messages VALUES ('a', 0, 'nothing')")
         with pytest.raises(ConfigurationError, match=r"Message 0 of the context 'a' .* is damaged"):
             contexts.messages("a")
 
 
-def test_a_name_is_held_by_one_and_handed_on_in_order() -> None:
+def test_a_name_has_one_holder_and_is_passed_on_in_order() -> None:
     turns, order = OneAtATime(), []
 
     async def hold(number: int) -> None:
@@ -144,7 +144,7 @@ def test_a_name_is_held_by_one_and_handed_on_in_order() -> None:
     assert turns._waiting == {}
 
 
-def test_a_name_is_held_by_one_over_several_loops() -> None:
+def test_a_name_has_one_holder_across_loops() -> None:
     turns, inside, worst = OneAtATime(), 0, 0
 
     async def hold() -> None:
@@ -167,7 +167,7 @@ def test_a_name_is_held_by_one_over_several_loops() -> None:
 
 
 @pytest.mark.parametrize("handed_over", [False, True])
-def test_one_who_gives_up_waiting_holds_up_nobody(handed_over: bool) -> None:
+def test_a_cancelled_waiter_blocks_nobody(handed_over: bool) -> None:
     turns, got = OneAtATime(), []
 
     async def hold(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What has to hold of a run wherever it was cut off: history, events, conversation, store and panel tell the same, and it can go on."""
+"""Invariants of a run that was cut short anywhere: history, events, conversation, store and panel agree, and it can continue."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ WAITED_FOR = ("book", "pay")
 
 
 def family(run: lab.Run) -> Iterator[lab.Run]:
-    """The run, and those of its sub-agents."""
+    """The run and those of its sub-agents."""
     yield run
     for child in run.children:
         yield from family(child)
 
 
 def assert_agreement(run: lab.Run, ledger: Ledger, store: Store, *, frames: bool = False) -> None:
-    """All of it; with `frames` every frame of the store is compared too, which takes longer."""
+    """Assert every agreement; with `frames` every frame of the store is compared too, which takes longer."""
     for one in family(run):
         assert_is_whole(one)
         assert_events_agree(one)
@@ -42,7 +42,7 @@ def assert_agreement(run: lab.Run, ledger: Ledger, store: Store, *, frames: bool
 
 
 def assert_events_agree(run: lab.Run) -> None:
-    """What observers were told is what stands in the history, in order and once."""
+    """Assert that observers received the history's events, in order and once."""
     completed = [event.step for event in run.events if isinstance(event, events.StepCompleted)]
     assert [(one.index, one.usage, one.tool_results) for one in completed] == [
         (one.index, one.usage, one.tool_results) for one in run.history
@@ -62,7 +62,7 @@ def assert_events_agree(run: lab.Run) -> None:
 
 
 def step_as_values(step: lab.StepResult) -> tuple[Any, ...]:
-    """All of a step that a store can keep, apart from times."""
+    """Everything of a step that a store can keep, except times."""
     results = [(one.call_id, one.name, one.content, one.error, one.arguments) for one in step.tool_results]
     calls = [(call.index, call.response.text, call.response.tool_calls, call.usage, call.cost, call.used) for call in step.calls]
     decided = (step.decision.action, step.decision.reason, step.decision.stop_reason)
@@ -70,7 +70,7 @@ def step_as_values(step: lab.StepResult) -> tuple[Any, ...]:
 
 
 def assert_store_agrees(store: Store, run: lab.Run, *, frames: bool = False) -> None:
-    """What is read back is what was."""
+    """Assert that the store returns what was recorded."""
     result = run.result
     assert result is not None
     assert not store.unsaved
@@ -96,7 +96,7 @@ def assert_store_agrees(store: Store, run: lab.Run, *, frames: bool = False) -> 
 
 
 def assert_static_panel_agrees(run: lab.Run) -> None:
-    """What a reader without a kernel sees."""
+    """Assert what a reader without a kernel sees."""
     result = run.result
     assert result is not None
     html = StaticView(run, Curve(run), Answer(run).shown()).html()
@@ -106,7 +106,7 @@ def assert_static_panel_agrees(run: lab.Run) -> None:
 
 
 def assert_live_panel_agrees(run: lab.Run) -> None:
-    """What the page shows: the end, the number of steps, and no button that could be pressed."""
+    """Assert what the page shows: the end, the number of steps, and no enabled button."""
     result = run.result
     assert result is not None
     panel = run.panel()
@@ -117,7 +117,7 @@ def assert_live_panel_agrees(run: lab.Run) -> None:
 
 
 def assert_tools_agree(run: lab.Run, ledger: Ledger) -> None:
-    """A tool that began has a result, which says truly whether it came to its end; one that is waited for always did."""
+    """Assert that each started tool has a result that says correctly whether it finished; an awaited one always did."""
     results = [result for one in family(run) for step in one.history for result in step.tool_results]
     for name in {tool for _, tool in ledger.entries}:
         mine = [result for result in results if result.name == name]
@@ -136,10 +136,10 @@ def assert_tools_agree(run: lab.Run, ledger: Ledger) -> None:
 
 
 async def assert_it_goes_on(run: lab.Run) -> None:
-    """A branch from its end takes another step: the conversation is one that a model can be asked with."""
+    """Assert that a branch from its end takes another step: the conversation can be sent to a model."""
     for one in family(run):
         branch = one.fork(at=len(one.history), message="And now?", model=ScriptedProvider(lambda request, index: "more"))
-        branch.limits.timeout = None  # which may have run out
+        branch.limits.timeout = None  # which may be exhausted
         step = await branch.step()
         assert step is not None
         assert step.text == "more"
@@ -148,6 +148,6 @@ async def assert_it_goes_on(run: lab.Run) -> None:
 
 
 def ended_as(run: lab.Run) -> StopReason:
-    """Why it ended."""
+    """The reason why it ended."""
     assert run.result is not None
     return run.result.stop_reason

@@ -1,6 +1,6 @@
-"""Keys that are planted, the places that they are planted in, and how they are looked for afterwards.
+"""Planted keys, the places where they are planted, and the search for them.
 
-None of them is one: they are made up, and put together of pieces, so that nobody who looks through the sources takes them for keys.
+The keys are made up and assembled from pieces, so that no scanner of the sources takes them for real ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ KEYS = KNOWN | LOOK_LIKE_KEYS
 
 
 def spellings(key: str) -> set[str]:
-    """What of a key may be found: itself, its longest word, and how JSON and URLs write it."""
+    """The forms of a key to search for: itself, its longest word, and its JSON and URL encodings."""
     bare = key.removeprefix("Bearer ")
     words = [word for word in re.findall(r"[A-Za-z0-9]+", bare) if word not in ("BEGIN", "END", "RSA", "PRIVATE", "KEY")]
     found = {bare, max(words, key=len), json.dumps(bare)[1:-1], quote(bare), quote(bare, safe="")}
@@ -58,7 +58,7 @@ LOOKED_FOR: dict[str, set[str]] = {name: spellings(key) for name, key in KEYS.it
 
 
 def found_in(text: str) -> list[str]:
-    """The names of the planted keys of which some spelling stands in a text."""
+    """The names of the planted keys of which any form is in a text."""
     return sorted(name for name, forms in LOOKED_FOR.items() if any(form in text for form in forms))
 
 
@@ -67,7 +67,7 @@ ALL = " ; ".join(KEYS.values())
 KNOWN_ONES = " ; ".join(KNOWN.values())
 
 
-# Servers: what they say, and in which way -------------------------------------------------------------------------------------
+# Servers: their answers and how they send them --------------------------------------------------------------------------------
 
 Said = Callable[[Asked], Reply]
 
@@ -78,7 +78,7 @@ def _answered(*texts: str) -> Said:
 
 
 def _calling(arguments: dict[str, Any], tool: str = "look") -> Said:
-    """Calls the tool first, and answers then."""
+    """Calls the tool first, then answers."""
 
     def script(asked: Asked) -> Reply:
         if b'"role":"tool"' in asked.body.replace(b" ", b""):
@@ -102,7 +102,7 @@ def _error_in_mid_stream(asked: Asked) -> Reply:
 
 
 def _bytewise(asked: Asked) -> Reply:
-    """A stream whose chunks end anywhere, in the middle of keys for instance."""
+    """A stream whose chunks end anywhere, also within keys."""
     whole_body = b"".join(pieces(WIRE, Answer(text=("So: " + ALL,))))
     return stream(*(whole_body[at : at + 7] for at in range(0, len(whole_body), 7)))
 
@@ -130,7 +130,7 @@ def _split(text: str, size: int = 5) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Source:
-    """Where keys are planted: what the server says, and what else of the run holds them. `sinks` None: all are looked through."""
+    """Places of planted keys: the server's answer, and other values of the run. `sinks` None: all are searched."""
 
     says: Said
     streamed: bool = False
@@ -149,7 +149,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Says(lab.StopCondition):
-    """Met when the model says a word: a condition as users write them, which hides nothing itself."""
+    """Met when the model says a word: a condition as users write them, without any redaction."""
 
     word: str
 

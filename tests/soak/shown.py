@@ -1,4 +1,4 @@
-"""All that the package shows of runs, gathered as text: HTML, plain text, the texts of pictures, what widgets hold."""
+"""All displays of runs in the package, collected as text: HTML, plain text, the texts of pictures, the state of widgets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Kind = Literal["html", "text", "svg", "trait"]
 
 @dataclass(frozen=True)
 class Displayable:
-    """Something that is shown: which kind of text it is, and where it is to be seen."""
+    """A displayed text: its kind, and where it is shown."""
 
     kind: Kind
     where: str
@@ -33,13 +33,13 @@ BY = ("provider", "model", "prompt")
 
 
 def all_of(runs: Sequence[lab.Run], by: Sequence[str] = BY) -> Iterator[Displayable]:
-    """Everything that shows runs which have ended, in groups by these columns."""
+    """All displays of ended runs, in groups by these columns."""
     yield from displays_of(runs)
     yield from plots(runs, by)
 
 
 def displays_of(runs: Sequence[lab.Run]) -> Iterator[Displayable]:
-    """All but the plots: of each run, of several, and of their figures."""
+    """All except the plots: of each run, of several, and of their figures."""
     results, frames = _results(runs), {what: lab.frame(_results(runs), what) for what in FRAMES}
     for run in runs:
         yield from of_run(run)
@@ -55,7 +55,7 @@ def _results(runs: Sequence[lab.Run]) -> list[lab.RunResult]:
 
 
 def of_run(run: lab.Run) -> Iterator[Displayable]:
-    """A run's own displays: the result's, and the panel's, live and as it is kept."""
+    """A run's own displays: the result's, and the panel's, live and stored."""
     assert run.result is not None
     yield from of_bundle("result", run.result._repr_mimebundle_())
     yield Displayable("text", "run.next_actions", "\n".join(map(repr, (*run.next_actions, run, run.agent, run.agent.model))))
@@ -63,14 +63,14 @@ def of_run(run: lab.Run) -> Iterator[Displayable]:
 
 
 def of_view(where: str, view: Any, opened: lab.Run | None = None) -> Iterator[Displayable]:
-    """A view of the panel's kind, live and as it is kept."""
+    """A view such as the panel, live and stored."""
     from agentlab.notebook.panel import step_detail
     from agentlab.notebook.panel.markup import Html
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTLAB_FRONTEND", "widgets")
         drawn(view)
-        with undisturbed(view):  # each widget as it stands with the others
+        with undisturbed(view):  # each widget in its container
             live = [shown for widget in _below(view.widget) for shown in of_widget(where, widget)]
         yield from live
         if opened is not None:
@@ -85,7 +85,7 @@ def of_view(where: str, view: Any, opened: lab.Run | None = None) -> Iterator[Di
 
 
 def of_widget(where: str, widget: ipywidgets.Widget) -> Iterator[Displayable]:
-    """HTML of those that show HTML, and whatever else a widget tells the page."""
+    """The HTML of HTML widgets, and the other texts that a widget sends to the page."""
     state = widget.get_state()
     if isinstance(widget, ipywidgets.HTML):
         yield Displayable("html", f"{where}, live", str(state.pop("value")))
@@ -114,7 +114,7 @@ def _below(widget: Any) -> Iterator[ipywidgets.Widget]:
 
 
 def of_bundle(where: str, data: dict[str, Any]) -> Iterator[Displayable]:
-    """What a display gives, by mime type; pictures are looked at elsewhere."""
+    """The output of a display by mime type; pictures are checked elsewhere."""
     for mime, content in data.items():
         if mime == "text/html":
             yield Displayable("html", where, content)
@@ -123,9 +123,9 @@ def of_bundle(where: str, data: dict[str, Any]) -> Iterator[Displayable]:
 
 
 def of_frame(where: str, frame: pd.DataFrame) -> Iterator[Displayable]:
-    """A frame: its cells, and as a notebook shows it."""
+    """A frame: its cells, and its display in a notebook."""
     with pd.option_context("display.max_colwidth", None, "display.max_rows", 500, "display.max_columns", 100):
-        yield Displayable("html", f"{where}, HTML", frame.to_html())  # what _repr_html_ gives, with all rows
+        yield Displayable("html", f"{where}, HTML", frame.to_html())  # the output of _repr_html_, with all rows
     yield Displayable("text", where, frame.to_csv() + repr(frame))
 
 
@@ -136,7 +136,7 @@ def side_by_side(runs: Sequence[lab.Run]) -> Iterator[Displayable]:
 
 
 def explorer(results: Sequence[lab.RunResult], steps: pd.DataFrame) -> Iterator[Displayable]:
-    """Limits tried on recorded runs, from the runs and from their frame alone."""
+    """An explorer of recorded runs, from the runs and from their frame alone."""
     for name, recorded in (("explorer", list(results)), ("explorer of a frame", steps)):
         view: Any = lab.explore(recorded, limits={"StepCountIs": [1, 2], "HasToolCall": None})
         yield from of_view(name, view)
@@ -150,7 +150,7 @@ def explorer(results: Sequence[lab.RunResult], steps: pd.DataFrame) -> Iterator[
 
 
 def figures_of(runs: pd.DataFrame, steps: pd.DataFrame) -> Iterator[Displayable]:
-    """Figures told in tables and sentences."""
+    """Figures in tables and sentences."""
     for by in BY:
         yield from of_frame(f"summary by {by}", lab.summary(runs, by))
         if runs[by].nunique() > 1:
@@ -168,7 +168,7 @@ def figures_of(runs: pd.DataFrame, steps: pd.DataFrame) -> Iterator[Displayable]
 
 
 def of_html(where: str, value: Any) -> Iterator[Displayable]:
-    """Something with a `_repr_html_`."""
+    """An object with a `_repr_html_`."""
     yield Displayable("html", where, value._repr_html_())
     yield Displayable("text", where, f"{value!r}\n{value}")
 
@@ -184,7 +184,7 @@ def _or_none(make: Callable[[], Any]) -> Any:
 
 
 def plots(runs: Sequence[lab.Run], by: Sequence[str] = BY) -> Iterator[Displayable]:
-    """Every plot of these runs: the texts that are drawn, as SVG, and what is told in words."""
+    """Every plot of these runs: the drawn texts, as SVG, and the descriptions."""
     shown, results = lab.plots, _results(runs)
     frame = lab.frame(results, "runs")
     steps = lab.frame(results).merge(frame[["run_id", "prompt"]], on="run_id")
@@ -219,7 +219,7 @@ def _tools_tried(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_picture(name: str, drawn: Any) -> Iterator[Displayable]:
-    """A picture: its texts as SVG has them, and its words."""
+    """A picture: its texts in SVG, and its description."""
     figure = getattr(drawn, "figure", drawn)
     yield Displayable("text", f"plot {name}: alt", f"{drawn.alt}")
     data, metadata = figure.bundle()

@@ -1,4 +1,4 @@
-"""One conversation on every wire, for faults to be done to: a call, another call, and an answer. What is spoilt is the second."""
+"""One conversation on every wire as a target for faults: a call, another call, and an answer. The second response is damaged."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Talk:
 
     @property
     def id(self) -> str:
-        """A name for the test that has it."""
+        """The id of the test that uses it."""
         return f"{self.name}-{'stream' if self.streaming else 'whole'}"
 
     @property
@@ -105,7 +105,7 @@ class Talk:
         retry: lab.RetryPolicy | None = None,
         **more: Any,
     ) -> Held:
-        """Hold it, and say what came of it."""
+        """Run it and return the outcome."""
         looked: list[str] = []
         _looked.set(looked)
         policy = retry or lab.RetryPolicy(attempts=4, first_wait_s=0.001, longest_wait_s=0.2)
@@ -116,19 +116,19 @@ class Talk:
 
 @dataclass(frozen=True)
 class Held:
-    """What came of it: the run's result, and what the tool was asked."""
+    """The outcome: the run's result, and the arguments of the tool's calls."""
 
     result: lab.RunResult
     looked: tuple[str, ...]
 
     @property
     def retries(self) -> list[Any]:
-        """The retries that the run tells of."""
+        """The retry events of the run."""
         return [event for event in self.result.events if type(event).__name__ == "CallRetried"]
 
     @property
     def outcome(self) -> str:
-        """In a word: `answered`, `retried`, `asked again` (within the step), or how it ended."""
+        """In one phrase: `answered`, `retried`, `asked again` (within the step), or the stop reason."""
         result = self.result
         if result.stop_reason != "completed":
             return str(result.stop_reason)

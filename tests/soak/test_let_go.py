@@ -1,4 +1,4 @@
-"""What is of no use any more is let go of."""
+"""Unneeded objects are released."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentlab.testing import ScriptedProvider, call
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
-def test_a_replay_forgets_how_far_a_run_had_come_that_has_ended() -> None:
+def test_a_replay_forgets_the_position_of_an_ended_run() -> None:
     with lab.replay(FIXTURES / "question", match="order") as recorded:
         run = lab.Agent("openai:gpt-5.4-mini").run("go")
         asyncio.run(run.step())
@@ -20,7 +20,7 @@ def test_a_replay_forgets_how_far_a_run_had_come_that_has_ended() -> None:
         assert not recorded.index._lanes
 
 
-def test_the_steps_of_a_loaded_run_share_their_settings_until_they_change() -> None:
+def test_the_steps_of_a_loaded_run_share_unchanged_settings() -> None:
     store = lab.Store()
     agent = lab.Agent(ScriptedProvider([call("none")] * 4 + ["done"]), observers=[store])
 

@@ -1,4 +1,4 @@
-"""What the tests of the store compare runs by."""
+"""Comparisons of runs for the tests of the store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OF_THE_STORE = ["state", "begun_at"]
 
 
 def assert_kept(store: Store, recorded: lab.Run | lab.RunResult) -> None:
-    """All frames of a run are, in the store, what they are of the run itself; and so is the run that is loaded."""
+    """Assert that all frames of a run are the same from the store, and that the loaded run is too."""
     run_id = recorded.run_id if isinstance(recorded, lab.RunResult) else recorded.id
     loaded = store.load(run_id)
     for what in FRAMES:
@@ -33,7 +33,7 @@ def assert_kept(store: Store, recorded: lab.Run | lab.RunResult) -> None:
 
 
 def spoken(messages: object) -> list[object]:
-    """A conversation as the model sees it: tool results by their text, since what a function returned need not be kept."""
+    """A conversation as the model sees it: tool results by their text, since a function's return value need not be stored."""
     return [
         (one.role, one.text, one.tool_calls, [(r.call_id, r.content, r.error) for r in one.tool_results], one.native)
         for one in messages  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The ids of tool calls play no part where a request was recorded with others: they are made anew each time a server is asked."""
+"""Tool call ids do not matter in matching: servers make new ones for each response."""
 
 from __future__ import annotations
 
@@ -102,18 +102,18 @@ def test_another_conversation_is_another_question(wire: Body) -> None:
         ["c1"],
     ],
 )
-def test_an_id_that_nothing_in_the_body_declares_finds_something_and_stays(body: Any) -> None:
+def test_an_id_that_the_body_does_not_declare_matches_literally(body: Any) -> None:
     text = json.dumps(body).encode()
     assert with_numbered_calls(text) is None
     assert same_question(text) == canonical_body(text) != same_question(text.replace(b"c1", b"c2"))
 
 
-def test_what_is_no_json_has_no_calls() -> None:
+def test_a_body_that_is_no_json_has_no_calls() -> None:
     for body in (b"", b"\xff", b"{", b"[" * 100_000, b"1"):
         assert with_numbered_calls(body) is None
 
 
-def test_its_own_ids_come_first_and_other_ids_where_there_is_nothing_else(cassette: Callable[..., Path]) -> None:
+def test_equal_ids_are_preferred_and_other_ids_match_otherwise(cassette: Callable[..., Path]) -> None:
     ours, others = (interaction(chat(a, "x", a), n) for n, a in enumerate(("a1", "b1"), 1))
     index = ReplayIndex.load(cassette(ours, others))
 
@@ -130,7 +130,7 @@ def test_its_own_ids_come_first_and_other_ids_where_there_is_nothing_else(casset
         served("3", "newest")
 
 
-def test_recording_again_leaves_nothing_that_no_run_would_ask_for(tmp_path: Path, base: str) -> None:
+def test_recording_again_leaves_no_recording_that_no_run_would_request(tmp_path: Path, base: str) -> None:
     def session(a: str) -> None:
         with record(tmp_path):
             asked(current(), f"{base}/chat", {"q": 1})

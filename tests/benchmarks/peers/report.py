@@ -16,7 +16,7 @@ TRACE_S = 1.5
 
 def report(prepare: Callable[[int], Prepare]) -> None:
     """Print `{"us_per_step": {"10": …}, "traced_mb": … | null, "rss_mb": … | null}`; both memories at 1,000 steps."""
-    prepare(10)()()  # the first run imports and compiles what the peer left for later
+    prepare(10)()()  # the first run does the peer's lazy imports and compilation
     us_per_step: dict[int, float] = {}
     result: dict[str, object] = {"us_per_step": us_per_step, "traced_mb": None, "rss_mb": None}
     last = 10
@@ -25,7 +25,7 @@ def report(prepare: Callable[[int], Prepare]) -> None:
         if size > 1_000 and worst_s > PATIENCE_S:
             break
         resident_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        long = worst_s > 1.0  # needs no repeats: what noise adds is small beside it
+        long = worst_s > 1.0  # not repeated: the noise is small relative to it
         taken = cpu_us(prepare(size)()) if long else interleaved({"peer": prepare(size)}, repeats=10, seconds=1.0)["peer"]
         us_per_step[size] = taken / size
         last = size
