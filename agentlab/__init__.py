@@ -9,6 +9,12 @@
     run.panel()
 
 Every name below is imported when it is first used, so `import agentlab` is fast, prints nothing and writes no file.
+
+    agent     `lab.Agent`: a model, its tools and default limits
+    run       `lab.Run`: what a person does with a run
+    tools     defines a tool, calls its function, and turns its exception into a result for the model
+    subagent  an agent as a tool of another
+    errors    every error and warning
 """
 
 from __future__ import annotations
@@ -147,7 +153,7 @@ _NAMES = {
     "transport": "record",
     "transport.selection": "replay",
 }
-"""Modules, and the names that are public from there."""
+"""The public names by the module that defines them."""
 
 _PLACES = {name: f"{module}:{name}" for module, names in _NAMES.items() for name in names.split()} | {
     "errors": "errors",
@@ -178,12 +184,12 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext agentlab`: the magic `%%agent`, completion of models by Tab, and tables in which `$` is a dollar sign."""
+    """`%load_ext agentlab`: add the magic `%%agent`, Tab completion of models, and tables that show `$` as a dollar sign."""
     import_module("agentlab.notebook.magics").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """`%unload_ext agentlab`: remove them again."""
+    """`%unload_ext agentlab`: remove the additions of `load_ipython_extension`."""
     import_module("agentlab.notebook.magics").unload(shell)
 
 

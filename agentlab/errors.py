@@ -7,7 +7,7 @@
     │   ├── LimitError                a limit, or another setting, with an impossible value
     │   ├── ToolDefinitionError       a function that cannot be offered as a tool
     │   └── ChatInputError            a field of a Chat's input
-    │       └── ContextNotFoundError  a context without messages
+    │       └── ContextNotFoundError  a context that has no messages
     ├── FixtureError                  recorded responses that cannot be used
     │   ├── FixtureNotFoundError
     │   ├── MalformedCassetteError
@@ -17,8 +17,8 @@
     │   ├── ProviderStatusError
     │   ├── ProviderPayloadError
     │   └── ProviderStreamError       a piece of a streamed answer was lost in transit
-    ├── MissingUsageError             Budget(missing_usage="fail") and a response without usage
-    ├── ContextChangedError           another process wrote to a chat's context in between
+    ├── MissingUsageError             a response has no usage, and Budget(missing_usage="fail") is set
+    ├── ContextChangedError           another process wrote to a chat's context during a request
     ├── StorageError                  runs cannot be written to, or read from, a store
     ├── StoredError                   the error of a stored run, with the message of the original
     ├── RunEndedError                 a step was requested from a run that has ended
@@ -30,9 +30,9 @@
     StopRequested                     not an error: raise it in a tool or a middleware to end the run
 
 Limits are outcomes, never exceptions: a run that reaches one returns its result. A ConfigurationError or a FixtureError inside
-a run is raised after the steps so far were recorded; a ProviderError ends the run as ERROR and is on the result.
+a run is raised after the steps so far are recorded. A ProviderError ends the run with ERROR and is stored in the result.
 
-Errors and warnings redact their messages and make control characters visible, so code that raises one need not.
+Errors and warnings redact their own messages and escape control characters; code that raises them need not.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 
 
 def _safe(args: tuple[object, ...]) -> Iterator[object]:
-    """Redact keys in texts and make control characters visible: messages quote providers, models and tools."""
+    """Redact keys and escape control characters in texts: messages quote providers, models and tools."""
     return (printable(arg) if isinstance(arg, str) else arg for arg in args)
 
 
 class AgentlabError(Exception):
-    """Root of all errors of agentlab. Messages contain no keys and no control characters.
+    """Base class of all errors of agentlab. Messages contain no keys and no control characters.
 
     Example:
         >>> lab.Agent("openai")
@@ -72,7 +72,7 @@ class AgentlabError(Exception):
         return _unpickled, (type(self), self.args), self.__dict__
 
     def _render_traceback_(self) -> list[str]:
-        """Return the traceback that IPython shows: the user's own code and the message."""
+        """Return the traceback for IPython: only the user's code and the message."""
         from agentlab._internal.display import rendered
 
         return rendered(self)
@@ -85,7 +85,7 @@ def _unpickled(kind: type[AgentlabError], args: tuple[object, ...]) -> AgentlabE
 
 
 class ConfigurationError(AgentlabError, ValueError):
-    """The configuration cannot work; the message names the value and the next step.
+    """The configuration cannot work. The message names the value and a remedy.
 
     Example:
         >>> lab.Agent(5)
@@ -96,7 +96,7 @@ class ConfigurationError(AgentlabError, ValueError):
 
 
 class UnknownProviderError(ConfigurationError):
-    """No provider of that name, or a string that is not `provider:model`.
+    """The provider's name is unknown, or the string is not `provider:model`.
 
     Example:
         >>> lab.Agent("opneai:gpt-5.4-mini")
@@ -107,7 +107,7 @@ class UnknownProviderError(ConfigurationError):
 
 
 class MissingKeyError(ConfigurationError):
-    """A live call needs an API key and none was found.
+    """A live call needs an API key, but none was found.
 
     Example:
         >>> await lab.Agent("openai:gpt-5.4-mini").run("Hello.")
@@ -201,7 +201,7 @@ class MalformedCassetteError(FixtureError, ValueError):
 
 
 class ReplayMissError(FixtureError, LookupError):
-    """A request that matches nothing recorded; the message shows the nearest recording and what differs.
+    """A request matches no recording. The message shows the most similar recording and the differences.
 
     Example:
         >>> with lab.replay("fixtures/trip"):
@@ -317,7 +317,7 @@ class ContextChangedError(AgentlabError):
 
 
 class StorageError(AgentlabError):
-    """Runs cannot be written to, or read from, a store; the message names the place and the next step.
+    """Runs cannot be written to, or read from, a store. The message names the place and a remedy.
 
     Example:
         >>> lab.Store().load("monday")
@@ -360,15 +360,15 @@ class RunEndedError(AgentlabError):
 
 
 class AgentlabWarning(UserWarning):
-    """A problem that does not end the run, such as a limit that cannot be watched, or a run without any limit.
+    """A problem that does not end the run, such as a limit that cannot be enforced, or a run without any limit.
 
     Example:
         >>> import warnings
         >>> with warnings.catch_warnings(record=True) as caught:
         ...     warnings.simplefilter("always")
         ...     result = await brief.run("?", budget=lab.Budget(max_turns=None))
-        >>> str(caught[0].message)[:28]
-        'This run has no limit at all'
+        >>> str(caught[0].message)[:21]
+        'This run has no limit'
     """
 
     def __init__(self, *args: object) -> None:
@@ -396,7 +396,7 @@ class StopRequested(Exception):  # noqa: N818  a request, like StopIteration, no
 # Raised by `result.raise_for_stop()` ----------------------------------------------------------------------------------------------
 
 
-class RunStopped(AgentlabError):  # noqa: N818  an outcome that the caller wants as an exception
+class RunStopped(AgentlabError):  # noqa: N818  an outcome, requested as an exception
     """Raised by `result.raise_for_stop()`: the agent did not finish on its own. `result` has all steps.
 
     Example:
@@ -516,7 +516,7 @@ class ResponseFiltered(RunStopped):
 
 
 class NudgesExhausted(RunStopped):
-    """The agent kept answering without a tool call.
+    """The agent repeatedly answered without a tool call.
 
     Example:
         >>> clerk = lab.Agent(ScriptedProvider(["I am done."] * 9), tools=[finalize], terminating=["finalize"])

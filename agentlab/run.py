@@ -1,16 +1,16 @@
-"""A run: one agent at work on one prompt, with all that a person can do with it. The parts that do it are in `agentlab.engine`.
+"""A run: an agent working on one prompt, and everything a person can do with it. Its parts are in `agentlab.engine`.
 
     step = await run.step()          one step
-    async for step in run: …         the rest, step by step
+    async for step in run: …         the remaining steps, one by one
     result = await run               to the end
     run.start()                      in the background; the cell returns at once
     run.pause()  run.resume()  run.stop("enough")  run.cancel()
     run.limits.max_cost = 0.10       at any time
-    branch = run.fork(at=3)          another future from step 3 on
-    branch = run.apply()             what suits the end: a limit raised, a step taken again; see run.next_actions
+    branch = run.fork(at=3)          a branch from step 3 on
+    branch = run.apply()             a branch with a raised limit or a repeated step; see run.next_actions
 
-`await` in a notebook cell keeps the kernel's main thread busy with the run: right for scripts and tests, with no promise that the
-panel's controls arrive meanwhile. `start()` is for live control.
+`await` in a notebook cell keeps the kernel's main thread busy with the run. That is right for scripts and tests, but clicks in the
+panel may not arrive meanwhile. `start()` is for live control.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ __all__ = ["Run", "RunState"]
 
 
 class Run(Displayable):
-    """One agent at work on one prompt; made by `agent.run(prompt)`.
+    """An agent working on one prompt; made by `agent.run(prompt)`.
 
-    `limits` are live and can be edited at any time, from any thread. A run lives on one event loop at a time; calls from others are
-    handed over to it. It is made of parts: `timeline` records what happens, `control` holds requests to pause or stop, `stepper` takes
+    `limits` are live and can be edited at any time, from any thread. A run uses one event loop at a time; calls from other loops are
+    passed on to it. It is made of parts: `timeline` records what happens, `control` holds requests to pause or stop, `stepper` takes
     the steps, `worker` keeps them on one event loop, `branches` are the runs that were forked from it, `origin` is where it came from.
 
     Example:
@@ -83,11 +83,11 @@ class Run(Displayable):
         self.limits: LiveSettings = self.stepper.limits
         call_context.made(self)
 
-    # What it is -------------------------------------------------------------------------------------------------------------
+    # State ------------------------------------------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
-        """The id, by which frames and stores know the run.
+        """The id of the run in frames and stores.
 
         Example:
             >>> run.id == run.timeline.events[0].run_id if run.events else len(run.id)
@@ -127,7 +127,7 @@ class Run(Displayable):
 
     @property
     def state(self) -> RunState:
-        """Where the run is.
+        """The state of the run: ready, running, paused or ended.
 
         Example:
             >>> run.state, ended.state
@@ -147,7 +147,7 @@ class Run(Displayable):
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The conversation so far; `run.timeline.messages_of(2)` is what step 2 added.
+        """The conversation so far; `run.timeline.messages_of(2)` returns the messages that step 2 added.
 
         Example:
             >>> [message.role for message in ended.messages[:3]]
@@ -157,7 +157,7 @@ class Run(Displayable):
 
     @property
     def events(self) -> list[Event]:
-        """What happened so far, pieces of text left out.
+        """The events so far, without TextReceived.
 
         Example:
             >>> type(ended.events[0]).__name__
@@ -177,10 +177,10 @@ class Run(Displayable):
 
     @property
     def children(self) -> tuple[Run, ...]:
-        """The child runs that this run's tools started (`agent.as_tool`), in order, the one under way included.
+        """The child runs that this run's tools started (`agent.as_tool`), in order, including those under way.
 
         Their `limits` can be edited, and they can be stopped. Their `origin` has this run as `caller`, its step as `parent_step` and
-        the tool call's id as `called_by`. A run from a store has those of earlier processes, too, as far as they are kept.
+        the tool call's id as `called_by`. A run from a store also has the stored child runs of earlier processes.
 
         Example:
             >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
@@ -202,10 +202,12 @@ class Run(Displayable):
             >>> ended.to_frame("tools")["tool"].tolist()[:3]
             ['get_weather', 'get_weather', 'find_trains']
         """
-        return lazy.call("agentlab.records.frames:to_frame", self, what)
+        from agentlab.records.frames import to_frame
+
+        return to_frame(self, what)
 
     def panel(self) -> Any:
-        """Return the live control of this run in a notebook; without a front end a static table and picture.
+        """Return the live panel of this run in a notebook; without a front end, a static table and picture.
 
         Example:
             >>> ended.panel()
@@ -218,11 +220,13 @@ class Run(Displayable):
         name, budget = one_line(self.agent.name), self.limits.snapshot().budget
         return f"Run({name}, {self.state}{end}, {counted(len(self.history), 'step')}, {budget!r})"
 
-    if not TYPE_CHECKING:  # with it, type checkers would take any name for an attribute
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
 
         def __getattr__(self, name):
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in Origin.__slots__:
+            if name == "settings":
+                message = "A run has no 'settings': write run.limits."
+            elif name in Origin.__slots__:
                 message = f"A run has no {name!r}: write run.origin.{name}."
             elif not name.startswith("_") and hasattr(RunResult, name):
                 ended = self.result is not None
@@ -236,10 +240,10 @@ class Run(Displayable):
     # Steps and control ------------------------------------------------------------------------------------------------------
 
     def with_id(self, run_id: str, *, label: str = "") -> Run:
-        """Give a run that has not begun an id of your own, and a `label` by which recordings know it (see `lab.replay`): it is replayed
-        from the beginning of what was recorded under that label, and recorded under that label.
+        """Set the id of a run that has not begun, and optionally its `label` in recordings (see `lab.replay`): the run is recorded with
+        that label, and replayed from the start of the recording with that label.
 
-        Raises ConfigurationError for a run that has begun, and for an id or label with a key in it.
+        Raises ConfigurationError if the run has begun, or if the id or label contains a key.
 
         Example:
             >>> brief.run("?").with_id("monday").id
@@ -249,17 +253,17 @@ class Run(Displayable):
         if stepper.has_begun:
             raise ConfigurationError(f"with_id({run_id!r}): the run {self.id!r} has begun already.")
         if (hidden := redact(f"{run_id} {label}".strip())) != f"{run_id} {label}".strip():
-            raise ConfigurationError(f"with_id: {hidden!r} holds a key: ids and labels of runs are written everywhere.")
+            raise ConfigurationError(f"with_id: {hidden!r} contains a key, but ids and labels of runs are written to files.")
         stepper.replay_key = f"{os.urandom(6).hex()}#{label}" if label else run_id
         stepper.run_id = run_id
         return self
 
     @needs_await("run.step()")
     async def step(self) -> StepResult | None:
-        """Take one step, also during a pause. None if the run ended without another one.
+        """Take one step, also during a pause. Returns None if the run ended without another one.
 
-        Raises RunEndedError after the end; MissingKeyError before the first step, which leaves the run ready; a ConfigurationError or
-        FixtureError that the step met, after recording it.
+        Raises RunEndedError after the end, and MissingKeyError before the first step (the run stays ready). A ConfigurationError or a
+        FixtureError within the step is raised after the step is recorded.
 
         Example:
             >>> step = await run.step()
@@ -273,20 +277,20 @@ class Run(Displayable):
         return await self.worker.step()
 
     async def __aiter__(self) -> AsyncIterator[StepResult]:
-        """The steps from here on, one by one, taken as they are asked for."""
+        """Yield the remaining steps, each taken on request."""
         async for step in self.worker.each():
             if step is not None:
                 yield step
 
     def __await__(self) -> Generator[Any, None, RunResult]:
-        """To the end; the result always comes back, whatever ended the run."""
+        """Run to the end and return the result, whatever the reason of the end."""
         return self.worker.to_the_end().__await__()
 
     def start(self, loop: Literal["background", "kernel"] = "background") -> Run:
         """Run to the end in the background and return at once, so that the panel is live.
 
-        Without a front end, where nobody can click, the run is finished first, so that notebooks are deterministic. `loop="kernel"`
-        runs on the loop this is called on, for clients that are bound to it.
+        Without a front end, block until the end, so that executed notebooks are deterministic. `loop="kernel"` runs on the caller's
+        event loop, for clients that are bound to it.
 
         Example:
             >>> run = brief.run("?").start()  # without a front end it has ended when this returns
@@ -303,7 +307,7 @@ class Run(Displayable):
         return self
 
     def wait(self, timeout_s: float | timedelta | None = None) -> RunResult | None:
-        """Block until a run started in the background has ended and return its result, or None if that takes longer than `timeout_s`.
+        """Block until a run started in the background has ended and return its result; None after `timeout_s`.
 
         Example:
             >>> run = brief.run("?").start()
@@ -326,7 +330,7 @@ class Run(Displayable):
         self.stepper.pause()
 
     def resume(self) -> None:
-        """Continue after a pause.
+        """End the pause.
 
         Example:
             >>> run.pause()
@@ -348,7 +352,7 @@ class Run(Displayable):
         self.stepper.stop(reason)
 
     def cancel(self) -> None:
-        """End the run at once, during a step if need be; what came back so far is recorded.
+        """End the run at once, even during a step; responses and tool results so far are recorded.
 
         Example:
             >>> await run.step()
@@ -360,7 +364,7 @@ class Run(Displayable):
         self.stepper.cancel()
 
     def observe(self, observer: RunObserver) -> Callable[[], None]:
-        """Notify `observer` of every event of this run from now on, and of none of its forks; return a function that ends that.
+        """Notify `observer` of every event of this run from now on, but not of its forks; return a function that ends this.
 
         Example:
             >>> seen = []
@@ -372,7 +376,7 @@ class Run(Displayable):
         """
         return self.timeline.observe(observer)
 
-    # Another future ---------------------------------------------------------------------------------------------------------
+    # Branches ---------------------------------------------------------------------------------------------------------------
 
     @helps_with_keywords
     def fork(
@@ -392,15 +396,16 @@ class Run(Displayable):
     ) -> Run:
         """Return a new run, not started, that shares the first `at` steps (0 to all). This run stays as it is.
 
-        budget, stop, policy, continuation, terminating   other settings; by default as this run has them now
-        agent           another agent; or with `model` the same one (tools, instructions, defaults) on another model
-        prompt          another task in place of this run's own; the kept steps stay as they were
+        budget, stop, policy, continuation, terminating   other settings; by default the current ones of this run
+        agent           another agent
+        model           the same agent (tools, instructions, defaults) on another model
+        prompt          another task instead of this run's; the kept steps are unchanged
         message         a further message to the model after the kept steps
-        tool_results    other results of the tools of step `at`: {call id: text}
+        tool_results    other results for the tools of step `at`: {call id: text}
 
-        Most providers refuse a conversation that ends with the model's own words. An answer that was cut off is followed by the
-        continuation policy's `hint`; if the model had finished (a run that COMPLETED, kept whole), a ConfigurationError asks for a
-        `message` or for fewer steps.
+        Most providers reject a conversation that ends with the model's answer. If the answer was cut off, the continuation policy's
+        `hint` is appended. If the model had finished and all steps are kept, a ConfigurationError asks for a `message` or for fewer
+        steps.
 
         Example:
             >>> branch = ended.fork(at=2, budget=lab.Budget(max_turns=3))
@@ -428,18 +433,18 @@ class Run(Displayable):
 
     @property
     def next_actions(self) -> tuple[NextAction, ...]:
-        """What can be done about the end of the run, the best first; empty before the end, and if there is nothing to do.
+        """The actions after the end of the run, the best first; empty before the end, and if there is nothing to do.
 
         Example:
             >>> run = endless.run("?", budget=lab.Budget(max_turns=2))
             >>> result = await run
             >>> [action.label for action in run.next_actions]
-            ['Raise the turn limit to 4 and go on']
+            ['Raise the turn limit to 4 and continue']
         """
         return next_actions.next_actions(self)
 
     def apply(self, action: NextAction | None = None, *, prompt: str | None = None) -> Run:
-        """Return the branch, not started, that does one of `next_actions`, by default the first.
+        """Return a branch, not started, that carries out one of `next_actions`, by default the first.
 
         Raises ConfigurationError if there is none, with the reason, and if a new `prompt` is needed and missing.
 

@@ -1,4 +1,4 @@
-"""The part of a step that asks the model: one round trip or several, what they cost, and what follows from the response."""
+"""The part of a step that asks the model: one or more round trips, their cost, and the decision on the response."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ if TYPE_CHECKING:
 
 CHARACTERS_PER_TOKEN = 4
 
-MAX_ASKED_AGAIN = 2
-"""How often an answer that lost a piece is asked for again; less if RetryPolicy(attempts=…) allows fewer retries."""
+MAX_REPEATS = 2
+"""How often the model is asked again after a stream lost a piece; less if RetryPolicy(attempts=…) allows fewer retries."""
 
 
-class BudgetExhausted(Exception):  # noqa: N818  a signal to the step, which ends there
-    """A middleware asks the model again and the budget is used up."""
+class BudgetExhausted(Exception):  # noqa: N818  a signal that ends the step, not an error
+    """The budget leaves no further call in this step."""
 
 
 async def ask(stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None = None) -> ModelResponse:
-    """Ask the model; the response is in the builder and in the conversation before anything else can happen.
+    """Ask the model, and record the response in the builder and in the conversation before any other code runs.
 
-    A middleware may ask several times, or answer by itself. Each answer that came back is a call of the step, whatever becomes of it.
-    `continuation` asks for the rest of the newest answer, which is then merged with it.
+    A middleware may ask several times, or answer itself. Every answer that came back counts as a call of the step, used or not.
+    With `continuation`, ask for the rest of the newest answer and merge the two.
     """
     before = len(builder.calls)
     if before:
         builder.calls[-1] = replace(builder.calls[-1], decision=builder.decision)
-    request, response, lost = await _ask_until_whole(stepper, builder, continuation)
+    request, response, failure = await _ask_until_complete(stepper, builder, continuation)
     response = _add_to_answer(stepper, builder, response, continuation, before)
     builder.decision = await _decide(stepper, builder, request, response)
     for call in builder.calls[before:]:
@@ -66,19 +66,19 @@ async def ask(stepper: Stepper, builder: StepBuilder, continuation: Continuation
         if (not known or call.cost.usd is None) and stepper.warned_unknown != (builder.settings, known):
             _warn_of_unknown_use(stepper, builder.settings, call)
             stepper.warned_unknown = (builder.settings, known)
-    if lost is not None:
-        raise lost
+    if failure is not None:
+        raise failure
     return response
 
 
 def _add_to_answer(
     stepper: Stepper, builder: StepBuilder, response: ModelResponse, continuation: ContinuationRequest | None, before: int
 ) -> ModelResponse:
-    """Put the response into the conversation, as a message or merged with the newest; note the seam where two texts meet."""
+    """Add the response to the conversation, as a message or merged into the newest one, and record the seam between two texts."""
     conversation, number = stepper.timeline.conversation, builder.calls[-1].index
     if continuation is None:
         conversation.append(_assistant_message(response))
-        if builder.answer is not None:  # an answer that was continued, then paused and resumed
+        if builder.answer is not None:  # the answer was continued, then paused and resumed
             builder.parts.append(builder.answer.text)
             builder.answer = response
         if before and response.text:
@@ -87,7 +87,7 @@ def _add_to_answer(
             if any(so_far):
                 builder.seams.append(Seam(number, sum(map(len, so_far))))
         return response
-    if builder.answer is None and before > 1:  # an answer that was paused and resumed, then cut off
+    if builder.answer is None and before > 1:  # the answer was paused and resumed, then cut off
         builder.parts = [call.response.text for call in builder.calls[: before - 1] if call.used]
     response, seam = continuation.merge(response, number)
     if seam is not None:
@@ -98,7 +98,7 @@ def _add_to_answer(
 
 
 async def _decide(stepper: Stepper, builder: StepBuilder, request: ModelRequest, response: ModelResponse) -> Decision:
-    """Decide what follows from a response: by the table, or by the policy of the run."""
+    """Decide what to do with a response: by the standard table, or by the run's policy."""
     timeline, policy = stepper.timeline, builder.settings.policy
     context = DecisionContext(
         response, timeline.next_step, len(builder.calls), request.max_output_tokens, builder.settings, timeline.history
@@ -117,12 +117,12 @@ async def _decide_by(policy: Policy, builder: StepBuilder, response: ModelRespon
     return checked(decision, policy, context)
 
 
-async def _ask_until_whole(
+async def _ask_until_complete(
     stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None
 ) -> tuple[ModelRequest, ModelResponse, ProviderStreamError | None]:
-    """Ask the model, and again if its stream lost a piece: nothing of such an answer has been executed.
+    """Ask the model, and ask again if the stream lost a piece: no tool call of such an answer has been executed.
 
-    Returns an error with the last answer if none came whole.
+    Returns the request, the last answer, and an error if that answer is incomplete too.
     """
     start, attempt = len(builder.calls), 0
     request, response = await _ask_once(stepper, builder, continuation)
@@ -131,12 +131,13 @@ async def _ask_until_whole(
         if decision.action is not Action.ASK_AGAIN:
             break
         here, retry = len(builder.calls), getattr(stepper.agent.model, "retry", None)
-        most = MAX_ASKED_AGAIN if retry is None else min(MAX_ASKED_AGAIN, retry.attempts - 1)
+        most = MAX_REPEATS if retry is None else min(MAX_REPEATS, retry.attempts - 1)
         if attempt >= most:
-            why = f"asked for again {attempt} time{'s' * (attempt != 1)}, it came no better" if most else "no retry is allowed"
+            tries = "1 retry" if attempt == 1 else f"{attempt} retries"
+            why = f"{tries} did not give a complete one" if most else "no retry is allowed"
             return request, response, _stream_error(stepper, response, why)
         if no_call_left(stepper, builder):
-            return request, response, _stream_error(stepper, response, "the budget leaves no call to ask for it again")
+            return request, response, _stream_error(stepper, response, "the budget leaves no call for a retry")
         attempt += 1
         timeline, index = stepper.timeline, builder.calls[-1].index
         now_s = timeline.clock.elapsed_s()
@@ -146,9 +147,9 @@ async def _ask_until_whole(
         except ReplayMissError:
             return request, response, _stream_error(stepper, response, "the recording has no other answer")
         except ProviderError as error:
-            lost = _stream_error(stepper, response, f"asking for it again failed: {in_words(error)}")
-            lost.__cause__ = error
-            return request, response, lost
+            failure = _stream_error(stepper, response, f"a retry failed: {in_words(error)}")
+            failure.__cause__ = error
+            return request, response, failure
         builder.calls[here - 1] = replace(builder.calls[here - 1], decision=decision)
         builder.calls[start:here] = [replace(call, used=False) for call in builder.calls[start:here]]
     return request, response, None
@@ -156,8 +157,8 @@ async def _ask_until_whole(
 
 def _stream_error(stepper: Stepper, response: ModelResponse, why: str) -> ProviderStreamError:
     return ProviderStreamError(
-        f"{_name(stepper)}: a piece of the streamed answer was lost ({response.holes[0]}), and {why.rstrip('.')}. What came is kept. "
-        "Try again; if it stays, look for what changes the stream on its way, such as a proxy."
+        f"{_name(stepper)}: a piece of the streamed answer was lost ({response.holes[0]}), and {why.rstrip('.')}. The received text "
+        "is kept. Try again; if the error persists, check for a proxy that alters the stream."
     )
 
 
@@ -185,7 +186,7 @@ async def _ask_once(
         try:
             return await _send(stepper, builder, asked)
         except Exception as error:
-            builder.blame("", error)  # not the fault of the middleware that lets it pass
+            builder.blame("", error)  # not the fault of the middleware that it passes through
             raise
 
     try:
@@ -198,7 +199,7 @@ async def _ask_once(
 
 
 def _output_cap(stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None) -> int | None:
-    """Return the most output tokens to ask for: the cap per step, lowered to what is left of the budget."""
+    """Return the output cap of a request in tokens: the cap per step, lowered to what the budget leaves."""
     budget, known = builder.settings.budget, stepper.timeline.history.known_tokens + builder.known_tokens
     if continuation is None or continuation.cap is None:
         return budget.output_cap(known)
@@ -206,7 +207,7 @@ def _output_cap(stepper: Stepper, builder: StepBuilder, continuation: Continuati
 
 
 async def _send(stepper: Stepper, builder: StepBuilder, request: ModelRequest) -> ModelResponse:
-    """Make one round trip and record what comes back. Raises BudgetExhausted if the budget leaves no further call in this step."""
+    """Make one round trip and record the response. Raises BudgetExhausted if the budget leaves no further call in this step."""
     if builder.calls_made and no_call_left(stepper, builder):
         raise BudgetExhausted
     timeline, agent = stepper.timeline, stepper.agent
@@ -239,7 +240,7 @@ async def _send(stepper: Stepper, builder: StepBuilder, request: ModelRequest) -
     return response
 
 
-def record_call(  # noqa: PLR0917  all of them say how the call went
+def record_call(  # noqa: PLR0917  all of them describe the call
     stepper: Stepper,
     builder: StepBuilder,
     request: ModelRequest,
@@ -249,10 +250,10 @@ def record_call(  # noqa: PLR0917  all of them say how the call went
     duration_s: float,
     retries: int,
 ) -> None:
-    """Put a response that came back into the step, with its cost, and emit why it ended."""
+    """Add a response to the step, with its cost, and emit why it ended."""
     timeline, model, signal = stepper.timeline, stepper.agent.model, response.signal
     usage = _charged_usage(stepper, builder, request, response)
-    at = datetime.now(UTC) if response.source is None else response.source.at  # an answer without HTTP was made now
+    at = datetime.now(UTC) if response.source is None else response.source.at  # without HTTP, the answer was made just now
     address = getattr(model, "address", "")
     cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd, at=at, address=address)
     log_signal(signal, model.name, model.model)
@@ -269,26 +270,25 @@ def record_call(  # noqa: PLR0917  all of them say how the call went
 def choose_response(
     stepper: Stepper, builder: StepBuilder, request: ModelRequest, response: ModelResponse, before: int
 ) -> ModelResponse:
-    """Make the response that a middleware returned the last call of the step; the calls that it left aside stay, as not used."""
+    """Make the response that a middleware returned the last call of the step; its other calls are kept and marked as not used."""
     made = builder.calls[before:]
-    if not made:  # an answer by the middleware itself, from a cache for example
+    if not made:  # the middleware answered itself, for example from a cache
         response = unique_call_ids(response)
         timeline = stepper.timeline
         index, now_s = timeline.history.own_calls + before + 1, timeline.clock.elapsed_s()
         record_call(stepper, builder, request, response, index, now_s, 0.0, 0)
         return response
     chosen = next((call for call in made if call.response is response), made[-1])
-    came = chosen.response
-    if response is not came and (response.text, response.tool_calls) != (came.text, came.tool_calls):
-        # The provider's own form still says what the middleware has changed.
-        response = unique_call_ids(replace(response, native=None))
-    aside = [replace(call, used=False) for call in made if call is not chosen]
-    builder.calls[before:] = [*aside, replace(chosen, response=response)]
+    original = chosen.response
+    if response is not original and (response.text, response.tool_calls) != (original.text, original.tool_calls):
+        response = unique_call_ids(replace(response, native=None))  # the native form has the text before the middleware's changes
+    unused = [replace(call, used=False) for call in made if call is not chosen]
+    builder.calls[before:] = [*unused, replace(chosen, response=response)]
     return response
 
 
 def _assistant_message(response: ModelResponse) -> Message:
-    """Return what the conversation keeps of a response, without calls that were cut off: no provider takes them back."""
+    """Return the message for the conversation, without calls that were cut off: providers reject them."""
     whole = tuple([call for call in response.tool_calls if not is_cut_off(call)]) if response.tool_calls else ()
     if len(whole) < len(response.tool_calls):
         return Message("assistant", response.text, whole)
@@ -296,7 +296,7 @@ def _assistant_message(response: ModelResponse) -> Message:
 
 
 def no_call_left(stepper: Stepper, builder: StepBuilder) -> bool:
-    """True if the budget, read before a further call inside the step, allows none; tokens and cost of this step count."""
+    """True if the budget allows no further call within the step; the tokens and cost of this step count."""
     settings, history = stepper.settings_now(), stepper.timeline.history
     budget, terminating, made = settings.budget, settings.terminating, builder.calls_made
     return (
@@ -312,14 +312,14 @@ def no_call_left(stepper: Stepper, builder: StepBuilder) -> bool:
 
 
 def _charged_usage(stepper: Stepper, builder: StepBuilder, request: ModelRequest, response: ModelResponse) -> Usage:
-    """Return what counts against the budget: the reported usage, or if there is none what `Budget.missing_usage` says."""
+    """Return the usage that counts against the budget: as reported, or else by the rule in `Budget.missing_usage`."""
     policy, known = builder.settings.budget.missing_usage, response.usage
     if known.total_tokens is not None or policy in ("warn", "fail"):
         return known
     sent = stepper.timeline.conversation.characters + len(request.instructions)
     sent += sum(len(spec.parameters_json) for spec in request.tools)
-    came = len(response.text) + len(response.reasoning) + sum(len(call.name + call.arguments) for call in response.tool_calls)
-    output, source = -(-came // CHARACTERS_PER_TOKEN), UsageSource.ESTIMATED
+    received = len(response.text) + len(response.reasoning) + sum(len(call.name + call.arguments) for call in response.tool_calls)
+    output, source = -(-received // CHARACTERS_PER_TOKEN), UsageSource.ESTIMATED
     if policy == "charge_cap" and request.max_output_tokens is not None:
         output, source = request.max_output_tokens, UsageSource.CHARGED_CAP
     return replace(
@@ -331,29 +331,29 @@ def _charged_usage(stepper: Stepper, builder: StepBuilder, request: ModelRequest
 
 
 def _warn_of_unknown_use(stepper: Stepper, settings: RunSettings, call: ModelCall) -> None:
-    """Warn of limits that cannot be watched, since the usage or the price is not known."""
-    who, warn_once = _name(stepper), stepper.timeline.warn_once
+    """Warn of limits that cannot be enforced, since the usage or the price is unknown."""
+    model, warn_once = _name(stepper), stepper.timeline.warn_once
     if call.usage.total_tokens is not None:
-        watched = _watched(settings, "cost")
-        if watched:
+        limits = _limits_on(settings, "cost")
+        if limits:
             why = f"{call.cost.reason} " if call.cost.reason else ""
-            warn_once(f"The price of {who} is not known, so {watched} cannot be watched. {why}Bound the tokens instead.")
+            warn_once(f"The price of {model} is not known, so {limits} cannot be enforced. {why}Limit the tokens instead.")
         return
     if settings.budget.missing_usage == "fail":
         raise MissingUsageError(
-            f"{who} reported no usage, and Budget(missing_usage='fail') is set. "
-            "Choose 'warn', 'estimate' or 'charge_cap' to go on without."
+            f"{model} reported no usage, and Budget(missing_usage='fail') is set. "
+            "Choose 'warn', 'estimate' or 'charge_cap' to continue without it."
         )
-    watched = _watched(settings, "tokens", *(["cost"] if call.cost.usd is None else []))
-    if watched:
+    limits = _limits_on(settings, "tokens", *(["cost"] if call.cost.usd is None else []))
+    if limits:
         warn_once(
-            f"{who} reports no usage, so {watched} cannot be watched. "
+            f"{model} reports no usage, so {limits} cannot be enforced. "
             "Budget(missing_usage='estimate') counts 4 characters as a token; 'charge_cap' charges the output cap."
         )
 
 
-def _watched(settings: RunSettings, *totals: str) -> str:
-    """Return the limits on these totals that are set, as fields of the budget or as leaves of the stop condition."""
+def _limits_on(settings: RunSettings, *totals: str) -> str:
+    """Return the names of the limits that are set on these totals: fields of the budget, and leaves of the stop condition."""
     names = [name for name, total in TOTAL_OF.items() if total in totals and getattr(settings.budget, name) is not None]
     if settings.stop is not None:
         names += [type(leaf).__name__ for leaf in settings.stop.leaves(that_count=True) if leaf.total in totals]

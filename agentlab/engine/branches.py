@@ -1,4 +1,4 @@
-"""The runs that come from a run: forks of it, and the child runs that its tools started."""
+"""The descendants of a run: its forks, and the child runs that its tools started."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ R = TypeVar("R", bound=RunLike)
 class Branches(Sequence[R], Generic[R]):
     """The forks of a run, in order: `run.branches[0]`. `watch` reports new ones.
 
-    `recall` restores the child run of an earlier process to continue it, `recall_children` loads all of them; both are set by the
-    store that the run came from.
+    `recall` restores a child run of an earlier process so that it can continue, `recall_children` loads all child runs. Both are set
+    by the store that the run came from.
 
     Example:
         >>> branch = ended.fork(at=2)
@@ -51,20 +51,20 @@ class Branches(Sequence[R], Generic[R]):
 
     @property
     def children(self) -> tuple[R, ...]:
-        """The child runs, those from a store included, which are loaded on first access."""
+        """The child runs. Those in a store are loaded on first access."""
         self._load_children()
         return self._children
 
     @property
     def descendants(self) -> tuple[R, ...]:
-        """Forks and child runs together, in the order in which they were made."""
+        """Forks and child runs, in the order in which they were made."""
         self._load_children()
         return self._descendants
 
     def watch(self, listener: Callable[[R], object]) -> Callable[[], None]:
-        """Call `listener(branch)` after each fork, on the thread that made it; return a function that ends that.
+        """Call `listener(branch)` after each fork, on the thread that made it; return a function that ends this.
 
-        An exception from a listener becomes a warning: the fork is made all the same.
+        An exception from a listener becomes a warning and does not prevent the fork.
 
         Example:
             >>> seen = []
@@ -88,18 +88,18 @@ class Branches(Sequence[R], Generic[R]):
             try:
                 listener(branch)
             except Exception as error:
-                message = f"A listener to forks raised {in_words(error)}. The fork was made all the same."
+                message = f"A listener for forks raised {in_words(error)}. The fork was made anyway."
                 warnings.warn(message, AgentlabWarning, stacklevel=3)
 
     def add_child(self, child: R) -> None:
-        """Add a child run; one that is a fork of another child is listed below that one."""
+        """Add a child run. A fork of another child is listed below that child."""
         with self._run.stepper.affinity.lock:
             self._children = _with(self._children, child)
             if child.stepper.origin.parent is None:
                 self._descendants = _with(self._descendants, child)
 
     def _load_children(self) -> None:
-        """Load stored child runs, read-only, before those that were called since."""
+        """Load stored child runs, read-only, and put them before those that were started since."""
         with self._run.stepper.affinity.lock:
             load, self.recall_children = self.recall_children, None
             if load is not None:
@@ -141,7 +141,7 @@ class Branches(Sequence[R], Generic[R]):
 
 
 def _with(runs: tuple[R, ...], run: R) -> tuple[R, ...]:
-    """Return the runs and this one, which replaces a loaded one of the same id."""
+    """Return the runs with this one, which replaces a loaded run of the same id."""
     if all(one.id != run.id for one in runs):
         return (*runs, run)
     return tuple([run if one.id == run.id else one for one in runs])
@@ -157,7 +157,7 @@ def set_parent(run: R, parent: R) -> None:
 
 
 def set_caller(run: R, caller: R, step: int, call_id: str) -> None:
-    """Make a run the child of the run whose tool call started it; one that is a fork stays a branch of its parent."""
+    """Make a run the child of the run whose tool call started it. A fork stays a branch of its parent."""
     origin = replace(run.stepper.origin, caller=caller, parent_step=step, called_by=call_id)
     if origin.parent is None:
         origin = replace(origin, parent_run_id=caller.id)

@@ -1,7 +1,7 @@
-"""Which tool call the code runs in: of which run, in which step, and what bounds the runs that the tool starts.
+"""The tool call that the current code runs in: its run, its step, and the limits of the runs that the tool starts.
 
-A run that begins within a tool call is below the calling run, whether `agent.as_tool` or the tool's own code made it. The first run
-above all of them is the outermost one: its limits and its agent's `max_depth` hold for every run below it.
+A run that begins within a tool call is below the calling run, whether `agent.as_tool` or the tool's own code started it. The topmost
+run is the outermost one: its limits and its agent's `max_depth` apply to every run below it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ MAX_DEPTH = 3
 """How deep runs may be nested below the outermost one, unless its agent says otherwise."""
 
 CALLS_BELOW_PER_STEP = 20
-"""Model calls that all runs below the outermost one may make together, for each of its `max_turns`; its `max_calls` replaces this."""
+"""Model calls that all runs below the outermost one may make together, per step of its `max_turns`. Its `max_calls` replaces this."""
 
 LEAST_USD = Decimal("1e-9")
-"""The least limit of a cost: with nothing left no run is started, and one whose limit is lowered later ends before its next call."""
+"""The lowest cost limit, used if nothing is left: the run then ends before its next call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Model calls, and what is known of their tokens and cost."""
+    """Usage: model calls, with their known tokens and cost."""
 
     calls: int = 0
     tokens: int = 0
@@ -49,7 +49,7 @@ class Used:
 
 
 def used(stepper: Stepper, but: Stepper | None = None) -> Used:
-    """Return what a run has used by now: its steps, the step under way, and child runs in it, done or running, except `but`."""
+    """Return the usage of a run so far: its steps, the step under way, and the child runs of that step except `but`."""
     history, builder = stepper.timeline.history, stepper.builder
     calls, tokens, cost_usd = history.calls, history.known_tokens, history.known_cost_usd
     if builder is None:
@@ -68,7 +68,7 @@ def used(stepper: Stepper, but: Stepper | None = None) -> Used:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallContext:
-    """A tool call under way: the run's stepper, the step that it is in, and the call itself."""
+    """A tool call under way: the stepper of its run, the step, and the call."""
 
     stepper: Stepper
     builder: StepBuilder
@@ -85,9 +85,9 @@ class ToolCallContext:
         return self.stepper.timeline.next_step
 
     def left(self, but: Stepper | None = None) -> Remaining:
-        """Return what the run's budget leaves now, the step under way and its child runs (except `but`) counted; None for no limit.
+        """Return what is left of the run's budget after the step under way and its child runs (except `but`); None for no limit.
 
-        Use that is not known counts as far as it is known. Steps are each run's own and are left out.
+        Unknown usage counts as 0. Steps are left out: each run counts them separately.
         """
         budget, spent = self.stepper.settings_now().budget, used(self.stepper, but)
         return Remaining(
@@ -123,7 +123,7 @@ _watcher: ContextVar[Callable[[Any], None] | None] = ContextVar("agentlab_watche
 
 @contextlib.contextmanager
 def watched(watcher: Callable[[Any], None]) -> Iterator[None]:
-    """Pass every run that is made within this to `watcher`, in tasks and threads that are started here too."""
+    """Pass every run that is made in this block to `watcher`, including those of tasks and threads that are started in it."""
     before = _watcher.set(watcher)
     try:
         yield
@@ -138,14 +138,14 @@ def made(run: Any) -> None:
 
 
 def is_spent(left: Remaining) -> bool:
-    """True if nothing more can be done with what is left."""
+    """True if some limit has nothing left."""
     return any(part is not None and part <= 0 for part in (left.calls, left.tokens, left.cost_usd, left.time_s))
 
 
 def within(budget: Budget, left: Remaining, before: RunHistory, *, elapsed_s: float | None = None) -> Budget:
-    """Return the budget lowered to what its caller has left, for a run that begins with the steps of `before`.
+    """Return the budget, lowered to what the caller has left, for a run that begins with the steps of `before`.
 
-    With `elapsed_s`, the active time that it begins with, its time is lowered too.
+    With `elapsed_s`, the active time at its beginning, the timeout is lowered too.
     """
     caps: dict[str, Any] = {}
     if left.calls is not None:
@@ -158,12 +158,12 @@ def within(budget: Budget, left: Remaining, before: RunHistory, *, elapsed_s: fl
         caps["timeout"] = max(0.001, elapsed_s + left.time_s)
     lower = {name: cap for name, cap in caps.items() if (own := getattr(budget, name)) is None or cap < own}
     if "max_calls" in lower and budget.max_turns is not None:
-        lower["max_turns"] = int(budget.max_turns)  # calls that the caller has left do not raise a default of max_turns
+        lower["max_turns"] = int(budget.max_turns)  # no longer a default, which would yield to max_calls
     return dataclasses.replace(budget, **lower) if lower else budget
 
 
 def settings_within(settings: RunSettings, context: ToolCallContext, stepper: Stepper, before: RunHistory) -> RunSettings:
-    """Return the settings of a child run within what its caller has left now: limits may change on both sides while it runs."""
+    """Return the settings of a child run, lowered to what its caller has left now: the limits of both may change meanwhile."""
     budget = within(settings.budget, context.left(but=stepper), before)
     return settings if budget is settings.budget else dataclasses.replace(settings, budget=budget)
 
@@ -187,7 +187,7 @@ def refuse_too_deep() -> None:
 
 
 def steps_within(settings: RunSettings, stepper: Stepper) -> RunSettings:
-    """Return the settings of a run below another, with at most as many steps as a person set for the outermost run."""
+    """Return the settings of a child run, with no more steps than a person set for the outermost run."""
     most, own = stepper.outermost.limits.snapshot().budget.max_turns, settings.budget.max_turns
     begins_with = stepper.begins_with
     if most is None or (own is not None and (own <= begins_with + most or isinstance(most, DefaultTurns))):
@@ -196,12 +196,12 @@ def steps_within(settings: RunSettings, stepper: Stepper) -> RunSettings:
 
 
 def bound_from_above(stepper: Stepper) -> tuple[StopReason, str] | None:
-    """Return why `bound_below` of the outermost run forbids a further call; None if it does not, and for that run itself."""
+    """Return why `bound_below` of the outermost run forbids a further call, or None. Always None for the outermost run."""
     return None if stepper.outermost is stepper else bound_below(stepper.outermost)
 
 
 def bound_below(top: Stepper) -> tuple[StopReason, str] | None:
-    """Return why no run below this outermost one may make a further call, by its limits now and by all that is used; else None."""
+    """Return why no run below this outermost run may make a further call, by its current limits and the total usage; else None."""
     if top.result is not None and top.result.stop_reason is StopReason.CANCELLED:
         return StopReason.CANCELLED, "Cancelled with the outermost run."
     budget, spent = top.limits.snapshot().budget, used(top) + top.beside
@@ -228,7 +228,7 @@ def bound_below(top: Stepper) -> tuple[StopReason, str] | None:
 
 
 def count_beside(stepper: Stepper, calls: int = 0, tokens: int = 0, cost_usd: Decimal = ZERO) -> None:
-    """Count for the outermost run what no history counts: the use of a run that a tool's own code made, or of runs below it."""
+    """Count usage that no history counts for the outermost run: of runs that a tool's own code started, and of runs below them."""
     above, top = stepper, stepper.outermost
     while above is not top:
         caller = above.origin.caller

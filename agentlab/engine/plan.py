@@ -1,4 +1,4 @@
-"""All that a run begins with, as one frozen value; and what the engine needs of agents and runs, which are above it."""
+"""What a run begins with, as one frozen value, and the interfaces of agents and runs, which are above the engine."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 NO_ORIGIN: Origin[Any] = Origin()
-"""Of a run that came from no other."""
+"""The origin of a run that is neither a fork nor a child."""
 
 
 class AgentSpec(Protocol):
-    """What the engine needs of an agent; `lab.Agent` has it all, and documents it."""
+    """What the engine needs of an agent; documented in `lab.Agent`."""
 
     model: Model
     name: str
@@ -59,7 +59,7 @@ class AgentSpec(Protocol):
         """Check that the agent has these tools."""
 
     def through_middleware(self, ask: Ask, blame: Blame) -> Ask:
-        """Return `ask` with the middleware around it; `blame` is called with what raised an exception."""
+        """Return `ask` with the middleware around it; `blame` is called with the source of an exception."""
         ...
 
     def through_tool_middleware(self, execute: RunTool, blame: Blame) -> RunTool:
@@ -68,7 +68,7 @@ class AgentSpec(Protocol):
 
 
 class RunLike(Protocol):
-    """What the engine needs of a run; `lab.Run` has it all, and documents it."""
+    """What the engine needs of a run; documented in `lab.Run`."""
 
     limits: LiveSettings
     timeline: Timeline
@@ -98,6 +98,11 @@ class RunLike(Protocol):
         ...
 
     @property
+    def events(self) -> Sequence[Event]:
+        """The events so far."""
+        ...
+
+    @property
     def result(self) -> RunResult | None:
         """The result, None before the end."""
         ...
@@ -110,10 +115,10 @@ class RunLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """All that a run begins with. A new run has an agent, a prompt, settings and a transport; a fork also has steps and an origin; a
-    run from a store has its id, its events and perhaps its ending, too.
+    """What a run begins with. A new run has an agent, a prompt, settings and a transport. A fork also has steps and an origin. A run
+    from a store also has its id, its events, and its ending if it ended.
 
-    `observers` get the events of the run, `inherited` those of the runs that come from it; None: the same.
+    `observers` receive the events of the run, `inherited` those of its forks and child runs; None means the same observers.
     """
 
     agent: AgentSpec

@@ -1,4 +1,4 @@
-"""A run as frozen values: the steps that a fork keeps, where a run came from, why it ended, and the whole for stores and forks."""
+"""A run as frozen values: the steps that a fork keeps, where the run came from, why it ended, and the whole run for stores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why the run ends, in the words of RunResult."""
+    """Why the run ends, with the fields of RunResult."""
 
     stop_reason: StopReason
     detail: str
@@ -37,11 +37,11 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Origin(Generic[R]):
-    """Where a run came from: nowhere, a fork of another run, or a tool call of another run.
+    """Where a run came from: a fork of another run, a tool call of another run, or neither.
 
-    `parent` is the run that it was forked from, `forked_at` how many steps it has from there. `caller` is the run whose tool started
-    it, in step `parent_step` by the tool call `called_by`. `parent_run_id` is the id of the parent or else of the caller, which is
-    known of a run from a store too, where the runs themselves may not be loaded. All are None for a run that came from no other.
+    `parent` is the run that it was forked from, `forked_at` the number of steps that it took over. `caller` is the run whose tool
+    started it, in step `parent_step` by the tool call `called_by`. `parent_run_id` is the id of the parent, or else of the caller; a
+    run from a store has it even if those runs are not loaded. All are None for a run that is neither a fork nor a child.
 
     Example:
         >>> branch = ended.fork(at=2)
@@ -59,10 +59,10 @@ class Origin(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A tool call that may have run in a step which ended with its process: the tool is not called again without asking.
+    """A tool call that may have run before its process died in the middle of the step: it is not repeated without permission.
 
-    `answered` is the step in which the tool was called again, None before that. A branch that begins before that step is held too.
-    `by` is the id of that call: a middleware that executes the same call twice is held twice.
+    `answered` is the step in which the tool was called again, None before that. A branch that begins before that step has the hold
+    too. `by` is the id of that call: if a middleware executes the same call twice, both are held.
     """
 
     call: ToolCall
@@ -70,7 +70,7 @@ class Hold:
     by: str = ""
 
     def at(self, steps: int) -> Hold:
-        """Return the hold as it was after so many steps of its run."""
+        """Return the hold as it was after this number of steps."""
         return self if self.answered is None or self.answered <= steps else Hold(self.call)
 
 
@@ -78,8 +78,8 @@ class Hold:
 class RunPrefix:
     """The beginning of a run, up to some step.
 
-    `marks` are the lengths of the conversation after each step, `prompt_at` is the index of the prompt in it, `first_length` its
-    length before the first step.
+    `marks` are the lengths of the conversation after each step, `first_length` is its length before the first step, and `prompt_at` is
+    the index of the prompt in it.
     """
 
     prompt: str
@@ -91,14 +91,14 @@ class RunPrefix:
 
     @classmethod
     def of_messages(cls, messages: Sequence[Message]) -> RunPrefix:
-        """Return the beginning of a run that has no steps; its prompt is the newest message of neither the model nor a tool."""
+        """Return the beginning of a run without steps. Its prompt is the newest message that is not from the model or a tool."""
         places = range(len(messages) - 1, -1, -1)
         place = next((at for at in places if messages[at].role not in ("assistant", "tool")), None)
         prompt = "" if place is None else messages[place].text
         return cls(prompt, messages, RunHistory(), (), len(messages) - 1 if place is None else place, len(messages))
 
     def messages_of(self, step: int) -> Sequence[Message]:
-        """Return the messages that this step added, or with 0 those before the first step."""
+        """Return the messages that this step added; 0 returns those before the first step."""
         steps, marks = len(self.history), self.marks
         if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= steps:
             raise ConfigurationError(f"messages_of({step!r}): give the number of a step, 0 to {steps}.")
@@ -107,11 +107,11 @@ class RunPrefix:
         return self.messages[begin:end]
 
     def until(self, at: int) -> RunPrefix:
-        """Return its first `at` steps. Raises ConfigurationError if there are fewer."""
+        """Return the first `at` steps. Raises ConfigurationError if there are fewer."""
         if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= len(self.marks):
             raise ConfigurationError(f"fork(at={at!r}): give the number of steps to keep, 0 to {len(self.marks)}.")
         history = self.history.prefix(at)
-        if history.last is not None:  # why this run ended is not part of the branch
+        if history.last is not None:  # the stop reason of this run does not apply to the branch
             history.amend(replace(history.last, stop_reason=None))
         length = self.marks[at - 1] if at else self.first_length
         return replace(self, messages=tuple(self.messages[:length]), history=history, marks=tuple(self.marks[:at]))
@@ -119,14 +119,14 @@ class RunPrefix:
     def with_prompt(self, prompt: str) -> RunPrefix:
         """Replace the prompt. Raises ConfigurationError for an empty one."""
         if not isinstance(prompt, str) or not prompt.strip():
-            raise ConfigurationError(f"fork(prompt={prompt!r}): pass the task as text, or leave it out to keep the run's own.")
+            raise ConfigurationError(f"fork(prompt={prompt!r}): pass the task as text, or omit it to keep the run's prompt.")
         before, after = self.messages[: self.prompt_at], self.messages[self.prompt_at + 1 :]
         return replace(self, prompt=prompt, messages=(*before, Message("user", prompt), *after))
 
     def with_message(self, message: str) -> RunPrefix:
         """Append a user message. Raises ConfigurationError for an empty one."""
         if not isinstance(message, str) or not message.strip():
-            raise ConfigurationError(f"fork(message={message!r}): pass a message to the model as text, or leave it out.")
+            raise ConfigurationError(f"fork(message={message!r}): pass a message to the model as text, or omit it.")
         return self._followed_by(Message("user", message))
 
     def with_tool_results(self, given: Mapping[str, str]) -> RunPrefix:
@@ -155,10 +155,10 @@ class RunPrefix:
         return replace(self, messages=tuple(messages), history=history)
 
     def answerable(self, hint: str) -> RunPrefix:
-        """Make sure that the model has something to answer: most providers refuse a conversation that ends with the model's words.
+        """Make sure that the model has something to answer: most providers reject a conversation that ends with the model's answer.
 
-        An answer that was cut off is followed by the `hint` that asks for the rest; one that the provider paused is sent back as it
-        is. Raises ConfigurationError if the model had finished.
+        If the answer was cut off, append the `hint` that asks for the rest. If the provider paused, the conversation is sent back
+        unchanged. Raises ConfigurationError if the model had finished.
         """
         last, newest = self.history.last, self.messages[-1] if self.messages else None
         if last is None or newest is None or newest.role != "assistant" or not newest.text.strip():
@@ -174,11 +174,11 @@ class RunPrefix:
         )
 
     def conversation(self) -> Conversation:
-        """Return the messages as a conversation that can grow."""
+        """Return the messages as a mutable conversation."""
         return Conversation(self.messages)
 
     def _followed_by(self, message: Message) -> RunPrefix:
-        """Append a message; a branch of the branch at the same step has it too."""
+        """Append a message. A branch of the branch at the same step has it too."""
         messages = (*self.messages, message)
         if not self.marks:
             return replace(self, messages=messages, first_length=len(messages))
@@ -204,10 +204,10 @@ def _completed(step: StepResult) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """A run at one moment, for stores and forks. Taking one costs the same however long the run is.
+    """A run at one moment, for stores and forks. The cost of taking one does not depend on the length of the run.
 
-    `prefix` holds the conversation and the history. Both may grow afterwards; `steps` is how many steps of the history are complete
-    now. `result` is None while the run is running; of a run that ends with its last step it is known before RunEnded is emitted.
+    `prefix` holds the conversation and the history. Both may grow afterwards; `steps` is the number of steps that are complete now.
+    `result` is None while the run is running. If the run ends with its last step, the result is set before RunEnded is emitted.
     """
 
     run_id: str

@@ -1,14 +1,14 @@
 """One step of a run: the model's answer, the tools it asked for, and whether the run ends.
 
-    before    the budget is read; with nothing left the run ends and no request is sent
-    ask       one call, or more if the provider pauses, or the answer is cut off: the table in turn.py
-    decide    what follows from the response: termination.decide
-    act       the tools, in order, up to the first terminating one; or the reminder that one is to be called: tool_calls.py
-    read      the step is in the history; stop condition and budget are read with it
-    end       terminating tool > explicit stop > the model's own end, or an abort > condition > budget
+    before    read the budget; if nothing is left, the run ends and no request is sent
+    ask       make one call, or more if the provider pauses or the answer is cut off: the table in turn.py
+    decide    choose what to do with the response: termination.decide
+    act       execute the tools in order, up to the first terminating one, or remind the model to call one: tool_calls.py
+    read      append the step to the history, then read the stop condition and the budget
+    end       terminating tool > explicit stop > end of the model's turn, or an abort > condition > budget
 
-Whatever breaks into this (a cancel, an interrupt, a timeout, an error), the calls that came back and the tools that ran are recorded
-as a step before anything else happens.
+If a cancel, an interrupt, a timeout or an error interrupts the step, the calls that came back and the tools that ran are still
+recorded as a step before anything else happens.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 
 async def take_step(stepper: Stepper) -> StepResult | None:
-    """Take the next step, record it, and end the run if it is to end.
+    """Take the next step, record it, and end the run if a limit, a condition or the model ends it.
 
-    None if the run ended without another step. A cancel is raised once the step is recorded, and so is an error that a person has to
-    mend (`StepBuilder.fail`).
+    Returns None if the run ended without another step. A cancel is raised once the step is recorded, and so is an error that a person
+    has to fix (`StepBuilder.fail`).
     """
     if (ending := _before(stepper)) is not None:
         stepper.end(ending)
@@ -55,7 +55,7 @@ async def take_step(stepper: Stepper) -> StepResult | None:
         await _ask_and_act(stepper, builder)
     except Exception as error:
         builder.fail(error)
-    except BaseException as error:  # a cancel or an interrupt: record what is there, then let it pass
+    except BaseException as error:  # a cancel or an interrupt: record what is there, then raise it
         _append(stepper, builder, error)
         _complete(stepper, builder, None, _cancelled(f"during step {len(stepper.timeline.history)}", error))
         raise
@@ -75,7 +75,7 @@ async def take_step(stepper: Stepper) -> StepResult | None:
 
 
 def _before(stepper: Stepper) -> Ending | None:
-    """Return the end of a run whose budget, or the outermost run's, has nothing left."""
+    """Return the ending if the budget of the run, or of the outermost run, has nothing left."""
     ending = _limit_reached(stepper, stepper.refresh_settings())
     if ending is None and (bound := call_context.bound_from_above(stepper)) is not None:
         ending = Ending(*bound)
@@ -92,15 +92,15 @@ def _begin(stepper: Stepper) -> StepBuilder:
 
 
 def _limit_reached(stepper: Stepper, settings: RunSettings) -> Ending | None:
-    """Return the end by a limit on what the run may use, if one is reached."""
+    """Return the ending if a limit of the budget or of the terminating tools is reached."""
     history, terminating = stepper.timeline.history, settings.terminating
     if terminating is not None and (calls := history.own_calls) >= terminating.max_invocations:
-        detail = f"The model was called {calls} times (max_invocations), and no terminating tool was."
+        detail = f"The model was called {calls} times (max_invocations) without calling a terminating tool."
         return Ending(StopReason.CALL_LIMIT, detail)
     reached = settings.budget.exhausted(history, stepper.timeline.clock.elapsed_s())
     if reached is None:
         return None
-    default = ", which is the default: Budget(max_turns=…) raises it" if isinstance(reached.limit, DefaultTurns) else ""
+    default = ", the default: Budget(max_turns=…) raises it" if isinstance(reached.limit, DefaultTurns) else ""
     return Ending(LIMIT_REASONS[reached.name], f"Budget reached: {reached}{default}.")
 
 
@@ -108,7 +108,7 @@ def _limit_reached(stepper: Stepper, settings: RunSettings) -> Ending | None:
 
 
 async def _ask_and_act(stepper: Stepper, builder: StepBuilder) -> None:
-    """Ask the model and act on the answer, cut off at the budget's timeout."""
+    """Ask the model and act on the answer, within the budget's timeout."""
     limit_s = builder.settings.budget.timeout
     if limit_s is None:
         await _act(stepper, builder)
@@ -119,7 +119,7 @@ async def _ask_and_act(stepper: Stepper, builder: StepBuilder) -> None:
     except TimeoutError as error:
         if not scope.expired():
             raise
-        where = "".join(f", while {note}" for note in getattr(error.__cause__, "__notes__", ()))  # what was waited for
+        where = "".join(f", while {note}" for note in getattr(error.__cause__, "__notes__", ()))  # the work that was interrupted
         reason = redact(f"Budget reached: timeout {number_in_words(limit_s, 's')}{where}.")
         builder.decision = Decision(Action.ABORT, reason, StopReason.TIMEOUT, INCREASE_BUDGET)
 
@@ -131,17 +131,17 @@ async def _act(stepper: Stepper, builder: StepBuilder) -> None:
             await execute_tools(stepper, builder, response)
         elif builder.decision.action is Action.COMPLETE and builder.settings.terminating is not None:
             remind(stepper, builder, builder.settings.terminating)
-    except StopRequested as stop:  # from a middleware; a tool's becomes its result
+    except StopRequested as stop:  # from a middleware; that of a tool becomes its result
         builder.stop_request = StopRequest(stop.reason, stop.output, "middleware")
     except BudgetExhausted:
-        builder.decision = Decision(Action.ABORT, "The budget left nothing for a further call.", None, INCREASE_BUDGET)
+        builder.decision = Decision(Action.ABORT, "The budget left no further call.", None, INCREASE_BUDGET)
 
 
 # read ---------------------------------------------------------------------------------------------------------------------------
 
 
 def _append(stepper: Stepper, builder: StepBuilder, error: BaseException | None = None) -> None:
-    """Put the step into the history, which counts it from here on. One that was cut short keeps the settings it began with."""
+    """Append the step to the history. An interrupted step keeps the settings that it began with."""
     timeline = stepper.timeline
     timeline.conversation.answer_open_calls(builder.tool_results)
     if error is None:
@@ -153,7 +153,7 @@ def _append(stepper: Stepper, builder: StepBuilder, error: BaseException | None 
 
 
 async def _read(stepper: Stepper, builder: StepBuilder) -> tuple[Reading | None, Exception | None]:
-    """Read the stop condition with the new step in the history; return its reading, or what it raised."""
+    """Read the stop condition, with the new step in the history. Returns its reading, or the exception that it raised."""
     condition, timeout_s = builder.settings.stop, builder.settings.budget.timeout
     if condition is None:
         return None, None
@@ -168,9 +168,9 @@ async def _read(stepper: Stepper, builder: StepBuilder) -> tuple[Reading | None,
 
 
 def _end(stepper: Stepper, builder: StepBuilder, reading: Reading | None, failure: Exception | None) -> Ending | None:
-    """Return why the run ends: terminating tool > explicit stop > the model's own end, or an abort > condition > budget; else None.
+    """Return why the run ends, or None: terminating tool > explicit stop > end of the model's turn, or an abort > condition > budget.
 
-    Conditions that were met are listed in any case.
+    Conditions that were met are listed in every case.
     """
     met = tuple(reading.deciding()) if reading is not None else ()
     if (done := builder.terminating) is not None:
@@ -206,14 +206,14 @@ def _cancelled(when: str, error: BaseException) -> Ending:
 
 
 def goal_output(builder: StepBuilder) -> object:
-    """Return the value of the tool that a `HasToolCall` waited for: with `HasToolCall("finalize")`, the final answer."""
+    """Return the value of the tool that a `HasToolCall` waited for: the final answer for `HasToolCall("finalize")`."""
     leaves = builder.settings.stop.leaves(that_count=True) if builder.settings.stop is not None else ()
     names = {name for leaf in leaves if isinstance(leaf, HasToolCall) for name in leaf.names}
     return next((result.value for result in reversed(builder.tool_results) if result.name in names and not result.is_error), None)
 
 
 def _complete(stepper: Stepper, builder: StepBuilder, reading: Reading | None, ending: Ending | None) -> StepResult:
-    """Complete the step with its readings, notify the observers, and end the run if there is an ending."""
+    """Add the readings to the step, notify the observers, and end the run if there is an ending."""
     timeline = stepper.timeline
     step = timeline.history[-1]
     if ending is not None and builder.notice and "cut off" not in ending.detail:

@@ -1,4 +1,4 @@
-"""The life of a run: it begins, takes one step after the other, and ends. All that changes its state is here and in step.py."""
+"""The life cycle of a run: it begins, takes one step after another, and ends. Only this file and step.py change its state."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 class Stepper:
-    """Takes the steps of one run and holds what they need; see `Steps` for what a worker asks of it.
+    """Takes the steps of one run and holds their state. `Steps` is the interface that a worker uses.
 
-    `run` is the run as its user holds it, opaque here. `in_force` are the settings of the newest step, `parent_limit` lowers the
-    settings of a run within another. `outermost` is the first run of nested tool calls, `depth` the distance to it, `beside` what runs
-    used below the outermost one that no history counts. `holds` are tool calls that must not be repeated without asking `again`.
+    `run` is the user's run object, opaque here. `in_force` are the settings of the newest step; `parent_limit` lowers the settings of
+    a child run. `outermost` is the first run of nested tool calls, `depth` the distance to it. `beside` is the usage of runs below the
+    outermost one that no history counts. `holds` are tool calls that must not be repeated unless `again` allows it.
     """
 
-    would_block = "would block the very loop that the run is on: `await run` instead."
-    not_started = "The run has not been started, so there is no end to wait for: call run.start() first."
+    would_block = "would block the event loop that the run uses: `await run` instead."
+    not_started = "The run has not been started, so waiting would never end: call run.start() first."
 
     def __init__(self, plan: RunPlan, timeline: Timeline, control: Control, run: Any) -> None:
         self.run = run
@@ -74,14 +74,14 @@ class Stepper:
     # Settings ---------------------------------------------------------------------------------------------------------------
 
     def settings_now(self) -> RunSettings:
-        """Return the limits as they are now; of a child run within what its caller has left and what the outermost run allows."""
+        """Return the current limits; those of a child run are lowered to what its caller and the outermost run have left."""
         settings = self.limits.snapshot()
         if self.parent_limit is not None:
             settings = self.parent_limit(settings)
         return settings if self.outermost is self else call_context.steps_within(settings, self)
 
     def refresh_settings(self) -> RunSettings:
-        """Put the limits as they are now in force."""
+        """Apply the current limits and return them."""
         self.in_force = self.settings_now()
         return self.in_force
 
@@ -98,7 +98,7 @@ class Stepper:
     # One step ---------------------------------------------------------------------------------------------------------------
 
     async def step_once(self) -> StepResult | None:
-        """Take one step, on the owning loop. None if the run ended without another one."""
+        """Take one step, on the owning loop. Returns None if the run ended without another one."""
         async with self.affinity.turn:
             if not self.has_begun:
                 await turn_to_begin()
@@ -119,7 +119,7 @@ class Stepper:
         timeline.emit(events.RunStarted(timeline.clock.elapsed_s(), self.run_id, model.name, model.model, settings))
         if settings.budget.is_unlimited:
             timeline.warn_once(
-                "This run has no limit at all: it may go on, and cost, for ever. Set one, such as Budget(max_turns=20)."
+                "This run has no limit: it may run, and cost money, forever. Set one, such as Budget(max_turns=20)."
             )
 
     def _follow(self) -> None:
@@ -127,7 +127,7 @@ class Stepper:
             self.timeline.follow(self.run)
 
     async def _interruptible_step(self) -> StepResult | None:
-        """Take a step that `cancel` may interrupt: a cancel of the run alone ends here, one of the task goes on to its awaiter."""
+        """Take a step that `cancel` may interrupt. A cancel of the run is handled here; a cancel of the task is raised."""
         self._task = task = asyncio.current_task()
         assert task is not None  # noqa: S101  for the type checker: a coroutine runs in a task
         cancels_before = task.cancelling()
@@ -137,11 +137,11 @@ class Stepper:
         try:
             step = await take_step(self)
         except asyncio.CancelledError:
-            if not self._interrupts or self._uncancel(task) > cancels_before:  # from outside: the awaiter has to know
+            if not self._interrupts or self._uncancel(task) > cancels_before:  # the task was cancelled from outside
                 raise
             step = self.timeline.history.last
         else:
-            self._uncancel(task)  # a tool or a middleware swallowed the cancel
+            self._uncancel(task)  # a tool or a middleware suppressed the cancel
         finally:
             clock.stop()
             self._task = None
@@ -150,14 +150,14 @@ class Stepper:
         return None if step is None else self.timeline.history.last
 
     async def step_quietly(self) -> StepResult | None:
-        """Take one step for a lockstep or an experiment: None if there was none; errors go into the result."""
+        """Take one step for a lockstep or an experiment. Returns None if there was none; errors go into the result."""
         history = self.timeline.history
         before = len(history)
         try:
             await self.affinity.run(self.step_once)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if task is not None and task.cancelling():  # else a tool cancelled itself, which concerns this run alone
+            if task is not None and task.cancelling():  # otherwise a tool cancelled itself, which ends only this run
                 raise
         except Exception as error:
             self.record_error(error)
@@ -187,21 +187,21 @@ class Stepper:
                 self.affinity.wake_up()
 
     def cancel(self) -> None:
-        """End the run, during a step if need be, from any thread."""
+        """End the run at once, even during a step, from any thread."""
         if self.result is None:
             self.control.cancelled = True
             if not self._end_between_steps(if_idle=True):
                 self.affinity.call(self._interrupt)
 
     def _interrupt(self) -> None:
-        """Cancel the step under way, on the owning loop; once more only while it waits for a tool."""
+        """Cancel the step under way, on the owning loop. A second cancel has an effect only while the step waits for a tool."""
         if self._task is not None and (not self._interrupts or self.waits_for_tool):
             self._interrupts += 1
             self._task.cancel()
         self.affinity.wake.set()
 
     def _uncancel(self, task: asyncio.Task[Any]) -> int:
-        """Take back the cancels that were of this run alone; return how many are left."""
+        """Take back the cancels that this run requested; return how many are left."""
         for _ in range(self._interrupts):
             task.uncancel()
         return task.cancelling()
@@ -209,10 +209,10 @@ class Stepper:
     # The end ----------------------------------------------------------------------------------------------------------------
 
     def end(self, ending: Ending, *, if_idle: bool = False) -> bool:
-        """End the run, with `if_idle` only if no work is under way; return True if that ended it. The first reason counts, and is the
-        stop reason of the last step."""
+        """End the run and return True; with `if_idle`, only if no work is under way. If it has ended already, return False: the first
+        reason counts. It is also the stop reason of the last step."""
         if not self.has_begun and self.result is None:
-            self._follow()  # a store keeps a run that ended before it began, too
+            self._follow()  # a store also keeps a run that ended before it began
         timeline = self.timeline
         with self.affinity.lock:
             if self.result is not None or (if_idle and self.affinity.is_busy):
@@ -249,7 +249,7 @@ class Stepper:
         return self.end(stopped(request), if_idle=if_idle)
 
     def result_for(self, ending: Ending) -> RunResult:
-        """Return the result of the run if it ends like this."""
+        """Return the result of the run for this ending."""
         timeline, origin, model = self.timeline, self.origin, self.agent.model
         return RunResult(
             run_id=self.run_id,
@@ -272,7 +272,7 @@ class Stepper:
         )
 
     def snapshot(self) -> RunSnapshot:
-        """Return the run as it is now."""
+        """Return the current state of the run."""
         timeline, result = self.timeline, self.result
         if result is None and self.ending is not None:
             result = self.result_for(self.ending)
@@ -289,7 +289,7 @@ class Stepper:
             self.holds,
         )
 
-    # What a worker asks -----------------------------------------------------------------------------------------------------
+    # Steps, the interface for a worker --------------------------------------------------------------------------------------
 
     @property
     def has_ended(self) -> bool:
@@ -299,7 +299,7 @@ class Stepper:
     @property
     def outcome(self) -> RunResult:
         """The result; only after the end."""
-        assert self.result is not None  # noqa: S101  for the type checker: it is asked for after the end
+        assert self.result is not None  # noqa: S101  for the type checker: it is read only after the end
         return self.result
 
     @property
@@ -313,32 +313,32 @@ class Stepper:
         return self.control.is_paused and self.result is None and not self.control.is_called_off
 
     def workers(self) -> tuple[()]:
-        """Return nothing: a run has no parts that are worked on."""
+        """Return an empty tuple: a run has no workers below its own."""
         return ()
 
     def settle(self) -> None:
-        """End a run that was stopped too late for its last step, unless other work on it is under way."""
+        """End a run that was stopped too late for its last step to notice, unless other work on it is under way."""
         if self.result is None and self.control.is_called_off:
             self._end_between_steps(if_idle=True)
 
     def record_error(self, error: Exception) -> bool:
-        """End the run with this error, which nobody awaits."""
+        """End the run with this error, which no awaiter would receive."""
         self.end(Ending(StopReason.ERROR, in_words(error), error=error))
         return True
 
     def refuse_without_key(self) -> None:
-        """Raise MissingKeyError before the first step. The caller of a child run finds it in the result instead."""
+        """Raise MissingKeyError before the first step. A child run reports it in its result instead."""
         if self.result is None and not self.has_begun and self.origin.caller is None:
             check_key(self.agent, self.transport)
 
     def refuse_if_ended(self) -> None:
-        """Raise RunEndedError after the end, with what to do instead."""
+        """Raise RunEndedError after the end, with advice."""
         if self.result is not None:
             steps, last = len(self.timeline.history), self.timeline.history.last
             other = "message" if self.result.stop_reason is StopReason.COMPLETED else "budget"
-            how = f"Continue with run.fork(at={steps}, {other}=…)"
+            advice = f"Continue with run.fork(at={steps}, {other}=…)"
             if self.result.stop_reason is StopReason.ERROR and last is not None and last.error is not None:
-                how = f"Fix what failed, and take the step again with run.fork(at={steps - 1})"
+                advice = f"Fix the cause, then repeat the step with run.fork(at={steps - 1})"
             raise RunEndedError(
-                f"The run has ended ({self.result.stop_reason}: {self.result.detail}) {how}, or start another with agent.run(…)."
+                f"The run has ended ({self.result.stop_reason}: {self.result.detail}) {advice}, or start another with agent.run(…)."
             )

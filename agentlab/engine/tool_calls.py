@@ -1,4 +1,4 @@
-"""The part of a step that acts: the tools that the model asked for are executed, or it is reminded that one is to be called."""
+"""The part of a step that acts: executes the tools that the model called, or reminds it to call a terminating one."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ def remind(stepper: Stepper, builder: StepBuilder, terminating: TerminatingTools
 
 
 async def execute_tools(stepper: Stepper, builder: StepBuilder, response: ModelResponse) -> None:
-    """Execute the tool calls in order, up to the first that asks for a stop and the first terminating one that succeeds.
+    """Execute the tool calls in order, up to the first that requests a stop or the first terminating tool that succeeds.
 
-    After a stop the other calls are answered unexecuted; after a terminating tool they are taken out of the conversation.
+    After a stop, the remaining calls get a result that says they were not executed. After a terminating tool, they are removed from
+    the conversation.
     """
     timeline, agent = stepper.timeline, stepper.agent
     terminating = builder.settings.terminating
@@ -63,7 +64,7 @@ async def execute_tools(stepper: Stepper, builder: StepBuilder, response: ModelR
                 executed = await _through_middleware(stepper, builder, tool_call)
             else:
                 executed = await _execute(stepper, tool_call)
-        except BaseException:  # an interrupt: what the tool did until then is not known
+        except BaseException:  # an interrupt: the effect of the tool so far is unknown
             cut_s = time.perf_counter() - started
             result = ToolResult(tool_call.id, tool_call.name, INTERRUPTED, None, "interrupted", tool_call.arguments, cut_s)
             _record_result(stepper, builder, result)
@@ -91,14 +92,14 @@ def _record_result(stepper: Stepper, builder: StepBuilder, result: ToolResult) -
 
 
 async def _through_middleware(stepper: Stepper, builder: StepBuilder, tool_call: ToolCall) -> Executed:
-    """Execute a call with the middleware around it. Whatever ends it, the result of the last execution is kept."""
+    """Execute a call with the middleware around it. If the middleware fails, the result of the last execution is kept."""
     started = time.perf_counter()
     done: list[tuple[ToolCall, ToolResult]] = []
 
     async def execute(call: ToolCall) -> ToolResult:
         if (call.id, call.name, call.closed) != (tool_call.id, tool_call.name, True):
             raise ConfigurationError(
-                f"A middleware made {call!r} of {tool_call!r}: change its arguments only, as in replace(call, arguments=…)."
+                f"A middleware changed {tool_call!r} to {call!r}: change only its arguments, as in replace(call, arguments=…)."
             )
         executed = await _execute(stepper, call)
         done.append((call, executed.result))
@@ -110,7 +111,7 @@ async def _through_middleware(stepper: Stepper, builder: StepBuilder, tool_call:
     result = ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed")
     try:
         result = await stepper.agent.through_tool_middleware(execute, builder.blame)(tool_call)
-    except (Exception, asyncio.CancelledError) as error:  # a stop too
+    except (Exception, asyncio.CancelledError) as error:  # including StopRequested
         cut = error
         result = done[-1][1] if done else result
     call, plain = done[-1] if done else (tool_call, None)
@@ -130,7 +131,7 @@ async def _through_middleware(stepper: Stepper, builder: StepBuilder, tool_call:
 
 
 async def _execute(stepper: Stepper, tool_call: ToolCall) -> Executed:
-    """Execute one call, unless it is held; the result comes with the cancel that had to wait for it."""
+    """Execute one call, unless it is held. Returns the result, and the cancel that was delayed by it."""
     if stepper.holds and (refused := await _refused(stepper, tool_call)) is not None:
         return Executed(refused)
     tools = stepper.agent.tools
@@ -142,13 +143,13 @@ async def _execute(stepper: Stepper, tool_call: ToolCall) -> Executed:
     if executed.left_behind:
         stepper.timeline.warn_once(
             f"The tool {tool_call.name!r} did not end within {GRACE_S:g} s of its cancel and was left behind: it may still be "
-            "running. Have it let asyncio.CancelledError pass."
+            "running. It must not suppress asyncio.CancelledError."
         )
     return executed
 
 
 async def _execute_to_the_end(stepper: Stepper, tool_call: ToolCall) -> Executed:
-    """Execute a tool whose `on_cancel` is "wait": a cancel does not cut it off."""
+    """Execute a tool whose `on_cancel` is "wait": a cancel waits until it is done."""
     try:
         await asyncio.sleep(0)
     except asyncio.CancelledError as cut:  # cancelled before the start: the tool did not run
@@ -162,7 +163,7 @@ async def _execute_to_the_end(stepper: Stepper, tool_call: ToolCall) -> Executed
 
 
 async def _refused(stepper: Stepper, tool_call: ToolCall) -> ToolResult | None:
-    """Return the error result of a call that must not be executed again: it may have run before its process ended; else None."""
+    """Return an error result for a held call, which may have run before its process died; None if it may be executed."""
     step = stepper.timeline.next_step
     this = (step, tool_call.id)
     before = [
@@ -178,7 +179,7 @@ async def _refused(stepper: Stepper, tool_call: ToolCall) -> ToolResult | None:
         allowed = False if again is None else again(tool_call)
         if await allowed if inspect.isawaitable(allowed) else allowed:
             return None
-    except Exception as error:  # without an answer it is not executed
+    except Exception as error:  # not executed without permission
         failed = f" Whether to execute it again could not be asked: again raised {in_words(error).rstrip('.')}."
     content = (
         f"Not executed. {tool_call.name} was begun before, and the process ended in that step: it may have run already, with "

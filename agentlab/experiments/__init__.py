@@ -5,9 +5,9 @@ May import: `plots` and what is below it.
     experiment     `lab.Experiment`
     grid           its cells
     schedule       order, concurrency and executors of the cells
-    runner         runs one cell, at the rate that its provider allows
+    runner         runs one cell, within `rate_limits`
     shared_budget  what all runs may use together
-    identity       what a run was made by, so that it is not run twice
+    identity       a fingerprint of agent and settings, which shows changes when an experiment is resumed
     status         which cells are done, and progress bars
     results        `results.summary()`, `results.paired()` and the like
     frames         the frames of results

@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.kernel import waiting
@@ -140,8 +139,9 @@ class Experiment(Displayable):
             0  brief        p1       1
             1  brief        p1       2
         """
-        frame: pd.DataFrame = lazy.call("agentlab.experiments.frames:plan", self.grid, self._to_do(retry=retry))
-        return frame
+        from agentlab.experiments.frames import plan
+
+        return plan(self.grid, self._to_do(retry=retry))
 
     def dry_run(self, *, retry: bool = False) -> DryRun:
         """Return the number of runs to do, and the sums of their limits. No request is sent.

@@ -164,8 +164,9 @@ class ExperimentResults(Displayable):
             0    brief     3          3         15.0
             1  endless     3          0        300.0
         """
-        result: pd.DataFrame = lazy.call("agentlab.analysis.compare:summary", self.runs, self._groups(by), **more)
-        return result
+        from agentlab.analysis.compare import summary
+
+        return summary(self.runs, self._groups(by), **more)
 
     def paired(self, what: str = "cost_usd", by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
         """Return how agents differ on the same prompts; see `lab.paired`.
@@ -176,8 +177,9 @@ class ExperimentResults(Displayable):
                  group against  difference
             0  endless   brief       285.0
         """
-        result: pd.DataFrame = lazy.call("agentlab.analysis.compare:paired", self.runs, what, by or "agent", **more)
-        return result
+        from agentlab.analysis.compare import paired
+
+        return paired(self.runs, what, by or "agent", **more)
 
     def agreement(self, what: str | None = None, by: str | list[str] | None = None, **more: Any) -> Agreement:
         """Return how often agents end for the same reasons on the same prompts; see `lab.agreement`.
@@ -188,8 +190,9 @@ class ExperimentResults(Displayable):
                      groups  scenarios  same
             0  brief, other          2     2
         """
-        result: Agreement = lazy.call("agentlab.analysis.agreement:agreement", self.runs, what, by or "agent", **more)
-        return result
+        from agentlab.analysis.agreement import agreement
+
+        return agreement(self.runs, what, by or "agent", **more)
 
     def plot(self, by: str | list[str] | None = None, **more: Any) -> PlotFigure:
         """Draw the whole comparison; see `lab.plots.comparison`.
@@ -199,8 +202,9 @@ class ExperimentResults(Displayable):
             >>> len(results.plot().axes)
             6
         """
-        result: PlotFigure = lazy.call("agentlab.plots:comparison", self.runs, self.steps, self._groups(by), **more)
-        return result
+        from agentlab.plots import comparison
+
+        return comparison(self.runs, self.steps, self._groups(by), **more)
 
     def _groups(self, by: str | list[str] | None) -> str | list[str]:
         if by is not None:

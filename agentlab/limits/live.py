@@ -1,4 +1,4 @@
-"""The limits of a live run: one frozen RunSettings, replaced under a lock and read once per step."""
+"""The limits of a live run: one frozen RunSettings, replaced under a lock; the engine reads it before and after each step."""
 
 from __future__ import annotations
 

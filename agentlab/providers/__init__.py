@@ -12,12 +12,14 @@ May import: `transport` and what is below it.
 
     base              the protocol: what a provider has to do
     registry          finds providers by name, here or by the entry point group `agentlab.providers`
-    finish_detection  why recorded responses ended (`lab.signals`)
+    finish_detection  why a response ended, live or recorded (`lab.signals`)
     pattern           why a response of an unknown provider ended
     wires             what several vendors share
     openai            a vendor on wires that others share: copy this file for a new server
     anthropic         a vendor with a separate wire: copy this one for a new wire
-    compatible        any other server on a known wire
+    compatible        a server that is given by its address alone; not the one to copy
+
+The other files are the other vendors: azure, bedrock, gemini, openrouter, xai.
 """
 
 from typing import TYPE_CHECKING

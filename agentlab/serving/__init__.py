@@ -3,7 +3,7 @@
 May import: `experiments` and what is below it; not `notebook`.
 
     chat      `lab.Chat`: the endpoints as methods
-    contexts  stored conversations
+    contexts  stored conversations, in a SQLite table
     app       the endpoints over HTTP, and `python -m agentlab serve`
     access    who may ask: origin, host, token, size, duration
     loader    an agent from a user's file

@@ -49,12 +49,12 @@ class Faulty(Switch):
 
     @asynccontextmanager
     async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
+        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
     ) -> AsyncIterator[HttpAnswer]:
         """Send the request, or inject the plan's fault."""
         with self._lock:
-            number = self._numbers[lane] = self._numbers.get(lane, 0) + 1
-            before, kept = self._kept.pop(lane, (None, None))
+            number = self._numbers[replay_key] = self._numbers.get(replay_key, 0) + 1
+            before, kept = self._kept.pop(replay_key, (None, None))
         fault = self._plan(number)
         async with AsyncExitStack() as stack:
 
@@ -63,13 +63,13 @@ class Faulty(Switch):
                 if kept is not None and before == request:
                     answer = kept
                 else:
-                    through = self._over.open(request, auth=auth, lane=lane, timeout_s=timeout_s)
+                    through = self._over.open(request, auth=auth, replay_key=replay_key, timeout_s=timeout_s)
                     answer = await stack.enter_async_context(through)
                     if fault is not None and not self.needs_key:
                         answer = await _Kept.of(answer)
                 if fault is not None and isinstance(answer, _Kept):
                     with self._lock:
-                        self._kept[lane] = (request, answer)
+                        self._kept[replay_key] = (request, answer)
                 return answer
 
             if fault is None:
@@ -79,13 +79,13 @@ class Faulty(Switch):
                 self.injected += 1
             yield await fault.answer(ask, Attempt(redact_url(request.url).partition("?")[0], timeout_s))
 
-    def run_ended(self, lane: str) -> None:
+    def run_ended(self, replay_key: str) -> None:
         """Forget a run that has ended."""
         with self._lock:
-            self._numbers.pop(lane, None)
-            self._kept.pop(lane, None)
+            self._numbers.pop(replay_key, None)
+            self._kept.pop(replay_key, None)
         if run_ended := getattr(self._over, "run_ended", None):
-            run_ended(lane)
+            run_ended(replay_key)
 
 
 class _Kept(Given):

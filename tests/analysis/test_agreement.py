@@ -48,7 +48,7 @@ def test_identical_reasons_give_full_agreement_and_no_kappa() -> None:
 
     assert (row["share"], row["same"]) == (1, 6)
     assert pd.isna(row["kappa"])
-    assert row["no_interval"] == "kappa: not defined, all end by completed"
+    assert row["no_interval"] == "kappa: not defined, all end with completed"
 
 
 def test_too_few_scenarios_for_an_interval_are_reported() -> None:

@@ -278,7 +278,7 @@ def test_chunked_simulation_gives_the_same_answer(monkeypatch: pytest.MonkeyPatc
     steps = pd.DataFrame(rows)
     tried = MaxTokensUsed(list(range(1, 200, 10))) | (StepCountIs([2, 4]) & MaxTokensUsed(30))
     whole = lab.backtest(steps, tried), lab.backtest(steps, tried, per="run")
-    monkeypatch.setattr(frames, "AT_ONCE", 1)
+    monkeypatch.setattr(frames, "MAX_FIRST_ROWS", 1)
     pd.testing.assert_frame_equal(lab.backtest(steps, tried), whole[0])
     pd.testing.assert_frame_equal(lab.backtest(steps, tried, per="run"), whole[1])
 
@@ -320,14 +320,14 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "no-runs": (lambda: lab.backtest([], StepCountIs(2)), ConfigurationError, "has no runs"),
     "no-record": (lambda: lab.backtest("runs.db", StepCountIs(2)), ConfigurationError, "'runs.db' is not a record of runs"),
     "number": (lambda: lab.backtest(3, StepCountIs(2)), ConfigurationError, "3 is not a record"),
-    "empty-list": (lambda: lab.backtest(five(), []), ConfigurationError, "An empty list of conditions"),
-    "empty-dict": (lambda: lab.backtest(five(), {}), ConfigurationError, "An empty dict"),
+    "empty-list": (lambda: lab.backtest(five(), []), ConfigurationError, "The list of conditions is empty"),
+    "empty-dict": (lambda: lab.backtest(five(), {}), ConfigurationError, "The dict of conditions is empty"),
     "empty-axis": (lambda: lab.backtest(five(), StepCountIs([])), LimitError, "the list is empty"),
     "class": (lambda: lab.backtest(five(), StepCountIs), ConfigurationError, "is a class"),
     "budget": (lambda: lab.backtest(five(), budget=5), LimitError, "budget=5: pass a Budget"),
     "limit": (lambda: lab.backtest(five(), budget={"max_turn": 5}), LimitError, "Did you mean 'max_turns'"),
     "zero": (lambda: lab.backtest(five(), budget={"max_turns": [2, 0]}), LimitError, "max_turns=0"),
-    "cap": (lambda: lab.backtest(five(), budget=Budget(max_tokens_per_turn=5)), LimitError, "changes the model's answers"),
+    "cap": (lambda: lab.backtest(five(), budget=Budget(max_tokens_per_turn=5)), LimitError, "the model would give other answers"),
     "per": (lambda: lab.backtest(five(), StepCountIs(2), per="step"), ConfigurationError, "per='step'"),
     "by": (lambda: lab.backtest(five(), StepCountIs(2), by="providers"), ConfigurationError, "Did you mean 'provider'"),
     "goal": (lambda: lab.backtest(five(), StepCountIs(2), goal="scor"), ConfigurationError, "goal='scor'"),

@@ -179,7 +179,7 @@ def test_the_input_frame_is_unchanged_and_a_frame_from_a_file_gives_the_same() -
         pytest.param(lambda: lab.summary(runs_of(["a"]), unit="task"), "needs the column task", id="unknown unit type"),
         pytest.param(lambda: lab.agreement(runs_of(["a"]), unit=3), "unit=3: pass the name of a column", id="unit"),
         pytest.param(lambda: lab.paired(runs_of(["a"]), "cots"), "lab.paired() needs the column cots", id="unknown value"),
-        pytest.param(lambda: lab.summary(pd.DataFrame({"provider": ["a"]})), '"runs"), or add them, pd.NA where unknown.', id="many"),
+        pytest.param(lambda: lab.summary(pd.DataFrame({"provider": ["a"]})), '"runs"), or add them, with pd.NA for unknown', id="many"),
         pytest.param(lambda: lab.paired(runs_of(["a"])[["provider", "cost_usd"]], "cost_usd"), "the column prompt_id", id="no prompts"),
         pytest.param(lambda: lab.paired(runs_of(["a"]), "cost_usd", against="b"), "is not a group. Groups: a.", id="against"),
     ],

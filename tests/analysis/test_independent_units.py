@@ -206,8 +206,8 @@ def test_plots_report_excluded_runs_beside_their_points() -> None:
     assert "60 runs, 12 independent, 30 failed" in ax.alt  # type: ignore[attr-defined]
 
     ax = lab.plots.cost_success(half_failed(score=[True, False] * 30))
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a\ncost of 30 of 60 runs\n30 failed"]
-    assert "cost of 30 of 60 runs, 30 failed" in ax.alt  # type: ignore[attr-defined]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a\ncost known for 30 of 60 runs\n30 failed"]
+    assert "cost known for 30 of 60 runs, 30 failed" in ax.alt  # type: ignore[attr-defined]
 
     ax = lab.plots.cost_success(half_failed(score=[True, False] * 30, prompt_id=["p"] * 60))
     assert "60 runs, 1 independent" in ax.get_legend().get_texts()[0].get_text()

@@ -16,7 +16,7 @@ from scipy import stats
 import agentlab as lab
 from agentlab import errors
 from agentlab.analysis.intervals import (
-    FEWEST,
+    MIN_UNITS,
     Estimate,
     checked_level,
     kaplan_meier,
@@ -185,7 +185,7 @@ def test_a_higher_level_gives_a_wider_interval() -> None:
 
 # Differences of yes-or-no answers ------------------------------------------------------------------------------------------------
 
-counts = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 60)).filter(lambda three: sum(three) >= FEWEST)
+counts = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 60)).filter(lambda three: sum(three) >= MIN_UNITS)
 
 
 def changes(more: int, fewer: int, same: int, level: float = 0.95) -> Estimate:
@@ -261,7 +261,7 @@ def test_many_values_of_few_units_have_no_interval(estimate: Callable[..., Estim
 
 
 def test_the_smallest_number_of_units_with_an_interval() -> None:
-    found = of_mean([1.0, 2, 3, 4, 5][:FEWEST])
+    found = of_mean([1.0, 2, 3, 4, 5][:MIN_UNITS])
 
     assert found.why is None
     assert found.low is not None and 1 <= found.low < 3

@@ -106,7 +106,7 @@ def test_conflicting_steps_of_a_run_are_an_error_in_plots_and_equal_ones_count_o
 def test_a_duplicated_column_is_an_error_with_a_remedy(what: str) -> None:
     ask, frame = (OF_RUNS[what], RUNS) if what in OF_RUNS else (OF_STEPS[what], STEPS)
 
-    with pytest.raises(ConfigurationError, match=r"column 'provider' twice: keep one, frame.loc"):
+    with pytest.raises(ConfigurationError, match=r"two columns 'provider': keep one, frame.loc"):
         ask(pd.concat([frame, frame[["provider"]]], axis=1))
 
 
@@ -221,7 +221,7 @@ def test_errors_name_the_function_and_plain_values() -> None:
     with pytest.raises(ConfigurationError, match=r"lab\.plots\.cost_success\(\) needs the column terminated"):
         lab.plots.cost_success(RUNS.drop(columns="terminated"))
     twice = pd.concat([RUNS, RUNS.assign(run_id="second " + RUNS["run_id"])]).assign(repeat=1)
-    with pytest.raises(ConfigurationError, match="repeat=1: add what distinguishes them"):
+    with pytest.raises(ConfigurationError, match="repeat=1: add the column that distinguishes them"):
         lab.agreement(twice)
 
 

@@ -264,9 +264,7 @@ def test_the_frame_is_a_backtest_s_frame_with_the_choice_marked() -> None:
 def test_the_repr_is_short_and_escaped() -> None:
     found = suggest(known(), HasToolCall("<script>") | StepCountIs([3, 10]), keep=0.9, cost="steps")
 
-    assert repr(found).startswith(
-        "Suggestion(stop=HasToolCall('<script>') | StepCountIs(3); on runs it was not chosen on it keeps 95.0%"
-    )
+    assert repr(found).startswith("Suggestion(stop=HasToolCall('<script>') | StepCountIs(3); on held-out runs it keeps 95.0%")
     shown = found._repr_html_()
     assert "<script>" not in shown and "HasToolCall(&#x27;&lt;script&gt;&#x27;) | StepCountIs(3)" in shown
     assert all(sentence.count("<li>") == 0 for sentence in found.why)
@@ -324,7 +322,7 @@ def test_the_plot_of_a_suggestion_is_the_plot_of_its_frame() -> None:
     found = suggest(known(), StepCountIs([2, 3, 10]), keep=0.9, cost="steps")
     axes = found.plot()
 
-    assert axes.alt.endswith("Suggested, with a ring around it: stop=StepCountIs(3).")
+    assert axes.alt.endswith("Suggested, marked with a ring: stop=StepCountIs(3).")
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_markersize() == 16] == [
         (pytest.approx(3.0), pytest.approx(95 / 130))
     ]

@@ -131,7 +131,7 @@ def test_the_candidates_of_all_groups_are_one_frame_to_plot() -> None:
     assert len(table) == sum(len(found[name].frame) for name in found) and table["chosen"].sum() == 2
     assert table.loc[table["model"] == "b", "MaxCost"].isna().all()
     axes = found.plot()
-    assert "a: on the Pareto frontier" in axes.alt and axes.alt.endswith(f"a: {found['a'].code}; b: {found['b'].code}.")
+    assert "Pareto frontier of a: " in axes.alt and axes.alt.endswith(f"a: {found['a'].code}; b: {found['b'].code}.")
     assert len(next(line for line in axes.lines if line.get_markersize() == 16).get_xdata()) == 2
 
 
@@ -169,7 +169,7 @@ def test_a_steps_column_that_is_constant_within_runs_makes_groups() -> None:
     assert lab.backtest(steps, StepCountIs(3), by="variant", per="run")["variant"].value_counts().to_dict() == {
         "fast": 130, "slow": 100, "rare": 4,
     }  # fmt: skip
-    with pytest.raises(ConfigurationError, match="by='step': it changes from step to step in run 'fast r00000'"):
+    with pytest.raises(ConfigurationError, match="by='step': the column changes from step to step in run 'fast r00000'"):
         suggest(steps, LIMITS, by="step")
     with pytest.raises(ConfigurationError, match="goal='duration': There is no column"):
         lab.backtest(steps, StepCountIs(3), goal="duration")

@@ -38,10 +38,10 @@ def test_no_savings_are_claimed_if_most_runs_are_unknown() -> None:
 
     assert found.successes == 30 and found.kept == 1.0
     assert (found.saved, found.cost, found.cost_recorded) == (None, None, None)
-    assert "No interval for what is saved: unknown for 18 of 30 runs." in found.why
-    assert "18 of 30 runs ended by a stop condition, which these limits do not have: pass it with them." in found.why
+    assert "No interval for the saved share: unknown for 18 of 30 runs." in found.why
+    assert "18 of 30 runs ended by a stop condition, which these limits do not include: pass it with them." in found.why
     assert "saves an unknown share of the steps" in found.in_short()
-    assert "Suggested, with a ring" not in found.plot().alt, "it is not drawn"
+    assert "Suggested, marked with a ring" not in found.plot().alt, "it is not drawn"
 
 
 def test_truncated_runs_get_no_invented_success() -> None:
@@ -136,7 +136,7 @@ def test_small_samples_are_reported() -> None:
     assert any(sentence.startswith("Successes of 6 prompts: fewer than 20") for sentence in prompts.why)
     assert (prompts.kept, prompts.kept_high) == (1.0, 1.0)
     assert prompts.kept_low == pytest.approx(of_share([1] * 6).low), "as of six, not of thirty"
-    assert any("No interval for what is saved: the means of all 6 units are the same" in sentence for sentence in prompts.why)
+    assert any("No interval for the saved share: the means of all 6 units are the same" in sentence for sentence in prompts.why)
 
     one = suggest(steps_of([2] * 30, [True] * 30, prompts=["a"] * 30), StepCountIs([2, 3]), cost="steps")
     assert any("All runs are of one prompt" in sentence for sentence in one.why)

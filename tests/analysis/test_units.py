@@ -88,8 +88,8 @@ def test_no_fold_divides_a_unit(seed: int, folds: int, recordings: int) -> None:
 def test_the_intervals_equal_those_of_a_comparison(
     monkeypatch: pytest.MonkeyPatch, at_once: int, by: str | None, clustered: bool
 ) -> None:
-    monkeypatch.setattr(frames, "RUNS_AT_ONCE", at_once)
-    monkeypatch.setattr(frames, "AT_ONCE", at_once)
+    monkeypatch.setattr(frames, "MAX_RUNS_PER_PART", at_once)
+    monkeypatch.setattr(frames, "MAX_FIRST_ROWS", at_once)
     steps = drawn(np.random.default_rng(3), 1_600 if at_once == 7 else 150, prompts=12 if clustered else None)
     places = steps["run_id"].str[1:].astype(int)
     steps = steps.assign(model=np.where(places % 3 == 0, "a", "b"))

@@ -62,10 +62,10 @@ def write_cassettes(folder: Path, size: int) -> tuple[Path, Path]:
     return as_json, as_yaml
 
 
-async def post_all(client: httpx.AsyncClient, bodies: Sequence[bytes], lane: str = "") -> None:
-    """Send each request and read its response; `lane` tells our replay that these requests belong to one run."""
+async def post_all(client: httpx.AsyncClient, bodies: Sequence[bytes], replay_key: str = "") -> None:
+    """Send each request and read its response; `replay_key` tells our replay that these requests belong to one run."""
     for content in bodies:
-        response = await client.post(URL, content=content, headers=HEADERS, extensions={"agentlab.lane": lane})
+        response = await client.post(URL, content=content, headers=HEADERS, extensions={"agentlab.lane": replay_key})
         assert response.status_code == 200
         assert len(response.content) > 100
 
@@ -99,12 +99,12 @@ def ours(cassette: Path, size: int) -> Prepare:
     transport = replay(cassette)
     requests = [HttpRequest("POST", URL, HEADERS, content) for content in asked(size, REQUESTS)]
 
-    lanes = map(str, count())  # each run of an agent has its own and goes through the recordings independently
+    replay_keys = map(str, count())  # each run of an agent goes through the recordings independently
 
     async def ask() -> None:
-        for lane in islice(lanes, ROUNDS):
+        for replay_key in islice(replay_keys, ROUNDS):
             for request in requests:
-                async with transport.open(request, auth={}, lane=lane, timeout_s=None) as answer:
+                async with transport.open(request, auth={}, replay_key=replay_key, timeout_s=None) as answer:
                     assert answer.status == 200
                     assert len(await answer.read()) > 100
 
@@ -117,11 +117,11 @@ def ours_in_a_client(cassette: Path, size: int) -> Prepare:
 
     client = httpx.AsyncClient(transport=ReplayTransport(cassette))
     bodies = asked(size, REQUESTS)
-    lanes = map(str, count())
+    replay_keys = map(str, count())
 
     async def ask() -> None:
-        for lane in islice(lanes, ROUNDS):
-            await post_all(client, bodies, lane)
+        for replay_key in islice(replay_keys, ROUNDS):
+            await post_all(client, bodies, replay_key)
 
     return lambda: lambda: await_it(ask())
 

@@ -99,15 +99,15 @@ def figures_of(found: list[lab.Suggestion]) -> dict[str, float]:
 
     same = [float(one.frame.loc[one.frame["chosen"], "kept_share"].iloc[0]) for one in found]
     return {
-        "kept on the runs that it was chosen on": 100 * float(np.mean(same)),
-        "truly, on any others": 100 * float(own[:, 0].mean()),
-        "the figure given": 100 * float(np.mean([one.kept for one in found])),
-        "truly, for what was chosen on four fifths of the runs": 100 * float(of_folds[:, 0].mean()),
+        "share kept on the runs that were used to choose": 100 * float(np.mean(same)),
+        "true share kept, on other prompts": 100 * float(own[:, 0].mean()),
+        "`kept`, the estimate in the Suggestion": 100 * float(np.mean([one.kept for one in found])),
+        "true share kept by the choices from four fifths of the runs": 100 * float(of_folds[:, 0].mean()),
         **{
             f"the interval of `{name}` contains that": inside(name, of_folds[:, at])
             for at, name in enumerate(("kept", "saved", "cost"))
         },
-        "the interval of `kept` contains the suggestion's own truth": inside("kept", own[:, 0]),
+        "the interval of `kept` contains the suggestion's true share": inside("kept", own[:, 0]),
     }
 
 

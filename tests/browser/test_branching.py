@@ -93,7 +93,9 @@ def test_a_branch_with_another_model_and_prompt_is_made_shown_and_run(family: La
     in_tab(family, "Branches")
     expect(page.locator(".agentlab-family tr[aria-current]").locator("visible=true")).to_contain_text("1.1")
     tree = page.locator(LIVE).get_by_alt_text(re.compile("^Tree of 2 runs")).locator("visible=true")
-    expect(tree).to_have_attribute("alt", re.compile(r"1\.1 +anthropic:claude-sonnet-4 from 1 at step 3, 5 steps, completed"))
+    expect(tree).to_have_attribute(
+        "alt", re.compile(r"1\.1 +anthropic:claude-sonnet-4 forked from 1 at step 3, 5 steps, completed")
+    )
     curves = page.locator(LIVE).get_by_alt_text(re.compile("Cumulative cost.* per step of 2 runs"))
     expect(curves.locator("visible=true")).to_be_visible()
     family.button("Back to run 1").locator("visible=true").click()

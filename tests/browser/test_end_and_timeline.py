@@ -60,9 +60,9 @@ def picture(page: LabPage) -> Locator:
 
 def test_raising_the_limit_continues_from_the_end_of_the_run(lab: LabPage) -> None:
     open_and_run(lab, "raise", SHORT_RUN, "truncated · turn_limit — Budget reached: max_turns 4 of 4")
-    more = lab.button("Raise the turn limit to 8 and go on")
+    more = lab.button("Raise the turn limit to 8 and continue")
     expect(more).to_have_attribute("title", re.compile("all steps kept"))
-    expect(lab.output(0)).to_contain_text("with more room it continues from where it is")
+    expect(lab.output(0)).to_contain_text("the branch continues from the last step")
     lab.page.wait_for_timeout(800)
     lab.screenshot(PICTURES / "panel-end.png", of=lab.output(0))
     lab.use_theme(DARK)
@@ -72,7 +72,7 @@ def test_raising_the_limit_continues_from_the_end_of_the_run(lab: LabPage) -> No
     lab.wait_for_output(0, "Budget reached: max_turns 8 of 8")
     assert lab.kernel_value("[len(one.history) for one in run.branches]") == "[8]"
     assert lab.kernel_value("(len(run.history), run.limits.max_turns)") == "(4, 4)", "the run itself is as it was"
-    expect(lab.button("Raise the turn limit to 16 and go on")).to_be_visible()
+    expect(lab.button("Raise the turn limit to 16 and continue")).to_be_visible()
 
 
 def test_two_quick_clicks_make_one_branch(lab: LabPage) -> None:

@@ -76,7 +76,7 @@ def test_an_edited_limit_stops_the_run_which_then_continues(lab: LabPage) -> Non
     lab.wait_for_output(0, "Stop condition met: StepCountIs 5 of 5")
     expect(panel).to_contain_text("The run has ended: branch it")
     expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(" 5 steps"))
-    on = lab.button("Raise StepCountIs to 10 and go on")
+    on = lab.button("Raise StepCountIs to 10 and continue")
     frames.take(3_000)
     on.hover()
     frames.take(700)

@@ -21,29 +21,29 @@ HTML = ("content-type", "text/html")
 PAGE = b"<!DOCTYPE html>\n<html>\n  <title>Sign in</title>" + b"<p>words</p>" * 500
 
 NO_ANSWER: dict[str, tuple[Reply, str]] = {
-    "a page": (raw(PAGE, HTML), "something that is no answer: '<!DOCTYPE html> <html> <title>Sign in</title><p>words"),
-    "a page that says it is JSON": (raw(PAGE, JSON_TYPE), "something that is no answer: '<!DOCTYPE html>"),
-    "a page in gzip": (zipped(PAGE, HTML), "something that is no answer: '<!DOCTYPE html>"),
+    "a page": (raw(PAGE, HTML), "an unrecognised body: '<!DOCTYPE html> <html> <title>Sign in</title><p>words"),
+    "a page that says it is JSON": (raw(PAGE, JSON_TYPE), "an unrecognised body: '<!DOCTYPE html>"),
+    "a page in gzip": (zipped(PAGE, HTML), "an unrecognised body: '<!DOCTYPE html>"),
     "empty": (raw(b"", JSON_TYPE), "an empty body"),
     "no content": (raw(b"", code=204), "an empty body"),
     "white space": (raw(b" \n\n", JSON_TYPE), "an empty body"),
-    "text": (raw(b"It works!", ("content-type", "text/plain")), "something that is no answer: 'It works!'"),
-    "JSON with a fault in it": (raw(b'{"id": "r1", "choices": oops}', JSON_TYPE), 'something that is no answer: \'{"id": "r1",'),
-    "two JSON objects": (raw(b'{"a": 1}{"a": 1}', JSON_TYPE), 'something that is no answer: \'{"a": 1}{"a": 1}\''),
-    "a page behind JSON that was begun": (raw(b'{"id": <html>', JSON_TYPE), "something that is no answer: '{\"id\": <html>'"),
+    "text": (raw(b"It works!", ("content-type", "text/plain")), "an unrecognised body: 'It works!'"),
+    "JSON with a fault in it": (raw(b'{"id": "r1", "choices": oops}', JSON_TYPE), 'an unrecognised body: \'{"id": "r1",'),
+    "two JSON objects": (raw(b'{"a": 1}{"a": 1}', JSON_TYPE), 'an unrecognised body: \'{"a": 1}{"a": 1}\''),
+    "a page behind JSON that was begun": (raw(b'{"id": <html>', JSON_TYPE), "an unrecognised body: '{\"id\": <html>'"),
     "the words of a proxy": (
         raw(b"error: no upstream", ("content-type", "text/plain")),
-        "something that is no answer: 'error: no",
+        "an unrecognised body: 'error: no",
     ),
-    "events of something else": (raw(b'data: {"news": 1}\n\n', SSE_TYPE), "something that is no answer: 'data: {\"news\": 1}'"),
-    "the last of them without its blank line": (raw(b'data: {"news": 1}\n', SSE_TYPE), "something that is no answer: 'data: {"),
-    "deep JSON": (raw(b"[" * 100_000, JSON_TYPE), "something that is no answer: '[[["),
-    "an empty object": (raw(b"{}", JSON_TYPE), "something that is no answer: '{}'"),
-    "an empty list": (raw(b"[]", JSON_TYPE), "something that is no answer: '[]'"),
-    "null": (raw(b"null", JSON_TYPE), "something that is no answer: 'null'"),
-    "a number": (raw(b"42", JSON_TYPE), "something that is no answer: '42'"),
-    "another server's": (raw(b'{"detail": "Not Found"}', JSON_TYPE), 'something that is no answer: \'{"detail": "Not Found"}\''),
-    "bytes": (raw(bytes(range(256)), ("content-type", "application/octet-stream")), "something that is no answer: "),
+    "events of something else": (raw(b'data: {"news": 1}\n\n', SSE_TYPE), "an unrecognised body: 'data: {\"news\": 1}'"),
+    "the last of them without its blank line": (raw(b'data: {"news": 1}\n', SSE_TYPE), "an unrecognised body: 'data: {"),
+    "deep JSON": (raw(b"[" * 100_000, JSON_TYPE), "an unrecognised body: '[[["),
+    "an empty object": (raw(b"{}", JSON_TYPE), "an unrecognised body: '{}'"),
+    "an empty list": (raw(b"[]", JSON_TYPE), "an unrecognised body: '[]'"),
+    "null": (raw(b"null", JSON_TYPE), "an unrecognised body: 'null'"),
+    "a number": (raw(b"42", JSON_TYPE), "an unrecognised body: '42'"),
+    "another server's": (raw(b'{"detail": "Not Found"}', JSON_TYPE), 'an unrecognised body: \'{"detail": "Not Found"}\''),
+    "bytes": (raw(bytes(range(256)), ("content-type", "application/octet-stream")), "an unrecognised body: "),
 }
 
 
@@ -76,28 +76,34 @@ def closing(body: bytes, *headers: tuple[str, str]) -> Reply:
 ENDED_EARLY: dict[str, tuple[Reply, str]] = {
     "JSON, of the length that its header says": (
         raw(b'{"id": "r1", "choi', JSON_TYPE),
-        'ended early: \'{"id": "r1", "choi\' and no more',
+        'an incomplete body: \'{"id": "r1", "choi\'',
     ),
-    "JSON that the connection's end cut off": (closing(b'{"id": ', JSON_TYPE), "ended early: '{\"id\":' and no more"),
+    "JSON that the connection's end cut off": (closing(b'{"id": ', JSON_TYPE), "an incomplete body: '{\"id\":'"),
     "JSON in a gzip that was cut off": (
         raw(gzip.compress(b'{"id": "r1", "model": "some-model"}')[:-14], JSON_TYPE, ("content-encoding", "gzip")),
-        "ended early: '{",
+        "an incomplete body: '{",
     ),
-    "an array": (raw(b'[{"id": "r1", ', JSON_TYPE), 'ended early: \'[{"id": "r1",\' and no more'),
-    "within a character": (raw('{"id": "é'.encode()[:-1], JSON_TYPE), 'ended early: \'{"id": "\ufffd\' and no more'),
-    "within a word": (raw(b'{"id": tru', JSON_TYPE), "ended early: '{\"id\": tru' and no more"),
-    "within an escape": (raw(b'{"id": "\\ud83d\\u', JSON_TYPE), "ended early: "),
-    "behind bytes that are no UTF-8": (raw(b'{"id": "\xff", "mod', JSON_TYPE), "ended early: "),
-    "nothing, and nobody said so": (closing(b"", JSON_TYPE), "ended before anything of it had come"),
-    "white space to keep the connection": (closing(b"\n\n\n", JSON_TYPE), "ended before anything of it had come"),
+    "an array": (raw(b'[{"id": "r1", ', JSON_TYPE), 'an incomplete body: \'[{"id": "r1",\''),
+    "within a character": (raw('{"id": "é'.encode()[:-1], JSON_TYPE), 'an incomplete body: \'{"id": "\ufffd\''),
+    "within a word": (raw(b'{"id": tru', JSON_TYPE), "an incomplete body: '{\"id\": tru'"),
+    "within an escape": (raw(b'{"id": "\\ud83d\\u', JSON_TYPE), "an incomplete body: "),
+    "behind bytes that are no UTF-8": (raw(b'{"id": "\xff", "mod', JSON_TYPE), "an incomplete body: "),
+    "nothing, and nobody said so": (closing(b"", JSON_TYPE), "the connection closed before any part of the answer arrived"),
+    "white space to keep the connection": (
+        closing(b"\n\n\n", JSON_TYPE),
+        "the connection closed before any part of the answer arrived",
+    ),
 }
 STREAM_ENDED_EARLY: dict[str, tuple[Reply, str]] = {
-    "within an event": (stream(b'data: {"id": "chatcm'), 'ended early: \'data: {"id": "chatcm\' and no more'),
-    "within an event's name": (stream(b"event: message_start\ndat"), "ended early: 'event: message_start dat' and no more"),
-    "within the first word": (stream(b"da"), "ended early: 'da' and no more"),
-    "after a comment": (stream(b": working on it\n\n"), "ended early: ': working on it' and no more"),
-    "after events of no weight": (stream(b'event: ping\ndata: {"type": "ping"}\n\n', b"data: {"), "ended early: 'event: ping"),
-    "nothing": (stream(), "ended before anything of it had come"),
+    "within an event": (stream(b'data: {"id": "chatcm'), 'an incomplete body: \'data: {"id": "chatcm\''),
+    "within an event's name": (stream(b"event: message_start\ndat"), "an incomplete body: 'event: message_start dat'"),
+    "within the first word": (stream(b"da"), "an incomplete body: 'da'"),
+    "after a comment": (stream(b": working on it\n\n"), "an incomplete body: ': working on it'"),
+    "after events of no weight": (
+        stream(b'event: ping\ndata: {"type": "ping"}\n\n', b"data: {"),
+        "an incomplete body: 'event: ping",
+    ),
+    "nothing": (stream(), "the connection closed before any part of the answer arrived"),
 }
 
 
@@ -117,7 +123,7 @@ def test_a_truncated_body_is_retried(streaming: bool, reply: Reply, told: str, w
     for event in retried(result):
         assert event.reason.startswith(f"{wire} (some-model)")
         assert told in event.reason
-        assert " Try again; if it stays, " in event.reason
+        assert " Try again; if the error persists, " in event.reason
 
 
 def test_a_body_that_is_always_truncated_ends_the_run_with_advice() -> None:
@@ -127,8 +133,8 @@ def test_a_body_that_is_always_truncated_ends_the_run_with_advice() -> None:
     assert isinstance(result.error, ProviderConnectionError)
     assert result.history[-1].decision.suggestion == "retry"
     assert result.detail == (
-        'ProviderConnectionError: compatible (some-model) answered with a body that ended early: \'{"id": "r1",\' and no more. '
-        "Try again; if it stays, look for what cuts it off: a proxy, or a limit of the server's."
+        'ProviderConnectionError: compatible (some-model) answered with an incomplete body: \'{"id": "r1",\'. '
+        "Try again; if the error persists, check for a proxy or a server limit that cuts responses off."
     )
 
 

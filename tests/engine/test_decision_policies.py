@@ -42,11 +42,9 @@ def run(script: list[Any], **settings: Any) -> RunResult:
 # An unknown end -----------------------------------------------------------------------------------------------------------------
 
 UNEXPLAINED = [
-    pytest.param(F.UNKNOWN, None, "The provider did not say why the response ended", id="no reason"),
-    pytest.param(F.UNKNOWN, "OTHER", "It is not known why the response ended: the provider says 'OTHER'", id="an unknown reason"),
-    pytest.param(
-        F.TOOL_CALLS, "tool_calls", "The provider says that tools are called, but the response has no call", id="no call"
-    ),
+    pytest.param(F.UNKNOWN, None, "The provider gave no finish reason", id="no reason"),
+    pytest.param(F.UNKNOWN, "OTHER", "The provider's finish reason 'OTHER' is unknown", id="an unknown reason"),
+    pytest.param(F.TOOL_CALLS, "tool_calls", "The finish reason announces tool calls, but the response has none", id="no call"),
 ]
 
 
@@ -55,11 +53,11 @@ def test_text_with_an_unknown_end_completes_with_a_note(reason: F, word: str | N
     answer = replace(say("Paris."), signal=signal(reason, LOW, raw_value=word))
     result = run([answer])
     assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Paris.")
-    assert result.detail == f"{why}; its text is taken as the answer."
+    assert result.detail == f"{why}; the text is accepted as the answer."
     assert result.history[0].decision.metadata == {"end": "unknown", "confidence": "low"}
     assert lab.termination_report(result)["reason"].to_list() == [result.detail]
     for shown in (repr(result), result._repr_mimebundle_()["text/html"]):
-        assert "is taken as the answer" in shown
+        assert "is accepted as the answer" in shown
         assert "ended its turn" not in shown
     assert run([answer], policy=cautious).stop_reason is StopReason.ERROR
     assert "ended its turn" not in decide(answer.signal, DecisionContext(response=answer)).reason
@@ -70,8 +68,8 @@ def test_an_unknown_end_is_not_reported_as_finished() -> None:
     one = lab.Agent(ScriptedProvider([answer])).run("task")
     one.start()
     one.wait()
-    assert "is taken as the answer" in one.panel().bundle()["text/html"]
-    with pytest.raises(ConfigurationError, match="its text is taken as the answer: say more"):
+    assert "is accepted as the answer" in one.panel().bundle()["text/html"]
+    with pytest.raises(ConfigurationError, match="the text is accepted as the answer: add a message"):
         asyncio.run(go_on(one))
 
 
@@ -237,16 +235,16 @@ def test_no_policy_can_execute_half_a_call(half: ToolCall) -> None:
         policy=lambda signal, context: Decision(Action.EXECUTE_TOOLS, "Go on."),
     )
     assert (result.stop_reason, result.history[0].tool_results) == (StopReason.TRUNCATED, ())
-    assert "was not executed, though the policy" in result.detail
+    assert "was not executed, although the policy" in result.detail
 
 
 WRONG = {
     "no-decision": (lambda signal, context: "complete", "returned 'complete'"),
     "nothing": (lambda signal, context: None, "returned None"),
-    "an-action-of-others": (lambda signal, context: Decision(Action.NUDGE, "…"), "a policy may decide for"),
+    "an-action-of-others": (lambda signal, context: Decision(Action.NUDGE, "…"), "a policy may return"),
     "goes-on-and-ends": (
         lambda signal, context: Decision(Action.RESUME, "…", StopReason.COMPLETED),
-        "leave stop_reason out",
+        "omit stop_reason",
     ),
     "executes-nothing": (lambda signal, context: Decision(Action.EXECUTE_TOOLS, "…"), "has no tool call"),
 }

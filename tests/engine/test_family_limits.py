@@ -165,7 +165,7 @@ def test_the_depth_limit_of_the_outermost_agent_applies() -> None:
 
 @pytest.mark.parametrize("wrong", [-1, True, 1.5, "3"])
 def test_an_invalid_depth_is_an_error(wrong: Any) -> None:
-    with pytest.raises(errors.LimitError, match=f"max_depth={wrong!r}: pass a whole number, 0 for no sub-agents at all"):
+    with pytest.raises(errors.LimitError, match=f"max_depth={wrong!r}: pass a whole number, 0 for no sub-agents"):
         lab.Agent(Asked(), max_depth=wrong)
 
 

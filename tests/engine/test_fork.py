@@ -236,7 +236,7 @@ def test_a_raising_listener_is_a_warning_and_the_fork_succeeds() -> None:
 
     run.branches.watch(broken)
     run.branches.watch(seen.append)
-    with pytest.warns(lab.AgentlabWarning, match="A listener to forks raised ValueError: no"):
+    with pytest.warns(lab.AgentlabWarning, match="A listener for forks raised ValueError: no"):
         branch = run.fork(0)
     assert run.branches == (branch,)
     assert seen == [branch]

@@ -176,7 +176,7 @@ def test_the_frame_has_all_runs() -> None:
     ("runs", "said"),
     [
         (lambda run: [], "at least one run"),
-        (lambda run: [run, run], "is there twice"),
+        (lambda run: [run, run], "is listed twice"),
         (lambda run: [run, "run"], "'run' is not a run"),
         (lambda run: run, r"in a list"),
         (lambda run: 5, r"Lockstep\(5\)"),

@@ -72,24 +72,24 @@ def went_on(run: lab.Run, proposal: NextAction | None = None, *, prompt: str | N
 @pytest.mark.parametrize(
     ("budget", "reason", "steps", "label", "edits"),
     [
-        (Budget(max_turns=3), "turn_limit", 3, "Raise the turn limit to 6 and go on", {"max_turns": 6}),
-        (Budget(max_calls=2), "call_limit", 2, "Raise the call limit to 4 and go on", {"max_calls": 4}),
-        (Budget(max_tokens=40), "token_budget", 3, "Raise the token budget to 85 and go on", {"max_tokens": 85}),
-        (Budget(max_tokens=30), "token_budget", 2, "Raise the token budget to 60 and go on", {"max_tokens": 60}),
-        (Budget(max_tokens=1), "token_budget", 1, "Raise the token budget to 30 and go on", {"max_tokens": 30}),
-        (Budget(max_cost="0.05"), "cost_budget", 5, "Raise the cost budget to $0.10 and go on", {"max_cost": Decimal("0.10")}),
+        (Budget(max_turns=3), "turn_limit", 3, "Raise the turn limit to 6 and continue", {"max_turns": 6}),
+        (Budget(max_calls=2), "call_limit", 2, "Raise the call limit to 4 and continue", {"max_calls": 4}),
+        (Budget(max_tokens=40), "token_budget", 3, "Raise the token budget to 85 and continue", {"max_tokens": 85}),
+        (Budget(max_tokens=30), "token_budget", 2, "Raise the token budget to 60 and continue", {"max_tokens": 60}),
+        (Budget(max_tokens=1), "token_budget", 1, "Raise the token budget to 30 and continue", {"max_tokens": 30}),
+        (Budget(max_cost="0.05"), "cost_budget", 5, "Raise the cost budget to $0.10 and continue", {"max_cost": Decimal("0.10")}),
         (
             Budget(max_cost="0.0004"),
             "cost_budget",
             1,
-            "Raise the cost budget to $0.02 and go on",
+            "Raise the cost budget to $0.02 and continue",
             {"max_cost": Decimal("0.02")},
         ),
         (
             Budget(max_turns=2, max_tokens=30, max_calls=9),
             "turn_limit",
             2,
-            "Raise the turn limit to 4 and the token budget to 60 and go on",
+            "Raise the turn limit to 4 and the token budget to 60 and continue",
             {"max_turns": 4, "max_tokens": 60},
         ),
     ],
@@ -144,7 +144,7 @@ def test_a_step_cut_by_the_time_limit_is_kept_and_the_model_asked_again() -> Non
 def test_the_call_limit_of_terminating_tools_is_raised() -> None:
     run = ended(looping().run("go", terminating=TerminatingTools(["finalize"], max_invocations=2)))
     (proposal,) = run.next_actions
-    assert proposal.label == "Raise the call limit of the terminating tools to 4 and go on"
+    assert proposal.label == "Raise the call limit of the terminating tools to 4 and continue"
     branch = went_on(run)
     assert branch.limits.max_invocations == 4
     assert (len(branch.history), branch.limits.tools) == (4, ("finalize",))
@@ -154,7 +154,7 @@ def test_a_limit_that_was_raised_since_is_left_unchanged() -> None:
     run = ended(looping().run("go", budget=Budget(max_turns=2)))
     run.limits.max_turns = 3
     (proposal,) = run.next_actions
-    assert (proposal.label, dict(proposal.edits)) == ("Go on from step 2", {})
+    assert (proposal.label, dict(proposal.edits)) == ("Continue from step 2", {})
     assert len(went_on(run).history) == 3
 
 
@@ -174,29 +174,29 @@ def test_a_cut_answer_without_remaining_calls_is_continued() -> None:
 @pytest.mark.parametrize(
     ("stop", "labels"),
     [
-        (StepCountIs(2), ["Raise StepCountIs to 4 and go on", "Turn StepCountIs off and go on"]),
-        (MaxTokensUsed(25), ["Raise MaxTokensUsed to 55 and go on", "Turn MaxTokensUsed off and go on"]),
-        (MaxCost("0.02"), ["Raise MaxCost to $0.04 and go on", "Turn MaxCost off and go on"]),
-        (FinishReasonIs("tool_calls"), ["Turn FinishReasonIs off and go on"]),
-        (~HasToolCall("finalize"), ["Turn HasToolCall off and go on"]),
-        (lambda history: len(history) >= 2, ["Turn custom off and go on"]),
-        (StepCountIs(2) | StepCountIs(9), ["Raise StepCountIs to 4 and go on", "Turn StepCountIs off and go on"]),
-        (StepCountIs(9) | StepCountIs(2), ["Raise StepCountIs_2 to 4 and go on", "Turn StepCountIs_2 off and go on"]),
+        (StepCountIs(2), ["Raise StepCountIs to 4 and continue", "Turn StepCountIs off and continue"]),
+        (MaxTokensUsed(25), ["Raise MaxTokensUsed to 55 and continue", "Turn MaxTokensUsed off and continue"]),
+        (MaxCost("0.02"), ["Raise MaxCost to $0.04 and continue", "Turn MaxCost off and continue"]),
+        (FinishReasonIs("tool_calls"), ["Turn FinishReasonIs off and continue"]),
+        (~HasToolCall("finalize"), ["Turn HasToolCall off and continue"]),
+        (lambda history: len(history) >= 2, ["Turn custom off and continue"]),
+        (StepCountIs(2) | StepCountIs(9), ["Raise StepCountIs to 4 and continue", "Turn StepCountIs off and continue"]),
+        (StepCountIs(9) | StepCountIs(2), ["Raise StepCountIs_2 to 4 and continue", "Turn StepCountIs_2 off and continue"]),
         (
             StepCountIs(2) | MaxTokensUsed(30),
             [
-                "Raise StepCountIs to 4 and MaxTokensUsed to 60 and go on",
-                "Turn StepCountIs and MaxTokensUsed off and go on",
+                "Raise StepCountIs to 4 and MaxTokensUsed to 60 and continue",
+                "Turn StepCountIs and MaxTokensUsed off and continue",
             ],
         ),
         (
             StepCountIs(2) & MaxTokensUsed(30),
-            ["Raise StepCountIs to 4 and go on", "Turn StepCountIs and MaxTokensUsed off and go on"],
+            ["Raise StepCountIs to 4 and continue", "Turn StepCountIs and MaxTokensUsed off and continue"],
         ),
-        (StepCountIs(1) | FinishReasonIs("tool_calls"), ["Turn StepCountIs and FinishReasonIs off and go on"]),
-        (Off(StepCountIs(1)) | StepCountIs(2), ["Raise StepCountIs_2 to 4 and go on", "Turn StepCountIs_2 off and go on"]),
-        (~~StepCountIs(2), ["Raise StepCountIs to 4 and go on", "Turn StepCountIs off and go on"]),
-        (~(StepCountIs(1) & HasToolCall("finalize")), ["Turn StepCountIs and HasToolCall off and go on"]),
+        (StepCountIs(1) | FinishReasonIs("tool_calls"), ["Turn StepCountIs and FinishReasonIs off and continue"]),
+        (Off(StepCountIs(1)) | StepCountIs(2), ["Raise StepCountIs_2 to 4 and continue", "Turn StepCountIs_2 off and continue"]),
+        (~~StepCountIs(2), ["Raise StepCountIs to 4 and continue", "Turn StepCountIs off and continue"]),
+        (~(StepCountIs(1) & HasToolCall("finalize")), ["Turn StepCountIs and HasToolCall off and continue"]),
     ],
     ids=lambda given: "custom" if callable(given) else repr(given),
 )
@@ -213,8 +213,8 @@ def test_a_met_condition_is_raised_or_turned_off(stop: Any, labels: list[str]) -
 def test_a_limit_met_in_the_same_step_is_raised_with_the_condition() -> None:
     run = ended(looping().run("go", stop=StepCountIs(2), budget=Budget(max_turns=2)))
     assert [one.label for one in run.next_actions] == [
-        "Raise StepCountIs to 4 and the turn limit to 4 and go on",
-        "Turn StepCountIs off, raise the turn limit to 4 and go on",
+        "Raise StepCountIs to 4 and the turn limit to 4 and continue",
+        "Turn StepCountIs off, raise the turn limit to 4 and continue",
     ]
     for proposal in run.next_actions:
         went_on(run, proposal)
@@ -226,7 +226,7 @@ def test_unknown_usage_does_not_prevent_a_proposal() -> None:
 
     with pytest.warns(lab.AgentlabWarning, match="no usage"):
         run = ended(run_of(script, stop=MaxTokensUsed(40)))
-    assert run.next_actions[0].label == "Raise MaxTokensUsed to 80 and go on"
+    assert run.next_actions[0].label == "Raise MaxTokensUsed to 80 and continue"
 
 
 def test_a_condition_on_the_agent_s_own_action_gets_no_proposal() -> None:
@@ -239,7 +239,7 @@ def test_a_condition_that_was_changed_since_is_not_changed_again() -> None:
     run = ended(looping().run("go", stop=StepCountIs(2), budget=Budget(max_turns=4)))
     run.limits.stop = StepCountIs(3)
     (proposal,) = run.next_actions
-    assert (proposal.kind, proposal.label) == ("continue", "Go on from step 2")
+    assert (proposal.kind, proposal.label) == ("continue", "Continue from step 2")
     assert len(went_on(run).history) == 3
 
 
@@ -281,7 +281,7 @@ class _Boundless(StopCondition):
 @pytest.mark.parametrize("stop", [_Fewer(5), _AtMostThree(2), _Boundless(2), _Boundless(2, math.nan)], ids=repr)
 def test_a_custom_condition_that_no_number_satisfies_is_turned_off(stop: StopCondition) -> None:
     run = ended(looping().run("go", stop=stop, budget=Budget(max_turns=3)))
-    assert [one.label for one in run.next_actions] == [f"Turn {type(stop).__name__} off and go on"]
+    assert [one.label for one in run.next_actions] == [f"Turn {type(stop).__name__} off and continue"]
     went_on(run)
 
 
@@ -303,7 +303,7 @@ def cutting(until: int) -> Any:
 def test_a_cut_answer_is_retried_with_twice_the_cap() -> None:
     run = ended(run_of(cutting(100), budget=Budget(max_tokens_per_turn=50)))
     (proposal,) = run.next_actions
-    assert (proposal.kind, proposal.label) == ("increase_budget", "Raise the output cap to 100 and take step 2 again")
+    assert (proposal.kind, proposal.label) == ("increase_budget", "Raise the output cap to 100 and repeat step 2")
     assert (proposal.at, dict(proposal.edits)) == (1, {"max_tokens_per_turn": 100})
     assert went_on(run).result.text == "whole"  # type: ignore[union-attr]
 
@@ -389,7 +389,7 @@ def test_an_agent_that_ignored_its_reminders_can_get_more() -> None:
     assert run.result.stop_reason is StopReason.NUDGES_EXHAUSTED
     prompt, again = run.next_actions
     assert prompt.needs_prompt
-    assert (again.label, again.at) == ("Raise the reminders in a row to 2 and take step 2 again", 1)
+    assert (again.label, again.at) == ("Raise the reminders in a row to 2 and repeat step 2", 1)
     went_on(run, prompt="finalize in the end")
     branch = went_on(run, again)
     assert branch.result is not None
@@ -432,7 +432,7 @@ def test_a_transient_error_is_retried(error: Any) -> None:
     assert run.result is not None
     assert (run.result.stop_reason, len(run.history)) == (StopReason.ERROR, 2)
     (proposal,) = run.next_actions
-    assert (proposal.kind, proposal.label, proposal.at) == ("retry", "Take step 2 again", 1)
+    assert (proposal.kind, proposal.label, proposal.at) == ("retry", "Repeat step 2", 1)
     assert went_on(run).result.text == "fine"  # type: ignore[union-attr]
 
 
@@ -482,7 +482,7 @@ def test_a_condition_that_raised_is_turned_off(completes: bool) -> None:
     assert run.result is not None
     assert run.result.stop_reason is StopReason.ERROR
     (proposal,) = run.next_actions
-    assert (proposal.label, proposal.at) == ("Turn broken off and go on", 0 if completes else 1)
+    assert (proposal.label, proposal.at) == ("Turn broken off and continue", 0 if completes else 1)
     branch = went_on(run)
     assert branch.result is not None
     assert (branch.result.stop_reason, branch.result.text) == (StopReason.COMPLETED, "fine")
@@ -500,7 +500,7 @@ def test_a_stopped_run_continues_where_it_was() -> None:
 
     run = go(main())
     (proposal,) = run.next_actions
-    assert (proposal.kind, proposal.label, proposal.at) == ("continue", "Go on from step 1", 1)
+    assert (proposal.kind, proposal.label, proposal.at) == ("continue", "Continue from step 1", 1)
     assert len(went_on(run).history) == 3
 
 
@@ -513,13 +513,13 @@ def test_a_run_stopped_at_its_limit_gets_a_larger_limit() -> None:
         run.limits.max_turns = 1
         return run
 
-    assert [one.label for one in go(main()).next_actions] == ["Raise the turn limit to 2 and go on"]
+    assert [one.label for one in go(main()).next_actions] == ["Raise the turn limit to 2 and continue"]
 
 
 def test_a_run_that_never_started_can_be_started() -> None:
     run = run_of(["fine"])
     run.stop()
-    assert [one.label for one in run.next_actions] == ["Go on"]
+    assert [one.label for one in run.next_actions] == ["Continue"]
     went_on(run)
 
 
@@ -578,7 +578,7 @@ def test_a_cancelled_run_continues_from_the_last_whole_step(where: str) -> None:
     assert run.result.stop_reason is StopReason.CANCELLED
     (proposal,) = run.next_actions
     assert proposal.at == 1
-    assert proposal.label == ("Go on from step 1" if where == "between" else "Take step 2 again")
+    assert proposal.label == ("Continue from step 1" if where == "between" else "Repeat step 2")
     assert went_on(run).result.text == "fine"  # type: ignore[union-attr]
 
 

@@ -30,16 +30,16 @@ MAY_PASS: dict[str, tuple[Reply, str]] = {
     "408": (status(408), "status 408"),
     "409": (status(409), "status 409"),
     "425": (status(425), "status 425"),
-    "429": (status(429, RATE_LIMIT), "status 429: Slow down. The rate limit held"),
+    "429": (status(429, RATE_LIMIT), "status 429: Slow down. The rate limit was reached"),
     "429 after seconds": (status(429, None, ("retry-after", "0.05")), "status 429"),
     "429 after milliseconds": (status(429, None, ("retry-after-ms", "50")), "status 429"),
     "429 after a date": (status(429, None, ("retry-after", formatdate(usegmt=True))), "status 429"),
     "500": (status(500), "status 500"),
     "502, a page": (
         raw(b"<html>\n<h1>Bad\n gateway</h1></html>", ("content-type", "text/html"), code=502),
-        "status 502: <html> <h1>Bad gateway</h1></html>. It may pass",
+        "status 502: <html> <h1>Bad gateway</h1></html>. This may be temporary",
     ),
-    "503, empty": (raw(b"", code=503), "status 503: no explanation. It may pass"),
+    "503, empty": (raw(b"", code=503), "status 503: no explanation. This may be temporary"),
     "503, broken off": (cut(b'{"error": "down"}', "leave", code=503), "status 503: no explanation"),
     "504": (status(504), "status 504"),
     "529": (status(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}), "529: Overloaded."),
@@ -179,7 +179,7 @@ def test_a_too_long_retry_after_is_not_waited_for(headers: tuple[tuple[str, str]
     assert (len(server.asked), retried(result)) == (1, [])
     assert isinstance(result.error, ProviderStatusError)
     assert result.error.retry_after_s == pytest.approx(1 if len(headers) == 2 else 0.205, abs=0.006)
-    assert "which RetryPolicy(longest_wait_s=0.2) rules out" in str(result.error)
+    assert "RetryPolicy(longest_wait_s=0.2) allows less" in str(result.error)
     assert "Slow down" in str(result.error)
 
 
@@ -307,8 +307,11 @@ def test_concurrent_failing_runs_wait_independently() -> None:
 
 REFUSED = {
     "301": (status(301, {}, ("location", "https://elsewhere.example/v1?key=abc")), "set base_url"),
-    "307": (raw(b"", ("location", "https://elsewhere.example/v1"), code=307), "points to https://elsewhere.example/v1. Requests"),
-    "400": (status(400), "words for 400. Look at what it says of the request."),
+    "307": (
+        raw(b"", ("location", "https://elsewhere.example/v1"), code=307),
+        "redirects to https://elsewhere.example/v1. Redirects",
+    ),
+    "400": (status(400), "words for 400. Check the request against this message."),
     "401": (status(401), "words for 401. Check the API key."),
     "401, broken off": (cut(b'{"error": "who are you"}', "leave", code=401), "no explanation. Check the API key."),
     "401, reset": (cut(b'{"error": "who are you"}', "reset", code=401), "no explanation. Check the API key."),
@@ -321,7 +324,7 @@ REFUSED = {
     "404, deep": (raw(b"[" * 100_000, JSON_TYPE, code=404), "status 404: [[["),
     "405": (status(405), "words for 405. Check the address."),
     "413": (status(413), "shorten the conversation"),
-    "422": (status(422), "words for 422. Look at what it says of the request."),
+    "422": (status(422), "words for 422. Check the request against this message."),
     "400, endless": (status(400, {"error": {"message": "word " * 100_000}}), "word word"),
 }
 

@@ -325,7 +325,7 @@ def test_the_run_s_timeout_ends_a_continuation_for_budget() -> None:
     result = run([], model=Hanging(), budget=lab.Budget(timeout=0.3))
     assert (result.stop_reason, result.detail) == (
         S.TIMEOUT,
-        "Budget reached: timeout 0.3 s. The answer was cut off and is not whole.",
+        "Budget reached: timeout 0.3 s. The answer was cut off and is incomplete.",
     )
     (end,) = told(result, events.ContinuationEnded)
     assert (end.outcome, end.attempts) == ("budget_exhausted", 1)

@@ -433,7 +433,7 @@ def test_usage_of_sub_agents_is_in_the_comparison() -> None:
     assert lab.summary(alone)[["runs", "cost_mean"]].to_numpy().tolist() == [[6, 0.04]]
 
 
-def test_a_budget_that_cannot_be_measured_is_reported() -> None:
+def test_a_budget_that_cannot_be_enforced_is_reported() -> None:
     agent = lab.Agent(ScriptedProvider([say("end", tokens=(None, None))]))
     with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched completely"):
         go(lab.Experiment([agent], ["x"], budget=Budget(max_cost=1)))

@@ -136,7 +136,7 @@ def test_the_default_never_overrides_a_limit_that_the_user_set(
     assert result is not None
     assert (len(result.history), result.stop_reason) == (taken, reason)
     assert result.history[-1].remaining.turns == turns - taken
-    assert ("which is the default: Budget(max_turns=…) raises it." in result.detail) is (
+    assert (", the default: Budget(max_turns=…) raises it." in result.detail) is (
         reason is StopReason.TURN_LIMIT and type(run.limits.max_turns) is DefaultTurns
     )
 
@@ -269,7 +269,7 @@ def test_never_more_than_the_budget_and_one_call(script: list[Said], budget: Bud
         return run
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AgentlabWarning)  # limits that cannot be measured are tested below
+        warnings.simplefilter("ignore", AgentlabWarning)  # limits that cannot be enforced are tested below
         run = go(main())
     result, history = run.result, run.history
     assert result is not None
@@ -598,7 +598,7 @@ def test_a_timeout_error_raised_by_a_middleware_is_its_error() -> None:
 
 def test_a_budget_without_any_limit_warns_when_the_run_starts() -> None:
     run = run_of(["end"], budget=Budget(max_turns=None))
-    with pytest.warns(AgentlabWarning, match="no limit at all"):
+    with pytest.warns(AgentlabWarning, match="This run has no limit: "):
         go(_end(run))
     warned = [event.message for event in run.events if isinstance(event, lab.events.Warned)]
     assert [message[:21] for message in warned] == ["This run has no limit"]
@@ -606,7 +606,7 @@ def test_a_budget_without_any_limit_warns_when_the_run_starts() -> None:
 
 def test_without_usage_a_token_limit_warns_once_and_the_sum_is_unknown() -> None:
     run = run_of([call("look", tokens=(None, None))] * 3 + [say("end", cost="0.1")], budget=Budget(max_tokens=10, max_cost=1))
-    with pytest.warns(AgentlabWarning, match="reports no usage, so max_tokens and max_cost cannot be watched") as caught:
+    with pytest.warns(AgentlabWarning, match="reports no usage, so max_tokens and max_cost cannot be enforced") as caught:
         result = go(_end(run))
     assert len(caught) == 1
     assert result.stop_reason is StopReason.COMPLETED
@@ -617,21 +617,21 @@ def test_without_usage_a_token_limit_warns_once_and_the_sum_is_unknown() -> None
 
 def test_without_usage_a_token_condition_warns_too() -> None:
     run = run_of([say("end", tokens=(None, None))], stop=MaxTokensUsed(5) | (MaxCost(1) & StepCountIs(1)))
-    with pytest.warns(AgentlabWarning, match="MaxTokensUsed and MaxCost cannot be watched"):
+    with pytest.warns(AgentlabWarning, match="MaxTokensUsed and MaxCost cannot be enforced"):
         go(_end(run))
 
 
 def test_without_a_price_a_cost_limit_warns_once() -> None:
     run = run_of([call("look")] * 3 + ["end"], budget=Budget(max_cost=1))
-    with pytest.warns(AgentlabWarning, match="price of scripted .script. is not known, so max_cost cannot be watched") as caught:
+    with pytest.warns(AgentlabWarning, match="price of scripted .script. is not known, so max_cost cannot be enforced") as caught:
         result = go(_end(run))
     assert len(caught) == 1
     assert result.history.cost_usd is None
 
 
-def test_with_a_reported_cost_but_no_usage_only_tokens_are_unmeasured() -> None:
+def test_with_a_reported_cost_but_no_usage_only_the_token_limit_is_unenforceable() -> None:
     run = run_of([say("end", tokens=(None, None), cost="0.01")], budget=Budget(max_cost=1, max_tokens=5))
-    with pytest.warns(AgentlabWarning, match="so max_tokens cannot be watched"):
+    with pytest.warns(AgentlabWarning, match="so max_tokens cannot be enforced"):
         assert go(_end(run)).history.cost_usd == Decimal("0.01")
 
 

@@ -489,8 +489,8 @@ NEVER_MET: dict[str, tuple[StopCondition, list[str]]] = {
     "reason": (
         FinishReasonIs("end_turns"),
         [
-            "FinishReasonIs('end_turns') can never be met: no provider sends 'end_turns'. Did you mean 'end_turn'? There is: "
-            f"{', '.join(FinishReason)}, or a provider's own word."
+            "FinishReasonIs('end_turns') can never be met: no provider sends 'end_turns'. Did you mean 'end_turn'? Known are "
+            f"{', '.join(FinishReason)}, and the providers' own finish reasons."
         ],
     ),
     "our-reason": (FinishReasonIs(FinishReason.MAX_TOKENS), []),
@@ -522,10 +522,10 @@ def go_to_the_end(run: lab.Run) -> lab.RunResult:
 
 
 WORDS = {
-    "not-of-anthropic": ("anthropic:claude-sonnet-4-6", {}, "length", "'length' is a word of openai, which anthropic does not send. "
-                         "Write 'max_tokens', which holds for every provider."),
-    "not-of-openai": ("openai:gpt-5.4-mini", {}, "tool_use", "'tool_use' is a word of anthropic"),
-    "not-of-gemini": ("gemini:gemini-2.5-flash", {}, "stop", "'stop' is a word of openai"),
+    "not-of-anthropic": ("anthropic:claude-sonnet-4-6", {}, "length", "'length' is a finish reason of openai, "
+                         "which anthropic does not send. Write 'max_tokens', which works for every provider."),
+    "not-of-openai": ("openai:gpt-5.4-mini", {}, "tool_use", "'tool_use' is a finish reason of anthropic"),
+    "not-of-gemini": ("gemini:gemini-2.5-flash", {}, "stop", "'stop' is a finish reason of openai"),
     "of-anthropic": ("anthropic:claude-sonnet-4-6", {}, "pause_turn", ""),
     "of-openai": ("openai:gpt-5.4-mini", {}, "length", ""),
     "of-gemini": ("gemini:gemini-2.5-flash", {}, "STOP", ""),
@@ -534,7 +534,7 @@ WORDS = {
     "a-gateway-passes-on-words": ("openrouter:anthropic/claude-sonnet-4.5", {}, "tool_use", ""),
     "compatible-servers-say-what-they-like": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "tool_use", ""),
     "a-proxy-too": ("openai", {"base_url": "http://127.0.0.1:9/v1"}, "tool_use", ""),
-    "a-word-that-nobody-says": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "banana", "no provider sends 'banana'. There is"),
+    "a-word-that-nobody-says": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "banana", "no provider sends 'banana'. Known are"),
 }  # fmt: skip
 
 

@@ -285,7 +285,7 @@ def test_the_output_is_of_the_tool_whose_call_counted() -> None:
         assert result_of([both, "end"], stop=stop).output == output
 
 
-def test_unmeasurable_usage_is_reported_only_if_it_counts() -> None:
-    with pytest.warns(AgentlabWarning, match="MaxTokensUsed cannot be watched"):
+def test_an_unenforceable_limit_is_reported_only_if_it_counts() -> None:
+    with pytest.warns(AgentlabWarning, match="MaxTokensUsed cannot be enforced"):
         result_of([say("text", tokens=(None, None))], stop=MaxTokensUsed(5))
     result_of([say("text", tokens=(None, None))], stop=Off(MaxTokensUsed(5)))  # a warning would be an error

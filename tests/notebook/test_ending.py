@@ -61,7 +61,7 @@ def test_a_raised_limit_makes_a_branch_that_continues_in_the_panel(monkeypatch: 
     panel = ended(searching(2))
     run, ending = panel.run, panel.run_view.ending
     assert "truncated · turn_limit" in ending.text.value
-    assert labels(ending) == ["Raise the turn limit to 4 and go on"]
+    assert labels(ending) == ["Raise the turn limit to 4 and continue"]
     assert ending.buttons[0].tooltip == run.next_actions[0].why
     assert markup.escape(run.next_actions[0].why) in ending.offers.children[0].children[1].value, "a tooltip alone is not enough"
     ending.buttons[0].click()
@@ -70,7 +70,7 @@ def test_a_raised_limit_makes_a_branch_that_continues_in_the_panel(monkeypatch: 
     assert panel.run is branch
     assert branch.wait(60) is not None
     assert len(branch.history) == 4 and len(run.history) == 2
-    wait_until(lambda: labels(panel.run_view.ending) == ["Raise the turn limit to 8 and go on"])
+    wait_until(lambda: labels(panel.run_view.ending) == ["Raise the turn limit to 8 and continue"])
 
 
 def test_proposals_follow_an_edit_after_the_end() -> None:
@@ -79,7 +79,7 @@ def test_proposals_follow_an_edit_after_the_end() -> None:
     with undisturbed(panel):
         panel.run.limits.max_turns = 9
         assert ending.show(), "there are new controls"
-        assert labels(ending) == ["Go on from step 2"]
+        assert labels(ending) == ["Continue from step 2"]
         assert not ending.show()
 
 

@@ -170,7 +170,7 @@ def test_other_objects_are_refused(shown: Any, said: str) -> None:
 
 def test_a_duplicated_run_and_too_many_runs_are_refused() -> None:
     run = make_run()
-    with pytest.raises(ConfigurationError, match="is there twice"):
+    with pytest.raises(ConfigurationError, match="is listed twice"):
         panel([run, run])
     with pytest.raises(ConfigurationError, match="at most 8 fit side by side"):
         panel([make_run() for _ in range(MOST_RUNS + 1)])

@@ -78,7 +78,7 @@ def test_calls_alone_give_no_timeline(shown: list[Any], monkeypatch: pytest.Monk
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     Panel(searching(3))._ipython_display_()
     assert len(shown) == 2
-    assert "To continue: Raise the turn limit to 6 and go on" in shown[0]["data"]["text/html"]
+    assert "To continue: Raise the turn limit to 6 and continue" in shown[0]["data"]["text/html"]
 
 
 def test_before_the_first_step_nothing_is_drawn(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

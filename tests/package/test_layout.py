@@ -51,9 +51,7 @@ def test_a_package_docstring_lists_its_imports_and_modules(path: Path) -> None:
     listed = re.findall(r"^    (\w+)  +\S", doc.partition("May import: ")[2], re.MULTILINE)
     here = {one.stem for one in path.parent.glob("*.py")} | {one.parent.name for one in path.parent.glob("*/__init__.py")}
     assert "\nMay import: " in doc
-    assert path.parent.name in ("plots", "providers") or {*listed} == here - {
-        "__init__"
-    }  # their files are named after their content
+    assert path.parent.name == "providers" or {*listed} == here - {"__init__"}  # a vendor's file has the vendor's name
     assert {*listed} < here
 
 
@@ -77,3 +75,22 @@ def test_dir_of_a_run_has_at_most_30_public_names() -> None:
 
 def test_the_plots_module_offers_only_plots() -> None:
     assert all(callable(getattr(lab.plots, name)) for name in dir(lab.plots) if not name.startswith("_"))
+    assert sorted(dir(lab.plots)) == sorted(re.findall(r"^    lab\.plots\.(\w+)\(", lab.plots.__doc__, re.MULTILINE))
+
+
+def test_modules_are_imported_by_name_at_a_few_hooks_only() -> None:
+    found = {str(path.relative_to(PACKAGE)) for path in FILES if re.search(r"\bimport_module\(|\blazy\.call\(", path.read_text())}
+    assert found == {
+        "__init__.py",  # public names, imported when they are first used
+        "_internal/lazy.py",  # `lazy.call`, and the names that an error suggests
+        "_internal/display.py",  # a value's card in a notebook
+        "records/result.py",  # `result.to_frame()`
+        "agent.py",  # `agent.as_tool()`
+        "run.py",  # `run.panel()`
+        "analysis/suggestion.py",  # `suggestion.plot()`
+        "storage/store.py",  # `store.to_frame()`, `store.export()`, `store.import_from()`
+        "experiments/results.py",  # `results.to_frame()`
+        "providers/registry.py",  # a provider by its name
+        "serving/loader.py",  # a user's file
+        "tools.py",  # a function restored from a pickle
+    }

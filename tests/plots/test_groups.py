@@ -72,7 +72,7 @@ def test_a_group_is_a_line_with_a_band_that_is_thin_for_few_runs() -> None:
     assert drawn(ax, "median")["a"].get_xydata().tolist() == [[1, 2], [2, 3]]
     assert drawn(ax, "thin")["a"].get_xydata().tolist() == [[2, 3], [3, 3], [4, 4]]
     assert [collection.get_gid() for collection in ax.collections] == ["band:a"]
-    assert legend_of(ax) == ["a", "thin: fewer than half\nof its runs are left"]
+    assert legend_of(ax) == ["a", "thin: fewer than half\nof the runs remain"]
     assert words_in(ax) == ["runs that took the step", "a", "3", "3", "1", "1"]
     assert ax.alt == "Cumulative tokens per step, median and band of 1 group: a 3 (2 to 4) after step 2, by 3 of 3 runs."
 
@@ -114,10 +114,10 @@ def test_a_survival_curve_marks_truncated_runs() -> None:
     assert list(drawn(ax, "alive")) == ["a", "b"]
     assert drawn(ax, "alive")["a"].get_ydata()[0] == 1
     assert drawn(ax, "censored")["a"].get_xdata().tolist() == [1, 7]
-    assert legend_of(ax)[-1] == "cut off, or\nnot ended"
-    assert "a at least half finished by step 5 (estimated), 2 of 4 ended, 2 cut off or not ended; b " in ax.alt
+    assert legend_of(ax)[-1] == "cut off or\nnot ended"
+    assert "a at least half finished by step 5 (estimated), 2 of 4 finished, 2 cut off or not ended; b " in ax.alt
     none = lab.plots.survival(runs_of(["a", "a"], terminated=[False, None], steps=[2, 1]))
-    assert "a fewer than half finished (estimated), 0 of 2 ended, 2 cut off or not ended." in none.alt
+    assert "a fewer than half finished (estimated), 0 of 2 finished, 2 cut off or not ended." in none.alt
 
 
 # Points with intervals ------------------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_cost_against_each_kind_of_success(score: Any, measure: str, label: str)
 def test_no_known_cost() -> None:
     ax = lab.plots.cost_success(runs_of(["a"] * 3))
 
-    assert ax.get_xlabel() == "cost unknown\nhollow: not both intervals"
+    assert ax.get_xlabel() == "cost unknown\nhollow: an interval is missing"
     assert list(ax.get_xticks()) == []
 
 

@@ -198,7 +198,7 @@ def test_no_events_give_empty_data_and_a_note(nothing: Any) -> None:
     assert list(timeline_data(nothing).columns) == COLUMNS
     assert timeline_data(nothing).empty
     ax = lab.plots.timeline(nothing)
-    assert [text.get_text() for text in ax.texts] == ["nothing has happened yet"]
+    assert [text.get_text() for text in ax.texts] == ["no events yet"]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_lanes_bars_marks_steps_and_the_end() -> None:
     assert "end:error" in gids(ax)
     assert ax.get_xlabel() == "active time, seconds"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "cut off", "failed", "call tried again", "asked to continue", "half a tool call",
+        "cut off", "failed", "call retried", "asked to continue", "tool call repaired",
     ]  # fmt: skip
 
 

@@ -121,15 +121,17 @@ def test_providers_differ_in_colour_marker_and_line_style(family: list[Run]) -> 
 def test_the_alt_text_describes_the_tree(family: list[Run]) -> None:
     alt = lab.plots.tree(family[0]).alt  # type: ignore[attr-defined]
 
-    assert alt.startswith("Tree of 5 runs: 1  one:m1, 6 steps, turn_limit; 1.2  one:m1 from 1 at step 5, 8 steps, turn_limit; ")
-    assert "1.1.2  two:m1 from 1.1 at step 1, 1 step, not ended" in alt
+    assert alt.startswith(
+        "Tree of 5 runs: 1  one:m1, 6 steps, turn_limit; 1.2  one:m1 forked from 1 at step 5, 8 steps, turn_limit; "
+    )
+    assert "1.1.2  two:m1 forked from 1.1 at step 1, 1 step, not ended" in alt
 
 
 def test_no_runs_and_other_objects() -> None:
     ax = lab.plots.tree([])
     assert [text.get_text() for text in ax.texts] == ["no runs yet"]
     for wrong in (3, "run", [1], None):
-        with pytest.raises(errors.ConfigurationError, match="pass a run, whose whole family is drawn"):
+        with pytest.raises(errors.ConfigurationError, match="pass a run, a list of runs or results"):
             lab.plots.tree(wrong)  # type: ignore[arg-type]
 
 

@@ -86,8 +86,8 @@ def test_mostly_unknown_points_are_not_drawn() -> None:
             "1 not drawn:\ncost or success unknown",
         "1  StepCountIs 1", "2  StepCountIs 3\n    5% of the runs unknown",
     ]  # fmt: skip
-    assert "unknown: 0% to 5% of the runs. Not drawn, since more than 5% of the runs is unknown: 1." in ax.alt
-    assert "more than 1% of the runs unknown in all" in lab.plots.what_if(frame.iloc[[1, 2]], most_unknown=0.01).alt
+    assert "0% to 5% of the runs unknown. Not drawn, since more than 5% of the runs are unknown: 1." in ax.alt
+    assert "more than 1% of the runs are unknown in all" in lab.plots.what_if(frame.iloc[[1, 2]], most_unknown=0.01).alt
     assert line(lab.plots.what_if(frame, most_unknown=0.2), "frontier").get_xydata().tolist() == [[1, 0.2], [2, 0.9]]
 
 

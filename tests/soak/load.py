@@ -88,7 +88,7 @@ def runs_at_once(size: int, folder: Path) -> dict[str, float]:
             "us_a_step": cpu_s / steps * 1e6,
             "kb_a_run": peak / size * 1e3,
             "objects_left_a_run": (len(gc.get_objects()) - objects) / size,
-            "lanes_left": len(recorded.index._lanes),
+            "lanes_left": len(recorded.index._progress),
         }
 
 

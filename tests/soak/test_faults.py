@@ -15,7 +15,7 @@ import pytest
 from own_time import OwnTime
 
 import agentlab as lab
-from agentlab.engine.client import _says_nothing
+from agentlab.engine.client import _is_unrecognised
 from agentlab.errors import ProviderConnectionError, ProviderPayloadError, ProviderStatusError
 from agentlab.model.finish_reasons import Confidence, FinishReason
 from agentlab.providers.wires.read import ends_early
@@ -273,7 +273,7 @@ def test_a_body_without_any_content_is_known_to_be_truncated_at_every_place(talk
         parser = talk.provider().stream_parser()
         told = parser.feed(body[:at])
         parser.finish()
-        if told or not _says_nothing(parser.response()):
+        if told or not _is_unrecognised(parser.response()):
             break
         assert parser.cut_short, body[:at]
     assert at > len(b"data: {")

@@ -237,7 +237,7 @@ def test_an_endless_answer_is_abandoned(streaming: bool, monkeypatch: pytest.Mon
         found = asyncio.run(talk.held(None, base=server.base))
     assert_nothing_lost(found)
     assert found.result.detail == (
-        "ProviderPayloadError: the answer is larger than 2,000,000 bytes and was left. "
+        "ProviderPayloadError: the answer is larger than 2,000,000 bytes and was discarded. "
         "Check that base_url is the address of an API."
     )
     assert sent < 40_000_000  # the buffers of the sockets in between

@@ -121,7 +121,7 @@ CASSETTES_END = {
     "NUL bytes in JSON": "not JSON",
     "bytes that are no UTF-8": "not UTF-8 text",
     "a status of 10^400": "response.status: expected",
-    "chunks larger than the body, and below 0": "response.chunks: expected a list of numbers, none below 0",
+    "chunks larger than the body, and below 0": "response.chunks: expected a list of numbers of at least 0",
     "a delay of 10^300 s": "taken: error",  # its body is {}, which is no answer; without pace= delays are ignored
     "a delay that is NaN": "response.delays_s: expected a list of numbers",
     "a header with a line break": "taken: error",

@@ -128,7 +128,7 @@ def test_no_planted_key_is_in_an_experiment(capfd: pytest.CaptureFixture[str], m
                 with pytest.raises(lab.errors.ConfigurationError, match=r"REDACTED.* contains a key"):
                     lab.Experiment([agent], ["go"], **named)
             for names in ({"run_id": SENT}, {"run_id": "a", "label": KEYS["ghp_"]}):
-                with pytest.raises(lab.errors.ConfigurationError, match=r"REDACTED.* holds a key"):
+                with pytest.raises(lab.errors.ConfigurationError, match=r"REDACTED.* contains a key"):
                     agent.run("go").with_id(**names)
             study = lab.Experiment(
                 {"a": agent, "broken": broken, "c": called},

@@ -88,14 +88,14 @@ def test_an_exhausted_recording_still_says_so() -> None:
 
 
 async def ask_again(transport: Any, times: int) -> None:
-    """One request, repeated in a lane, with another one in between."""
+    """One request, repeated in one run, with another one in between."""
     from agentlab.transport.http import HttpRequest
 
     first = recording().index.interactions[0]
     request = HttpRequest(first.method, first.uri, {}, first.body)
     other = HttpRequest(first.method, first.uri, {}, recording().index.interactions[1].body)
     for one in (request, request, other, request)[: times + 1]:
-        async with transport.open(one, auth={}, lane="l", timeout_s=None) as answer:
+        async with transport.open(one, auth={}, replay_key="l", timeout_s=None) as answer:
             await answer.read()
 
 

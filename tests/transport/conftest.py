@@ -38,7 +38,7 @@ async def ask(
     url: str,
     body: Any = b"",
     *,
-    lane: str = "",
+    replay_key: str = "",
     method: str = "POST",
     auth: dict[str, str] | None = None,
     whole: bool = False,
@@ -47,7 +47,7 @@ async def ask(
     """One request, read to its end."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     request = HttpRequest(method, url, {"content-type": "application/json"}, content)
-    async with transport.open(request, auth=auth or {}, lane=lane, timeout_s=timeout_s) as answer:
+    async with transport.open(request, auth=auth or {}, replay_key=replay_key, timeout_s=timeout_s) as answer:
         chunks = [await answer.read()] if whole else [chunk async for chunk in answer.chunks()]
         return Answered(answer.status, dict(answer.headers), chunks)
 

@@ -127,7 +127,7 @@ def test_samples_of_grpc_are_served_as_http(cassette: Write) -> None:
     assert (whole.response.status, whole.response.headers) == (200, {"content-type": "application/json"})
     assert stream.response.body == b'data: {"id":"1"}\n\ndata: {"id":"2"}\n\ndata: [DONE]\n\n'
     assert stream.response.headers == {"content-type": "text/event-stream"}
-    assert (whole.lane, stream.lane) == ("", "a")
+    assert (whole.label, stream.label) == ("", "a")
 
 
 @pytest.mark.parametrize("origin", ["synthetic", {"recorded": "2026-01-02", "from": "llm.example"}, None])
@@ -278,7 +278,7 @@ def test_a_folder_found_elsewhere_is_named(tmp_path, monkeypatch, where, given, 
         load_cassettes(given)
     said = str(caught.value)
     assert (f"{given} does not exist. Did you mean {meant!r}? That path exists." in said) is (meant is not None)
-    assert ("the nearest folder that does" in said) is (meant is None)
+    assert ("the nearest existing folder" in said) is (meant is None)
 
 
 def test_a_folder_without_cassettes(tmp_path: Path) -> None:

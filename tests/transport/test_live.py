@@ -53,7 +53,7 @@ def test_gzip_responses(base: str) -> None:
 def test_chunks_arrive_as_they_are_sent(base: str) -> None:
     async def first_chunk_before_the_last_is_sent() -> None:
         seen = []
-        async with current().open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, lane="", timeout_s=60) as answer:
+        async with current().open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, replay_key="", timeout_s=60) as answer:
             started = asyncio.get_running_loop().time()
             async for chunk in answer.chunks():
                 seen.append((chunk, asyncio.get_running_loop().time() - started))
@@ -65,7 +65,9 @@ def test_chunks_arrive_as_they_are_sent(base: str) -> None:
 def test_a_stream_can_be_left_early(base: str) -> None:
     async def leave() -> None:
         for _ in range(3):
-            async with current().open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, lane="", timeout_s=60) as answer:
+            async with current().open(
+                HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, replay_key="", timeout_s=60
+            ) as answer:
                 async for chunk in answer.chunks():
                     assert chunk == EVENTS[0]
                     break
@@ -88,7 +90,7 @@ def test_a_refused_connection_is_reported() -> None:
 
 
 def test_a_body_that_cannot_be_decoded(base: str) -> None:
-    with pytest.raises(ProviderConnectionError, match="not in the encoding its header names"):
+    with pytest.raises(ProviderConnectionError, match="not in the encoding that its header names"):
         asked(current(), f"{base}/bad-gzip", {})
 
 
@@ -109,7 +111,9 @@ def test_a_broken_stream_gives_the_received_chunks(base: str) -> None:
     seen = []
 
     async def read() -> None:
-        async with current().open(HttpRequest("POST", f"{base}/break", {}, b"{}"), auth={}, lane="", timeout_s=60) as answer:
+        async with current().open(
+            HttpRequest("POST", f"{base}/break", {}, b"{}"), auth={}, replay_key="", timeout_s=60
+        ) as answer:
             async for chunk in answer.chunks():
                 seen.append(chunk)
 
@@ -156,7 +160,7 @@ def test_a_key_that_cannot_be_sent_is_not_shown(base: str, key: str) -> None:
 
 def test_exceptions_of_the_caller_propagate_unchanged(base: str) -> None:
     async def fail() -> None:
-        async with current().open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, lane="", timeout_s=60) as answer:
+        async with current().open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, replay_key="", timeout_s=60) as answer:
             async for _ in answer.chunks():
                 raise KeyError("mine")
 
@@ -234,7 +238,7 @@ def test_an_abandoned_closed_loop_is_forgotten(base: str) -> None:
 
     async def once() -> None:
         async with live.open(
-            HttpRequest("POST", f"{base}/chat", {"connection": "close"}, b"{}"), auth={}, lane="", timeout_s=60
+            HttpRequest("POST", f"{base}/chat", {"connection": "close"}, b"{}"), auth={}, replay_key="", timeout_s=60
         ) as answer:
             await answer.read()
 

@@ -79,7 +79,7 @@ def test_it_is_on_disk_before_the_caller_has_the_end(base: str, tmp_path: Path) 
     recording = record(tmp_path / "one.json")
 
     async def stepwise() -> None:
-        async with recording.open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, lane="", timeout_s=60) as answer:
+        async with recording.open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, replay_key="", timeout_s=60) as answer:
             async for _ in answer.chunks():
                 assert not (tmp_path / "one.json").exists()
             assert interactions(tmp_path / "one.json")[0].response.incomplete is False
@@ -132,14 +132,17 @@ def test_older_recordings_in_other_files_are_removed(base: str, tmp_path: Path) 
 
 def test_labels_keep_repeats_apart(base: str, tmp_path: Path) -> None:
     with record(tmp_path):
-        for lane in ("a1#first", "a2#second", "a3"):
-            asked(current(), f"{base}/chat", {"q": 1}, lane=lane)
-    assert [one.lane for one in interactions(tmp_path)] == ["first", "second", ""]
+        for replay_key in ("a1#first", "a2#second", "a3"):
+            asked(current(), f"{base}/chat", {"q": 1}, replay_key=replay_key)
+    assert [one.label for one in interactions(tmp_path)] == ["first", "second", ""]
     assert "a1" not in written(tmp_path)
     with record(tmp_path):
-        asked(current(), f"{base}/chat", {"q": 1}, lane="b1#second")
-    assert [(one.lane, json.loads(one.response.body)["count"]) for one in interactions(tmp_path)] == [("first", 1), ("second", 4)]
-    assert asked(replay(tmp_path), f"{base}/chat", {"q": 1}, lane="c#second").json()["count"] == 4
+        asked(current(), f"{base}/chat", {"q": 1}, replay_key="b1#second")
+    assert [(one.label, json.loads(one.response.body)["count"]) for one in interactions(tmp_path)] == [
+        ("first", 1),
+        ("second", 4),
+    ]
+    assert asked(replay(tmp_path), f"{base}/chat", {"q": 1}, replay_key="c#second").json()["count"] == 4
 
 
 @pytest.mark.parametrize("before", [None, "synthetic", {"recorded": "2020-01-01", "from": "old.example", "by": "me"}])
@@ -187,7 +190,7 @@ def test_keys_planted_everywhere_are_not_written(base: str, tmp_path: Path, kind
     body = {"key": planted, "text": f"mine is\n{planted}, and {KEY}", "list": [{planted: KEY}]}
     target = tmp_path / f"rec{suffix}"
     with record(target):
-        answer = asked(current(), f"{base}/leaky?key={KEY}&x={planted}", body, auth=AUTH, lane=f"run#{planted}")
+        answer = asked(current(), f"{base}/leaky?key={KEY}&x={planted}", body, auth=AUTH, replay_key=f"run#{planted}")
     assert KEY in json.dumps(answer.json())  # the caller gets the original
     text = written(tmp_path)
     for secret in (KEY, planted, "c00kie-v4lue", "acme-research-lab", "session=", "set-cookie", "authorization:"):
@@ -282,7 +285,9 @@ def post_with(transport: httpx.AsyncBaseTransport, url: str) -> httpx.Response:
 @pytest.mark.parametrize("route", ["sse", "gzip-sse"])
 def test_an_abandoned_stream_is_stored_as_far_as_it_arrived(base: str, tmp_path: Path, route: str) -> None:
     async def leave(transport: Record) -> None:
-        async with transport.open(HttpRequest("POST", f"{base}/{route}", {}, b"{}"), auth={}, lane="", timeout_s=60) as answer:
+        async with transport.open(
+            HttpRequest("POST", f"{base}/{route}", {}, b"{}"), auth={}, replay_key="", timeout_s=60
+        ) as answer:
             async for _ in answer.chunks():
                 break
 
@@ -308,7 +313,7 @@ def test_a_cancelled_request_leaves_nothing_or_its_part(provider: Server, base: 
 
     async def read(route: str) -> None:
         request = HttpRequest("POST", f"{base}/{route}", {}, b"{}")
-        async with record(tmp_path).open(request, auth={}, lane="", timeout_s=60) as answer:
+        async with record(tmp_path).open(request, auth={}, replay_key="", timeout_s=60) as answer:
             async for chunk in answer.chunks():
                 came.append(chunk)
 

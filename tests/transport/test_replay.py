@@ -82,7 +82,7 @@ def test_a_replay_yields_to_other_tasks(cassette: Write) -> None:
 
     async def run(name: str) -> None:
         for n in range(20):
-            await ask(one, URL, {"q": n}, lane=name)
+            await ask(one, URL, {"q": n}, replay_key=name)
             order.append(name)
 
     async def both() -> None:
@@ -95,10 +95,10 @@ def test_a_replay_yields_to_other_tasks(cassette: Write) -> None:
 # in a custom httpx client --------------------------------------------------------------------------------------------------------
 
 
-def posted(transport: httpx.AsyncBaseTransport, *bodies: dict[str, object], lane: str = "") -> list[httpx.Response]:
+def posted(transport: httpx.AsyncBaseTransport, *bodies: dict[str, object], replay_key: str = "") -> list[httpx.Response]:
     async def post() -> list[httpx.Response]:
         async with httpx.AsyncClient(transport=transport) as client:
-            extensions = {"agentlab.lane": lane} if lane else None
+            extensions = {"agentlab.lane": replay_key} if replay_key else None
             return [await client.post(URL, json=body, extensions=extensions) for body in bodies]
 
     return asyncio.run(post())
@@ -107,7 +107,7 @@ def posted(transport: httpx.AsyncBaseTransport, *bodies: dict[str, object], lane
 def test_replay_in_a_custom_client(cassette: Write) -> None:
     transport = ReplayTransport(cassette(interaction({"q": 1}, {"a": 1}), interaction({"q": 1}, {"a": 2})))
     assert [one.json() for one in posted(transport, {"q": 1}, {"q": 1})] == [{"a": 1}, {"a": 2}]
-    assert [one.json() for one in posted(transport, {"q": 1}, lane="other")] == [{"a": 1}]
+    assert [one.json() for one in posted(transport, {"q": 1}, replay_key="other")] == [{"a": 1}]
     with pytest.raises(ReplayMissError):
         posted(transport, {"q": 1})
     assert "2 interactions" in repr(transport)

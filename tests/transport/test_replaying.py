@@ -116,9 +116,9 @@ def index(*interactions: dict[str, Any], cassette: Write, match: Any = "strict")
     return ReplayIndex.load(cassette(*interactions), match)
 
 
-def served(where: ReplayIndex, body: Any, lane: str = "", url: str = URL) -> Any:
+def served(where: ReplayIndex, body: Any, replay_key: str = "", url: str = URL) -> Any:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return json.loads(where.find("POST", url, content, lane).response.body)
+    return json.loads(where.find("POST", url, content, replay_key).response.body)
 
 
 def test_repeated_requests_get_their_recordings_in_order_in_each_lane(cassette: Write) -> None:
@@ -153,7 +153,7 @@ def test_recordings_of_an_address_in_order_for_any_request(cassette: Write) -> N
         served(where, b"anything"),
         served(where, b"", url=elsewhere),
         served(where, {"q": 1}),
-        served(where, b"", "other lane"),
+        served(where, b"", "other run"),
     ] == [1, 7, 2, 1]
     with pytest.raises(ReplayMissError, match="was recorded 2 times, and all recordings have been served to this run"):
         served(where, b"")

@@ -117,9 +117,9 @@ def test_equal_ids_are_preferred_and_other_ids_match_otherwise(cassette: Callabl
     ours, others = (interaction(chat(a, "x", a), n) for n, a in enumerate(("a1", "b1"), 1))
     index = ReplayIndex.load(cassette(ours, others))
 
-    def served(lane: str, a: str, indent: int | None = None) -> Any:
+    def served(replay_key: str, a: str, indent: int | None = None) -> Any:
         body = json.dumps(chat(a, "x", a), indent=indent).encode()
-        return json.loads(index.find("POST", ours["request"]["uri"], body, lane).response.body)
+        return json.loads(index.find("POST", ours["request"]["uri"], body, replay_key).response.body)
 
     assert [served("1", "b1"), served("1", "a1")] == [2, 1]
     assert [served("2", "b1", 2), served("2", "a1", 2)] == [2, 1], "in another spelling too"

@@ -93,7 +93,7 @@ def test_a_captured_replay_outlives_its_block_and_works_in_any_thread_and_loop(r
     assert seen == [transport.current()]  # a new thread has none: that is why a run captures it
     with ThreadPoolExecutor(4) as pool:
         answers = list(
-            pool.map(lambda n: asked(captured, "https://llm.example/v1/chat", {"q": 1}, lane=str(n)).json(), range(40))
+            pool.map(lambda n: asked(captured, "https://llm.example/v1/chat", {"q": 1}, replay_key=str(n)).json(), range(40))
         )
     assert answers == [1] * 40
 

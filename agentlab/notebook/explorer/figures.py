@@ -24,7 +24,7 @@ from agentlab._internal.formatting import counted
 from agentlab.analysis import outcomes as goals
 from agentlab.analysis import outcomes as reasons
 from agentlab.analysis.grids import Grid, grids, plain_value
-from agentlab.analysis.intervals import FEWEST
+from agentlab.analysis.intervals import MIN_UNITS
 from agentlab.analysis.outcomes import Cells, Sums
 from agentlab.analysis.records import USED, Bools, Records, units_of
 from agentlab.analysis.simulate import FINISHED, STOPPED, UNKNOWN, Judge, Verdict
@@ -138,15 +138,15 @@ class Trials:
         `reasons.why_ended` names them run by run, which takes longer than everything else; where possible they are only counted.
         """
         found = verdict.found
-        off = stopped & found.broken.off
+        off = stopped & found.cuts.is_cut
         if self.records.histories is not None and off.any():
             return Counter(name or UNCLEAR_WORD for name in reasons.why_ended(self.judge, verdict)[1][stopped].tolist())
         met = stopped & (found.met == verdict.row)
-        unclear = met & (found.broken.off | found.broken.unsure)
+        unclear = met & (found.cuts.is_cut | found.cuts.unsure)
         leaves = [] if found.tree is None else list(found.tree.leaves())
         counts = _together({type(leaf).__name__: self.judge.first_of(leaf) <= verdict.row for leaf in leaves}, met & ~unclear)
         counts[UNCLEAR_WORD] = int(unclear.sum())
-        by_limit = found.broken.by[stopped & ~met]
+        by_limit = found.cuts.by[stopped & ~met]
         for place, limit in enumerate(found.limits):
             counts[limit.name] += int((by_limit == place).sum())
         return +counts
@@ -370,8 +370,8 @@ def _interval(row: Mapping[str, Any], prefix: str, words: Any) -> str:
     low, high = row[f"{prefix}_low"], row[f"{prefix}_high"]
     if low is not None and high is not None:
         return f"{words(low)} – {words(high)}"
-    if row["units"] < FEWEST:
-        return f"none: {counted(row['units'], 'independent unit')}, and {FEWEST} are needed"
+    if row["units"] < MIN_UNITS:
+        return f"none: {counted(row['units'], 'independent unit')}, and {MIN_UNITS} are needed"
     return "none" if row[f"{prefix}_mean"] is None else "none: all the same"
 
 

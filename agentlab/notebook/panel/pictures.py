@@ -367,8 +367,8 @@ def timeline_picture(run: Run, chosen: int | None = None, pixels: float = TIMELI
     part = timeline_part(run, chosen)
     marked = chosen if part.has(chosen) else None
     at_the_end = part.whole or part.last == len(run.history)
-    goes_on = at_the_end and run.state is not RunState.ENDED
-    axes = cast(PlotAxes, draw_timeline(timeline_data(part.frame), begin_s=part.begin_s, marked=marked, goes_on=goes_on))
+    running = at_the_end and run.state is not RunState.ENDED
+    axes = cast(PlotAxes, draw_timeline(timeline_data(part.frame), begin_s=part.begin_s, marked=marked, running=running))
     figure = cast(PlotFigure, axes.figure)
     width, height = (round(inches * figure.get_dpi()) for inches in figure.get_size_inches())
     return Picture(figure.png(pixels), axes.alt, width, height, _about_timeline(part, run, chosen))
