@@ -105,7 +105,7 @@ def clustered(repeats: int, units: int = 12) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
 @pytest.mark.parametrize("repeats", [1, 4])
-def test_the_interval_of_a_mean_is_student_s_over_unit_sums_and_wider_on_the_longer_side(repeats: int, level: float) -> None:
+def test_the_interval_of_a_mean_is_students_over_unit_sums_and_wider_on_the_longer_side(repeats: int, level: float) -> None:
     values, units = clustered(repeats)
     means = values.reshape(12, repeats).mean(axis=1)
     theirs = stats.ttest_1samp(means, 0).confidence_interval(level)
@@ -132,7 +132,7 @@ def test_units_of_different_sizes_have_the_error_of_a_ratio() -> None:
     assert min(found.value - found.low - half, found.high - found.value - half) == pytest.approx(0, abs=1e-9)  # type: ignore[operator]
 
 
-def test_units_with_one_answer_each_have_wilson_s_interval() -> None:
+def test_units_with_one_answer_each_have_wilsons_interval() -> None:
     assert of_share([1, 1, 0, 1, 0, 1, 1]) == wilson(5, 7)
 
 
@@ -193,12 +193,12 @@ def changes(more: int, fewer: int, same: int, level: float = 0.95) -> Estimate:
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
-def test_mcnemar_s_exact_test_equals_scipy_s(more: int, fewer: int) -> None:
+def test_mcnemars_exact_test_equals_scipys(more: int, fewer: int) -> None:
     assert mcnemar(more, fewer) == pytest.approx(stats.binomtest(more, more + fewer).pvalue if more + fewer else 1)
 
 
 @given(counts, st.sampled_from([0.8, 0.95, 0.99]))
-def test_a_change_excludes_zero_only_if_mcnemar_s_test_does_and_reverses_its_sign(
+def test_a_change_excludes_zero_only_if_mcnemars_test_does_and_reverses_its_sign(
     given: tuple[int, int, int], level: float
 ) -> None:
     more, fewer, same = given
@@ -212,7 +212,7 @@ def test_a_change_excludes_zero_only_if_mcnemar_s_test_does_and_reverses_its_sig
 
 
 @pytest.mark.parametrize(("more", "fewer", "same"), [(0, 1, 43), (12, 2, 16), (21, 9, 70), (1, 9, 2)])
-def test_a_change_has_tango_s_interval(more: int, fewer: int, same: int) -> None:
+def test_a_change_has_tangos_interval(more: int, fewer: int, same: int) -> None:
     found, number = changes(more, fewer, same), more + fewer + same
 
     def score(change: float) -> float:  # with the rarer share at its maximum likelihood for this difference, found on a grid
@@ -288,7 +288,7 @@ def test_fleiss_kappa_of_the_published_example() -> None:
     assert found.overall["kappa"].item() == pytest.approx(0.210, abs=5e-4)
 
 
-def test_cohen_s_kappa_equals_a_calculation_by_hand() -> None:
+def test_cohens_kappa_equals_a_calculation_by_hand() -> None:
     # 20 both yes, 15 both no, 5 and 10 different: observed 0.7, expected 0.5, kappa 0.4
     first, second = ["yes"] * 25 + ["no"] * 25, ["yes"] * 20 + ["no"] * 5 + ["yes"] * 10 + ["no"] * 15
     row = lab.agreement(crossed(a=first, b=second)).pairs.iloc[0]
@@ -354,7 +354,7 @@ def test_a_curve_of_few_units_has_no_interval() -> None:
     assert lab.plots.survival_data(runs_of(["a"] * 12, steps=[1, 2, 3] * 4, prompt_id=["p"] * 12))["low"].isna().all()
 
 
-def test_survival_curves_equal_scipy_s() -> None:
+def test_survival_curves_equal_scipys() -> None:
     random = np.random.default_rng(4)
     times, ended = random.integers(1, 20, 50), random.random(50) < 0.7
     theirs = stats.ecdf(stats.CensoredData(uncensored=times[ended], right=times[~ended])).sf

@@ -251,7 +251,7 @@ def test_the_interval_covers_the_truth_and_in_sample_estimates_are_too_optimisti
 # Display and code ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_frame_is_a_backtest_s_frame_with_the_choice_marked() -> None:
+def test_the_frame_is_a_backtests_frame_with_the_choice_marked() -> None:
     grid = StepCountIs([2, 3, 10])
     found, tried = suggest(known(), grid, keep=0.9, cost="steps"), lab.backtest(known(), grid)
 

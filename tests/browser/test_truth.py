@@ -106,7 +106,7 @@ def test_the_interrupt_button_during_a_step_ends_the_run_and_the_panel_reports_i
     assert lab.kernel_value("str(run.result.stop_reason)") == "'cancelled'"
 
 
-def test_a_control_s_error_stays_under_the_panel_until_the_next_success(notebook: LabPage) -> None:
+def test_a_controls_error_stays_under_the_panel_until_the_next_success(notebook: LabPage) -> None:
     notebook.run_cell(1)
     notebook.kernel_value("setattr(run.worker, 'launch_step', lambda: 1 / 0)")
     in_output(notebook, 0, "Step").click()

@@ -103,7 +103,7 @@ def test_a_stop_at_any_moment_takes_effect(monkeypatch: pytest.MonkeyPatch) -> N
         assert len(run.history) <= 1
 
 
-def test_start_uses_the_package_s_daemon_thread() -> None:
+def test_start_uses_the_packages_daemon_thread() -> None:
     seen: list[threading.Thread] = []
 
     @lab.tool(inline=True)
@@ -143,7 +143,7 @@ def test_start_raises_the_errors_of_the_run(monkeypatch: pytest.MonkeyPatch, fro
     assert_is_whole(run)
 
 
-def test_start_on_the_kernel_s_loop() -> None:
+def test_start_on_the_kernels_loop() -> None:
     async def main() -> lab.Run:
         run = slow(0.01, SCRIPT).run("go").start(loop="kernel")
         assert run.result is None

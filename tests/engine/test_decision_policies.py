@@ -316,7 +316,7 @@ def test_decide_refuses_an_async_policy_with_a_message(policy: Any) -> None:
 
 
 @pytest.mark.usefixtures("own_time")
-def test_the_run_s_time_limit_bounds_an_async_policy() -> None:
+def test_the_runs_time_limit_bounds_an_async_policy() -> None:
     async def forever(signal: TerminationSignal, context: DecisionContext) -> Decision:
         await asyncio.sleep(3600)
         return standard(signal, context)

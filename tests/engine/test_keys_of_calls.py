@@ -141,7 +141,7 @@ def test_a_replay_or_an_answering_middleware_needs_no_key(tmp_path: Path) -> Non
         assert go(finished(agent(server, "openai", key=None).run("go"))).text == "Hello there"
 
 
-def test_a_sub_agent_s_missing_key_is_reported_to_the_caller_s_model() -> None:
+def test_a_sub_agents_missing_key_is_reported_to_the_callers_model() -> None:
     helper = agent("http://127.0.0.1:9", "openai", key=None).as_tool("helper")
     caller = lab.Agent(ScriptedProvider([call("helper", {"task": "go"}), "done"]), tools=[helper])
     run = caller.run("go")
@@ -180,7 +180,7 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown() -> None:
     assert server.asked == []
 
 
-def test_a_compatible_server_needs_no_key_and_gets_no_other_vendor_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compatible_server_needs_no_key_and_gets_no_other_vendors(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in KEY_VARIABLE.values():
         monkeypatch.setenv(name, KEY)
     with serving(reply_to("compatible", HELLO, streaming=False)) as server:

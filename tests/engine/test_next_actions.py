@@ -229,7 +229,7 @@ def test_unknown_usage_does_not_prevent_a_proposal() -> None:
     assert run.next_actions[0].label == "Raise MaxTokensUsed to 80 and continue"
 
 
-def test_a_condition_on_the_agent_s_own_action_gets_no_proposal() -> None:
+def test_a_condition_on_the_agents_own_action_gets_no_proposal() -> None:
     run = ended(run_of([call("finalize")], stop=HasToolCall("finalize") | StepCountIs(1)))
     assert run.next_actions == ()
     assert "finished on its own" in nothing_to_do(run)

@@ -140,7 +140,7 @@ def test_a_second_cancel_does_not_wait(how: Any) -> None:
     assert results(run) == [("a", "interrupted"), ("b", "not_executed")]
 
 
-def test_the_tool_s_time_limit_still_applies() -> None:
+def test_the_tools_time_limit_still_applies() -> None:
     tool, did = booking("wait", takes_s=30, limit_s=0.05)
     run = cut(tool, did)
     assert did == ["began", "cut"]
@@ -149,7 +149,7 @@ def test_the_tool_s_time_limit_still_applies() -> None:
 
 @pytest.mark.usefixtures("own_time")  # otherwise the time limit may be reached before the tool starts
 @pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
-def test_a_call_is_awaited_past_the_run_s_time_limit(thread: bool) -> None:
+def test_a_call_is_awaited_past_the_runs_time_limit(thread: bool) -> None:
     tool, did = booking("wait", thread=thread, takes_s=90)
     let_go.set()
     run = run_of([call("book"), "end"], tools=[tool], budget=Budget(timeout=60))
@@ -300,7 +300,7 @@ def test_a_call_that_ends_within_the_grace_period_is_kept_and_the_run_still_ends
     assert run.result.stop_reason is reason
 
 
-def test_a_second_cancel_keeps_the_tool_s_grace_period() -> None:
+def test_a_second_cancel_keeps_the_tools_grace_period() -> None:
     did: list[str] = []
     run = run_of([call("book"), "end"], tools=[lab.tool(name="book")(stubborn(60, did))])
 

@@ -256,7 +256,7 @@ def test_retries_do_not_count_as_calls() -> None:
     assert (result.stop_reason, result.history.calls) == (StopReason.COMPLETED, 1)
 
 
-def test_the_budget_s_timeout_applies_during_the_wait_for_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_budgets_timeout_applies_during_the_wait_for_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = lab.RetryPolicy(first_wait_s=0, longest_wait_s=3600)
     before, ahead_s = time.monotonic, [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: before() + ahead_s[0])

@@ -218,7 +218,7 @@ async def _end(run: lab.Run) -> lab.RunResult:
     return await run
 
 
-def test_the_agent_s_budget_and_condition_are_defaults() -> None:
+def test_the_agents_budget_and_condition_are_defaults() -> None:
     limited = looping(budget=Budget(max_turns=2), stop=StepCountIs(9))
     assert go(_end(limited.run("go"))).stop_reason is StopReason.TURN_LIMIT
     assert len(go(_end(limited.run("go", budget=Budget(max_turns=3)))).history) == 3
@@ -261,7 +261,7 @@ def test_errors_that_the_user_has_to_fix_are_raised_after_recording(error: Excep
 
 
 @pytest.mark.parametrize("error", OUTCOMES.values(), ids=OUTCOMES.keys())
-def test_a_provider_s_error_is_an_outcome(error: Exception) -> None:
+def test_a_providers_error_is_an_outcome(error: Exception) -> None:
     run = run_of([call("look"), error], stop=HasToolCall("look") & StepCountIs(9))
     result = go(_end(run))
     assert (result.stop_reason, result.error) == (StopReason.ERROR, error)

@@ -192,7 +192,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "said"), WRONG.values(), ids=WRONG.keys())
-def test_a_model_s_mistake_is_answered_with_advice(arguments: dict[str, Any], said: str) -> None:
+def test_a_models_mistake_is_answered_with_advice(arguments: dict[str, Any], said: str) -> None:
     run = boss(worker(ANSWER).as_tool("research"), arguments).run("go")
     done(run)
     assert said in told(run)[0]
@@ -210,7 +210,7 @@ def test_a_model_s_mistake_is_answered_with_advice(arguments: dict[str, Any], sa
     ],
     ids=["name", "budget", "stop", "terminating"],
 )  # fmt: skip
-def test_a_user_s_mistake_is_an_error_at_once(make: Callable[[], Any], error: type[Exception], said: str) -> None:
+def test_a_users_mistake_is_an_error_at_once(make: Callable[[], Any], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         make()
 
@@ -274,7 +274,7 @@ def test_usage_counts_in_the_caller_exactly_once() -> None:
     assert run.to_frame("events")["event"].value_counts()["ChildEnded"] == 3
 
 
-def test_a_sub_agent_is_limited_to_the_caller_s_remaining_budget() -> None:
+def test_a_sub_agent_is_limited_to_the_callers_remaining_budget() -> None:
     tool = looping(name="worker").as_tool("research", budget=Budget(max_turns=None, max_tokens=10_000))
     run = boss(tool, {"task": "x"}).run("go", budget=Budget(max_tokens=100, max_cost=5, max_calls=40))
     result = done(run)

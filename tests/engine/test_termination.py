@@ -76,7 +76,7 @@ def test_every_finish_reason_is_in_the_table() -> None:
     assert {row[0] for row in TABLE.values()} == set(FinishReason)
 
 
-def test_the_provider_s_own_finish_reason_is_reported() -> None:
+def test_the_providers_own_finish_reason_is_reported() -> None:
     response = say(finish=FinishReason.CONTENT_FILTERED)
     told = replace(response, signal=replace(response.signal, message="Blocked for SAFETY."))
     assert decide(told).reason == "Blocked for SAFETY."

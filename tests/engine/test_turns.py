@@ -311,7 +311,7 @@ def test_every_end_of_a_cut_answer_is_an_event_and_in_the_detail(
     assert looked == []
 
 
-def test_the_run_s_timeout_ends_a_continuation_for_budget() -> None:
+def test_the_runs_timeout_ends_a_continuation_for_budget() -> None:
     class Hanging:
         name, model = "hanging", "1"
         asked = 0

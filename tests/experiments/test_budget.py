@@ -104,7 +104,7 @@ def test_replayed_runs_are_held_back_and_continue_to_the_same_end(concurrency: i
         assert_same(go(study, concurrency=concurrency), whole)
 
 
-def test_a_run_s_own_limit_is_reserved_until_a_cost_is_known() -> None:
+def test_a_runs_own_limit_is_reserved_until_a_cost_is_known() -> None:
     """Four runs of half a dollar are two dollars: no fifth starts before one has ended."""
     under_way, most = [0], [0]
 

@@ -64,7 +64,7 @@ def test_no_judge_is_called_after_the_budget_is_spent(kind: str, where: str, con
     assert done.runs["problem"].isna().all()
 
 
-def test_a_judge_is_bounded_by_the_experiment_s_budget() -> None:
+def test_a_judge_is_bounded_by_the_experiments_budget() -> None:
     dear = lab.Agent(ScriptedProvider(lambda request, index: say("5", cost="1")))
 
     async def score(result: lab.RunResult) -> float:

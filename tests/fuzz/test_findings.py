@@ -109,7 +109,7 @@ def test_json_lines_without_the_last_event_are_not_sound():
     assert not seen("anthropic", events[:-1])[2]
 
 
-def test_done_does_not_replace_another_wire_s_last_event():
+def test_done_does_not_replace_another_wires_last_event():
     pieces = blocks(responses_bodies.stream(TEXT, "unnamed"))
     assert seen("openai-responses", pieces) == (F.END_TURN, HIGH, True)
     assert seen("openai-responses", [*pieces[:-2], pieces[-1]]) == (F.END_TURN, MEDIUM, False)

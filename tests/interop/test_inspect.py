@@ -120,7 +120,7 @@ def test_scores_are_numbers(found: Imported) -> None:
     assert (cut["score"], cut["score.includes"], cut["score.length"], cut["score.graded"]) == (0.0, 0.0, 8.0, 0.5)
 
 
-def test_a_scorer_s_call_is_no_step(found: Imported) -> None:
+def test_a_scorers_call_is_no_step(found: Imported) -> None:
     steps, _ = of(found, "cut")
     assert steps["total_tokens"].to_list() == [7]
     assert found.notes == (
@@ -169,7 +169,7 @@ def test_older_logs_counted_cached_tokens_as_input() -> None:
     assert "Calls whose input already included what was cached, by their total: 1." in found.notes
 
 
-def test_an_answer_from_inspect_s_cache_used_nothing() -> None:
+def test_an_answer_from_inspects_cache_used_nothing() -> None:
     found = changed("epochs", lambda sample: models(sample)[2].update(cache="read"))
     assert found.steps["total_tokens"].to_list() == [122, 26, 0]
     assert found.steps["calls"].to_list() == [1, 1, 0]
@@ -229,7 +229,7 @@ def test_a_real_model_is_priced() -> None:
         ([1], None),
     ],
 )
-def test_a_score_has_inspect_s_value(value: Any, score: Any) -> None:
+def test_a_score_has_inspects_value(value: Any, score: Any) -> None:
     runs = changed("paid", lambda sample: sample.update(scores={"match": value})).runs
     assert (list(runs.get("score", [None]))) == [score]
 
@@ -269,7 +269,7 @@ def test_a_broken_log_is_reported_and_the_rest_is_read(logs: Path, tmp_path: Pat
 
 
 @needs_inspect
-def test_the_recording_equals_inspect_s_current_output(logs: Path) -> None:
+def test_the_recording_equals_inspects_current_output(logs: Path) -> None:
     made = lab.importers.inspect(str(logs / "*.eval"), python=PYTHON)
     recorded = from_lines(lines(), "a recording")
     timed = ["run_id", "started_s", "duration_s", "elapsed_s", "log"]

@@ -208,7 +208,7 @@ def test_a_terminating_tool_after_a_nudge_and_a_repair() -> None:
     assert [span.name for span in to.spans] == ["invoke_agent gemini:m1", *["chat m1"] * 3, "execute_tool look"]
 
 
-def test_other_events_are_on_the_run_s_span() -> None:
+def test_other_events_are_on_the_runs_span() -> None:
     to = Collected()
     happening = [
         events.ToolPayloadRepair(0.1, 1, "incomplete", True, False),

@@ -251,7 +251,7 @@ def test_a_step_is_a_call_with_the_tools_until_the_next_call(flavour: str, tmp_p
     assert found.runs["elapsed_s"].to_list() == [10.0]
 
 
-def test_a_run_s_own_totals_are_not_added_to_those_of_its_calls() -> None:
+def test_a_runs_own_totals_are_not_added_to_those_of_its_calls() -> None:
     own = {"gen_ai.usage.input_tokens": 20, "gen_ai.usage.output_tokens": 10}
     assert otel(written([agent(1, **own), chat(2, 1), chat(3, 1, 2)])).runs["total_tokens"].to_list() == [30]
     found = otel(written([agent(1, **own)]))

@@ -141,7 +141,7 @@ def replayed(fixture: Fixture, to: Written) -> list[Any]:
 
 
 @pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.id)
-def test_replayed_runs_are_read_from_the_collector_s_lines(to: Written, fixture: Fixture) -> None:
+def test_replayed_runs_are_read_from_the_collectors_lines(to: Written, fixture: Fixture) -> None:
     runs = replayed(fixture, to)
     same(to.read("otlp"), runs)
 

@@ -120,7 +120,7 @@ def test_a_run_is_a_span_with_its_calls_and_tools_below() -> None:
     assert all(span.status.status_code is StatusCode.UNSET for span in to.spans)
 
 
-def test_spans_of_a_recorded_run_have_the_provider_s_values() -> None:
+def test_spans_of_a_recorded_run_have_the_providers_values() -> None:
     to = Collected()
     with lab.replay("fixtures/essay", match="order"):  # its first answer was cut
         agent = lab.Agent("anthropic:claude-sonnet-4-6", observers=[to.telemetry])

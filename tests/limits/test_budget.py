@@ -175,7 +175,7 @@ def test_a_proposal_raises_the_default_only_if_it_does_not_yield(limits: dict[st
 
 
 @pytest.mark.parametrize(("callers", "turns"), [(Budget(), 30), (Budget(max_turns=20), 20), (Budget(max_turns=40), 30)])
-def test_a_caller_s_default_does_not_limit_its_sub_agent(callers: Budget, turns: int) -> None:
+def test_a_callers_default_does_not_limit_its_sub_agent(callers: Budget, turns: int) -> None:
     async def main() -> lab.Run:
         deeper = looping().as_tool("deeper", stop=StepCountIs(30))
         caller = agent([call("deeper", {"task": "go"}), "Done."], tools=[deeper]).run("go", budget=callers)
@@ -185,7 +185,7 @@ def test_a_caller_s_default_does_not_limit_its_sub_agent(callers: Budget, turns:
     assert len(go(main()).history) == turns
 
 
-def test_the_caller_s_remaining_budget_does_not_raise_the_sub_agent_s_default() -> None:
+def test_the_callers_remaining_budget_does_not_raise_the_sub_agents_default() -> None:
     async def main() -> lab.Run:
         script = [call("deeper", {"task": "go"}), "Done."]
         caller = agent(script, tools=[looping().as_tool("deeper")]).run("go", budget=Budget(max_calls=100))
@@ -444,14 +444,14 @@ def test_which_stop_reason_wins(said: Said, stop: Any, budget: Budget, reason: S
     assert_is_whole(run)
 
 
-def test_a_middleware_s_stop_wins_like_a_tool_s() -> None:
+def test_a_middlewares_stop_wins_like_a_tools() -> None:
     result = result_of(["end"], stop=StepCountIs(1), middleware=[guard])
     assert (result.stop_reason, result.stopped_by) == (StopReason.EXPLICIT_STOP, "middleware")
     assert result.stopped_by_condition
     assert "not on my watch" in result.detail
 
 
-def test_the_user_s_stop_wins_over_completion() -> None:
+def test_the_users_stop_wins_over_completion() -> None:
     async def main() -> lab.RunResult:
         run = agent(lambda request, index: (run.stop("enough"), "end")[1]).run("go", stop=StepCountIs(1))
         return await run

@@ -309,7 +309,7 @@ def test_a_redefined_class_replaces_the_older_one() -> None:
         assert started(kinds()["Again"]).turns == turns  # type: ignore[attr-defined]
 
 
-def test_new_conditions_start_with_the_agent_s_tools() -> None:
+def test_new_conditions_start_with_the_agents_tools() -> None:
     assert started(HasToolCall, ["look", "finalize"]) == HasToolCall("look")
     assert started(StepCountIs, ["look"]) == StepCountIs(8)
 

@@ -77,9 +77,7 @@ FINISH = {
 
 
 @pytest.mark.parametrize(("reasons", "condition", "met"), FINISH.values(), ids=FINISH.keys())
-def test_finish_reason_in_any_step_by_our_name_or_the_provider_s(
-    reasons: list[str], condition: FinishReasonIs, met: bool
-) -> None:
+def test_finish_reason_in_any_step_by_our_name_or_the_providers(reasons: list[str], condition: FinishReasonIs, met: bool) -> None:
     history = RunHistory(
         step(index, finish=FinishReason(reason), raw="length" if reason == "max_tokens" else None)
         for index, reason in enumerate(reasons, 1)
@@ -539,7 +537,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize(("model", "more", "word", "said"), WORDS.values(), ids=WORDS.keys())
-def test_another_provider_s_finish_reason_is_reported_if_certain(model: str, more: dict[str, Any], word: str, said: str) -> None:
+def test_another_providers_finish_reason_is_reported_if_certain(model: str, more: dict[str, Any], word: str, said: str) -> None:
     made = lab.Agent(lab.Provider(model, model="m", **more) if more else model)
     why = why_never(FinishReasonIs(word), made)
     assert (why == "") if not said else why.startswith(said)

@@ -81,7 +81,7 @@ def test_without_a_price_the_cost_is_unknown_with_a_reason(usage: dict[str, Any]
     assert cost.known_usd == Decimal(at_least)  # the tokens, at standard prices; nothing is certain for another tier
 
 
-def test_code_in_the_vendor_s_container_is_charged_by_its_time() -> None:
+def test_code_in_the_vendors_container_is_charged_by_its_time() -> None:
     used = {"type": "server_tool_use", "id": "srv_1", "name": "bash_code_execution", "input": {}}
     body = {**WRITTEN_AND_SEARCHED, "content": [used, {"type": "text", "text": "Hi"}]}
     response = lab.Provider("anthropic", model="claude-opus-5-5").parse(body)
@@ -130,7 +130,7 @@ def test_charges_of_openai(model: str, usage: Usage, usd: str | None) -> None:
     assert bool(cost.reason) is (usd is None)
 
 
-def test_a_tier_of_another_vendor_s_list_has_no_price() -> None:
+def test_a_tier_of_another_vendors_list_has_no_price() -> None:
     """Azure's models are priced by OpenAI's list if its own has none, and OpenAI's tiers are not Azure's."""
     assert cost_of("azure", "gpt-5.4-mini", Usage(1000, 100), at=EVENING).usd == Decimal("0.0012")
     assert (
@@ -253,7 +253,7 @@ def test_another_server_is_not_the_vendor(name: str, address: str) -> None:
         ("xai", "grok-4-fast-reasoning"),
     ],
 )
-def test_the_vendor_s_own_address_is_the_vendor(name: str, model: str) -> None:
+def test_the_vendors_own_address_is_the_vendor(name: str, model: str) -> None:
     address = lab.Agent(lab.Provider(name, model=model)).model.address  # type: ignore[attr-defined]
     found = cost_of(name, model, Usage(1000, 500), at=EVENING, address=address)
     assert found.usd is not None

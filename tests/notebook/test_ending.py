@@ -128,7 +128,7 @@ def test_the_number_of_buttons_is_limited() -> None:
     assert MOST_OFFERS == 3
 
 
-def test_the_provider_s_finish_reason_and_its_reading() -> None:
+def test_the_providers_finish_reason_and_its_reading() -> None:
     run = lab.Agent(ScriptedProvider([say("half", finish=FinishReason.MAX_TOKENS)]), continuation=None).run("go")
     told = ended(run).run_view.ending.text.value
     assert "The provider said finish_reason = <code>max_tokens</code> (confidence high)" in told

@@ -78,7 +78,7 @@ def test_a_step_is_shown_in_full() -> None:
         assert sentence in told, sentence
 
 
-def test_messages_after_the_model_s_last_answer_are_new() -> None:
+def test_messages_after_the_models_last_answer_are_new() -> None:
     run = run_of([call("search", {"query": "a"}), call("search", {"query": "b"}), say("Nothing.")])
     assert [message.text for message in new_to_the_model(run, 1)] == ["Find it."]
     assert [message.tool_results[0].arguments for message in new_to_the_model(run, 3)] == ['{"query": "b"}']

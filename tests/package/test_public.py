@@ -246,7 +246,7 @@ def test_a_limit_of_another_tool_equals_its_counterpart_here(name: str, said: st
         "input": 'Write `agent.run("…")`', "message": 'Write `agent.run("…")`', "tool": "Did you mean `lab.Agent(…, tools=3)`?",
     }.items(),
 )  # fmt: skip
-def test_a_keyword_of_another_tool_s_run(name: str, said: str) -> None:
+def test_a_keyword_of_another_tools_run(name: str, said: str) -> None:
     with pytest.raises(errors.ConfigurationError) as caught:
         looping().run("x", **{name: 3})
     assert str(caught.value).startswith(f"run takes no {name!r}. {said}")

@@ -495,7 +495,7 @@ RETURNS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("value", "content"), RETURNS.values(), ids=RETURNS.keys())
-def test_a_tool_s_return_value_becomes_text_or_json(value: Any, content: str) -> None:
+def test_a_tools_return_value_becomes_text_or_json(value: Any, content: str) -> None:
     result = call_tool(lambda: value, name="f")
     assert (result.content, result.error, result.value) == (content, None, value)
     assert result.duration_s >= 0
@@ -526,7 +526,7 @@ ERRORS = [
 @pytest.mark.parametrize("timeout_s", [None, 30], ids=["without-limit", "with-limit"])
 @pytest.mark.parametrize("kind", ["thread", "inline", "async"])
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: repr(error)[:20])
-def test_a_tool_s_exception_is_reported_to_the_model(error: BaseException, kind: str, timeout_s: float | None) -> None:
+def test_a_tools_exception_is_reported_to_the_model(error: BaseException, kind: str, timeout_s: float | None) -> None:
     def sync() -> Any:
         raise error
 
@@ -625,7 +625,7 @@ async def ended(run: lab.Run) -> lab.RunResult:
 
 
 @pytest.mark.parametrize("how", ["inline", "async"])
-def test_an_interrupt_is_the_user_s_and_ends_the_run(how: str) -> None:
+def test_an_interrupt_is_the_users_and_ends_the_run(how: str) -> None:
     def sync() -> str:
         raise KeyboardInterrupt
 
@@ -639,7 +639,7 @@ def test_an_interrupt_is_the_user_s_and_ends_the_run(how: str) -> None:
     assert [one.error for one in run.history[0].tool_results] == ["interrupted"]
 
 
-def test_a_keyboard_interrupt_on_a_thread_is_the_tool_s_own() -> None:
+def test_a_keyboard_interrupt_on_a_thread_is_the_tools_own() -> None:
     def sync() -> str:
         raise KeyboardInterrupt
 
@@ -1052,7 +1052,7 @@ class Coded(pydantic.BaseModel):
 
 @pytest.mark.parametrize(("code", "says"), [("xx", "KeyError: 'xx'"), ("exit", "SystemExit: 3")])
 @pytest.mark.parametrize("whole", [True, False], ids=["schema", "parameter"])
-def test_an_exception_of_a_validator_is_the_call_s_result(code: str, says: str, whole: bool) -> None:
+def test_an_exception_of_a_validator_is_the_calls_result(code: str, says: str, whole: bool) -> None:
     def look_up(country: Coded) -> str:
         return country.code
 

@@ -154,7 +154,7 @@ def checked(installed: Path, program: str, *more: Path) -> subprocess.CompletedP
 
 
 @pytest.mark.timeout(300)
-def test_a_user_s_program_has_the_intended_types(installed: Path) -> None:
+def test_a_users_program_has_the_intended_types(installed: Path) -> None:
     assert (installed / "site" / "agentlab" / "py.typed").exists()
     done = checked(installed, PROGRAM)
     assert ": error:" not in done.stdout, done.stdout

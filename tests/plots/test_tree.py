@@ -84,7 +84,7 @@ def test_without_its_parent_a_branch_is_drawn_from_its_beginning(family: list[Ru
     assert values(tree_data([family[3], family[2]]), "label", "first_step", "forked_at") == [("1", 0, 4), ("2", 0, 5)]
 
 
-def test_each_run_s_line_leaves_its_parent_s_line(family: list[Run]) -> None:
+def test_each_runs_line_leaves_its_parents_line(family: list[Run]) -> None:
     ax = lab.plots.tree(family[0])
 
     lines = {line.get_gid(): line for line in ax.lines}

@@ -51,7 +51,7 @@ def test_the_address_of_a_deployment(name: str, base_url: str, address: str) -> 
 
 
 @pytest.mark.parametrize("version", ["2024-10-21", "2025-04-01-preview"])
-def test_the_vendor_s_client_uses_the_same_address(version: str) -> None:
+def test_the_vendors_client_uses_the_same_address(version: str) -> None:
     asked = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:

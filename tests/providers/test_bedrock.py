@@ -90,7 +90,7 @@ def test_the_kind_of_each_error():
     assert PLAIN.error_message(converse()) == PLAIN.error_message(None) == ""
 
 
-def test_the_finish_reasons_are_the_vendor_s():
+def test_the_finish_reasons_are_the_vendors():
     model = botocore.session.get_session().get_service_model("bedrock-runtime")
     assert set(model.shape_for("StopReason").enum) == set(FINISH_REASONS.reasons)
 

@@ -52,7 +52,7 @@ def test_there_are_at_least_20_fixtures():
 
 
 @pytest.mark.parametrize("interaction", CASES)
-def test_the_vendor_s_model_knows_requests_and_responses(interaction: Interaction):
+def test_the_vendors_model_knows_requests_and_responses(interaction: Interaction):
     response = interaction.response
     if interaction.body:
         report = ParamValidator().validate({"modelId": "m", **json.loads(interaction.body)}, CONVERSE.input_shape)

@@ -135,7 +135,7 @@ def test_a_key_that_no_header_can_carry_is_not_shown():
     assert SECRET not in str(error.value)
 
 
-def test_compatible_sends_no_other_vendor_s_key(monkeypatch: pytest.MonkeyPatch):
+def test_compatible_sends_no_other_vendors_key(monkeypatch: pytest.MonkeyPatch):
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(variable, SECRET)
     assert Provider("compatible", model="m", base_url="http://h").auth_headers() == {}

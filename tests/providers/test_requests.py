@@ -286,7 +286,7 @@ def test_a_native_turn_is_sent_back_unchanged(name: str):
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_another_wire_s_turn_is_rebuilt(name: str):
+def test_another_wires_turn_is_rebuilt(name: str):
     message = Message("assistant", "the text", native=NativeContent("another.wire", {"never": "sent"}))
     assert "the text" in json.dumps(sent(name, message))
     assert "never" not in json.dumps(sent(name, message))
@@ -391,7 +391,7 @@ def test_gemini_model_names(model: str, path: str):
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_an_instruction_in_mid_conversation_has_the_wire_s_role(name: str):
+def test_an_instruction_in_mid_conversation_has_the_wires_role(name: str):
     said = body(name, USER, Message("assistant", "I think so."), Message("system", "Call it."), instructions="Be brief.")
     newest = said["contents" if name == "gemini" else "messages"][-1]
     if name == "gemini":

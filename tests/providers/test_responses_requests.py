@@ -132,7 +132,7 @@ FUNCTION_CALL = {"type": "function_call", "call_id": "t1", "name": "search", "ar
 
 
 @each
-def test_another_wire_s_turn_is_rebuilt(name: str):
+def test_another_wires_turn_is_rebuilt(name: str):
     said, called = body(name, CALL)["input"]
     full = name in ("openrouter-responses", "compatible-responses")
     if full:
@@ -240,7 +240,7 @@ def test_keys_and_headers_are_in_no_repr(name: str):
     assert pickle.loads(pickle.dumps(keyed)) == keyed
 
 
-def test_compatible_sends_no_other_vendor_s_key(monkeypatch: pytest.MonkeyPatch):
+def test_compatible_sends_no_other_vendors_key(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     assert provider("compatible-responses").auth_headers() == {}
     keyed = Provider("compatible-responses", model="m", base_url="http://h", api_key="own")

@@ -40,7 +40,7 @@ def whole_body(answer: Answer) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", RESPONSES)
-def test_openai_s_types_read_our_requests(name: str):
+def test_openais_types_read_our_requests(name: str):
     tool = ToolSpec("f", "Does f", SCHEMA, json.dumps(SCHEMA))
     native = provider(name).parse(whole_body(FULL)).native
     request = ModelRequest([*MESSAGES, Message("assistant", "Hello", native=native)], "Be brief", (tool,), 9, stream=True)
@@ -54,7 +54,7 @@ def test_openai_s_types_read_our_requests(name: str):
     assert set(sent) <= set(known)
 
 
-def test_openai_s_types_read_our_body():
+def test_openais_types_read_our_body():
     theirs = vendor.Response.model_validate(whole_body(FULL))
     ours = provider("openai-responses").parse(whole_body(FULL))
     assert (ours.text, ours.signal.raw_value) == (theirs.output_text, theirs.status)
@@ -66,7 +66,7 @@ def test_openai_s_types_read_our_body():
     assert ours.usage.reasoning_tokens == theirs.usage.output_tokens_details.reasoning_tokens
 
 
-def test_openai_s_types_read_our_events():
+def test_openais_types_read_our_events():
     event_type = TypeAdapter(vendor.ResponseStreamEvent)
     for event in events(FULL):
         if isinstance(event, dict) and "response" not in event:

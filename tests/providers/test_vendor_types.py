@@ -36,7 +36,7 @@ def sent(name: str) -> dict[str, Any]:
     return json.loads(provider(name).build_request(ModelRequest(messages, "Be brief", (tool,), 9)).body)
 
 
-def test_openai_s_types_read_our_requests():
+def test_openais_types_read_our_requests():
     body = sent("openai")
     message = TypeAdapter(openai_chat.ChatCompletionMessageParam)
     for entry in body["messages"]:
@@ -44,7 +44,7 @@ def test_openai_s_types_read_our_requests():
     TypeAdapter(openai_chat.ChatCompletionToolParam).validate_python(body["tools"][0])
 
 
-def test_anthropic_s_types_read_our_requests():
+def test_anthropics_types_read_our_requests():
     body = sent("anthropic")
     message = TypeAdapter(anthropic_types.MessageParam)
     for entry in body["messages"]:
@@ -52,7 +52,7 @@ def test_anthropic_s_types_read_our_requests():
     TypeAdapter(anthropic_types.ToolParam).validate_python(body["tools"][0])
 
 
-def test_google_s_types_read_our_requests():
+def test_googles_types_read_our_requests():
     """Google's types refuse unknown fields."""
     body = sent("gemini")
     for content in body["contents"]:
@@ -62,7 +62,7 @@ def test_google_s_types_read_our_requests():
     google_types.GenerationConfig.model_validate(body["generationConfig"])
 
 
-def test_openai_s_types_read_our_body():
+def test_openais_types_read_our_body():
     theirs = openai_chat.ChatCompletion.model_validate(whole("openai", FULL))
     ours = provider("openai").parse(whole("openai", FULL))
     choice = theirs.choices[0]
@@ -73,7 +73,7 @@ def test_openai_s_types_read_our_body():
     assert (ours.usage.input_tokens, ours.usage.total_tokens) == (theirs.usage.prompt_tokens, theirs.usage.total_tokens)
 
 
-def test_anthropic_s_types_read_our_body():
+def test_anthropics_types_read_our_body():
     theirs = anthropic_types.Message.model_validate(whole("anthropic", FULL))
     ours = provider("anthropic").parse(whole("anthropic", FULL))
     assert ours.signal.raw_value == theirs.stop_reason
@@ -82,7 +82,7 @@ def test_anthropic_s_types_read_our_body():
     assert ours.usage.reasoning_tokens == theirs.usage.output_tokens_details.thinking_tokens
 
 
-def test_google_s_types_read_our_body():
+def test_googles_types_read_our_body():
     theirs = google_types.GenerateContentResponse.model_validate(whole("gemini", FULL))
     ours = provider("gemini").parse(whole("gemini", FULL))
     assert ours.text == theirs.candidates[0].content.parts[1].text

@@ -88,13 +88,13 @@ def test_a_version_is_one_line_of_text(version: object) -> None:
 
 
 @pytest.mark.parametrize("version", ["v1", "2023-6-1", "2023-06-01/x", "20230601", ""])
-def test_anthropic_s_versions_are_dates(version: str) -> None:
+def test_anthropics_versions_are_dates(version: str) -> None:
     with pytest.raises(ConfigurationError, match="anthropic@2023-06-01:model"):
         lab.Provider("anthropic", model="m", api_version=version)
 
 
 @pytest.mark.parametrize("version", ["v1 x", "a/b", "x?y=z", "ä"])
-def test_azure_s_versions_are_plain(version: str) -> None:
+def test_azures_versions_are_plain(version: str) -> None:
     with pytest.raises(ConfigurationError, match="api_version="):
         lab.Provider("azure", model="m", base_url="https://h", api_version=version)
 

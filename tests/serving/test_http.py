@@ -142,7 +142,7 @@ def test_an_internal_error_has_the_status_of_its_cause() -> None:
             assert chat.context_ids() == []  # unchanged
 
 
-def test_a_key_in_a_provider_s_message_is_redacted() -> None:
+def test_a_key_in_a_providers_message_is_redacted() -> None:
     key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ"
     with serving(scripted([ProviderStatusError(f"no such key {key}", status=401)])) as client:
         assert error_of(client.post("/chat", json=OK))[2] == "ProviderStatusError: no such key REDACTED"

@@ -57,7 +57,7 @@ def test_a_context_is_stored_and_loaded_unchanged(messages: list[Message]) -> No
         assert contexts.messages("a") == messages
 
 
-def test_the_text_sent_to_the_model_is_stored_instead_of_the_tool_s_object() -> None:
+def test_the_text_sent_to_the_model_is_stored_instead_of_the_tools_object() -> None:
     result = ToolResult("c1", "look", "told", value=object(), stop=Stop("enough", output=object()))
     back = decode(encode(Message("tool", tool_results=(result,)))).tool_results[0]
     assert (back.content, back.value, back.stop) == ("told", None, Stop("enough"))

@@ -118,7 +118,7 @@ def test_a_run_cut_by_a_limit_continues_without_a_message(opened: Callable[..., 
     assert [message.role for message in door.kept.messages("a")] == ["user", "assistant", "tool", "assistant"]
 
 
-def test_the_assistant_s_next_message_follows_the_instructions(opened: Callable[..., Door]) -> None:
+def test_the_assistants_next_message_follows_the_instructions(opened: Callable[..., Door]) -> None:
     door = opened(scripted(roles))
     assert door.add_ai_message(context_id="a", prompt="Greet.")["generated_messages"][0] == human("Greet.")
     reply = door.add_ai_message(context_id="a", prompt="Say good bye.")
@@ -245,7 +245,7 @@ def test_an_answer_cut_by_the_budget_says_so(opened: Callable[..., Door]) -> Non
 @pytest.mark.parametrize(
     "cut", [say("Night trains are coming ba", finish=FinishReason.MAX_TOKENS), call("look", '{"q": "tr', text="I")]
 )
-def test_the_budget_s_cut_is_in_the_detail(opened: Callable[..., Door], cut: Any, budget: lab.Budget) -> None:
+def test_the_budgets_cut_is_in_the_detail(opened: Callable[..., Door], cut: Any, budget: lab.Budget) -> None:
     reply = opened(scripted([cut], budget=budget, stream=True)).ask(prompt="go")
     assert reply["stop_reason"] in ("call_limit", "token_budget")
     assert "cut off" in reply["detail"]

@@ -313,7 +313,7 @@ GIVEN: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("case", GIVEN)
-def test_a_function_s_return_value_is_stored_unchanged_or_as_text(case: str) -> None:
+def test_a_functions_return_value_is_stored_unchanged_or_as_text(case: str) -> None:
     value, expected = GIVEN[case]
     result = ToolResult("c", "tool", "text", value, stop=Stop("s", value))
     again = codec.decode(ToolResult, codec.encode(result))

@@ -270,7 +270,7 @@ print(kept + 1)
 """
 
 
-def test_a_file_at_the_system_s_size_limit_keeps_its_content(tmp_path: Path) -> None:
+def test_a_file_at_the_systems_size_limit_keeps_its_content(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     done = subprocess.run([sys.executable, "-c", A_SMALL_DISK, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

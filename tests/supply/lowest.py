@@ -39,8 +39,8 @@ LEFT_OUT = (
     "tests/docs",  # the site is built with the newest versions, and examples show frames as the newest pandas prints them
 )  # fmt: skip
 ORACLES = (
-    "tests/providers/test_bedrock.py::test_the_finish_reasons_are_the_vendor_s",  # an older botocore has fewer values
-    "tests/providers/test_bedrock_fixtures.py::test_the_vendor_s_model_knows_requests_and_responses",
+    "tests/providers/test_bedrock.py::test_the_finish_reasons_are_the_vendors",  # an older botocore has fewer values
+    "tests/providers/test_bedrock_fixtures.py::test_the_vendors_model_knows_requests_and_responses",
 )
 CORE = (
     "tests/limits",

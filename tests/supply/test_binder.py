@@ -27,7 +27,7 @@ def lines() -> list[str]:
     return [line.split(" #")[0].strip() for line in (REPOSITORY / binder.REQUIREMENTS).read_text().splitlines() if line.strip()]
 
 
-def test_binder_s_python_can_run_agentlab() -> None:
+def test_binders_python_can_run_agentlab() -> None:
     wanted = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["requires-python"]
     assert (REPOSITORY / "binder" / "runtime.txt").read_text().strip() == f"python-{binder.PYTHON}"
     assert binder.PYTHON in SpecifierSet(wanted)

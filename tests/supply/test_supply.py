@@ -86,7 +86,7 @@ def test_every_pin_installs_on_the_lowest_supported_python() -> None:
     ("wanted", "fits"),
     [(">=3.11.5", False), (">=3.12", False), (">=3.11", True), (">=3.9,!=3.9.0", True), ("<3.11", False), (None, True)],
 )
-def test_a_package_s_requires_python_is_read(wanted: str | None, fits: bool) -> None:
+def test_a_packages_requires_python_is_read(wanted: str | None, fits: bool) -> None:
     assert (too_new_for("3.11.0", [("a", "1", wanted)]) == []) is fits
 
 

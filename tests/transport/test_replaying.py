@@ -121,7 +121,7 @@ def served(where: ReplayIndex, body: Any, replay_key: str = "", url: str = URL) 
     return json.loads(where.find("POST", url, content, replay_key).response.body)
 
 
-def test_repeated_requests_get_their_recordings_in_order_in_each_lane(cassette: Write) -> None:
+def test_repeated_requests_get_their_recordings_in_order_for_each_replay_key(cassette: Write) -> None:
     where = index(*(interaction({"q": 1}, n) for n in (1, 2, 3)), interaction({"q": 2}, 9), cassette=cassette)
     assert [served(where, {"q": 1}, "a"), served(where, {"q": 1}, "b"), served(where, {"q": 1}, "a")] == [1, 1, 2]
     assert [served(where, {"q": 1}), served(where, {"q": 2}), served(where, {"q": 1}), served(where, {"q": 1})] == [1, 9, 2, 3]
