@@ -22,7 +22,7 @@ def wait_until(holds: Callable[[], object]) -> None:
     by one."""
     end = time.monotonic() + PATIENCE_S
     while not holds():
-        assert time.monotonic() < end, "it did not come"
+        assert time.monotonic() < end, "the condition was never reached"
         time.sleep(0.01)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 TICK_S = 1e-6
-"""What passes each time that somebody looks at the clock: nothing takes no time at all."""
+"""Advance of the clock at each reading: nothing takes zero time."""
 
 
 class OwnTime:

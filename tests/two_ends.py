@@ -66,7 +66,7 @@ LONG_S = {
     "tests/notebook/test_ending.py": 6,
     "tests/plots/test_tree.py": 6,
 }
-"""About how long the slowest files take, alone. Only their order counts: a file that is not here is taken for a short one."""
+"""Approximate duration of the slowest files, alone. Only their order counts: a file that is not listed counts as short."""
 
 
 def from_browser_to_rest(item: pytest.Item) -> tuple[bool, float]:

@@ -45,7 +45,7 @@ def fail() -> str:
 
 
 TOOLS = [lab.tool(each) for each in (look, finalize, halt, fail)]
-"""Made once: there are thousands of agents here, and what a tool says of itself takes longer to find out than a step of these."""
+"""Made once: there are thousands of agents here, and building a tool's schema takes longer than one of these steps."""
 
 
 def agent(script: Sequence[Said]) -> lab.Agent:

@@ -282,7 +282,7 @@ TAKES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     },
 }
 OTHERWISE = {"comparison", "tree", "tree_data", "what_if", "what_if_data", "PlotAxes", "PlotFigure", "small_multiples"}
-"""Names of lab.plots that have a test of their own below, take no recorded runs, or are above under another name."""
+"""Names of lab.plots that are tested below, take no recorded runs, or are listed above under another name."""
 
 
 def said(made: Any) -> Any:

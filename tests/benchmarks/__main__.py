@@ -29,7 +29,7 @@ SUBJECTS = (
     "experiments",
     "many_runs",
 )
-"""The light ones first: what one imports is memory that the garbage collector of the next has to walk."""
+"""The light ones first: imports of one subject are memory that the garbage collector has to walk in the next."""
 
 
 def main() -> int:

@@ -26,9 +26,9 @@ UNITS, REPEATS = (3, 5, 10, 20, 50), (1, 5, 20)
 STUDIES = 200
 REASONS = np.array(["completed", "turn_limit", "cost_budget"])
 MET = (0.6, 0.3, 0.1)
-"""How often runs end for each of them."""
+"""Probability of each end of a run."""
 LAST = 8
-"""No run takes more steps."""
+"""Maximum number of steps of a run."""
 AT = 4
 """The step after which a curve is read."""
 
@@ -81,7 +81,7 @@ PAIRED = {
 
 
 Intervals = dict[str, list[tuple[Any, Any, Any]]]
-"""By name, for each experiment the value and its ends."""
+"""By name: for each experiment the value and its interval."""
 
 
 def of_groups(runs: pd.DataFrame, **options: Any) -> Intervals:

@@ -11,7 +11,7 @@ from tests.benchmarks.table import Row, attempt
 
 ROWS, STEPS = 100_000, 20
 DISTINCT = 250
-"""Runs that are really made; they are repeated up to ROWS."""
+"""Real runs, repeated up to ROWS."""
 
 
 @cache

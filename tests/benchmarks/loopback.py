@@ -14,7 +14,7 @@ from tests.benchmarks.table import Figure, Row, attempt
 
 HISTORY = 60
 REQUESTS = 15
-"""Calls timed at a time as JSON; of streams one, with its many chunks."""
+"""Number of calls timed together: JSON answers, or one stream with its many chunks."""
 
 
 def history() -> list[dict[str, object]]:

@@ -10,7 +10,7 @@ from tests.benchmarks.table import Row, attempt
 
 STEPS = 5_000
 HTTP_S = 0.0005
-"""What a step takes at least that asks a server, be it on loopback: the row of the loopback's floor says so."""
+"""The minimum time of a step that asks a server, even on loopback: see the floor of the loopback row."""
 
 
 def started(run: Any) -> Thunk:

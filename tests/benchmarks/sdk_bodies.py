@@ -8,7 +8,7 @@ from tests.benchmarks.sdk_streams import converse_shapes
 
 Maker = Callable[[dict[str, Any]], object]
 VALIDATED = ", validated"
-"""Ends the name of a way that is not the client's own: pydantic's validation of the client's types."""
+"""Suffix of variants other than the client's own: pydantic's validation of the client's types."""
 
 
 def openai_chat() -> dict[str, Maker]:
@@ -63,4 +63,4 @@ SDKS: Mapping[str, Callable[[], dict[str, Maker]]] = {
     "gemini": google,
     "bedrock": botocore,
 }
-"""By provider: ways of the vendor's library, by name."""
+"""By provider: variants of the vendor's library, by name."""

@@ -10,7 +10,7 @@ import httpx2
 from tests.benchmarks.streams import STREAMS
 
 Reader = Callable[[list[bytes]], Callable[[], str]]
-"""From the pieces to what reads them once and gives the text."""
+"""From the pieces to a function that reads them once and returns the text."""
 
 
 def _response(pieces: list[bytes]) -> httpx2.Response:
@@ -105,4 +105,4 @@ SDKS: Mapping[str, tuple[str, Reader]] = {
     "gemini": ("google-genai", google),
     "bedrock": ("botocore", botocore),
 }
-"""By provider: the name of the client, and its way to read."""
+"""By provider: the name of the client, and its reader."""

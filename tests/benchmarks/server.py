@@ -13,7 +13,7 @@ HEAD_WHOLE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-leng
 HEAD_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 STREAMED = {b"/chat/completions": compatible, b"/responses": openai_responses, b"/messages": anthropic}
-"""By the end of the path: the events of the streamed answer, each of them in a chunk of its own."""
+"""By the end of the path: the events of the streamed answer, each in its own chunk."""
 
 
 def completion() -> bytes:

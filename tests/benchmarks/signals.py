@@ -11,7 +11,7 @@ from tests.benchmarks.sdk_bodies import VALIDATED
 from tests.benchmarks.table import Figure, Row, attempt
 
 TIMES = 100
-"""Responses read at a time."""
+"""Number of responses read together."""
 
 
 def each(read: Callable[[dict[str, Any]], object], body: dict[str, Any]) -> Prepare:

@@ -8,7 +8,7 @@ from tests.benchmarks.measure import Prepare, interleaved
 from tests.benchmarks.table import Row, attempt
 
 MOVES = 10
-"""So many moves are timed at once, each to another place."""
+"""Number of moves timed together, each to another position."""
 
 
 def naive(totals: dict[str, np.ndarray]) -> Prepare:

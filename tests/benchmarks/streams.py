@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 CHUNKS = 1_000
-"""Pieces of text in one streamed answer, each in an event of its own."""
+"""Pieces of text in one streamed answer, one event each."""
 
 WORDS = tuple(f" word{number}" for number in range(CHUNKS))
 TEXT = "".join(WORDS)
@@ -320,7 +320,7 @@ STREAMS: Mapping[str, Callable[[], list[bytes]]] = {
     "gemini": gemini,
     "bedrock": bedrock,
 }
-"""By provider: the events of one answer, each of them in the bytes that it comes in."""
+"""By provider: the events of one answer, as bytes."""
 
 
 def joined(pieces: Iterable[bytes]) -> list[bytes]:

@@ -16,7 +16,7 @@ from tests.benchmarks.table import Figure, Row
 
 RUNS, STEPS = 10_000, 20
 Totals = dict[str, npt.NDArray[np.float64]]
-"""Running totals by name, a row a run and a column a step."""
+"""Running totals by name, one row per run and one column per step."""
 
 
 @cache
@@ -64,7 +64,7 @@ def figures_one_at_a_time() -> Prepare:
 
 
 FEW = 10
-"""Of the thousand limits plain Python is given so many, and what it takes is multiplied."""
+"""Number of limits for plain Python, out of a thousand; its time is extrapolated."""
 
 
 def naively() -> Prepare:

@@ -13,7 +13,7 @@ from .panels import ROW, SLOW_RUN
 from .widget_page import LIVE
 
 TABS = {"Steps": ".agentlab-steps, :text('No steps yet')", "Timeline": "img[alt^='Timeline']", "Branches": ".agentlab-family"}
-"""The parts of the panel, and what the kernel puts there once one is shown."""
+"""The tabs of the panel, and the content that the kernel adds when one is shown."""
 
 
 def tab(page: LabPage, name: str) -> None:

@@ -53,7 +53,7 @@ row
 """
 
 ENDLESS_ROW = ROW.replace("9, 0, 25)", "9, 0, 100_000)").replace("max_tokens=10_000", "max_tokens=10**12")
-"""The third run goes on for longer than any test: what a test does in mid-run is not overtaken by the end."""
+"""The third run takes longer than any test, so that actions during the run come before its end."""
 
 
 def in_tab(page: LabPage, name: str) -> None:

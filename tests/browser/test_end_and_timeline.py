@@ -71,7 +71,7 @@ def test_raising_the_limit_continues_from_the_end_of_the_run(lab: LabPage) -> No
     more.click()
     lab.wait_for_output(0, "Budget reached: max_turns 8 of 8")
     assert lab.kernel_value("[len(one.history) for one in run.branches]") == "[8]"
-    assert lab.kernel_value("(len(run.history), run.limits.max_turns)") == "(4, 4)", "the run itself is as it was"
+    assert lab.kernel_value("(len(run.history), run.limits.max_turns)") == "(4, 4)", "the run itself is unchanged"
     expect(lab.button("Raise the turn limit to 16 and continue")).to_be_visible()
 
 
@@ -149,7 +149,7 @@ def test_a_reopened_notebook_shows_the_end_with_its_pictures(lab: LabPage) -> No
     open_and_run(lab, "saved", CONTINUED_RUN, "terminated · completed")
     data = lab.wait_for_saved(0, "terminated · completed")["data"]
     assert "".join(data["text/html"]).count("<img ") == 2
-    assert data["image/png"], "for readers that take pictures only"
+    assert data["image/png"], "for readers that show pictures only"
     lab.page.evaluate(f"async () => {{ {NOTEBOOK} await session.shutdown(); }}")
     lab.reload()
     expect(picture(lab)).to_be_visible()

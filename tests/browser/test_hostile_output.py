@@ -63,7 +63,7 @@ OVERFLOWS = """() => {
     });
     return wide.map(one => one.tagName + '.' + one.className + ': ' + one.textContent.slice(0, 60));
 }"""
-"""What sticks out of the cell and is not cut off or scrolled by something that does not."""
+"""Elements that overflow the cell and are not clipped or scrolled by another element."""
 
 REVERSED = """() => {
     const texts = document.createTreeWalker(document.querySelector('.agentlab-panel.jupyter-widgets'), NodeFilter.SHOW_TEXT);
@@ -79,7 +79,7 @@ REVERSED = """() => {
     }
     return wrong;
 }"""
-"""Plain texts whose first letter stands right of their last."""
+"""Plain texts whose first letter is right of their last."""
 
 BUTTONS = ("Run", "Step", "Pause", "Stop")
 

@@ -93,7 +93,7 @@ def test_the_page_is_as_large_after_5000_steps_as_after_1000(lab: LabPage) -> No
     drawings = lab.page.evaluate("window.drawings")
     print(f"{first_mb:.1f} MB and {first_nodes:.0f} nodes, then {last_mb:.1f} MB and {last_nodes:.0f}; {drawings} drawings")
     assert lab.kernel_value("len(run.history)") == "5000"
-    assert 2 <= drawings <= 400, "4,000 steps are told in a few drawings"
+    assert 2 <= drawings <= 400, "4,000 steps are shown in a few redraws"
     assert last_mb < first_mb + 4, "the page grows with the steps"
     assert last_nodes < first_nodes + 1_500, "the page grows with the steps"
 
@@ -132,7 +132,7 @@ def test_steps_per_second_with_the_panel_open(lab: LabPage) -> None:
 
 
 MANY = LONG_RUN.replace("await asyncio.sleep(PAUSE_S)", "while int(query.split()[1]) > until:\n        await asyncio.sleep(0.02)")
-"""Steps behind the step `until` wait until the test lets them go on."""
+"""Steps after the step `until` wait until the test releases them."""
 
 
 def test_eight_runs_side_by_side_are_started_edited_and_ended(lab: LabPage) -> None:

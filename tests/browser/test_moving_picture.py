@@ -14,7 +14,7 @@ from .test_pictures import PICTURES, RECORDED_RUN, let
 from .widget_page import LIVE
 
 HEIGHT = 830
-"""Of the picture, in pixels: the panel down to its limits, also where the reason of the end stands above them."""
+"""Size of the animation in pixels: the panel down to its limits, including the stop reason above them."""
 MOST_BYTES = 1_500_000
 
 

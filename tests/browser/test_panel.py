@@ -190,7 +190,7 @@ def test_a_streamed_answer_arrives_in_the_page_piece_by_piece(lab: LabPage) -> N
     lab.page.wait_for_function(
         "() => document.querySelector('.agentlab-answer-box pre').textContent.startsWith('Yes. The forecast')"
     )
-    assert lab.kernel_value("run.result is None") == "True", "this was to be seen before the end"
+    assert lab.kernel_value("run.result is None") == "True", "this was visible before the end"
     lab.kernel_value("until[30].set()")
     lab.page.wait_for_function("() => window.lengths.some(length => length > 30)")
     expect(lab.output(0).get_by_role("log", name="Answer of step 2")).to_have_attribute("aria-busy", "true")
@@ -207,7 +207,7 @@ def test_a_streamed_answer_arrives_in_the_page_piece_by_piece(lab: LabPage) -> N
     partial = [length for length in lengths[lengths.index(min(lengths)) :] if 0 < length < len(text) - 2]
     assert len(set(partial)) >= 2, f"the text came at once: {lengths}"
     assert before is not None and during is not None
-    assert before["height"] == pytest.approx(during["height"], abs=1), "what stands below jumps"
+    assert before["height"] == pytest.approx(during["height"], abs=1), "the content below moves"
     lab.screenshot(PICTURES / "panel-streamed-dark.png", of=lab.output(0))
     lab.use_theme(LIGHT)
     lab.screenshot(PICTURES / "panel-streamed.png", of=lab.output(0))
@@ -257,7 +257,7 @@ def test_a_long_hostile_answer_stays_text_and_its_end_is_in_view(lab: LabPage) -
     shown = box.inner_text()
     lab.kernel_value("globals().update(until=300)")
     lab.page.wait_for_function("shown => document.querySelector('.agentlab-answer-box').innerText !== shown", arg=shown)
-    assert lab.page.evaluate("document.activeElement.classList.contains('agentlab-answer-box')"), "a redraw took the focus away"
+    assert lab.page.evaluate("document.activeElement.classList.contains('agentlab-answer-box')"), "a redraw removed the focus"
     assert lab.page.evaluate(is_at_end)
     lab.screenshot(PICTURES / "panel-long-answer.png", of=lab.output(0))
     lab.kernel_value("globals().update(until=400)")

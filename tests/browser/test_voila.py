@@ -16,7 +16,7 @@ ask, told = ipywidgets.Button(description="Tell"), ipywidgets.Label()
 ask.on_click(lambda _: setattr(told, "value", f"{run.limits.max_turns} {run.result and run.result.stop_reason} {len(run.history)}"))
 display(ask, told)
 """
-"""Nobody can ask a kernel of Voilà what a variable holds: a button tells."""
+"""A test cannot query a variable in Voilà's kernel: a button shows it."""
 
 
 def test_an_edit_in_a_started_run_is_its_stop_reason(voila_page: VoilaPage) -> None:

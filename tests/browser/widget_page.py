@@ -8,7 +8,7 @@ from pathlib import Path
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 
 LIVE = ".agentlab-panel.jupyter-widgets"
-"""The live panel: beside it stands, out of sight, what readers without a kernel see."""
+"""The live panel, next to the hidden copy for readers without a kernel."""
 
 
 class WidgetPage:

@@ -158,7 +158,7 @@ def assert_conversation_is_whole(messages: Iterable[lab.Message]) -> None:
     listed = list(messages)
     for index, message in enumerate(listed):
         if message.role == "assistant" and message.tool_calls:
-            assert index + 1 < len(listed), "tool calls stand open at the end of the conversation"
+            assert index + 1 < len(listed), "tool calls remain unanswered at the end of the conversation"
             answer = listed[index + 1]
             assert answer.role == "tool"
             assert [each.call_id for each in answer.tool_results] == [each.id for each in message.tool_calls]

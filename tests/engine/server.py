@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 JSON_TYPE = ("content-type", "application/json")
 SSE_TYPE = ("content-type", "text/event-stream")
 PATIENCE_S = 60.0
-"""A server that waits this long for something has waited in vain."""
+"""A server stops waiting for an event after this time."""
 
 
 @dataclass(frozen=True)

@@ -30,19 +30,19 @@ NO_ANSWER: dict[str, tuple[Reply, str]] = {
     "text": (raw(b"It works!", ("content-type", "text/plain")), "an unrecognised body: 'It works!'"),
     "JSON with a fault in it": (raw(b'{"id": "r1", "choices": oops}', JSON_TYPE), 'an unrecognised body: \'{"id": "r1",'),
     "two JSON objects": (raw(b'{"a": 1}{"a": 1}', JSON_TYPE), 'an unrecognised body: \'{"a": 1}{"a": 1}\''),
-    "a page behind JSON that was begun": (raw(b'{"id": <html>', JSON_TYPE), "an unrecognised body: '{\"id\": <html>'"),
-    "the words of a proxy": (
+    "a page after incomplete JSON": (raw(b'{"id": <html>', JSON_TYPE), "an unrecognised body: '{\"id\": <html>'"),
+    "a proxy's message": (
         raw(b"error: no upstream", ("content-type", "text/plain")),
         "an unrecognised body: 'error: no",
     ),
-    "events of something else": (raw(b'data: {"news": 1}\n\n', SSE_TYPE), "an unrecognised body: 'data: {\"news\": 1}'"),
-    "the last of them without its blank line": (raw(b'data: {"news": 1}\n', SSE_TYPE), "an unrecognised body: 'data: {"),
+    "other events": (raw(b'data: {"news": 1}\n\n', SSE_TYPE), "an unrecognised body: 'data: {\"news\": 1}'"),
+    "the last event lacks its blank line": (raw(b'data: {"news": 1}\n', SSE_TYPE), "an unrecognised body: 'data: {"),
     "deep JSON": (raw(b"[" * 100_000, JSON_TYPE), "an unrecognised body: '[[["),
     "an empty object": (raw(b"{}", JSON_TYPE), "an unrecognised body: '{}'"),
     "an empty list": (raw(b"[]", JSON_TYPE), "an unrecognised body: '[]'"),
     "null": (raw(b"null", JSON_TYPE), "an unrecognised body: 'null'"),
     "a number": (raw(b"42", JSON_TYPE), "an unrecognised body: '42'"),
-    "another server's": (raw(b'{"detail": "Not Found"}', JSON_TYPE), 'an unrecognised body: \'{"detail": "Not Found"}\''),
+    "another server's error": (raw(b'{"detail": "Not Found"}', JSON_TYPE), 'an unrecognised body: \'{"detail": "Not Found"}\''),
     "bytes": (raw(bytes(range(256)), ("content-type", "application/octet-stream")), "an unrecognised body: "),
 }
 
@@ -74,7 +74,7 @@ def closing(body: bytes, *headers: tuple[str, str]) -> Reply:
 
 
 ENDED_EARLY: dict[str, tuple[Reply, str]] = {
-    "JSON, of the length that its header says": (
+    "JSON cut to the length in its header": (
         raw(b'{"id": "r1", "choi', JSON_TYPE),
         'an incomplete body: \'{"id": "r1", "choi\'',
     ),
@@ -87,9 +87,9 @@ ENDED_EARLY: dict[str, tuple[Reply, str]] = {
     "within a character": (raw('{"id": "é'.encode()[:-1], JSON_TYPE), 'an incomplete body: \'{"id": "\ufffd\''),
     "within a word": (raw(b'{"id": tru', JSON_TYPE), "an incomplete body: '{\"id\": tru'"),
     "within an escape": (raw(b'{"id": "\\ud83d\\u', JSON_TYPE), "an incomplete body: "),
-    "behind bytes that are no UTF-8": (raw(b'{"id": "\xff", "mod', JSON_TYPE), "an incomplete body: "),
-    "nothing, and nobody said so": (closing(b"", JSON_TYPE), "the connection closed before any part of the answer arrived"),
-    "white space to keep the connection": (
+    "after invalid UTF-8": (raw(b'{"id": "\xff", "mod', JSON_TYPE), "an incomplete body: "),
+    "nothing, and no content length": (closing(b"", JSON_TYPE), "the connection closed before any part of the answer arrived"),
+    "keep-alive white space": (
         closing(b"\n\n\n", JSON_TYPE),
         "the connection closed before any part of the answer arrived",
     ),
@@ -99,7 +99,7 @@ STREAM_ENDED_EARLY: dict[str, tuple[Reply, str]] = {
     "within an event's name": (stream(b"event: message_start\ndat"), "an incomplete body: 'event: message_start dat'"),
     "within the first word": (stream(b"da"), "an incomplete body: 'da'"),
     "after a comment": (stream(b": working on it\n\n"), "an incomplete body: ': working on it'"),
-    "after events of no weight": (
+    "after events without content": (
         stream(b'event: ping\ndata: {"type": "ping"}\n\n', b"data: {"),
         "an incomplete body: 'event: ping",
     ),

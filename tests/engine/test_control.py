@@ -196,7 +196,7 @@ def test_a_paused_run_waits_before_its_next_step() -> None:
         ending = asyncio.ensure_future(_end(run))
         await until(lambda: run.state is RunState.PAUSED)
         await asyncio.sleep(0.02)
-        assert len(run.history) == 2, "the step under way is finished"
+        assert len(run.history) == 2, "the current step is finished"
         assert run.control.pausing
         run.resume()
         assert not run.control.pausing
@@ -309,7 +309,7 @@ def test_a_stop_takes_effect_after_the_current_step() -> None:
     assert result is not None
     assert (result.stop_reason, result.stopped_by, result.truncated) == (StopReason.EXPLICIT_STOP, "person", True)
     assert len(run.history) == 2
-    assert run.history[-1].calls, "the call that was under way came back and is there"
+    assert run.history[-1].calls, "the current call returned and is recorded"
     assert_is_whole(run)
     with pytest.raises(errors.ExplicitlyStopped):
         result.raise_for_stop()
@@ -539,7 +539,7 @@ def test_a_cancel_at_any_moment_keeps_everything_that_was_received(moment: int, 
 
     run, how = go(main())
     if run.result is None:
-        assert moment == 0, "cancelled before it began"
+        assert moment == 0, "cancelled before it started"
         return
     assert_is_whole(run)
     assert run.result.stop_reason in (StopReason.CANCELLED, StopReason.COMPLETED)

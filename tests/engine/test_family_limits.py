@@ -21,7 +21,7 @@ from agentlab.testing import ScriptedProvider, say
 from .made import Slow, assert_is_whole, call_tool, go, look, looping, until
 
 TOO_MANY = 300
-"""Requests after which a recursion counts as endless; the model fails then, so that the test ends."""
+"""The number of requests after which a recursion counts as endless; the model then fails, so that the test ends."""
 
 
 class Asked:

@@ -84,7 +84,7 @@ def test_a_message_follows_the_kept_steps(run: lab.Run, script: Listening, at: i
     assert len(script.requests[0]) == [4, 6, 7][at]
     again = branch.fork(at, budget=Budget(max_turns=7))
     assert [one.text for one in again.messages] == [one.text for one in branch.messages][: len(again.messages)]
-    assert again.messages[-1].text == "and in French", "it belongs to what the branch keeps"
+    assert again.messages[-1].text == "and in French", "it belongs to the kept steps of the branch"
     assert_is_whole(branch)
 
 
@@ -125,7 +125,7 @@ def test_a_failed_or_missing_tool_result_can_be_replaced() -> None:
     assert_conversation_is_whole(branch.messages)
     stopped = run.fork(1, tool_results={"b": "no stop"})
     assert stopped.history[0].tool_results[1].stop is None
-    assert len(stopped.history[0].tool_results) == 2, "what was not executed is no result"
+    assert len(stopped.history[0].tool_results) == 2, "an unexecuted call has no result"
     assert go(ended(branch)).text == "end"
 
 
@@ -175,7 +175,7 @@ def test_a_completed_run_is_kept_whole_only_with_a_new_message(run: lab.Run) -> 
     ):
         run.fork(2)
     assert go(ended(run.fork(1))).text == "end"
-    assert run.branches and len(run.branches) == 1, "what was refused is no branch"
+    assert run.branches and len(run.branches) == 1, "a refused fork makes no branch"
 
 
 def test_a_cut_answer_is_followed_by_the_hint() -> None:
@@ -221,7 +221,7 @@ def test_observers_are_notified_of_each_fork() -> None:
     first = run.fork(0)
     assert seen == [first]
     first.fork(0)
-    assert seen == [first], "a branch has listeners of its own"
+    assert seen == [first], "a branch has separate listeners"
     end()
     end()
     run.fork(0)

@@ -236,7 +236,7 @@ def answered(asked: Asked, wire: str) -> Reply:
 SERVERS: dict[str, tuple[Callable[[Asked, str], Reply], StopReason]] = {
     "an answer": (answered, StopReason.COMPLETED),
     "401": (refused, StopReason.ERROR),
-    "503, four times": (refused_again_and_again, StopReason.ERROR),
+    "503 four times": (refused_again_and_again, StopReason.ERROR),
     "a page, 403": (refused_in_a_page, StopReason.ERROR),
     "302": (sent_elsewhere, StopReason.ERROR),
     "an error under 200": (error_under_200, StopReason.ERROR),

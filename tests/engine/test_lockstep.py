@@ -104,7 +104,7 @@ def test_a_finished_step_waits_for_the_others_in_its_round() -> None:
             await asyncio.sleep(0.002)
         await asyncio.sleep(0.03)
         assert [len(run.history) for run in both.runs] == [0, 1]
-        assert both.runs[1].state is RunState.RUNNING, "its step is done, and the round goes on"
+        assert both.runs[1].state is RunState.RUNNING, "its step is done, and the round continues"
         gate.open.set()
         assert [result.text for result in await ending] == ["end", "end"]
 
@@ -267,7 +267,7 @@ def test_a_background_lockstep_is_paused_and_resumed_from_another_thread() -> No
     assert (both.state, both.rounds.is_stepping) == (RunState.RUNNING, True)
     both.pause()
     assert both.pausing
-    assert both.state is RunState.RUNNING, "the pause takes hold after the round"
+    assert both.state is RunState.RUNNING, "the pause takes effect after the round"
     gate.open.set()
     wait_until(lambda: both.state is RunState.PAUSED)
     assert [len(run.history) for run in both.runs] == [1, 1]
@@ -316,7 +316,7 @@ def test_all_runs_are_ended_from_another_thread(act: str, paused: bool) -> None:
     both.stop("enough") if act == "stop" else both.cancel()
     if act == "stop" and not paused:
         time.sleep(0.02)
-        assert not both.ended, "the round under way is finished first"
+        assert not both.ended, "the current round is finished first"
         gate.open.set()
     results = both.wait(SOON_S)
     assert results is not None

@@ -104,7 +104,7 @@ def test_an_exhausted_limit_is_raised(budget: Budget, reason: str, steps: int, l
     branch = went_on(run)
     for name, value in edits.items():
         assert getattr(branch.limits, name) == value
-    assert branch.next_actions, "the new limit is met in its turn, and raised once more"
+    assert branch.next_actions, "the new limit is reached later and raised again"
     assert run.limits.snapshot().budget == budget
 
 
@@ -207,7 +207,7 @@ def test_a_met_condition_is_raised_or_turned_off(stop: Any, labels: list[str]) -
     assert [one.label for one in run.next_actions] == labels
     for proposal in run.next_actions:
         branch = went_on(run, proposal)
-        assert branch.limits.conditions.keys() == run.limits.conditions.keys(), "what is turned off is kept"
+        assert branch.limits.conditions.keys() == run.limits.conditions.keys(), "conditions that were turned off are kept"
 
 
 def test_a_limit_met_in_the_same_step_is_raised_with_the_condition() -> None:

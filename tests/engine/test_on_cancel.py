@@ -23,7 +23,7 @@ from .made import assert_is_whole, go, look, run_of, until
 
 pytestmark = pytest.mark.usefixtures("own_time")
 let_go = threading.Event()
-"""Set once a call on a thread may end: with its cut, however long that takes to come."""
+"""Set when a call on a thread may end: after the cut, however long that takes."""
 
 
 def booking(

@@ -88,7 +88,7 @@ FAILURES: dict[str, tuple[bool, tuple[Reply, ...]]] = {
     "refused in a later step": (True, (reply_to("compatible", LOOK, streaming=True), status(400))),
     "a stream that breaks off": (True, (stream(before_the_end("compatible", LOOK)[0], end="leave"),)),
     "a stream with no end": (True, (stream(before_the_end("compatible", LOOK)[0]),)),
-    "a stream of which nothing came, then a stream": (True, (stream(end="leave"), reply_to("compatible", HELLO, streaming=True))),
+    "a stream without content, then a stream": (True, (stream(end="leave"), reply_to("compatible", HELLO, streaming=True))),
     "a page": (False, (raw(b"<html>", ("content-type", "text/html")),)),
     "a page, for a stream": (True, (raw(b"<html>", ("content-type", "text/html")),)),
     "an empty body": (False, (raw(b"", JSON_TYPE),)),

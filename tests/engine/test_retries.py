@@ -111,7 +111,7 @@ def test_each_failure_of_a_call_is_an_event(wire: str) -> None:
 
 NOW = 1_800_000_000.0
 AFTER = {
-    "nothing said": ({}, None),
+    "no answer": ({}, None),
     "seconds": ({"retry-after": "7"}, 7),
     "a fraction": ({"retry-after": "0.25"}, 0.25),
     "zero": ({"retry-after": "0"}, 0),
@@ -126,7 +126,7 @@ AFTER = {
     ),
     "a date in the past": ({"retry-after": formatdate(NOW - 30, usegmt=True)}, 0),
     "a date without a zone": ({"retry-after": formatdate(NOW + 30, usegmt=True).removesuffix(" GMT")}, 30),
-    "a date, and a date header that is none": ({"retry-after": formatdate(NOW + 30, usegmt=True), "date": "today"}, 30),
+    "a date, and an invalid date header": ({"retry-after": formatdate(NOW + 30, usegmt=True), "date": "today"}, 30),
     "words": ({"retry-after": "in a while"}, None),
     "empty": ({"retry-after": ""}, None),
     "for ever": ({"retry-after": "inf"}, None),
@@ -154,9 +154,9 @@ def dates(after_s: int) -> tuple[tuple[str, str], ...]:
 
 
 WAITS = {
-    "seconds, at the longest": ((("retry-after", "0.2"),), True),
+    "seconds, at the limit": ((("retry-after", "0.2"),), True),
     "seconds, over it": ((("retry-after", "0.21"),), False),
-    "milliseconds, at the longest": ((("retry-after-ms", "200"),), True),
+    "milliseconds, at the limit": ((("retry-after-ms", "200"),), True),
     "milliseconds, over it": ((("retry-after-ms", "201"),), False),
     "a date, now": (dates(0), True),
     "a date, over it": (dates(1), False),
@@ -321,7 +321,7 @@ REFUSED = {
     "404, text": (raw(b"404 page not found\n", ("content-type", "text/plain"), code=404), "404 page not found. Check the model"),
     "404, other words": (status(404, {"fault": {"why": "gone"}}), '{"fault": {"why": "gone"}}. Check the model'),
     "404, a list": (status(404, [{"error": {"message": "no such model"}}]), "no such model. Check the model"),
-    "404, deep": (raw(b"[" * 100_000, JSON_TYPE, code=404), "status 404: [[["),
+    "404, nested deeply": (raw(b"[" * 100_000, JSON_TYPE, code=404), "status 404: [[["),
     "405": (status(405), "words for 405. Check the address."),
     "413": (status(413), "shorten the conversation"),
     "422": (status(422), "words for 422. Check the request against this message."),

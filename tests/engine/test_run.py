@@ -171,7 +171,7 @@ def test_step_returns_none_if_the_run_ended_without_a_step() -> None:
     run = go(main())
     assert run.result is not None
     assert run.result.stop_reason is StopReason.TURN_LIMIT
-    assert run.history[-1].stop_reason is StopReason.TURN_LIMIT, "the last step says why, whenever the run ended"
+    assert run.history[-1].stop_reason is StopReason.TURN_LIMIT, "the last step has the reason, at every time of the end"
     assert len(run.history) == 1
 
 
@@ -196,7 +196,7 @@ def test_the_request_sent_to_the_model() -> None:
     assert messages[4].tool_results[0].content == "saw a"
     assert (request.instructions, dict(request.options), request.stream) == ("Be brief.", {"temperature": 0}, True)
     assert [spec.name for spec in request.tools] == ["look", "finalize"]
-    assert len(asked[0][1].messages) == 3, "a view: what came later is not in it"
+    assert len(asked[0][1].messages) == 3, "a view: later events are not in it"
 
 
 def test_two_runs_of_one_agent_share_nothing() -> None:
@@ -386,7 +386,7 @@ def test_a_fork_shares_the_first_steps_and_continues_differently(at: int) -> Non
         assert [each.calls for each in branch.history] == [each.calls for each in run.history[:at]]
         assert branch.history.tokens == 15 * at
         assert branch.limits.stop == StepCountIs(9)
-        assert all(each.stop_reason is None for each in branch.history), "why the other run ended is not this one's"
+        assert all(each.stop_reason is None for each in branch.history), "the other run's stop reason is not this one's"
         result = await branch
         assert (len(result.history), result.stop_reason) == (5, StopReason.TURN_LIMIT)
         assert [each.index for each in result.history] == [1, 2, 3, 4, 5]

@@ -104,7 +104,7 @@ def test_an_event_over_a_megabyte_is_read(wire: str) -> None:
 
 # Broken streams -------------------------------------------------------------------------------------------------------------
 
-ENDS = {"closed in order": "end", "closed in mid-body": "leave", "reset": "reset"}
+ENDS = {"closed in order": "end", "reset in mid-body": "leave", "reset": "reset"}
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -180,7 +180,7 @@ def test_a_stream_that_breaks_after_its_last_event_is_complete(wire: str, end: s
 
 FINISHED = {
     "closed in order": ("end", StopReason.COMPLETED, ["tea"]),
-    "closed in mid-body": ("leave", StopReason.ERROR, []),
+    "reset in mid-body": ("leave", StopReason.ERROR, []),
     "reset": ("reset", StopReason.ERROR, []),
 }
 

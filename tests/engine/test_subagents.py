@@ -206,7 +206,7 @@ def test_a_models_mistake_is_answered_with_advice(arguments: dict[str, Any], sai
         (lambda: worker(ANSWER).as_tool("re search"), errors.ToolDefinitionError, "'re search' cannot be a tool's name"),
         (lambda: worker(ANSWER).as_tool("ask", budget=5), errors.LimitError, "budget=5: pass a Budget"),
         (lambda: worker(ANSWER).as_tool("ask", stop=5), errors.ConfigurationError, "5 is not a stop condition"),
-        (lambda: worker(ANSWER).as_tool("ask", terminating=["end"]), errors.ToolDefinitionError, "does not have the terminating tool 'end'"),
+        (lambda: worker(ANSWER).as_tool("ask", terminating=["end"]), errors.ToolDefinitionError, "not have the terminating tool 'end'"),
     ],
     ids=["name", "budget", "stop", "terminating"],
 )  # fmt: skip

@@ -17,7 +17,7 @@ from agentlab._internal.redaction import Redactor
 from agentlab.storage.codec import equal_when_redacted
 
 KEY = "planted/Opaque+0123456789"
-"""Of no known form: it is known where it stands in the environment, and nowhere else."""
+"""A key of no known form: it is known only if it is in the environment."""
 
 SCRIPT = '''
 import asyncio, json, os, sys

@@ -13,7 +13,7 @@ from tests.fuzz.wires import Event, form, split
 
 Chance: TypeAlias = random.Random
 Mutation: TypeAlias = Callable[[Chance, bytes, bytes], bytes]
-"""A chance, the body, and another body to take pieces of."""
+"""A random generator, the body, and another body to take pieces from."""
 
 ODD_TEXTS = ("\ud800", "\udc00x", "\x00", "\ufeff", "a" * 5_000, "[DONE]", "data: {}", "\n\n", "😀", "null", "{", '"')
 ODD_NUMBERS = (-1, 0, 1, 2**31, 2**63, -(2**70), 10**400, 1e308, -0.0, float("nan"), float("inf"), 1.5)

@@ -138,7 +138,7 @@ def check_truncated(provider: str, body: bytes, at: int, original: ModelResponse
     assert_no_invention(response, original)
     if any(is_last(wire, event) for event in events):
         return
-    assert not sound, "a stream that broke off is taken for sound"
+    assert not sound, "a broken stream is taken for sound"
     assert response.signal.confidence is not HIGH
     if not any(has_reason(wire, event) for event in events):
         assert response.signal.finish_reason is F.UNKNOWN

@@ -17,7 +17,7 @@ from tests.providers.bodies import Answer, Call
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 LARGEST_BYTES = 12_000
 FROM_CORPUS = 30
-"""So many recordings of a wire are taken, of those that are not larger: what takes long to read finds no more."""
+"""The number of recordings per wire, of those below a size limit: slow ones find nothing more."""
 
 _CALLS = (Call("weather", {"city": "Zürich", "days": 3}), Call("pay", {"amount": 120, "to": ["a", "b"]}))
 ANSWERS = (

@@ -12,7 +12,7 @@ from typing import Any
 from agentlab.providers.registry import find, names
 
 _FAMILIES = {"chat": "chat", "responses": "responses", "messages": "anthropic", "generate": "gemini", "converse": "bedrock"}
-"""By the last word of a wire's name."""
+"""By the last part of a wire's name."""
 
 
 @cache
@@ -25,7 +25,7 @@ def family(provider: str) -> str:
 
 
 UNKNOWN_NAME = "some-gateway"
-"""A provider that nobody has told of: its responses are read by their pattern."""
+"""An unknown provider: its responses are read by their pattern."""
 
 PROVIDERS = (*(name for name in names() if family(name) in _FAMILIES.values()), UNKNOWN_NAME)
 

@@ -21,7 +21,7 @@ from zlib import crc32
 OUTPUT = Path(__file__).parents[2] / "test-output" / "fuzz"
 LONGEST_BYTES = 20_000
 SLOWEST_S = 20
-"""An input that takes longer is a finding, too."""
+"""An input that takes longer is a finding too."""
 
 
 def main() -> int:

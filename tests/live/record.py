@@ -28,7 +28,7 @@ REPOSITORY = Path(__file__).parents[2]
 FOLDER = REPOSITORY / "fixtures" / "local"
 ENVIRONMENT = REPOSITORY / ".venv-local"
 PORT = 8091
-"""Fixed, since the address stands in the recordings."""
+"""Fixed, since the address is part of the recordings."""
 
 ADDRESS = f"http://127.0.0.1:{PORT}"
 

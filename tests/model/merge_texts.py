@@ -141,7 +141,7 @@ KINDS: dict[str, Callable[[str], int | None]] = {
     "2 words": _last_words(2),
     "the whole answer": lambda text: 0,
 }
-"""What a model repeats when it continues: the place in the text so far where it starts."""
+"""A model's repetition when it continues: the place in the text so far where it starts."""
 
 
 def repetitions(text: str, kind: str) -> Iterator[tuple[str, str]]:

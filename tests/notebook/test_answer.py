@@ -121,7 +121,7 @@ def test_the_end_of_a_long_answer_is_shown_with_a_note_of_the_omitted_part(lengt
     last = watched.seen[-1]
     assert last.text == text[-LONGEST_COMING:]
     assert last.about == ("" if length == LONGEST_COMING else f"the last 2,000 of {length:,} characters")
-    assert watched.answer.catch_up().text == text, "when it has come, there is room for more of it"
+    assert watched.answer.catch_up().text == text, "once complete, a longer part of it fits"
 
 
 def test_the_end_of_a_very_long_answer_is_kept() -> None:
@@ -444,7 +444,7 @@ def test_a_panel_shows_nothing_of_a_fork() -> None:
     branch = run.fork(at=1, stop=StepCountIs(3))
     other = branch.panel()
     _ = other.widget
-    assert shown(other.run_view.answer.text.value) == "of the run", "what it has from the run is shown before it goes on"
+    assert shown(other.run_view.answer.text.value) == "of the run", "text taken from the run is shown before it continues"
     to_the_end(branch)
     for one in (panel, other):
         drawn(one)

@@ -134,7 +134,7 @@ def test_conditions_and_groups_are_added() -> None:
     assert isinstance(desk.editor.stop.root, GroupRow)
     desk.add("HasToolCall", 1)
     assert repr(desk.stop) == "AnyOf(MaxTokensUsed(tokens=10000), AllOf(StepCountIs(steps=8), HasToolCall('search')))"
-    assert desk.editor.show(), "there are new controls, which the panel has to be told of"
+    assert desk.editor.show(), "there are new controls that the panel has to register"
     assert not desk.editor.stop.is_stale
 
 
@@ -156,7 +156,7 @@ def test_a_click_on_an_outdated_tree_changes_nothing() -> None:
     assert desk.stop == MaxCost(1) | HasToolCall("finalize")
     assert len(desk.faults) == 1 and "changed elsewhere" in desk.faults[0]
     desk.editor.show()
-    assert desk.row(0).flags.counts.value is True, "what was refused is not shown as if it held"
+    assert desk.row(0).flags.counts.value is True, "a refused value is not shown as if it were in force"
 
 
 def test_rows_persist_while_values_change_so_that_focus_is_kept() -> None:
@@ -262,7 +262,7 @@ def test_each_type_has_its_control() -> None:
     desk = Desk(Everything())
     assert {name: type(control) for (_, name), control in desk.editor.leaves.items()} == KINDS
     desk.add("Everything")
-    assert desk.stop == Everything() | Everything(), "one's own is offered too"
+    assert desk.stop == Everything() | Everything(), "the custom one is offered too"
 
 
 @pytest.mark.parametrize(
@@ -458,7 +458,7 @@ def test_a_tool_is_chosen_and_removed_by_choosing_it_again() -> None:
         assert [label for label in offered(field) if label.startswith("✓")] == [f"✓ {one}" for one in names if one != "finalise"]
     field.text.value = second
     field.pick.value = second
-    assert desk.stop == HasToolCall(second), "a condition names one at least"
+    assert desk.stop == HasToolCall(second), "a condition needs at least one name"
     assert "name the tools as text" in field.message.value and f"Still in force: {second}." in field.message.value
 
 

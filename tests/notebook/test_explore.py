@@ -122,7 +122,7 @@ def test_other_configurations_are_a_backtest_and_can_be_drawn(recorded: list[Run
     assert (others["unknown"] > 0).any() == (others["max_turns"].isna() | others["max_turns"].gt(8)).any(), "all but looser ones"
     assert steps["cost_mean"].tolist() == expected["cost_mean"].tolist()
     assert "Pareto frontier: " in lab.plots.what_if(others).alt
-    assert others["HasToolCall"].isna().all(), "to end at the first search would be a success"
+    assert others["HasToolCall"].isna().all(), "ending at the first search would be a success"
 
 
 def test_a_custom_goal(recorded: list[Run]) -> None:
@@ -315,7 +315,7 @@ def test_slider_number_and_code_are_one_value(live: Explorer) -> None:
     cost.number.number.value = 0.0021
     assert live.stop == StepCountIs(4) | MaxCost("0.0021")
     wait_until(lambda: live.copy.text == "stop=StepCountIs(4) | MaxCost(0.0021), budget=Budget(max_turns=8)")
-    assert cost.slider.place == cost.offer.place_of(Decimal("0.0021")), "the nearest, and the value stays"
+    assert cost.slider.place == cost.offer.place_of(Decimal("0.0021")), "the nearest position, and the value is kept"
     assert live.limits["MaxCost"] == Decimal("0.0021")
 
     live.limits["StepCountIs"] = None
@@ -338,7 +338,7 @@ def test_an_invalid_limit_says_so_and_changes_nothing(live: Explorer) -> None:
     assert "max_turns is a whole number, such as 8; got float. Still in force: 8" in turns.number.message.value
     assert (live.limits["max_turns"], turns.number.number.value) == (8, 5.5)
     turns.slider.place = 10_000
-    assert live.limits["max_turns"] is None, "behind the last is no limit"
+    assert live.limits["max_turns"] is None, "after the last position there is no limit"
 
 
 def test_tools_are_ticked(live: Explorer) -> None:
@@ -412,7 +412,7 @@ def test_without_a_known_cost_there_is_a_note_in_place_of_the_slider() -> None:
     assert "MaxCost" not in explorer.limits
     html = explorer.bundle()["text/html"]
     assert "Cost: unknown in all of these runs." in html
-    assert explorer._picture.x == "tokens_mean", "what is known stands on the axis"
+    assert explorer._picture.x == "tokens_mean", "known values are on the axis"
 
 
 def test_without_a_known_success_everything_is_unknown_and_drawn_so() -> None:

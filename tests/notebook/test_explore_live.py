@@ -91,7 +91,7 @@ def test_a_step_cut_short_is_not_taken_for_complete_under_a_looser_limit() -> No
     budget = Budget(max_turns=1, max_cost="0.001", max_tokens=None)  # type: ignore[arg-type]
     records = [run([]), run([cut, call("look", {})], None, budget)]
     explorer = lab.explore(records, limits=["max_cost", "StepCountIs"])
-    assert records[1].stop_reason == lab.StopReason.TURN_LIMIT, "the first of the two that were met"
+    assert records[1].stop_reason == lab.StopReason.TURN_LIMIT, "the first of the two limits that were met"
     explorer.limits["StepCountIs"] = 5
     assert explorer.frame["unknown"].iloc[0] == 0
     explorer.limits["max_cost"] = "0.004"

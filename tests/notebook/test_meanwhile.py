@@ -23,7 +23,7 @@ from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call
 
 A_WHILE_S = 0.2
-"""So long somebody has for what he does in the midst of something. Where he has to wait for the end of that, he does it then."""
+"""The time in which a user acts in the middle of an operation, unless the action has to wait for its end."""
 
 
 @pytest.fixture(autouse=True)
@@ -238,7 +238,7 @@ def test_curves_read_by_two_threads_have_each_step_once(monkeypatch: pytest.Monk
         if threading.current_thread() is threading.main_thread():
             steps = run.history[len(totals.tokens) - 1 :]
             other()
-            assert len(run.history[len(totals.tokens) - 1 :]) == len(steps), "somebody else has read them meanwhile"
+            assert len(run.history[len(totals.tokens) - 1 :]) == len(steps), "another thread has read them in the meantime"
         return catch_up(totals)
 
     monkeypatch.setattr(RunningTotals, "catch_up", slow)

@@ -129,7 +129,7 @@ def test_the_bar_has_the_same_text_for_screen_readers() -> None:
 def test_hostile_names_are_text_without_terminal_codes() -> None:
     shown = markup.status(run_of(1, name=HOSTILE, model=HOSTILE))
     assert "<script>" not in shown and "\x1b" not in shown
-    assert "<bdi>&lt;script&gt;" in shown, "its direction of writing stays within it"
+    assert "<bdi>&lt;script&gt;" in shown, "its writing direction is isolated"
     assert 'onmouseover="' not in shown
 
 

@@ -363,7 +363,7 @@ NUMBERS: dict[str, tuple[Callable[[Any], Any], Callable[[Run], object], Callable
     "MaxTokensUsed": (lambda panel: panel.run_view.editor.leaves["MaxTokensUsed", "tokens"],
                       lambda run: run.limits.conditions["MaxTokensUsed"].tokens, MaxTokensUsed),
 }  # fmt: skip
-"""All whole numbers of a panel: the field, the value in force, and what refuses it in Python."""
+"""All integer fields of a panel: the field, the value in force, and Python's refusal of a fraction."""
 
 
 def every_number() -> tuple[Run, Any]:

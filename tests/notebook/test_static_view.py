@@ -89,7 +89,7 @@ def test_before_the_first_step_nothing_is_drawn(shown: list[Any], monkeypatch: p
 
 def test_text_and_html_are_the_same_at_every_execution() -> None:
     first, second = (Panel(continued())._static().outputs() for _ in range(2))
-    assert first[:2] == second[:2], "the timeline alone has times in it"
+    assert first[:2] == second[:2], "only the timeline contains times"
     assert "elapsed" not in first[0][0]["text/html"]
 
 

@@ -226,7 +226,7 @@ def test_the_script_is_beside_its_module_and_sent_whole() -> None:
     panel = panel_of(0)
     assert Path(SCRIPT).is_file()
     assert panel.run_view.pointer.clicks._esm == SCRIPT.read_text(encoding="utf-8")
-    assert panel.run_view.pointer.clicks in list(panel._controls()), "else a busy kernel would not hear it"
+    assert panel.run_view.pointer.clicks in list(panel._controls()), "otherwise a busy kernel would not receive it"
 
 
 def test_usage_of_sub_agents_is_in_the_table_and_in_the_detail() -> None:

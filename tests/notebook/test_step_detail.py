@@ -151,7 +151,7 @@ def test_a_megabyte_slows_neither_the_page_nor_the_redraw() -> None:
     assert calls_in(large) <= 1.1 * calls_in(small)
     assert takes_no_more(large, than=small, times=3)
     assert "more characters: all of it is run.history[1].text" in pages[1]
-    assert "&quot;finish_reason&quot;: &quot;stop&quot;" in pages[1], "what stands behind the long text is seen"
+    assert "&quot;finish_reason&quot;: &quot;stop&quot;" in pages[1], "the end of the long text is visible"
 
 
 def _deep(levels: int) -> list[Any]:

@@ -23,7 +23,7 @@ from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call
 
 A_WHILE_S = 1.0
-"""So long the drawing stands still for somebody who may have to wait for its end."""
+"""The drawing pauses this long for a user who may have to wait for its end."""
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +142,7 @@ def test_a_condition_removed_during_a_drawing_does_not_come_back() -> None:
         stop.row(1).flags.remove.click()
     wait_until(lambda: bool(editor.budget["max_turns"].number.value == 77))
     assert run.limits.stop == AnyOf(HasToolCall("search"))
-    assert put_up == [1], "the rows that were put up one after the other"
+    assert put_up == [1], "the rows that were shown in turn"
 
 
 @pytest.fixture

@@ -726,7 +726,7 @@ def test_a_blocking_tool_does_not_block_others() -> None:
 
 
 wake = threading.Event()
-"""Set once a tool that sleeps on a thread may wake before its time."""
+"""Set when a tool that sleeps on a thread may wake early."""
 
 
 def sleeps(seconds: float) -> str:

@@ -212,10 +212,10 @@ def finalize(answer: str) -> str: return answer
 
 async def page() -> None:
 """
-"""What pages take for granted. A page is one function, since a notebook awaits where no function is around."""
+"""Names that pages assume. A page is one function, since a notebook awaits at the top level."""
 
 NOT_OF_A_SCRIPT = ("Expression", "Variable", "Import", "Function", "Class", "CallResult")
-"""Of pyright's `reportUnused…`, what a notebook is full of: a value to look at, a name for the next cell."""
+"""pyright's `reportUnused…` rules, which notebooks break everywhere: a value as output, a name for the next cell."""
 
 
 @pytest.fixture(scope="module")

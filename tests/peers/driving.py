@@ -19,7 +19,7 @@ from typing import Any
 PROMPT = "I left a green umbrella on the train from Graz to Vienna. Please find it."
 WEATHER = "What is the weather?"
 STEPS = 4
-"""The limit in the scenarios that have one: so many answers of the model."""
+"""The limit in scenarios that have one: this many answers of the model."""
 MANY = 10_000_000
 PATIENCE_S = 60.0
 

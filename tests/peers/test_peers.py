@@ -22,11 +22,11 @@ BOUNDS = {"columns": 7, "rows": 14}
 
 def test_the_readme_has_the_table_of_observations() -> None:
     readme = README.read_text(encoding="utf-8")
-    assert with_part(readme, readme_part(RECORD)) == readme, "make peers ARGS=--write writes it anew"
+    assert with_part(readme, readme_part(RECORD)) == readme, "run make peers ARGS=--write"
 
 
 def test_the_page_has_all_observations() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(RECORD), "make peers ARGS=--write writes it anew"
+    assert PAGE.read_text(encoding="utf-8") == page(RECORD), "run make peers ARGS=--write"
 
 
 def test_agentlab_does_what_its_column_says() -> None:
@@ -47,9 +47,9 @@ def test_every_cell_is_there_and_the_table_is_small_enough_to_read() -> None:
         for row in ROWS:
             assert cell(RECORD, who, row).text
         assert not READ[who].keys() - ROWS.keys()
-        assert not READ[who].keys() & cells(RECORD["peers"][who]["facts"]).keys(), "what was run is not read as well"
+        assert not READ[who].keys() & cells(RECORD["peers"][who]["facts"]).keys(), "observed cells are not documented as read"
     assert set(RULES) <= set(ROWS)
-    assert set(BETTER) == set(NAMES) - {"agentlab"}, "each has a line on what it does better"
+    assert set(BETTER) == set(NAMES) - {"agentlab"}, "each has a line on its strengths"
     rows = [line for line in readme_part(RECORD).splitlines() if line.startswith("|")]
     assert len(rows) - 2 <= BOUNDS["rows"] and rows[1].count("---") <= BOUNDS["columns"]
 

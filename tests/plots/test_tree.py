@@ -92,7 +92,7 @@ def test_each_runs_line_leaves_its_parents_line(family: list[Run]) -> None:
     assert forks[family[1].id] == [[2, 0], [2, 2]]
     assert forks[family[2].id] == [[5, 0], [5, 1]]
     assert forks[family[3].id] == [[4, 2], [4, 3]]
-    assert forks[family[4].id] == [[1, 0], [1, 4]], "forked within what 1.1 has of 1: it leaves the line of 1"
+    assert forks[family[4].id] == [[1, 0], [1, 4]], "forked within the steps that 1.1 shares with 1: it leaves the line of 1"
     assert lines[f"run:{family[2].id}"].get_xydata().tolist() == [[5, 1], [8, 1]]
     assert f"open:{family[4].id}" in lines and f"open:{family[0].id}" not in lines
     assert [text.get_text() for text in ax.get_yticklabels()] == [

@@ -59,7 +59,7 @@ def test_the_points_equal_those_of_the_backtest() -> None:
     assert data["x"].tolist() == frame["cost_mean"].tolist()
     assert data["y"].tolist() == frame["success_rate"].tolist()
     assert data["label"].iloc[0] == "StepCountIs 1, MaxCost 0.003"
-    assert data["unknown"].iloc[-1] == pytest.approx(1 / 3), "the run that was cut off would have gone on"
+    assert data["unknown"].iloc[-1] == pytest.approx(1 / 3), "the truncated run would have continued"
     assert not data["efficient"].iloc[-1]
     best = data[data["efficient"]].sort_values("x")
     assert best["y"].tolist() == [0, pytest.approx(1 / 3), pytest.approx(2 / 3)]

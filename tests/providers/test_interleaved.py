@@ -30,7 +30,7 @@ from .bodies import Answer, Call, cut, provider
 every_provider = pytest.mark.parametrize("name", names())
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
-"""Each stream says nothing but its own word."""
+"""Each stream contains only its own word."""
 
 
 def answer(word: str, *, calls: bool = True) -> Answer:

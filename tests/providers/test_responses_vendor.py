@@ -30,7 +30,7 @@ COMPLETE = {
     "tool_choice": "auto",
     "tools": [],
 }
-"""What a body has beside, and nobody here reads."""
+"""Other fields of a body, which no reader here uses."""
 
 
 def whole_body(answer: Answer) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def test_a_crash_in_the_middle_of_a_request_leaves_the_context_unchanged(folder:
         waiting.start()
         until = time.monotonic() + PATIENCE_S
         while not (folder / "in-the-middle").exists():
-            assert time.monotonic() < until, "the request never came to the agent"
+            assert time.monotonic() < until, "the request never reached the agent"
             time.sleep(0.01)
     waiting.join(PATIENCE_S)
     assert not waiting.is_alive()

@@ -130,7 +130,7 @@ def assert_tools_agree(run: lab.Run, ledger: Ledger) -> None:
             assert told == ended == began, f"{name} is waited for, began {began} times and {told} results are told"
         if name == "ponder":
             cut, cut_late = ledger.count("cut", name), ledger.count("cut in clean-up", name)
-            assert cut + cut_late <= 1, "one cancel cuts once: a clean-up that has begun is awaited"
+            assert cut + cut_late <= 1, "one cancel cuts once: a clean-up that has started is awaited"
             assert ledger.count("cleaned", name) == began - cut_late
             assert (ended, told) == (began - cut, began - cut - cut_late)
 

@@ -20,8 +20,8 @@ import pytest
 import agentlab as lab
 
 ALLOWED_S = 3.0
-"""What a run may take whose time is to run out. Longer than any run of these takes by itself, and shorter than every other wait that
-has a limit of its own (a tool's is 5 s), so that turning the clock on by it ends nothing else."""
+"""The time limit of a run that is about to run out: longer than any of these runs takes, and shorter than every other wait that
+has its own limit (a tool's is 5 s), so that advancing the clock by it ends nothing else."""
 
 Act = Callable[["Moments"], object]
 
@@ -182,12 +182,12 @@ class TimeRunsOut:
             doing, result = self.before[run.id], run.result
             assert result is not None
             if doing.paused or not doing.at_work:
-                assert result.stop_reason != "timeout", "time counted while the run stood still"
+                assert result.stop_reason != "timeout", "time counted while the run was idle"
                 continue
             assert result.stop_reason in {"timeout", "completed", "terminating_tool", "error"}
-            assert len(run.history) <= doing.whole_steps + 1, "a step was begun after the time had run out"
+            assert len(run.history) <= doing.whole_steps + 1, "a step started after the time had run out"
             if doing.held:
-                assert result.history[-1].decision.stop_reason == "timeout", "the step was not cut off where it waited"
+                assert result.history[-1].decision.stop_reason == "timeout", "the step was not cut at its await"
 
 
 def press_ctrl_c(_: Moments) -> None:

@@ -24,7 +24,7 @@ from agentlab.model.finish_reasons import FinishReason
 WIRE = "openai"
 
 SENT = "Zq81/mN4p+Xw77planted=="
-"""The key of the provider, given as api_key=: of no known form, and spelled otherwise in JSON and URLs."""
+"""The key of the provider, given as api_key=: of no known form, and encoded differently in JSON and URLs."""
 IN_ENVIRONMENT = {
     "PLANTED_API_KEY": "e7Hc20vQplantedInTheEnvironment",
     "AZURE_OPENAI_API_KEY": "0f3c9a7715be4d08" + "a2c6d1e4f5b69788",

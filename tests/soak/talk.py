@@ -23,7 +23,7 @@ from agentlab.transport.replaying import ReplayIndex
 NAMES = names()
 KEY = "tok-" + "Zq81mN4pXw77-planted"
 SPOILT = 2
-"""The number of the request that a fault is done to."""
+"""The number of the request that has the fault."""
 
 ANSWERS = (
     Answer(text=("Let me ", "see"), calls=(Call("look", {"q": "tea"}),), finish=FinishReason.TOOL_CALLS),
@@ -31,7 +31,7 @@ ANSWERS = (
     Answer(text=("Hel", "lo ", "there")),
 )
 WHOLE = ("tea", "milk and sugar")
-"""What the tool is asked where nothing goes wrong."""
+"""The arguments of the tool's calls if nothing goes wrong."""
 
 PROMPT = "What is there?"
 

@@ -34,7 +34,7 @@ from .table import show
 from .tallies import EVERY_SECOND, MOST_MOMENTS, TALLIES, THE_OTHERS, Tally, moments_of, rows_of_the_table
 
 EVERY = 25
-"""So often a live panel and all frames are looked at too, which takes long: at the fourth moment or the fifth, and so many later."""
+"""How often a live panel and all frames are checked too, which is slow: at the fourth or fifth moment, and at every n-th after it."""
 
 WAYS: dict[str, Callable[[lab.Run], Act]] = {
     "task.cancel()": lambda run: cancel_the_task,
@@ -179,7 +179,7 @@ def check(run: lab.Run, ledger: Ledger, moments: Moments, how: str, way: str, st
     if way.startswith("run."):
         assert how == "returned"
     elif reason is StopReason.CANCELLED:
-        assert how == ("interrupted" if way == "Ctrl-C" else "cancelled"), "who was cancelled has to know"
+        assert how == ("interrupted" if way == "Ctrl-C" else "cancelled"), "a cancelled caller must get the cancellation"
 
 
 QUICK = ("task.cancel()", "run.cancel(), thread", "Budget(timeout)")
@@ -202,7 +202,7 @@ def test_the_two_parts_together_are_all_moments(way: str) -> None:
 # In the background -------------------------------------------------------------------------------------------------------------
 
 BEHIND_CLOCK = ManualClock()
-"""One for all, since the loop in the background is: the time of a loop never goes back."""
+"""One clock for all tests, since the background loop is shared: a loop's time never goes back."""
 
 BEHIND = [
     name

@@ -258,7 +258,7 @@ def one_place(talk: Talk, kind: str, fault: faults.Fault) -> str:
     else:
         assert found.outcome == "error", fault
         assert found.retries == []
-        assert talk.streaming, "a whole body that is not all there is never anything but tried again"
+        assert talk.streaming, "an incomplete whole body is always retried"
     return found.outcome
 
 

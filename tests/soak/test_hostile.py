@@ -24,7 +24,7 @@ from agentlab.tools import execute
 from .table import show
 
 PATIENCE = 1_000
-"""How many times the counting to a million something hostile may take, of the processor's time: what is not bounded takes for ever."""
+"""Time limit for hostile input, as a multiple of counting to a million: unbounded work takes forever."""
 
 OWNED = "owned-by-a-file"
 

@@ -29,7 +29,7 @@ from .table import show
 pytestmark = pytest.mark.filterwarnings("ignore:[\\s\\S]*can never be met:agentlab.errors.AgentlabWarning")
 
 M = "zqx"
-"""Stands in each of the hostile texts, in whatever elements, attributes and addresses could come of it."""
+"""In each of the hostile texts, for elements, attributes and addresses that could result from it."""
 
 TEXTS: dict[str, str] = {
     "elements": f"</pre></td></style></script></textarea></select><{M} {M}=1><script>{M}()</script><img src={M} onerror={M}()>",

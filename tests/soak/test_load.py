@@ -15,10 +15,10 @@ from tests.soak.table import show
 HERE = Path(__file__).parents[2]
 
 NOISE = 1.9
-"""Times of one machine differ by so much from one measurement to the next while others use it; what grows with the number grows tenfold."""  # noqa: E501
+"""Noise between measurements on a busy machine; a figure that grows with the number grows tenfold."""
 
 TIMES = 3
-"""How often the sizes of one kind are measured at most."""
+"""Maximum number of measurements of one kind."""
 
 SIZES = {
     "runs_at_once": (100, 1_000, 10_000),
@@ -34,7 +34,7 @@ MAY_GROW = {
     ("steps_on_the_wire", "us_a_step"): 5.0,  # each request carries the whole conversation: the wire requires that
     ("steps_in_a_store", "open_ms"): 2.5,
 }
-"""By how much a figure may grow in a tenfold; all others not at all, but for noise."""
+"""Allowed growth of a figure per tenfold; other figures must not grow, except for noise."""
 
 AT_MOST = {
     ("runs_at_once", "kb_a_run"): 60.0,

@@ -28,7 +28,7 @@ from .table import show
 
 QUICK = lab.RetryPolicy(attempts=2, first_wait_s=0.0, longest_wait_s=0.0)
 Sinks = dict[str, str]
-"""What came out at each place, as text."""
+"""The output of each sink, as text."""
 
 
 @pytest.fixture(autouse=True)

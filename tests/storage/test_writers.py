@@ -25,7 +25,7 @@ def test_a_live_process_is_distinguished_from_a_dead_one(begun_at: Callable[[int
         assert child.stdin is not None
         child.stdin.close()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert begun_at(child.pid) == "", "it has ended, though nobody has asked for its exit code"
+        assert begun_at(child.pid) == "", "it has ended, though its exit code has not been collected"
         child.wait()
         assert begun_at(child.pid) == ""
 

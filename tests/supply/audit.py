@@ -21,7 +21,7 @@ from tests.supply.declared import CONSTRAINTS, REPOSITORY, pins
 ENVIRONMENT = REPOSITORY / ".venv-audit"
 TOOL = "pip-audit==2.10.1"
 KNOWN_FAULT = "pyyaml==5.3"
-"""CVE-2020-1747: arbitrary code from a YAML file. Asked about, never installed."""
+"""CVE-2020-1747: arbitrary code from a YAML file. Looked up, never installed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ NO_PYTHON = (
     "jsonschema-with-format-nongpl",
     "jupyterhub-singleuser",
 )
-"""Of conda's: parts of it, or of a package that is there under another name."""
+"""Packages of conda: parts of it, or of a package with another name on PyPI."""
 PYPI_NAMES = {
     "brotli-python": "Brotli",
     "nbconvert-core": "nbconvert",

@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).parents[2]
 CONSTRAINTS = REPOSITORY / "constraints.txt"
 
 OF_A_USER = ("bedrock", "telemetry", "cluster", "parquet", "serve", "lab")
-"""The extras of whoever uses agentlab; `inspect` is at odds with the rest, and has an environment of its own."""
+"""The extras for users of agentlab; `inspect` conflicts with the others and has a separate environment."""
 
 
 def name_of(requirement: str) -> str:

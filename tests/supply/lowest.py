@@ -21,13 +21,13 @@ LOCK = Path(__file__).parent / "lowest.txt"
 UV = "uv==0.13.9"
 
 TOOLS = ("hypothesis", "nbclient", "nbconvert", "pytest", "pytest-socket", "pytest-timeout", "pytest-xdist", "scipy", "vcrpy")
-"""What the tests need beside agentlab's own, as new as in every other environment."""
+"""The tests' other requirements, as new as in every other environment."""
 
 NOT_NEEDED = ("jupyterlab",)
-"""Of the extras: a place to open notebooks in, which the tests that are run here do not."""
+"""Extras for opening notebooks, which these tests do not do."""
 
 BESIDE = ("opentelemetry-sdk>=1.32", "pyparsing>=3.2,<3.3")
-"""The SDK goes with its API. Matplotlib 3.9 calls what pyparsing warns of since 3.3, and warnings are errors here."""
+"""The SDK needs its API. Matplotlib 3.9 triggers a warning of pyparsing 3.3, and warnings are errors here."""
 
 LEFT_OUT = (
     "tests/browser", "tests/kernel", "tests/live", "tests/soak",

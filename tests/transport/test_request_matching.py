@@ -18,7 +18,7 @@ from .conftest import asked, interaction, interactions
 
 Body = Callable[..., dict[str, Any]]
 ARGUMENTS = {"id": "a1", "call_id": "a1", "tool_calls": [{"id": "a1"}]}
-"""What a model may call a tool with; it is no id, whatever it is called."""
+"""A tool's arguments; no value in them is an id, whatever its name."""
 
 
 def chat(a: str, b: str, first: str, arguments: Any = ARGUMENTS) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def test_another_conversation_is_another_question(wire: Body) -> None:
     this = form(wire("a1", "a2", "a1"))
     assert this != form(wire("a1", "a2", "a2")), "the results belong to the other calls"
     assert this != form(wire("a1", "a1", "a1")), "two calls under one id"
-    assert this != form(wire("a1", "a2", "a1", {**ARGUMENTS, "id": "b7"})), "what stands in the arguments is no id of a call"
+    assert this != form(wire("a1", "a2", "a1", {**ARGUMENTS, "id": "b7"})), "values in the arguments are no ids of calls"
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from tests.benchmarks.measure import Prepare, cpu_us, interleaved, traced_mb
 
 SIZES = (10, 100, 1_000, 5_000)
 PATIENCE_S = 60.0
-"""5,000 steps are left out when they could take longer than this, were the cost of a step to grow with the run."""
+"""5,000 steps are skipped if they could take longer than this, assuming that the cost per step grows with the run."""
 TRACE_S = 1.5
-"""Memory is traced when the run at 1,000 steps took no longer than this: tracing makes it several times slower."""
+"""Memory is traced if the run of 1,000 steps took no longer than this: tracing makes it several times slower."""
 
 
 def report(prepare: Callable[[int], Prepare]) -> None:

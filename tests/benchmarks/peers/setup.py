@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 CONSTRAINTS = Path(__file__).with_name("constraints.txt")
-"""What the peers bring along, as `pip freeze` has it: an environment made next year is this one."""
+"""The peers' dependencies, as in `pip freeze`, so that an environment made next year is the same."""
 ENVIRONMENT = ROOT / ".venv-peers"
 PACKAGES = ROOT / "tests" / "peers" / "node"
 NODE = ROOT / ".venv-peers-node"
