@@ -9,8 +9,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+from fake_time import OwnTime
 from hypothesis import settings
-from own_time import OwnTime
 from pytest_socket import socket_allow_hosts
 
 KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort the files in the order in which the workers take them."""
     if hasattr(config, "workerinput"):
-        from two_ends import from_browser_to_rest  # needs xdist
+        from file_order import from_browser_to_rest  # needs xdist
 
         items.sort(key=from_browser_to_rest)
 
@@ -48,7 +48,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Assign files to workers; `--dist` other than loadfile is xdist's own."""
     if config.option.dist != "loadfile":
         return None
-    from two_ends import FromTwoEnds  # needs xdist
+    from file_order import FromTwoEnds  # needs xdist
 
     config.option.loadscopereorder = False
     return FromTwoEnds(config, log)
@@ -73,8 +73,8 @@ def run_async() -> Callable[[Coroutine[Any, Any, Any]], Any]:
 
 
 @pytest.fixture
-def own_time() -> Iterator[OwnTime]:
-    """A clock whose seconds pass at once for waits on one loop: see `own_time.py`."""
+def fake_time() -> Iterator[OwnTime]:
+    """A clock whose seconds pass at once for waits on one loop: see `fake_time.py`."""
     own = OwnTime()
     with own.is_everybodys():
         yield own

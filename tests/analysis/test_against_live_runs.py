@@ -19,7 +19,7 @@ from agentlab.model.finish_reasons import FinishReason
 from agentlab.records.history import RunHistory
 from agentlab.testing import Said, call, say
 
-from .made import (
+from .builders import (
     UNBOUNDED,
     RaisesFrom,
     any_tree,

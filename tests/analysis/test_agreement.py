@@ -9,9 +9,9 @@ import pytest
 
 import agentlab as lab
 from agentlab import errors
-from tests.plots.made import looping, run_of
+from tests.plots.builders import looping, run_of
 
-from .made_frames import crossed, runs_of
+from .frame_builders import crossed, runs_of
 
 C, T, E = "completed", "turn_limit", "error"
 

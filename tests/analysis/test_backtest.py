@@ -22,7 +22,7 @@ from agentlab.model.finish_reasons import FinishReason
 from agentlab.records.history import RunHistory
 from agentlab.testing import ScriptedProvider, call, say
 
-from .made import agent, run
+from .builders import agent, run
 
 FIVE = [call("look", {}, tokens=(10, 5), cost="0.01") for _ in range(4)]
 
@@ -135,7 +135,7 @@ def test_a_run_of_more_than_255_steps() -> None:
     assert list(table["step"]) == [255, 255, 256, 256, 257, 257]
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_a_time_limit_reached_in_the_middle_of_a_step() -> None:
     async def slow() -> lab.RunResult:
         async def wait() -> str:

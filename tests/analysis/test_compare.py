@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab import errors
-from tests.plots.made import looping, run_of
+from tests.plots.builders import looping, run_of
 
-from .made_frames import runs_of
+from .frame_builders import runs_of
 
 
 def row_of(frame: pd.DataFrame, place: int = 0) -> dict[str, Any]:

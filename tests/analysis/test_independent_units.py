@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import agentlab as lab
 from agentlab.analysis.groups import units_of
 
-from .made_frames import runs_of
+from .frame_builders import runs_of
 from .test_compare import row_of
 
 

@@ -29,7 +29,7 @@ from agentlab.analysis.intervals import (
     score_ends,
 )
 
-from .made_frames import crossed, runs_of
+from .frame_builders import crossed, runs_of
 
 numbers = st.lists(st.floats(0, 1e6), min_size=1, max_size=30)
 

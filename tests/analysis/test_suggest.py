@@ -28,8 +28,8 @@ from agentlab.analysis.records import folds_of, order_of, reordered, units_of
 from agentlab.analysis.sources import from_frames
 from agentlab.limits.condition_tree import condition_code
 from agentlab.testing import ScriptedProvider
-from tests.analysis.made_runs import drawn, known, steps_of
-from tests.plots.made import look, looping, run_of
+from tests.analysis.run_builders import drawn, known, steps_of
+from tests.plots.builders import look, looping, run_of
 
 NAMES = {name: getattr(lab, name) for name in ("StepCountIs", "MaxTokensUsed", "MaxCost", "HasToolCall", "FinishReasonIs", "Off")}
 

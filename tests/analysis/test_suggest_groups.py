@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import agentlab as lab
 from agentlab import MaxTokensUsed, StepCountIs, StopCondition, Suggestions, suggest
 from agentlab.errors import ConfigurationError, LimitError
-from tests.analysis.made_runs import drawn, known, steps_of
-from tests.plots.made import looping, run_of
+from tests.analysis.run_builders import drawn, known, steps_of
+from tests.plots.builders import looping, run_of
 
 LIMITS = StepCountIs(range(1, 13))
 

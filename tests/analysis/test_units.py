@@ -20,8 +20,8 @@ from agentlab.analysis.records import folds_of, units_of
 from agentlab.model.finish_reasons import StopReason
 from agentlab.testing import call, say
 
-from .made import run
-from .made_runs import drawn, steps_of
+from .builders import run
+from .run_builders import drawn, steps_of
 
 
 def about(**columns: Any) -> pd.DataFrame:

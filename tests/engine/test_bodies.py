@@ -14,7 +14,7 @@ from agentlab.errors import ProviderConnectionError, ProviderPayloadError
 from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.providers.wires.read import ends_early
 
-from .made_calls import HELLO, KEY, LOOK, everything_shown, reply_to, result_of, retried, whole_body
+from .call_builders import HELLO, KEY, LOOK, everything_shown, reply_to, result_of, retried, whole_body
 from .server import JSON_TYPE, SSE_TYPE, Handler, Reply, raw, serving, status, stream, zipped
 
 HTML = ("content-type", "text/html")

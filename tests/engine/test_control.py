@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from other_threads import no_new_threads, nothing_in_the_background_yet
+from thread_tools import no_new_threads, nothing_in_the_background_yet
 
 import agentlab as lab
 from agentlab import Budget, Custom, RunState, StepCountIs, StopReason, errors
@@ -22,7 +22,7 @@ from agentlab.model.messages import ModelRequest
 from agentlab.records import events
 from agentlab.testing import call
 
-from .made import Slow, agent, assert_is_whole, go, look, looping, names, run_of, until
+from .builders import Slow, agent, assert_is_whole, go, look, looping, names, run_of, until
 
 SCRIPT: list[Any] = [call("look"), call("look"), "end"]
 
@@ -188,7 +188,7 @@ def test_a_tool_may_await_another_run() -> None:
 # pause and resume ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_a_paused_run_waits_before_its_next_step() -> None:
     async def main() -> lab.Run:
         run = slow(0.0, SCRIPT).run("go")
@@ -220,7 +220,7 @@ def test_repeated_pause_and_resume_have_no_further_effect() -> None:
     assert names(run.events) == ["RunPaused", "RunResumed"]
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_manual_steps_work_while_paused() -> None:
     async def main() -> lab.Run:
         run = slow(0.0, SCRIPT).run("go")
@@ -237,7 +237,7 @@ def test_manual_steps_work_while_paused() -> None:
     assert_is_whole(go(main()))
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize("method", ["resume", "stop", "cancel"])
 @pytest.mark.parametrize("consumers", [1, 3])
 def test_every_end_of_a_pause_wakes_all_waiters(method: str, consumers: int) -> None:
@@ -552,7 +552,7 @@ def test_a_cancel_at_any_moment_keeps_everything_that_was_received(moment: int, 
     assert run.history.known_tokens == 15 * len(observed)
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_a_cancelled_call_leaves_the_usage_unknown() -> None:
     async def main() -> lab.Run:
         run = slow(0.0, [call("look"), "end"]).run("go")
@@ -589,7 +589,7 @@ def test_a_cancel_never_reaches_beyond_the_run(steps: int) -> None:
     go(main())
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_an_outer_cancel_is_not_swallowed_by_an_inner_one() -> None:
     async def main() -> None:
         run = slow(30).run("go")
@@ -608,7 +608,7 @@ def test_an_outer_cancel_is_not_swallowed_by_an_inner_one() -> None:
         go(main())
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_a_tool_that_swallows_the_cancel_cannot_keep_the_run_going() -> None:
     @lab.tool
     async def stubborn() -> str:

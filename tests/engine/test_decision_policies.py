@@ -315,7 +315,7 @@ def test_decide_refuses_an_async_policy_with_a_message(policy: Any) -> None:
         decide(signal(F.END_TURN), policy=policy)
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_the_runs_time_limit_bounds_an_async_policy() -> None:
     async def forever(signal: TerminationSignal, context: DecisionContext) -> Decision:
         await asyncio.sleep(3600)

@@ -14,7 +14,7 @@ from agentlab.model.messages import Message, ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.testing import ScriptedProvider, call, say
 
-from .made import agent, assert_conversation_is_whole, assert_is_whole, go, look, looping, run_of
+from .builders import agent, assert_conversation_is_whole, assert_is_whole, go, look, looping, run_of
 
 
 async def ended(run: lab.Run) -> lab.RunResult:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from other_threads import wait_until
+from thread_tools import wait_until
 
 import agentlab as lab
 from agentlab import Budget, Lockstep, RunState, StepCountIs, StopReason, errors
@@ -18,7 +18,7 @@ from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.testing import call, say
 
-from .made import agent, assert_is_whole, go, looping, names, run_of
+from .builders import agent, assert_is_whole, go, looping, names, run_of
 
 SOON_S = 60.0
 

@@ -38,7 +38,7 @@ from agentlab.model.responses import ModelResponse
 from agentlab.records.history import RunHistory
 from agentlab.records.result import FOR_STOP_REASON
 from agentlab.testing import call, say
-from engine.made import agent, assert_is_whole, go, looping, run_of
+from engine.builders import agent, assert_is_whole, go, looping, run_of
 
 
 async def to_the_end(run: lab.Run) -> lab.RunResult:
@@ -108,7 +108,7 @@ def test_an_exhausted_limit_is_raised(budget: Budget, reason: str, steps: int, l
     assert run.limits.snapshot().budget == budget
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_a_raised_time_limit_includes_the_time_of_the_kept_steps() -> None:
     async def slow() -> str:
         await asyncio.sleep(0.03)
@@ -124,7 +124,7 @@ def test_a_raised_time_limit_includes_the_time_of_the_kept_steps() -> None:
     assert branch.history.elapsed_s > run.history.elapsed_s
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_a_step_cut_by_the_time_limit_is_kept_and_the_model_asked_again() -> None:
     waits = [9.0, 0.01]
 
@@ -545,7 +545,7 @@ def test_a_stop_by_a_tool_gets_no_proposal() -> None:
     assert ended(run_of([call("enough")], tools=[enough])).next_actions == ()
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize("where", ["the model", "a tool", "between"])
 def test_a_cancelled_run_continues_from_the_last_whole_step(where: str) -> None:
     async def main() -> lab.Run:

@@ -19,9 +19,9 @@ from agentlab.model.finish_reasons import FinishReason
 from agentlab.records.events import ToolStarted, Warned
 from agentlab.testing import call, say
 
-from .made import assert_is_whole, go, look, run_of, until
+from .builders import assert_is_whole, go, look, run_of, until
 
-pytestmark = pytest.mark.usefixtures("own_time")
+pytestmark = pytest.mark.usefixtures("fake_time")
 let_go = threading.Event()
 """Set when a call on a thread may end: after the cut, however long that takes."""
 
@@ -147,7 +147,7 @@ def test_the_tools_time_limit_still_applies() -> None:
     assert results(run) == [("a", "timeout"), ("b", "not_executed")]
 
 
-@pytest.mark.usefixtures("own_time")  # otherwise the time limit may be reached before the tool starts
+@pytest.mark.usefixtures("fake_time")  # otherwise the time limit may be reached before the tool starts
 @pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
 def test_a_call_is_awaited_past_the_runs_time_limit(thread: bool) -> None:
     tool, did = booking("wait", thread=thread, takes_s=90)

@@ -6,14 +6,14 @@ import time
 from pathlib import Path
 
 import pytest
-from own_time import OwnTime
-from read_by_now import wait_until_read
+from fake_time import OwnTime
+from socket_reads import wait_until_read
 
 import agentlab as lab
 from agentlab.providers.registry import names
 from agentlab.transport.cassette import load_cassette, load_cassettes
 
-from .made_calls import KEY, essence, finished, go
+from .call_builders import KEY, essence, finished, go
 from .server import Handler, Reply, serving
 
 QUESTION = Path(__file__).parents[2] / "fixtures" / "question"

@@ -15,7 +15,7 @@ from agentlab.errors import ProviderStatusError, ReplayMissError
 from agentlab.model.finish_reasons import StopReason
 from agentlab.records.events import Event
 
-from .made_calls import (
+from .call_builders import (
     HELLO,
     LOOK,
     QUICK,

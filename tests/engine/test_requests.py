@@ -11,7 +11,7 @@ from providers.bodies import WIRES
 import agentlab as lab
 from agentlab.model.messages import Message
 
-from .made_calls import KEY, agent, finished, go, looking_for, result_of
+from .call_builders import KEY, agent, finished, go, looking_for, result_of
 from .server import serving
 
 MESSAGES = {"gemini": b'"contents":['}

@@ -20,7 +20,7 @@ from agentlab.errors import ProviderConnectionError, ProviderStatusError, RunFai
 from agentlab.model.finish_reasons import StopReason
 from agentlab.records.events import CallRetried, Event
 
-from .made_calls import HELLO, LOOK, agent, finished, go, is_streamed, reply_to, result_of, retried, whole_body
+from .call_builders import HELLO, LOOK, agent, finished, go, is_streamed, reply_to, result_of, retried, whole_body
 from .server import JSON_TYPE, Asked, Reply, cut, leave, raw, reset, serving, status, whole
 
 HELLO_BYTES = b'{"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}'

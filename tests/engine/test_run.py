@@ -22,7 +22,7 @@ from agentlab.model.messages import Message, ModelRequest, ToolCall
 from agentlab.records import events
 from agentlab.testing import Said, ScriptedProvider, call, say
 
-from .made import (
+from .builders import (
     Slow,
     agent,
     assert_conversation_is_whole,

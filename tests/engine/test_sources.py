@@ -15,7 +15,7 @@ from agentlab.model.responses import RateLimit, ResponseSource
 from agentlab.transport.cassette import Interaction
 from agentlab.transport.http import read_rate_limit
 
-from .made_calls import HELLO, agent, finished, go, looking_for, pieces, result_of, retried, whole_body
+from .call_builders import HELLO, agent, finished, go, looking_for, pieces, result_of, retried, whole_body
 from .server import JSON_TYPE, SSE_TYPE, raw, serving, status, whole
 
 

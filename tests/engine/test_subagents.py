@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage.stored import assert_kept
+from storage.comparisons import assert_kept
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs, StopReason, errors
@@ -25,7 +25,7 @@ from agentlab.model.responses import ModelResponse
 from agentlab.records.events import ChildEnded, ChildStarted
 from agentlab.testing import ScriptedProvider, call, say
 
-from .made import Slow, agent, assert_is_whole, go, look, looping, names, until
+from .builders import Slow, agent, assert_is_whole, go, look, looping, names, until
 
 
 def worker(script: Any, **more: Any) -> lab.Agent:
@@ -352,7 +352,7 @@ async def _ended(run: lab.Run) -> lab.RunResult:
     return await run
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize("how", ["cancel", "timeout", "paused"])
 def test_a_sub_agent_cut_short_with_its_caller_loses_nothing(how: str) -> None:
     async def main() -> None:

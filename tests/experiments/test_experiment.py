@@ -156,7 +156,7 @@ def serving_numbers(answers: Any) -> Any:
 # Resuming --------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize("where", ["file", "memory"])
 def test_an_interrupted_experiment_resumes_and_gives_the_same_results(where: str, tmp_path: Path) -> None:
     whole = go(lab.Experiment({"a": lab.Agent(Slow(0), tools=[look])}, ["x", "y"], repeats=3, score=steps_taken))
@@ -225,7 +225,7 @@ def test_another_process_resumes_after_a_kill(sent: int, tmp_path: Path) -> None
     assert study.store.frame("runs")["state"].to_list() == ["ended"] * 6
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_a_custom_condition_resumes_too(tmp_path: Path) -> None:
     def study(delay_s: float) -> lab.Experiment:
         agent = lab.Agent(Slow(delay_s), tools=[look], name="a")
@@ -449,7 +449,7 @@ def test_requests_are_spaced_over_all_runs_of_a_provider() -> None:
     assert all(at - begun >= 0.1 * place for place, at in enumerate(sorted(asked_at)))
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_custom_models_are_rate_limited_and_recordings_are_not() -> None:
     study = lab.Experiment([looking()], ["x", "y"], rate_limits={"scripted": 1200})
     begun = time.monotonic()

@@ -59,7 +59,7 @@ def test_every_reading_can_be_formatted(name: str, value: Any, limit: Any) -> No
     assert str(Reading(name, value, limit)).startswith(name)
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize("limit", [0.2, 0.25])
 def test_a_timeout_message_has_few_digits_and_the_value_all_of_them(limit: float) -> None:
     @lab.tool

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from work_done import takes_no_more
+from measured_work import takes_no_more
 
 from agentlab._internal.redaction import (
     _KEY_PATTERNS,

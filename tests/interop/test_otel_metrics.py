@@ -47,7 +47,7 @@ def told(to: Collected, script: list[Any], happening: list[events.Event] | None 
 WHO = {"gen_ai.provider.name": "gcp.gemini", "gen_ai.request.model": "m1"}
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_tokens_and_durations_of_calls() -> None:
     to = Collected()
     told(to, [call("look", tokens=(30, 7)), say("done", tokens=(40, 3))])

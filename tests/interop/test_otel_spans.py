@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fake_time import OwnTime
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
-from own_time import OwnTime
 
 import agentlab as lab
 from agentlab import AgentlabWarning, Budget, errors
@@ -146,11 +146,11 @@ def test_spans_of_a_recorded_run_have_the_providers_values() -> None:
 
 
 @pytest.fixture
-def day(own_time: OwnTime, monkeypatch: pytest.MonkeyPatch) -> None:
+def day(fake_time: OwnTime, monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of day is controlled by the test."""
-    midnight_ns = time.time_ns() - int(own_time.now_s * 1e9)
+    midnight_ns = time.time_ns() - int(fake_time.now_s * 1e9)
     for place in ("time.time_ns", "opentelemetry.sdk.trace.time_ns"):
-        monkeypatch.setattr(place, lambda: midnight_ns + int(own_time.monotonic() * 1e9))
+        monkeypatch.setattr(place, lambda: midnight_ns + int(fake_time.monotonic() * 1e9))
 
 
 @pytest.mark.usefixtures("day")

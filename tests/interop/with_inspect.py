@@ -57,7 +57,7 @@ def main() -> int:
     if sys.argv[1:] == ["record"]:
         record(python)
         return 0
-    command = [sys.executable, "-m", "pytest", "-m", "", str(Path(__file__).parent / "test_inspect.py"), *sys.argv[1:]]
+    command = [sys.executable, "-m", "pytest", "-m", "", str(Path(__file__).parent / "test_import_inspect.py"), *sys.argv[1:]]
     return subprocess.run(command, env={**os.environ, VARIABLE: str(python)}, cwd=REPOSITORY, check=False).returncode
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from engine.made import Fixed, assert_is_whole, go, looping, result_of, run_of, steps
+from engine.builders import Fixed, assert_is_whole, go, looping, result_of, run_of, steps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,7 +142,7 @@ class Watched:
         return self.answer
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_predicates_are_awaited_concurrently() -> None:
     async def main() -> None:
         first, second = Watched(False), Watched(True)
@@ -196,7 +196,7 @@ def test_the_first_deciding_predicate_cancels_the_rest_whose_readings_are_unknow
     go(main())
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_a_predicate_that_does_not_decide_cancels_nothing() -> None:
     async def main() -> None:
         no, yes = Watched(False), Watched(True)
@@ -225,7 +225,7 @@ def test_a_raising_predicate_cancels_the_others() -> None:
     go(main())
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_an_outer_cancel_cancels_the_predicates() -> None:
     async def main() -> None:
         slow = Watched(True)
@@ -361,7 +361,7 @@ def test_a_raising_predicate_ends_the_run_with_an_error_and_loses_nothing(predic
     assert caught.value.result is result
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_the_timeout_applies_to_conditions_too() -> None:
     """A hanging judge is awaited until the run's time limit; the other leaves are read."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine.made import Slow, agent, assert_is_whole, finalize, go, look, looping, result_of, run_of
+from engine.builders import Slow, agent, assert_is_whole, finalize, go, look, looping, result_of, run_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -432,7 +432,7 @@ PRIORITY: dict[str, tuple[Said, Any, Budget, StopReason, list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize(("said", "stop", "budget", "reason", "fired"), PRIORITY.values(), ids=PRIORITY.keys())
 def test_which_stop_reason_wins(said: Said, stop: Any, budget: Budget, reason: StopReason, fired: list[str]) -> None:
     run = run_of([said], stop=stop, budget=replace(budget, missing_usage="estimate"), tools=TOOLS)
@@ -487,7 +487,7 @@ def test_a_run_is_terminated_or_truncated_never_both(said: Said, stop: Any, term
 # Time -------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_a_timeout_cuts_a_call_and_the_step_is_recorded() -> None:
     async def main() -> lab.Run:
         model = Slow([call("look"), "end"])
@@ -513,7 +513,7 @@ def test_a_timeout_cuts_a_call_and_the_step_is_recorded() -> None:
     assert_is_whole(run)
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_a_timeout_cuts_a_tool_whose_result_is_interrupted() -> None:
     run = run_of(
         [
@@ -534,7 +534,7 @@ def test_a_timeout_cuts_a_tool_whose_result_is_interrupted() -> None:
     assert_is_whole(run)
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_paused_time_does_not_count() -> None:
     async def main() -> tuple[lab.Run, float]:
         run = looping().run("go", budget=Budget(timeout=0.3, max_turns=3))
@@ -557,7 +557,7 @@ def test_paused_time_does_not_count() -> None:
     assert resumed.paused_s == pytest.approx(paused_s)
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_time_between_manual_steps_does_not_count() -> None:
     async def main() -> lab.Run:
         run = looping().run("go", budget=Budget(timeout=0.25, max_turns=2))
@@ -571,7 +571,7 @@ def test_time_between_manual_steps_does_not_count() -> None:
     assert run.result.stop_reason is StopReason.TURN_LIMIT
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_the_time_of_tools_counts() -> None:
     @lab.tool
     def slow() -> str:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from engine.made import Fixed, steps
+from engine.builders import Fixed, steps
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from engine.made import Fixed, go, look, looping, result_of, step, steps
+from engine.builders import Fixed, go, look, looping, result_of, step, steps
 from hypothesis import given
 from hypothesis import strategies as st
 

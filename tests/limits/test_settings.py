@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from engine.made import looping, step, steps
+from engine.builders import looping, step, steps
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from other_threads import drawn, wait_until
+from thread_tools import drawn, wait_until
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs

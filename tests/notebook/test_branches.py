@@ -8,8 +8,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
-from other_threads import drawn, undisturbed, wait_until
-from work_done import calls_in
+from measured_work import calls_in
+from thread_tools import drawn, undisturbed, wait_until
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs

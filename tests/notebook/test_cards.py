@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from work_done import calls_in
+from measured_work import calls_in
 
 import agentlab as lab
 from agentlab.interop.rows import Imported

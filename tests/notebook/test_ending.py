@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from other_threads import undisturbed, wait_until
+from thread_tools import undisturbed, wait_until
 
 import agentlab as lab
 from agentlab import Budget

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from other_threads import wait_until
+from thread_tools import wait_until
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs, errors

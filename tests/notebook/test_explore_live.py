@@ -19,7 +19,7 @@ from agentlab.limits.combinators import StopCondition
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.explorer.limits import KINDS
 from agentlab.testing import Said, call, say
-from tests.analysis.made import newest_calls_a_tool, run, scripts
+from tests.analysis.builders import newest_calls_a_tool, run, scripts
 
 LEAVES: dict[str, Any] = {
     "StepCountIs": st.builds(StepCountIs, st.integers(1, 7)),

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from other_threads import drawn, wait_until
+from thread_tools import drawn, wait_until
 
 import agentlab as lab
 from agentlab import (

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
-from other_threads import drawn, undisturbed, wait_until
-from work_done import calls_in
+from measured_work import calls_in
+from thread_tools import drawn, undisturbed, wait_until
 
 import agentlab as lab
 from agentlab import Budget

@@ -8,8 +8,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from other_threads import drawn, undisturbed
-from work_done import calls_in
+from measured_work import calls_in
+from thread_tools import drawn, undisturbed
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from work_done import calls_in, takes_no_more
+from measured_work import calls_in, takes_no_more
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, StepCountIs

@@ -7,8 +7,8 @@ import html
 import re
 
 import pytest
-from other_threads import drawn
-from work_done import calls_in
+from measured_work import calls_in
+from thread_tools import drawn
 
 import agentlab as lab
 from agentlab import Budget

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine.made import agent, finalize, go, look, looping
+from engine.builders import agent, finalize, go, look, looping
 
 import agentlab as lab
 from agentlab import errors

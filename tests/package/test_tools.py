@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Optional
 import pandas as pd
 import pydantic
 import pytest
-from engine.made import assert_is_whole, call_tool, go, look, run_of
+from engine.builders import assert_is_whole, call_tool, go, look, run_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -1092,7 +1092,7 @@ def test_a_recursive_class_is_a_tool() -> None:
         as_tools([Nodes])
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_a_cancel_keeps_the_calls_executed_before_it() -> None:
     async def wait(call: ToolCall, execute: Any) -> Any:
         result = await execute(call)

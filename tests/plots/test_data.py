@@ -13,7 +13,7 @@ from agentlab import Budget, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs, e
 from agentlab.plots import cost_data, stop_reasons_data, tokens_data
 from agentlab.plots.usage_curves import TOKENS, limit_columns, limit_courses
 
-from .made import NA, listed, looping, run_of, runs_of, steps_of
+from .builders import NA, listed, looping, run_of, runs_of, steps_of
 
 FIXED = ["run_id", "provider", "model", "step", "stop_reason"]
 HUNDREDS = [100, 200, 300, 400]

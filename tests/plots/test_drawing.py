@@ -20,7 +20,7 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.plots import PlotFigure
 from agentlab.plots.figure import END_MARKERS
 
-from .made import NA, looping, run_of, runs_of, steps_of
+from .builders import NA, looping, run_of, runs_of, steps_of
 
 
 def lines_of(ax: Axes, kind: str) -> list[Line2D]:

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 import agentlab as lab
 from agentlab import errors
 from agentlab.plots import PlotFigure, bands_data, cost_success_data, estimates_data, stop_reasons_data, survival_data
-from tests.analysis.made_frames import runs_of
+from tests.analysis.frame_builders import runs_of
 
-from .made import NA, listed, looping, run_of, steps_of
+from .builders import NA, listed, looping, run_of, steps_of
 from .test_drawing import legend_of, words_in
 
 THREE = steps_of(("a", [10, 20, 30]), ("a", [20, 40]), ("a", [30, 60, 90]), ("b", [5, NA]), ("b", [7, 8]))

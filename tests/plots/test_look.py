@@ -20,7 +20,7 @@ from agentlab import Budget, MaxTokensUsed
 from agentlab.plots import PlotFigure, figure
 from agentlab.plots.stop_reason_bars import FILLS
 
-from .made import NA, looping, run_of, runs_of, steps_of
+from .builders import NA, looping, run_of, runs_of, steps_of
 
 LIGHT, DARK = "#ffffff", "#111111"
 

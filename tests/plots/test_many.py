@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 import agentlab as lab
 from agentlab import MaxCost, MaxTokensUsed, StepCountIs
 from agentlab.plots.figure import looks_of
-from tests.analysis.made_runs import known, steps_of
+from tests.analysis.run_builders import known, steps_of
 
 MANY = 40
 

@@ -23,7 +23,7 @@ from agentlab.plots.run_timeline import BARS, LANES, MARKS, SHOWN_RUNS, UNWELL
 from agentlab.records.columns import EVENT_COLUMNS
 from agentlab.testing import say
 
-from .made import NA, listed, look, looping, run_of
+from .builders import NA, listed, look, looping, run_of
 from .test_look import DARK, LIGHT, contrast
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

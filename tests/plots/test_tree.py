@@ -17,7 +17,7 @@ from agentlab.plots.branch_tree import SHOWN_LANES
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider
 
-from .made import listed, look, looping
+from .builders import listed, look, looping
 
 COLUMNS = [
     "run_id", "parent_run_id", "forked_at", "called_in", "kind", "first_step", "last_step", "steps", "lane", "provider", "model",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from work_done import calls_in
+from measured_work import calls_in
 
 import agentlab as lab
 from agentlab.model.finish_reasons import Confidence, FinishReason

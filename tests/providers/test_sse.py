@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from work_done import takes_no_more
+from measured_work import takes_no_more
 
 from agentlab.providers.wires.incoming import Incoming, SSEDecoder, read_json
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from engine.made import agent, go, look, looping, result_of, run_of
+from engine.builders import agent, go, look, looping, result_of, run_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from engine.made import result_of
+from engine.builders import result_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -20,7 +20,7 @@ from agentlab.__main__ import main
 from agentlab.errors import ConfigurationError
 from agentlab.serving.loader import NOTEBOOK_MODULE, load
 
-from .made import PATIENCE_S, ROOT, process
+from .builders import PATIENCE_S, ROOT, process
 
 AGENT = """
 import asyncio

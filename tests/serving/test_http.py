@@ -22,7 +22,7 @@ from agentlab.serving import access
 from agentlab.serving.access import MAX_BODY_BYTES, is_loopback
 from agentlab.testing import call, say
 
-from .made import FINISH, PATIENCE_S, Parrot, finalize, parrot, scripted, serving
+from .builders import FINISH, PATIENCE_S, Parrot, finalize, parrot, scripted, serving
 
 OK = {"context_id": "a", "message": "go"}
 CONFIG, NUDGES, CALLS = "terminating_config", "consecutive_nudges", "max_invocations"

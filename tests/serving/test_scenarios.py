@@ -18,7 +18,7 @@ from agentlab.serving.app import served
 from agentlab.testing import call, say
 from tests.fixtures import scenarios
 
-from .made import FINISH, finalize, parrot, scripted, serving
+from .builders import FINISH, finalize, parrot, scripted, serving
 
 Reply = dict[str, Any]
 

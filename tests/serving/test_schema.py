@@ -14,7 +14,7 @@ import pytest
 
 import agentlab as lab
 
-from .made import parrot, serving
+from .builders import parrot, serving
 
 
 @pytest.mark.parametrize("token", [None, "open-sesame"])

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.made import Slow
-from engine.made_calls import HELLO, LOOK, before_the_end, reply_to
-from engine.made_calls import agent as agent_on
+from engine.builders import Slow
+from engine.call_builders import HELLO, LOOK, before_the_end, reply_to
+from engine.call_builders import agent as agent_on
 from engine.server import status, stream
 
 import agentlab as lab

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import agentlab as lab
 
-from .agreeing import family
+from .invariants import family
 
 MOST_MOMENTS = 500
 EVERY_SECOND, THE_OTHERS = "every second moment", "the other moments"

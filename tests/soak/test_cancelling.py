@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine.made import Slow
+from engine.builders import Slow
 from engine.server import serving
 
 import agentlab as lab
@@ -27,7 +27,7 @@ from agentlab.engine import worker
 from agentlab.model.finish_reasons import StopReason
 from agentlab.storage.store import Store
 
-from .agreeing import assert_agreement, assert_it_goes_on, assert_live_panel_agrees
+from .invariants import assert_agreement, assert_it_goes_on, assert_live_panel_agrees
 from .moments import Act, ManualClock, Moments, TimeRunsOut, cancel_the_task, cancel_the_task_late, from_a_thread, press_ctrl_c
 from .scenes import SCENES, Ledger, Scene, calls, tools
 from .table import show

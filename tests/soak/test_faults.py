@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from own_time import OwnTime
+from fake_time import OwnTime
 
 import agentlab as lab
 from agentlab.engine.client import _is_unrecognised
@@ -21,8 +21,8 @@ from agentlab.model.finish_reasons import Confidence, FinishReason
 from agentlab.providers.wires.read import ends_early
 from agentlab.testing import faults, faulty
 
+from .conversation import ANSWERS, NAMES, SPOILT, TALKS, WHOLE, Held, Talk
 from .table import show
-from .talk import ANSWERS, NAMES, SPOILT, TALKS, WHOLE, Held, Talk
 
 SILENCE_S = 0.01
 SOON_S = 10.0
@@ -183,7 +183,7 @@ def test_one_fault_after_the_other(talk: Talk) -> None:
     assert [step.calls[0].retries for step in found.result.history] == [3, 2, 0]
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("after", [None, 0, 60])
 def test_the_budget_ends_a_silence(streaming: bool, after: int | None) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from engine.made_calls import everything_shown
+from engine.call_builders import everything_shown
 from engine.server import Handler, Reply, cut, hang, raw, reset, serving, status
 
 import agentlab as lab
@@ -22,8 +22,8 @@ from agentlab.engine import client
 from agentlab.errors import ProviderConnectionError
 from agentlab.testing import faults, faulty
 
+from .conversation import KEY, NAMES, SPOILT, TALKS, Held, Talk
 from .table import show
-from .talk import KEY, NAMES, SPOILT, TALKS, Held, Talk
 from .test_faults import ANSWERED, BROKEN, NO_ANSWER, REFUSED, RETRIED, assert_ended_so, assert_nothing_lost, counted
 
 SILENCE_S = 0.4
@@ -261,7 +261,7 @@ MEASURE = """
 import asyncio, json, sys
 from pathlib import Path
 sys.path.insert(0, "tests")
-from soak.talk import Talk
+from soak.conversation import Talk
 from providers.bodies import Answer
 talk, kind, base = Talk(sys.argv[1], sys.argv[2] == "stream"), sys.argv[3], sys.argv[4]
 

@@ -19,7 +19,7 @@ from engine.server import serving
 import agentlab as lab
 from agentlab.errors import AgentlabError
 
-from .planted import SOURCES
+from .planted_keys import SOURCES
 from .table import show
 from .test_hostile import _finished, told
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import socket
 
-from serving.made import parrot, serving
+from serving.builders import parrot, serving
 
 import agentlab as lab
 

@@ -22,7 +22,7 @@ from agentlab.limits.combinators import Custom
 from agentlab.model.finish_reasons import Confidence, TerminationSignal
 from agentlab.testing import ScriptedProvider, call, say
 
-from .shown import Displayable, all_of, displays_of, of_picture
+from .displays import Displayable, all_of, displays_of, of_picture
 from .table import show
 
 # conditions that name hostile tools are intended here

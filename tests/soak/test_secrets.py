@@ -16,14 +16,14 @@ import ipywidgets
 import pytest
 from engine.server import serving
 from interop.collected import Collected
-from other_threads import drawn, undisturbed
+from thread_tools import drawn, undisturbed
 
 import agentlab as lab
 from agentlab._internal import secrets as known_keys
 from agentlab.limits.combinators import Custom
 from agentlab.records.frames import FRAMES
 
-from .planted import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, Source, found_in
+from .planted_keys import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, Source, found_in
 from .table import show
 
 QUICK = lab.RetryPolicy(attempts=2, first_wait_s=0.0, longest_wait_s=0.0)

@@ -26,8 +26,8 @@ from agentlab._internal import secrets as known_keys
 from agentlab.interop.import_inspect import from_lines
 from agentlab.testing import ScriptedProvider, call, say
 
-from .planted import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, found_in
-from .shown import displays_of, of_frame, of_html, plots
+from .displays import displays_of, of_frame, of_html, plots
+from .planted_keys import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, found_in
 from .table import show
 from .test_secrets import _finished, agent_of
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from engine.made import step
+from engine.builders import step
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from engine.made import agent, finalize, go, look, looping, run_of
+from engine.builders import agent, finalize, go, look, looping, run_of
 from engine.server import serving, status
 from fixtures.refresh import perform
 from fixtures.scenarios import ALL, Fixture
@@ -33,7 +33,7 @@ from agentlab.storage import codec
 from agentlab.storage.store import Store
 from agentlab.testing import Said, call, say
 
-from .stored import FRAMES, assert_kept, spoken
+from .comparisons import FRAMES, assert_kept, spoken
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from agentlab.records.events import Event, StepCompleted
 from agentlab.storage.store import Store
 from agentlab.testing import Said, ScriptedProvider, call, say
 
-from .stored import spoken
+from .comparisons import spoken
 
 KILLS, STEPS = 100, 12
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from engine.made import agent, go, looping
+from engine.builders import agent, go, looping
 
 import agentlab as lab
 from agentlab import StepCountIs
@@ -18,7 +18,7 @@ from agentlab.model.messages import ToolCall
 from agentlab.storage.store import Store
 from agentlab.testing import call, say
 
-from .stored import FRAMES
+from .comparisons import FRAMES
 
 
 async def taken(run: lab.Run, steps: int) -> lab.Run:

@@ -33,7 +33,7 @@ LEFT_OUT = (
     "tests/browser", "tests/kernel", "tests/live", "tests/soak",
     # vendors' libraries as oracles, which are newer than the bounds
     "tests/fixtures/test_vendors.py", "tests/providers/test_azure.py",
-    "tests/interop/test_otel_own.py", "tests/interop/test_otel_others.py",
+    "tests/interop/test_otel_round_trip.py", "tests/interop/test_import_otel.py",
     "tests/serving/test_schema.py",
     "tests/package/test_typed.py",  # builds a wheel and checks its types, with packages that only development needs
     "tests/docs",  # the site is built with the newest versions, and examples show frames as the newest pandas prints them

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from read_by_now import wait_until_read
+from socket_reads import wait_until_read
 
 EVENTS = [f'data: {{"n": {number}, "text": "héllo 🌊 {number}"}}\n\n'.encode() for number in range(5)]
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from work_done import calls_in, takes_no_more
+from measured_work import calls_in, takes_no_more
 
 from agentlab.transport.cassette_text import UnreadableText, read_document, readable_body, write_document, write_interaction
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import yaml
 from botocore.eventstream import EventStreamBuffer
+from fake_time import OwnTime
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from own_time import OwnTime
-from read_by_now import wait_until_read
+from socket_reads import wait_until_read
 
 import agentlab as lab
 from agentlab._internal.redaction import REDACTED, Redactor

@@ -55,7 +55,7 @@ def test_invalid_paces_are_refused(cassette: Write, pace: float) -> None:
         replay(cassette(interaction()), pace=pace)
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize(("pace", "takes_s"), [(0.0, 0.0), (0.5, 0.075), (1.0, 0.15)])
 @pytest.mark.parametrize("whole", [True, False])
 def test_pace_of_a_replay(cassette: Write, pace: float, takes_s: float, whole: bool) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from work_done import calls_in
+from measured_work import calls_in
 
 from agentlab.errors import ConfigurationError, ReplayMissError
 from agentlab.transport.replaying import ReplayIndex

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from other_threads import PATIENCE_S, wait_until
+from thread_tools import PATIENCE_S, wait_until
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, StepCountIs

@@ -11,7 +11,7 @@ import pytest
 import agentlab as lab
 from agentlab import FinishReasonIs, StepCountIs, errors, suggest
 from agentlab.analysis.intervals import of_share
-from tests.analysis.made_runs import known, steps_of
+from tests.analysis.run_builders import known, steps_of
 
 # Unknown values --------------------------------------------------------------------------------------------------------------
 

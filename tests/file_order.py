@@ -15,15 +15,15 @@ from xdist.workermanage import WorkerController
 
 LONG_S = {
     "tests/browser/test_long_run.py": 60,
-    "tests/browser/test_going_through.py": 45,
+    "tests/browser/test_step_browser.py": 45,
     "tests/browser/test_panel.py": 45,
     "tests/browser/test_end_and_timeline.py": 35,
-    "tests/browser/test_truth.py": 32,
+    "tests/browser/test_failures.py": 32,
     "tests/browser/test_editing.py": 30,
     "tests/browser/test_accessibility.py": 25,
     "tests/browser/test_branching.py": 25,
     "tests/browser/test_voila.py": 20,
-    "tests/browser/test_moving_picture.py": 18,
+    "tests/browser/test_animation.py": 18,
     "tests/browser/test_harness.py": 18,
     "tests/browser/test_hostile_output.py": 10,
     "tests/browser/test_notebook7.py": 10,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.made import assert_conversation_is_whole, assert_is_whole
-from other_threads import drawn
-from storage.stored import assert_kept, spoken
+from engine.builders import assert_conversation_is_whole, assert_is_whole
+from storage.comparisons import assert_kept, spoken
+from thread_tools import drawn
 
 import agentlab as lab
 from agentlab.model.finish_reasons import StopReason

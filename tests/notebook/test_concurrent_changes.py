@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from other_threads import drawn, undisturbed
+from thread_tools import drawn, undisturbed
 
 import agentlab as lab
 from agentlab import Budget

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from engine.made_calls import before_the_end, is_streamed, pieces
+from engine.call_builders import before_the_end, is_streamed, pieces
 from engine.server import Asked, Reply, raw, status, stream, whole
 from providers.bodies import Answer, Call
 from providers.bodies import whole as body_of

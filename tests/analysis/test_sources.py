@@ -16,8 +16,8 @@ import agentlab as lab
 from agentlab import MaxCost, StepCountIs
 from agentlab.errors import ConfigurationError
 from agentlab.testing import ScriptedProvider
-from tests.analysis.made_runs import steps_of
-from tests.plots.made import look, looping, run_of
+from tests.analysis.run_builders import steps_of
+from tests.plots.builders import look, looping, run_of
 
 LIMITS = StepCountIs([2, 4]) | MaxCost([0.001, 0.01])
 ENDS = (2, 3, 5, 2, 4, 6)

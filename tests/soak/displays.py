@@ -12,7 +12,7 @@ import ipywidgets
 import matplotlib as mpl
 import pandas as pd
 import pytest
-from other_threads import drawn, undisturbed
+from thread_tools import drawn, undisturbed
 
 import agentlab as lab
 from agentlab.records.frames import FRAMES

@@ -15,7 +15,7 @@ from agentlab.errors import ProviderConnectionError
 from agentlab.model.finish_reasons import StopReason
 from agentlab.records.events import StepStarted
 
-from .made_calls import HELLO, LOOK, agent, before_the_end, finished, go, reply_to, result_of, retried, whole_body
+from .call_builders import HELLO, LOOK, agent, before_the_end, finished, go, reply_to, result_of, retried, whole_body
 from .server import PATIENCE_S, Reply, Server, cut, hang, serving, stream
 
 HANGS: dict[str, tuple[bool, Reply]] = {

@@ -9,7 +9,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.model.messages import Message
 from agentlab.testing import call, say
 
-from .made import agent, go
+from .builders import agent, go
 
 
 async def _walked(**more: object) -> lab.Run:

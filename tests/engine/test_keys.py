@@ -18,7 +18,7 @@ from agentlab.records import events
 from agentlab.run import RunState
 from agentlab.testing import ScriptedProvider, call, say
 
-from .made_calls import (
+from .call_builders import (
     HELLO,
     KEY,
     KEY_VARIABLE,

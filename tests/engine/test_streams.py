@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from own_time import OwnTime
+from fake_time import OwnTime
 from providers import responses_bodies
 from providers.bodies import WIRES, Answer, Call
 
@@ -22,7 +22,7 @@ from agentlab.notebook.panel.step_detail import detail
 from agentlab.records.events import AskedAgain, Event, TextReceived, ToolStarted
 from agentlab.testing.fault_bodies import given, with_body
 
-from .made_calls import (
+from .call_builders import (
     HELLO,
     agent,
     before_the_end,
@@ -565,24 +565,24 @@ KEEPS_OPEN = {
 
 @pytest.mark.parametrize(("keep", "wire"), KEEPS_OPEN.values(), ids=KEEPS_OPEN)
 @pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "within it"])
-def test_keep_alives_alone_time_out(keep: bytes, wire: str, begun: bool, own_time: OwnTime) -> None:
+def test_keep_alives_alone_time_out(keep: bytes, wire: str, begun: bool, fake_time: OwnTime) -> None:
     body = responses_bodies.stream(HELLO) if wire == "openai-responses" else stream_bytes(wire, HELLO)
     before = b"\n\n".join([*body.split(b"\n\n")[:5], b""]) if begun else b""
     transport = Alive(before, keep)
-    began_s = own_time.now_s
+    began_s = fake_time.now_s
     run = agent("http://nowhere/v1", wire, stream=True, retry=lab.RetryPolicy(attempts=2)).run("go", transport=transport)
     result = go(finished(run))
     assert result.stop_reason is StopReason.ERROR
     assert "sent only comments, pings or white space" in result.detail
     assert bool(result.text) is begun
     assert transport.asked == (1 if begun else 2)  # no retry in mid-stream
-    waited_s = (own_time.now_s - began_s) / transport.asked
+    waited_s = (fake_time.now_s - began_s) / transport.asked
     longest_s = KEPT_ALIVE * LONGEST_SILENCE_S
     assert longest_s < waited_s < longest_s + 60
 
 
 @pytest.mark.parametrize(("streaming", "keep"), [(True, b": working\n\n"), (True, b"\n"), (False, b" ")])
-def test_a_model_that_thinks_for_minutes_is_waited_for(streaming: bool, keep: bytes, own_time: OwnTime) -> None:
+def test_a_model_that_thinks_for_minutes_is_waited_for(streaming: bool, keep: bytes, fake_time: OwnTime) -> None:
     body = stream_bytes("openai", HELLO) if streaming else json.dumps(whole_body("openai", HELLO)).encode()
     times = int(KEPT_ALIVE * LONGEST_SILENCE_S / 20) - 1
     result = go(
@@ -591,14 +591,14 @@ def test_a_model_that_thinks_for_minutes_is_waited_for(streaming: bool, keep: by
     assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Hello there")
 
 
-def test_a_body_that_sends_only_white_space_times_out(own_time: OwnTime) -> None:
+def test_a_body_that_sends_only_white_space_times_out(fake_time: OwnTime) -> None:
     transport = Alive(b"", b" ")
     run = agent("http://nowhere/v1", "openai", retry=lab.RetryPolicy(attempts=1)).run("go", transport=transport)
     result = go(finished(run))
     assert (result.stop_reason, type(result.error)) == (StopReason.ERROR, lab.errors.ProviderConnectionError)
 
 
-def test_a_slow_answer_is_waited_for(own_time: OwnTime) -> None:
+def test_a_slow_answer_is_waited_for(fake_time: OwnTime) -> None:
     chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
     end = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
     result = go(finished(agent("http://nowhere/v1", "openai", stream=True).run("go", transport=Alive(b"", chunk, end, 100))))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from engine.made import Fixed, finalize, go, look, looping, result_of, steps
+from engine.builders import Fixed, finalize, go, look, looping, result_of, steps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 
 import pytest
-from work_done import calls_in
+from measured_work import calls_in
 
 import agentlab as lab
 from agentlab import StopReason
@@ -16,7 +16,7 @@ from agentlab.testing import ScriptedProvider
 from agentlab.transport import live as live_module
 from agentlab.transport.live import LiveTransport
 
-from .made_calls import HELLO, LOOK, agent, finished, go, reply_to, retried
+from .call_builders import HELLO, LOOK, agent, finished, go, reply_to, retried
 from .server import PATIENCE_S, Asked, Handler, Reply, Server, hang, serving, status
 
 

@@ -18,7 +18,7 @@ from agentlab.model.messages import ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.testing import ScriptedProvider, say
 
-from .made import Slow, assert_is_whole, call_tool, go, look, looping, until
+from .builders import Slow, assert_is_whole, call_tool, go, look, looping, until
 
 TOO_MANY = 300
 """The number of requests after which a recursion counts as endless; the model then fails, so that the test ends."""
@@ -245,7 +245,7 @@ def test_runs_made_by_a_tool_itself_are_bounded_too(make: Make, budget: Budget, 
     )
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize("make", SHAPES[:3])
 def test_the_time_limit_of_the_outermost_run_applies_to_all(make: Make) -> None:
     async def main() -> None:

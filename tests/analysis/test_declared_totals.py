@@ -17,7 +17,7 @@ from agentlab.limits.reading import Reading
 from agentlab.records.history import RunHistory
 from agentlab.testing import call
 
-from .made import run
+from .builders import run
 
 
 class Declared(StopCondition):
