@@ -34,10 +34,10 @@ from typing import Any, Literal, TypeAlias, overload
 import pydantic
 import pydantic_core
 
-from agentlab._internal.asyncio_tools import GRACE_S, ends, is_async
+from agentlab._internal.asyncio_tools import GRACE_S, cancel_and_wait, is_async
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import StopRequested, ToolDefinitionError
 from agentlab._internal.redaction import in_words, redact, redact_known
-from agentlab.errors import StopRequested, ToolDefinitionError
 from agentlab.limits.fields import in_seconds
 from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
 
@@ -473,7 +473,7 @@ async def _awaited(target: Tool, awaitable: Awaitable[Any], until_s: float | Non
         late, out_of_time = not task.done(), cut is None
         if late:
             grace_s = None if getattr(target.function, "ends_when_cancelled", False) else GRACE_S
-            ended, another = await ends([task], grace_s)
+            ended, another = await cancel_and_wait([task], grace_s)
             cut = cut or another
     finally:
         task.cancel()  # if this coroutine itself was closed

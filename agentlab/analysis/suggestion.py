@@ -132,7 +132,7 @@ class Suggestion:
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
             >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").plot().alt
-            'Reached the goal against tokens per run (mean), 2 configurations. Pareto frontier: StepCountIs 1 (100% ...
+            'Reached the goal against tokens per run (mean), 2 configurations. Pareto frontier: StepCountIs 1 ...
         """
         if self.frame.empty:
             raise ConfigurationError(f"There are no candidates to show: {' '.join(self.why)}")

@@ -19,7 +19,7 @@ from agentlab.records.result import MODIFY_PROMPT, RETRY, STOP, advice_for
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
-    from agentlab.engine.plan import RunLike
+    from agentlab.engine.branches import RunLike
     from agentlab.records.result import RunResult
 
 

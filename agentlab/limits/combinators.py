@@ -16,10 +16,10 @@ from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from agentlab._internal.asyncio_tools import discard, is_async, name_of
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.lazy import helps_with_keywords
 from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.safe_text import one_line
-from agentlab.errors import ConfigurationError
 from agentlab.limits.fields import in_seconds, limit_fields
 from agentlab.limits.reading import Reading, Scalar, Totals
 

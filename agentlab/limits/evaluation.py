@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
-from agentlab._internal.asyncio_tools import GRACE_S, discard, ends
-from agentlab.errors import AgentlabWarning
+from agentlab._internal.asyncio_tools import GRACE_S, cancel_and_wait, discard
+from agentlab._internal.errors import AgentlabWarning
 from agentlab.limits.combinators import Custom, Off, StopCondition, read_off
 from agentlab.limits.reading import Reading, Totals
 
@@ -70,7 +70,7 @@ async def _first_to_decide(
                 readings[tasks[task]] = task.result()
             reading = combined()
     finally:
-        ended, cut = await ends(tasks)
+        ended, cut = await cancel_and_wait(tasks)
         if not ended:
             warnings.warn(
                 f"A stop condition did not end within {GRACE_S:g} s of its cancellation and was abandoned: it may still be running.",

@@ -11,8 +11,8 @@ from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Any
 
+from agentlab._internal.errors import LimitError
 from agentlab._internal.lazy import advice
-from agentlab.errors import LimitError
 
 NO_LIMIT = " None means no limit, and so does leaving it out."
 

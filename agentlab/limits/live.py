@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import AgentlabWarning, LimitError
 from agentlab._internal.redaction import in_words, redacted_repr
-from agentlab.errors import AgentlabWarning, LimitError
 from agentlab.limits.budget import Budget, MissingUsage
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.condition_tree import describe, leaf_switched

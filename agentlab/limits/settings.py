@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import ConfigurationError, LimitError
 from agentlab._internal.lazy import helps_with_keywords
 from agentlab._internal.redaction import redacted_repr
-from agentlab.errors import ConfigurationError, LimitError
 from agentlab.limits.budget import DEFAULT_TURNS, Budget, DefaultTurns
 from agentlab.limits.combinators import StopCondition, as_condition
 from agentlab.limits.fields import choices_of, limit_fields

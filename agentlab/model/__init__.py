@@ -1,6 +1,6 @@
 """Requests to a model and its responses: frozen values, independent of the provider.
 
-May import: `errors` and `_internal`.
+May import: `_internal`.
 
     messages        messages, tool calls, tool results, their JSON, and the request that holds them
     responses       the response of one call, and the pieces of a stream

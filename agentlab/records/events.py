@@ -17,6 +17,7 @@ from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ToolCall, ToolResult
 from agentlab.model.responses import Hole, RateLimit
 from agentlab.model.usage import Usage
+from agentlab.records.result import Event as Event  # noqa: PLC0414  public here
 from agentlab.records.result import RunResult
 from agentlab.records.step import ChildUse, Seam, StepResult
 
@@ -27,20 +28,6 @@ if TYPE_CHECKING:
 
 EARLIER_NAMES = {"TurnStarted": "StepStarted", "TurnCompleted": "StepCompleted"}
 """The current names of events that stores and frames of earlier versions call differently."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """The base class of all events.
-
-    Example:
-        >>> sorted({type(event).__name__ for event in result.events})[:4]
-        ['RunEnded', 'RunStarted', 'StepCompleted', 'StepStarted']
-        >>> all(isinstance(event, lab.events.Event) for event in result.events)
-        True
-    """
-
-    at_s: float
 
 
 @redacted_repr
@@ -416,7 +403,7 @@ class RunObserver(Protocol):
         ...
 
 
-__all__ = defined_in(globals())  # noqa: PLE0605  a list of names, computed
+__all__ = sorted(["Event", *defined_in(globals())])  # noqa: PLE0605  a list of names, computed
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = only("agentlab.events", __all__)

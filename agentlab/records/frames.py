@@ -25,9 +25,9 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pandas as pd
 
+from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import AS_WRITTEN, cut, escape, printable, whole
-from agentlab.errors import ConfigurationError
 from agentlab.limits.condition_tree import unique_name
 from agentlab.limits.reading import Reading
 from agentlab.records.columns import (

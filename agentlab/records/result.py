@@ -1,4 +1,4 @@
-"""The result of a run, with its steps and events, and suggestions after it stopped."""
+"""The result of a run, with its steps and events; the errors of `raise_for_stop`; and what a person can do after a stop."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agentlab import errors
 from agentlab._internal import lazy
+from agentlab._internal.errors import AgentlabError, ConfigurationError, FixtureError, ProviderStatusError
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import is_free_of_keys, redacted_repr, text_of
 from agentlab._internal.safe_text import cut
-from agentlab.errors import ConfigurationError, FixtureError, ProviderStatusError
 from agentlab.limits.reading import Reading
 from agentlab.model.finish_reasons import StopReason, TerminationSignal
 from agentlab.model.messages import JSON, Message
@@ -21,24 +20,21 @@ from agentlab.model.usage import Cost, Usage
 if TYPE_CHECKING:
     import pandas as pd
 
-    from agentlab.records.events import Event
     from agentlab.records.history import RunHistory
 
 
-_STOPPED: Mapping[StopReason, type[errors.RunStopped]] = {
-    StopReason.TURN_LIMIT: errors.TurnLimitReached,
-    StopReason.CALL_LIMIT: errors.CallLimitReached,
-    StopReason.TOKEN_BUDGET: errors.TokenBudgetReached,
-    StopReason.COST_BUDGET: errors.CostBudgetReached,
-    StopReason.TIMEOUT: errors.TimeoutReached,
-    StopReason.STOP_CONDITION: errors.ConditionReached,
-    StopReason.EXPLICIT_STOP: errors.ExplicitlyStopped,
-    StopReason.TRUNCATED: errors.ResponseTruncated,
-    StopReason.CONTENT_FILTERED: errors.ResponseFiltered,
-    StopReason.NUDGES_EXHAUSTED: errors.NudgesExhausted,
-    StopReason.CANCELLED: errors.RunCancelled,
-    StopReason.ERROR: errors.RunFailed,
-}
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The root of all events.
+
+    Example:
+        >>> sorted({type(event).__name__ for event in result.events})[:4]
+        ['RunEnded', 'RunStarted', 'StepCompleted', 'StepStarted']
+        >>> all(isinstance(event, lab.events.Event) for event in result.events)
+        True
+    """
+
+    at_s: float
 
 
 @redacted_repr
@@ -222,6 +218,184 @@ class RunResult:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         bundle: dict[str, str] = lazy.call("agentlab.records.frames:result_bundle", self)
         return bundle
+
+
+# Raised by `raise_for_stop` ----------------------------------------------------------------------------------------------------
+
+
+class RunStopped(AgentlabError):  # noqa: N818  an outcome, requested as an exception
+    """Raised by `result.raise_for_stop()`: the agent did not finish on its own. `result` has all steps.
+
+    Example:
+        >>> try:
+        ...     (await endless.run("?", stop=lab.StepCountIs(2))).raise_for_stop()
+        ... except lab.errors.RunStopped as stopped:
+        ...     print(type(stopped).__name__, len(stopped.result.history))
+        ConditionReached 2
+    """
+
+    def __init__(self, message: str, result: RunResult) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class TurnLimitReached(RunStopped):
+    """`Budget.max_turns` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(max_turns=2))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.TurnLimitReached: Budget reached: max_turns 2 of 2.
+    """
+
+
+class CallLimitReached(RunStopped):
+    """`Budget.max_calls` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(max_calls=2))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.CallLimitReached: Budget reached: max_calls 2 of 2.
+    """
+
+
+class TokenBudgetReached(RunStopped):
+    """`Budget.max_tokens` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(max_tokens=30))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.TokenBudgetReached: Budget reached: max_tokens 30 of 30.
+    """
+
+
+class CostBudgetReached(RunStopped):
+    """`Budget.max_cost` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(max_cost="0.02"))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.CostBudgetReached: Budget reached: max_cost $0.02 of $0.02.
+    """
+
+
+class TimeoutReached(RunStopped):
+    """`Budget.timeout` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(timeout=0.000001))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.TimeoutReached: Budget reached: timeout ...
+    """
+
+
+class ConditionReached(RunStopped):
+    """A stop condition was met before the agent finished on its own.
+
+    Example:
+        >>> (await endless.run("?", stop=lab.StepCountIs(2))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ConditionReached: Stop condition met: StepCountIs 2 of 2.
+    """
+
+
+class ExplicitlyStopped(RunStopped):
+    """A person, a tool or a middleware stopped the run.
+
+    Example:
+        >>> run = endless.run("?")
+        >>> run.stop("enough")
+        >>> run.result.raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ExplicitlyStopped: Stopped by the person: enough
+    """
+
+
+class ResponseTruncated(RunStopped):
+    """A response was cut off at its output cap.
+
+    Example:
+        >>> cut = lab.Agent(ScriptedProvider([say("A cut answ", finish=lab.FinishReason.MAX_TOKENS)]), continuation=None)
+        >>> (await cut.run("?")).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ResponseTruncated: The response was cut off at its output cap.
+    """
+
+
+class ResponseFiltered(RunStopped):
+    """A content filter withheld or cut a response.
+
+    Example:
+        >>> held_back = lab.Agent(ScriptedProvider([say(finish=lab.FinishReason.CONTENT_FILTERED)]))
+        >>> (await held_back.run("?")).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ResponseFiltered: The response ended with content_filtered.
+    """
+
+
+class NudgesExhausted(RunStopped):
+    """The agent repeatedly answered without a tool call.
+
+    Example:
+        >>> clerk = lab.Agent(ScriptedProvider(["I am done."] * 9), tools=[finalize], terminating=["finalize"])
+        >>> (await clerk.run("?")).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.NudgesExhausted: Max consecutive nudges exceeded: 1 of 1, and no terminating tool was called.
+    """
+
+
+class RunCancelled(RunStopped):
+    """The run was cancelled.
+
+    Example:
+        >>> run = endless.run("?")
+        >>> run.cancel()
+        >>> run.result.raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.RunCancelled: Cancelled after step 0.
+    """
+
+
+class RunFailed(RunStopped):
+    """An error ended the run; it is the `__cause__`.
+
+    Example:
+        >>> failing = lab.Agent(ScriptedProvider([lab.errors.ProviderError("no answer")]))
+        >>> (await failing.run("?")).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.RunFailed: ProviderError: no answer
+    """
+
+
+_STOPPED: Mapping[StopReason, type[RunStopped]] = {
+    StopReason.TURN_LIMIT: TurnLimitReached,
+    StopReason.CALL_LIMIT: CallLimitReached,
+    StopReason.TOKEN_BUDGET: TokenBudgetReached,
+    StopReason.COST_BUDGET: CostBudgetReached,
+    StopReason.TIMEOUT: TimeoutReached,
+    StopReason.STOP_CONDITION: ConditionReached,
+    StopReason.EXPLICIT_STOP: ExplicitlyStopped,
+    StopReason.TRUNCATED: ResponseTruncated,
+    StopReason.CONTENT_FILTERED: ResponseFiltered,
+    StopReason.NUDGES_EXHAUSTED: NudgesExhausted,
+    StopReason.CANCELLED: RunCancelled,
+    StopReason.ERROR: RunFailed,
+}
+
+for _error in (RunStopped, *_STOPPED.values()):
+    _error.__module__ = "agentlab.errors"  # where users find it: the name in tracebacks and pickles
 
 
 # What to do after a stop --------------------------------------------------------------------------------------------------------

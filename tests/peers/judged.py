@@ -1,6 +1,7 @@
 """The observations in the words of the table, by the same rules for every framework, including this one.
 
-`Cell.ran` is True if `make peers` ran the scenario. If a framework has no driver for a scenario, there is no cell here: facts from its
+`Cell.ran` is True if `make peers` ran the scenario. If a framework has no driver for a scenario, there is no cell here: facts
+from its
 documentation are in `read.py`.
 """
 
@@ -60,7 +61,9 @@ def edited(seen: Facts) -> str | None:
     if facts["searches"] <= 3:
         return "no"
     return (
-        "yes, by a custom function" if "of your own" in facts["how"] else f"yes, `{facts['how'].split(' = ')[0].split(',')[0]}`"
+        "yes, by a custom function"
+        if "custom function" in facts["how"]
+        else f"yes, `{facts['how'].split(' = ')[0].split(',')[0]}`"
     )
 
 
