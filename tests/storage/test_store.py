@@ -355,7 +355,7 @@ def test_a_loaded_run_that_continues_is_not_stored(store: Store) -> None:
     loaded = store.load(run_id, until_five(store))
     go(taken(loaded, 1))
     assert len(store.load(run_id).history) == 2
-    with pytest.raises(StorageError, match="already exists.*: delete it, or resume it"):
+    with pytest.raises(StorageError, match=r"already exists.*: delete it, or resume it"):
         store.keep(loaded)
     store.delete(run_id)
     store.keep(loaded)
