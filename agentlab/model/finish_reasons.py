@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.redaction import clean_json, redact, redacted_repr
-from agentlab.errors import ConfigurationError
 from agentlab.model.messages import JSON
 
 # Finish reasons --------------------------------------------------------------------------------------------------------------

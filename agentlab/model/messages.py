@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from agentlab._internal.display import Displayable
-from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.redaction import redacted_repr
 
 # Messages --------------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from agentlab.engine.client import KEPT_ALIVE, LONGEST_SILENCE_S
 from agentlab.model.finish_reasons import Confidence, FinishReason, StopReason
 from agentlab.notebook.panel.step_detail import detail
 from agentlab.records.events import AskedAgain, Event, TextReceived, ToolStarted
-from agentlab.testing.fault_bodies import given, with_body
+from agentlab.testing.fault_bodies import injected_answer, with_body
 
 from .call_builders import (
     HELLO,
@@ -542,7 +542,7 @@ class Alive:
     @asynccontextmanager
     async def open(self, request: Any, **how: Any) -> AsyncIterator[Any]:
         self.asked += 1
-        yield with_body(given(b""), self.chunks)
+        yield with_body(injected_answer(b""), self.chunks)
 
     async def chunks(self, _: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield self.before
