@@ -16,7 +16,7 @@ def _as_before() -> Iterator[None]:
     yield
     known_keys._sent.clear()
     known_keys.remember(before)
-    known_keys._renew()
+    known_keys._update_spellings()
 
 
 def key(number: int) -> str:
