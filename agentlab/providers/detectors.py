@@ -29,10 +29,10 @@ from agentlab.providers.wires.finish_rules import (
     judge,
     not_whole,
 )
-from agentlab.providers.wires.incoming import LARGEST_ANSWER_BYTES, UNREADABLE, Event, Incoming, read_json
+from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES, UNREADABLE, Event, Incoming, read_json
 from agentlab.providers.wires.stream import BROKEN
 
-LARGEST_REFUSAL_BYTES = 2**20
+MAX_ERROR_BODY_BYTES = 2**20
 """The part of an error body that is read."""
 
 _SHOWN_CHARACTERS = 80
@@ -57,7 +57,7 @@ class BodyDetector(abc.ABC):
         body, events = opened(payload, streaming)
         if events is None:
             return self._of_body(body, requested_cap)
-        if len(events) > LARGEST_ANSWER_BYTES:
+        if len(events) > MAX_ANSWER_BYTES:
             return too_large(self._name, len(events))
         parser = self.stream(requested_cap=requested_cap)
         parser.feed(events)
@@ -132,7 +132,7 @@ def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
     events = as_bytes(payload)
     if events is None:
         return (payload, None) if not isinstance(payload, list) or streaming is False else (None, read.dumps(payload))
-    if streaming is not True and len(events) <= LARGEST_ANSWER_BYTES:
+    if streaming is not True and len(events) <= MAX_ANSWER_BYTES:
         try:
             value = read.loads(events.decode("utf-8", "replace"))
         except ValueError:
@@ -144,7 +144,7 @@ def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
 
 def too_large(provider: str, size: int) -> TerminationSignal:
     """Return the signal for a body that is too large to be read."""
-    message = f"The body has {size:,} bytes, and at most {LARGEST_ANSWER_BYTES:,} are read: the finish reason is unknown."
+    message = f"The body has {size:,} bytes, and at most {MAX_ANSWER_BYTES:,} are read: the finish reason is unknown."
     return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, provider, message=message)
 
 
@@ -178,7 +178,7 @@ def refusal_body(payload: JSON) -> JSON:
     body = as_bytes(payload)
     if body is None:
         return payload
-    text = body[:LARGEST_REFUSAL_BYTES].decode("utf-8", "replace")
+    text = body[:MAX_ERROR_BODY_BYTES].decode("utf-8", "replace")
     values, _ = read_json(text.removeprefix("data:"))
     return values[0] if values else text
 

@@ -32,7 +32,7 @@ from agentlab.providers.base import StreamParser
 from agentlab.providers.detectors import BodyDetector, PatternDetector, opened, provider_detector, too_large
 from agentlab.providers.registry import names, split_version
 from agentlab.providers.wires.finish_rules import not_whole
-from agentlab.providers.wires.incoming import LARGEST_ANSWER_BYTES
+from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES
 
 logger = logging.getLogger("agentlab.signals")
 
@@ -74,7 +74,7 @@ class BodyReaderDetector:
         body, events = opened(payload, streaming)
         if events is None:
             return self.of_body(body)
-        if len(events) > LARGEST_ANSWER_BYTES:
+        if len(events) > MAX_ANSWER_BYTES:
             return too_large(self.provider, len(events))
         parser = self.stream(requested_cap=requested_cap)
         parser.feed(events)

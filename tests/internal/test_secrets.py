@@ -29,13 +29,13 @@ def is_known(value: str) -> bool:
 
 def test_the_key_that_was_not_sent_for_longest_is_forgotten_first() -> None:
     known_keys.remember([key(0), key(1)])
-    for number in range(2, known_keys.MOST + 1):
+    for number in range(2, known_keys.MAX_REMEMBERED + 1):
         known_keys.remember([key(0)])
         known_keys.remember([key(number)])
     assert is_known(key(0)), "sent all the time"
     assert not is_known(key(1))
     assert is_known(key(2))
-    assert len(known_keys._sent) == known_keys.MOST
+    assert len(known_keys._sent) == known_keys.MAX_REMEMBERED
 
 
 def test_what_could_be_a_word_is_not_remembered() -> None:

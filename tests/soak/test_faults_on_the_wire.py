@@ -222,7 +222,7 @@ def test_a_refused_connection_is_what_an_injected_one_is() -> None:
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
 def test_an_answer_that_does_not_end_is_left(streaming: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.engine.client.LARGEST_ANSWER_BYTES", 2_000_000)
+    monkeypatch.setattr("agentlab.engine.client.MAX_ANSWER_BYTES", 2_000_000)
     sent = 0
 
     def endless(to: Handler) -> None:
