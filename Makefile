@@ -45,7 +45,7 @@ refresh: $(VENV)/.dev ## execute the notebooks and write their outputs back
 	$(BIN)/python notebooks/refresh.py
 
 pictures: $(VENV)/.dev ## take the panel's pictures for the README again, including the animation; look at them before you commit them
-	$(BIN)/python -m pytest tests/browser/test_pictures.py tests/browser/test_moving_picture.py
+	$(BIN)/python -m pytest tests/browser/test_pictures.py tests/browser/test_animation.py
 	cp $(addprefix test-output/pictures/panel, -idle.png -running.png -stopped.png -dark.png -error.png .gif) notebooks/images/
 
 lint: $(VENV)/.dev ## check style, types, and the direction of imports

@@ -1,7 +1,7 @@
-"""Fuzzing led by coverage: `make fuzz`, or `python -m tests.fuzz.with_atheris --seconds 60 --provider all` where atheris is installed.
+"""Coverage-guided fuzzing: `make fuzz`, or `python -m tests.fuzz.with_atheris --seconds 60 --provider all` with atheris installed.
 
-Each provider is fuzzed in a process of its own, which starts from our fixtures and reports what libFuzzer counted. A failed property
-ends nothing: it is kept, once for each place in the code, with the bytes that brought it about, under test-output/fuzz.
+Each provider is fuzzed in a separate process that starts from our fixtures and reports libFuzzer's counts. A failed property
+does not end the run: it is kept, once per place in the code, with the bytes that caused it, under test-output/fuzz.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from zlib import crc32
 OUTPUT = Path(__file__).parents[2] / "test-output" / "fuzz"
 LONGEST_BYTES = 20_000
 SLOWEST_S = 20
-"""An input that takes longer is a finding, too."""
+"""An input that takes longer is a finding too."""
 
 
 def main() -> int:
-    """Fuzz each provider in turn; 1 where something was found."""
+    """Fuzz each provider in turn; return 1 if a property failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="for all providers together")
     parser.add_argument("--provider", default="all")
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def run(provider: str, seconds: int) -> int:
-    """One provider in its own process; prints a line, and returns how many properties failed."""
+    """Fuzz one provider in a separate process; print a line and return the number of failed properties."""
     from tests.fuzz.seeds import seeds
 
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +74,7 @@ def run(provider: str, seconds: int) -> int:
 
 
 def fuzz(provider: str, findings: Path, options: list[str]) -> None:
-    """The fuzzing itself; libFuzzer ends the process."""
+    """Run the fuzzer; libFuzzer ends the process."""
     import atheris
 
     with atheris.instrument_imports(include=["agentlab.providers"]):

@@ -27,7 +27,7 @@ def is_known(value: str) -> bool:
     return redact(f"<{value}>") != f"<{value}>"
 
 
-def test_the_key_that_was_not_sent_for_longest_is_forgotten_first() -> None:
+def test_the_least_recently_sent_key_is_forgotten_first() -> None:
     known_keys.remember([key(0), key(1)])
     for number in range(2, known_keys.MAX_REMEMBERED + 1):
         known_keys.remember([key(0)])
@@ -38,6 +38,6 @@ def test_the_key_that_was_not_sent_for_longest_is_forgotten_first() -> None:
     assert len(known_keys._sent) == known_keys.MAX_REMEMBERED
 
 
-def test_what_could_be_a_word_is_not_remembered() -> None:
+def test_a_possible_word_is_not_remembered() -> None:
     known_keys.remember(["short1", "password", "a b c d e f g h 1", "123456789012345"])
     assert not {"short1", "password", "a b c d e f g h 1", "123456789012345"} & set(known_keys._sent)

@@ -1,4 +1,4 @@
-"""What is counted and measured."""
+"""Metrics: counts and durations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def look() -> str:
 
 
 def told(to: Collected, script: list[Any], happening: list[events.Event] | None = None, **more: Any) -> lab.RunResult:
-    """The result of a run, with further events in its first step, as the loop tells them."""
+    """The result of a run with additional events in its first step, as the loop emits them."""
 
     async def go() -> lab.RunResult:
         def insert(event: events.Event) -> None:
@@ -47,7 +47,7 @@ def told(to: Collected, script: list[Any], happening: list[events.Event] | None 
 WHO = {"gen_ai.provider.name": "gcp.gemini", "gen_ai.request.model": "m1"}
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_tokens_and_durations_of_calls() -> None:
     to = Collected()
     told(to, [call("look", tokens=(30, 7)), say("done", tokens=(40, 3))])
@@ -67,7 +67,7 @@ def test_tokens_and_durations_of_calls() -> None:
     assert list(duration.explicit_bounds) == pytest.approx([0.01 * 2**power for power in range(14)])
 
 
-def test_usage_that_is_not_known_is_not_counted() -> None:
+def test_unknown_usage_is_not_counted() -> None:
     to = Collected()
     told(to, [say("done", tokens=(None, None))])
 
@@ -111,7 +111,7 @@ def test_continuations_are_counted_by_provider_and_model() -> None:
     }
 
 
-def test_a_cut_that_nobody_tried_to_continue_is_no_continued_step() -> None:
+def test_a_cut_without_an_attempt_is_no_continued_step() -> None:
     to = Collected()
     told(to, ["done"], [events.ContinuationEnded(0.1, 1, "retry_limit", 0, 0.0)])
 
@@ -126,7 +126,7 @@ NONE = lab.ContinuationPolicy(max_continuations_per_turn=0, max_tool_repair_atte
 CUT = say("half an answ", finish=FinishReason.MAX_TOKENS)
 
 
-def test_a_truncated_run_counts_where_no_continuation_was_tried() -> None:
+def test_a_truncated_run_counts_if_no_continuation_was_attempted() -> None:
     to = Collected()
     result = told(to, [CUT], continuation=NONE)
 
@@ -146,7 +146,7 @@ def test_a_truncated_run_counts_where_no_continuation_was_tried() -> None:
     ],
     ids=str,
 )
-def test_a_limit_of_the_budget_is_a_truncation_exit_by_its_reason(budget: lab.Budget, reason: StopReason) -> None:
+def test_a_budget_limit_is_a_truncation_exit_by_its_reason(budget: lab.Budget, reason: StopReason) -> None:
     to = Collected()
     assert told(to, [call("look", cost="0.02"), "done"], budget=budget).stop_reason is reason
     (count,) = to.points("agentlab.truncation_exits")
@@ -190,7 +190,7 @@ def test_a_model_without_http_detects_nothing() -> None:
         pytest.param(events.ToolPayloadRepair(0.1, 1, "incomplete", False, False), 1, id="repair not tried"),
     ],
 )
-def test_a_truncated_run_counts_only_where_nothing_was_tried(event: events.Event, counted: int) -> None:
+def test_a_truncated_run_counts_only_without_an_attempt(event: events.Event, counted: int) -> None:
     to = Collected()
     result = told(to, [CUT], [event], continuation=NONE)
 
@@ -208,7 +208,7 @@ def test_a_terminating_tool_after_a_nudge_and_a_repair() -> None:
     assert [span.name for span in to.spans] == ["invoke_agent gemini:m1", *["chat m1"] * 3, "execute_tool look"]
 
 
-def test_other_events_stand_on_the_run() -> None:
+def test_other_events_are_on_the_runs_span() -> None:
     to = Collected()
     happening = [
         events.ToolPayloadRepair(0.1, 1, "incomplete", True, False),
@@ -241,7 +241,7 @@ def test_other_events_stand_on_the_run() -> None:
         ("compatible", "compatible"),
     ],
 )
-def test_providers_as_the_conventions_call_them(ours: str, theirs: str) -> None:
+def test_providers_have_the_names_of_the_conventions(ours: str, theirs: str) -> None:
     assert names.provider_name(ours) == theirs
 
 
@@ -276,7 +276,7 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
         pytest.param(UNUSED, "[]", id="not loaded unless used"),
     ],
 )
-def test_the_package_is_an_extra(code: str, expected: str) -> None:
+def test_opentelemetry_is_an_extra(code: str, expected: str) -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == expected

@@ -1,4 +1,4 @@
-"""Several runs side by side, without a browser: press what a person would press, read what the page would show."""
+"""Several runs side by side without a browser: press what a user would press, read what the page would show."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
-from other_threads import drawn, undisturbed, wait_until
-from work_done import calls_in
+from measured_work import calls_in
+from thread_tools import drawn, undisturbed, wait_until
 
 import agentlab as lab
 from agentlab import Budget
@@ -93,7 +93,7 @@ def test_run_pause_resume_and_stop_all() -> None:
     wait_until(lambda: "2 of 2 ended" in plain(made.round.value))
 
 
-def test_a_run_that_is_paused_by_itself_holds_up_the_others_and_that_is_said() -> None:
+def test_a_run_paused_individually_holds_the_others_and_the_panel_says_so() -> None:
     runs = [make_run("one", pause_s=0.02), make_run("two", pause_s=0.01)]
     made = beside(*runs)
     made.go.click()
@@ -119,7 +119,7 @@ def test_a_run_that_is_paused_by_itself_holds_up_the_others_and_that_is_said() -
         (RunState.ENDED, False, False, set()),
     ],
 )
-def test_a_button_that_cannot_be_pressed_says_why(state: RunState, pausing: bool, waits: bool, pressable: set[str]) -> None:
+def test_a_disabled_button_says_why(state: RunState, pausing: bool, waits: bool, pressable: set[str]) -> None:
     assert {name for name, why in why_not(state, pausing=pausing, waits=waits).items() if not why} == pressable
 
 
@@ -131,7 +131,7 @@ def test_the_chart_compares_all_runs() -> None:
     assert "Cumulative tokens per step of 2 runs" in made.chart.value
 
 
-def test_one_run_is_opened_below_with_all_its_controls() -> None:
+def test_one_run_opens_below_with_all_its_controls() -> None:
     runs = [make_run("one", end=3), make_run("two", end=4)]
     made = beside(*runs)
     made.open.value = 1
@@ -164,12 +164,12 @@ def test_an_error_of_a_control_is_shown_below() -> None:
         (None, r"panel\(None\)"),
     ],
 )
-def test_what_is_no_run(shown: Any, said: str) -> None:
+def test_other_objects_are_refused(shown: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         panel(shown)
 
 
-def test_a_run_that_is_there_twice_and_too_many() -> None:
+def test_a_duplicated_run_and_too_many_runs_are_refused() -> None:
     run = make_run()
     with pytest.raises(ConfigurationError, match="is listed twice"):
         panel([run, run])
@@ -198,7 +198,7 @@ def test_hostile_text_is_escaped() -> None:
 
 @pytest.fixture
 def outputs() -> Iterator[list[dict[str, Any]]]:
-    """What a cell would show."""
+    """The outputs that a cell would show."""
     shell = InteractiveShell.instance()
     before, shell.display_pub = shell.display_pub, CapturingDisplayPublisher(shell=shell)
     yield shell.display_pub.outputs
@@ -206,9 +206,7 @@ def outputs() -> Iterator[list[dict[str, Any]]]:
     InteractiveShell.clear_instance()
 
 
-def test_where_nobody_can_click_it_is_a_table_and_a_picture(
-    monkeypatch: pytest.MonkeyPatch, outputs: list[dict[str, Any]]
-) -> None:
+def test_without_a_front_end_it_is_a_table_and_a_picture(monkeypatch: pytest.MonkeyPatch, outputs: list[dict[str, Any]]) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     runs = [make_run("one", end=3), make_run("two", turns=2)]
     lab.Lockstep(runs).start()

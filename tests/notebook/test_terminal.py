@@ -1,4 +1,4 @@
-"""`%%agent` in IPython in a terminal, where there is no page: the run goes to its end, and its text is shown."""
+"""`%%agent` in IPython in a terminal, without a page: the run finishes, and its text is shown."""
 
 from __future__ import annotations
 

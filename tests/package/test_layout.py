@@ -1,4 +1,4 @@
-"""The layout of the package: what a newcomer finds at its first level, and the one direction of imports."""
+"""The layout of the package: a short first level, and one direction of imports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_first_level_is_short() -> None:
     assert len(LAYERS) <= 17
 
 
-def test_every_package_and_module_of_the_first_level_has_its_layer() -> None:
+def test_every_first_level_package_and_module_has_a_layer() -> None:
     named = {name.strip() for layer in LAYERS for name in layer.replace("|", ":").split(":")}
     there = {f"agentlab.{path.stem}" for path in PACKAGE.glob("*.py") if path.stem != "__init__"}
     assert named == there | {f"agentlab.{path.parent.name}" for path in PACKAGE.glob("*/__init__.py")}
@@ -43,7 +43,7 @@ def imports() -> dict[str, set[str]]:
     return {name: graph.find_modules_directly_imported_by(name) - {"agentlab"} for name in graph.modules - {"agentlab"}}
 
 
-def test_imports_for_types_alone_point_downwards_too(imports: dict[str, set[str]]) -> None:
+def test_type_only_imports_point_downwards_too(imports: dict[str, set[str]]) -> None:
     levels = [[name.strip() for name in layer.replace("|", ":").split(":")] for layer in LAYERS]
     height = {name: place for place, level in enumerate(levels) for name in level}
     upwards = []
@@ -62,7 +62,7 @@ def test_no_modules_import_each_other_not_even_for_types(imports: dict[str, set[
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*/__init__.py")), ids=lambda path: path.parent.name)
-def test_a_package_says_what_it_may_import_and_what_is_in_it(path: Path) -> None:
+def test_a_package_docstring_lists_its_imports_and_modules(path: Path) -> None:
     doc = ast.get_docstring(ast.parse(path.read_text())) or ""
     listed = re.findall(r"^    (\w+)  +\S", doc.partition("May import: ")[2], re.MULTILINE)
     here = {one.stem for one in path.parent.glob("*.py")} | {one.parent.name for one in path.parent.glob("*/__init__.py")}
@@ -72,7 +72,7 @@ def test_a_package_says_what_it_may_import_and_what_is_in_it(path: Path) -> None
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_file_holds_one_subject(path: Path) -> None:
+def test_no_file_is_over_600_lines(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 600
 
 
@@ -84,12 +84,12 @@ def test_there_are_few_files_and_few_small_ones() -> None:
     assert len(small) <= 3, small
 
 
-def test_a_run_offers_what_a_person_does() -> None:
+def test_dir_of_a_run_has_at_most_30_public_names() -> None:
     run = lab.Agent(lab.testing.ScriptedProvider(["Done."])).run("?")
     assert len([name for name in dir(run) if not name.startswith("_")]) <= 30
 
 
-def test_the_plots_offer_plots_only() -> None:
+def test_the_plots_module_offers_only_plots() -> None:
     assert all(callable(getattr(lab.plots, name)) for name in dir(lab.plots) if not name.startswith("_"))
     assert sorted(dir(lab.plots)) == sorted(re.findall(r"^    lab\.plots\.(\w+)\(", lab.plots.__doc__, re.MULTILINE))
 

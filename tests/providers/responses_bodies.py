@@ -1,4 +1,4 @@
-"""One answer on the Responses wire: as a whole body, and as the events of a stream, in several manners; after the vendors' pages."""
+"""One answer on the Responses wire: as a whole body, and as the events of a stream, in several variants; after the vendors' pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .bodies import Answer, sse
 
 RESPONSES = ("openai-responses", "azure-responses", "openrouter-responses", "xai-responses", "compatible-responses")
 MANNERS = ("named", "unnamed", "empty end", "done only")
-"""As OpenAI streams; without names and with [DONE], as OpenRouter does; with an empty output in the last event; without pieces."""
+"""As OpenAI streams; without names and with [DONE], like OpenRouter; with an empty output in the last event; without pieces."""
 
 ENDS: dict[FinishReason, tuple[str, str | None]] = {
     FinishReason.END_TURN: ("completed", None),

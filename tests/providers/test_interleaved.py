@@ -1,4 +1,4 @@
-"""One provider object, many streams at once: they do not mix. The parser holds all of the state, and the provider none."""
+"""One provider object, many concurrent streams: they do not mix. All state is in the parser, none in the provider."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .bodies import Answer, Call, cut, provider
 every_provider = pytest.mark.parametrize("name", names())
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
-"""Each stream says nothing but its own word."""
+"""Each stream contains only its own word."""
 
 
 def answer(word: str, *, calls: bool = True) -> Answer:
@@ -62,7 +62,7 @@ def pieces(data: bytes, seed: int) -> list[bytes]:
 
 @every_provider
 @pytest.mark.parametrize("words", [WORDS[:2], WORDS], ids=["two", "five"])
-def test_streams_chunk_by_chunk_through_one_object(name: str, words: Sequence[str]):
+def test_interleaved_streams_through_one_object(name: str, words: Sequence[str]):
     one = provider(name)
     alone = {word: read(one.stream_parser(), [stream(name, answer(word))]) for word in words}
     chance = random.Random(17)
@@ -90,7 +90,7 @@ def assert_says_only(word: str, response: ModelResponse) -> None:
 
 
 @every_provider
-def test_a_stream_that_breaks_off_leaves_nothing_behind(name: str):
+def test_a_broken_stream_leaves_no_state_behind(name: str):
     one = provider(name)
     whole = stream(name, answer("alpha"))
     broken, sound = one.stream_parser(), one.stream_parser()
@@ -132,7 +132,7 @@ def test_streams_in_threads_through_one_object(name: str):
 
 
 @every_provider
-def test_two_runs_of_one_agent_at_once(name: str, tmp_path: Path):
+def test_two_concurrent_runs_of_one_agent(name: str, tmp_path: Path):
     one = provider(name)
     file = tmp_path / "two.json"
     file.write_text(json.dumps({"version": 1, "interactions": [recorded(one, word) for word in WORDS[:2]]}))
@@ -153,7 +153,7 @@ def test_two_runs_of_one_agent_at_once(name: str, tmp_path: Path):
         assert (result.stop_reason, result.text) == (StopReason.COMPLETED, f"{word} one {word} two {word} thrée")
         assert "".join(text for who, text in heard if who == word) == result.text
     speakers = [who for who, _ in heard]
-    assert speakers != sorted(speakers)  # they did speak at once
+    assert speakers != sorted(speakers)  # they did stream concurrently
 
 
 async def _finished(run: lab.Run) -> lab.RunResult:

@@ -61,7 +61,7 @@ async def _finished(run: lab.Run) -> lab.RunResult:
     return await run
 
 
-def test_a_stream_that_breaks_off_runs_no_tool():
+def test_a_broken_stream_runs_no_tool():
     events = [event + b"\n\n" for event in stream(LOOK).split(b"\n\n") if event.strip()]
     with serving(server.stream(*events[:-1])) as served:
         provider = lab.Provider("compatible-responses", model="some-model", base_url=served.base)

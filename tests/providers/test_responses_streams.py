@@ -1,5 +1,7 @@
-"""Streams on the Responses wire: the same response as a whole body gives, whatever the cuts and the server's manners; never a clean end
-for one that broke off."""
+"""Streams on the Responses wire: the same response as from a whole body, for any chunks and server variants; no clean end of a
+broken
+stream.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def test_a_stream_is_read_like_a_whole_body(manner: str, answer: Answer, places:
 
 
 @pytest.mark.parametrize("manner", MANNERS)
-def test_a_stream_cut_at_every_byte(manner: str):
+def test_every_cut_into_two_chunks(manner: str):
     data = stream(SPOKEN, manner)
     expected, told = parse_stream(NAME, [data])
     for at in range(len(data) + 1):
@@ -86,11 +88,11 @@ def test_a_parser_can_be_used_again():
     assert (parser.response().text, parser.response().tool_calls) == ("second", ())
 
 
-# Streams that broke off ----------------------------------------------------------------------------------------------------
+# Broken streams ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("manner", MANNERS)
-def test_a_stream_cut_anywhere_is_no_clean_end(manner: str):
+def test_a_stream_cut_anywhere_has_no_clean_end(manner: str):
     data = stream(TALK, manner)
     last = data.rindex(b"}")
     if manner == "unnamed":
@@ -144,7 +146,7 @@ def test_a_lost_event_is_noticed():
 
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
-def test_one_flipped_bit(data: st.DataObject):
+def test_a_flipped_bit_is_noticed(data: st.DataObject):
     sound = stream(TALK, "empty end")
     at = data.draw(st.integers(0, len(sound) - 1))
     flipped = bytes([*sound[:at], sound[at] ^ 1 << data.draw(st.integers(0, 7)), *sound[at + 1 :]])
@@ -164,7 +166,9 @@ FAILED = {"type": "response.failed", "response": body(status="failed", error={"c
     ("last", "where", "value", "confidence"),
     [
         pytest.param([ERROR], "error.code", "server_error", HIGH, id="an error event"),
-        pytest.param([{"type": "error", "error": {"type": "t", "message": "No."}}], "error.type", "t", HIGH, id="a nested one"),
+        pytest.param(
+            [{"type": "error", "error": {"type": "t", "message": "No."}}], "error.type", "t", HIGH, id="a nested error event"
+        ),
         pytest.param([FAILED], "status", "failed", HIGH, id="failed"),
         pytest.param([ERROR, FAILED], "status", "failed", HIGH, id="both"),
         pytest.param(
@@ -187,18 +191,18 @@ def test_errors_in_mid_stream(named: bool, last: list[dict[str, Any]], where: st
         assert response.text == "some text"
 
 
-def test_an_error_body_where_a_stream_was_asked_for():
+def test_an_error_body_in_place_of_a_stream():
     signal = parse_stream(NAME, [b'{"error": {"type": "x", "message": "No."}}'])[0].signal
     assert (signal.finish_reason, signal.confidence) == (F.ERROR, HIGH)
     assert "No." in signal.message
 
 
-# Bodies that are no events, and servers that leave things out ----------------------------------------------------------------
+# Bodies without events, and servers that omit fields -------------------------------------------------------------------------
 
 
 @given(places=places)
 @settings(max_examples=20, deadline=None)
-def test_a_whole_body_where_a_stream_was_asked_for(places: list[int]):
+def test_a_whole_body_in_place_of_a_stream(places: list[int]):
     for indent in (None, 2):
         data = b"\n \n" + json.dumps(whole(SPOKEN), indent=indent).encode() + b"\n"
         assert comparable(parse_stream(NAME, cut(data, places))[0]) == comparable(provider(NAME).parse(whole(SPOKEN)))
@@ -228,7 +232,7 @@ COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}
             [text_delta("a", item_id="m1"), text_delta("b", item_id="m2"), text_delta("c", item_id="m1"), COMPLETED],
             "acb",
             [],
-            id="ids, and no places",
+            id="ids without indexes",
         ),
         pytest.param(
             [text_delta("a", output_index=0, item_id="x"), text_delta("b", output_index=0, item_id="y"), COMPLETED],
@@ -237,7 +241,7 @@ COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}
             id="an id that changes",
         ),
         pytest.param(
-            [text_delta("b", output_index=1), text_delta("a", output_index=0), COMPLETED], "ab", [], id="places out of order"
+            [text_delta("b", output_index=1), text_delta("a", output_index=0), COMPLETED], "ab", [], id="indexes out of order"
         ),
         pytest.param(
             [text_delta("a", output_index=0, content_index=0), text_delta("b", output_index=0, content_index=1), COMPLETED],
@@ -268,7 +272,7 @@ COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}
             ],
             "",
             [("t1", '{"a":1}')],
-            id="a call that is never said to be done",
+            id="a call without a done event",
         ),
         pytest.param(
             [
@@ -313,7 +317,7 @@ COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}
         ),
     ],
 )
-def test_what_servers_leave_out(told: list[dict[str, Any]], text: str, calls: list[tuple[str, str]]):
+def test_fields_that_servers_omit(told: list[dict[str, Any]], text: str, calls: list[tuple[str, str]]):
     for name in ("compatible-responses", NAME):
         response, pieces = parse_stream(name, [sse(told)])
         assert (response.text, [(call.id, call.arguments) for call in response.tool_calls]) == (text, calls)
@@ -323,7 +327,7 @@ def test_what_servers_leave_out(told: list[dict[str, Any]], text: str, calls: li
         assert [event.signal for event in pieces if isinstance(event, SignalSeen)] == [response.signal]
 
 
-def test_the_last_event_may_say_what_the_status_does_not():
+def test_the_last_event_may_add_what_the_status_lacks():
     response, _ = parse_stream(NAME, [sse([text_delta("Hi"), {"type": "response.completed", "response": {}}])])
     signal = response.signal
     assert (signal.raw_field, signal.raw_value) == ("type", "response.completed")

@@ -1,4 +1,4 @@
-"""`python -m agentlab serve`: agents out of modules and notebooks, and contexts that outlive the process."""
+"""`python -m agentlab serve`: agents from modules and notebooks, and contexts that survive the process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentlab.__main__ import main
 from agentlab.errors import ConfigurationError
 from agentlab.serving.loader import NOTEBOOK_MODULE, load
 
-from .made import PATIENCE_S, ROOT, process
+from .builders import PATIENCE_S, ROOT, process
 
 AGENT = """
 import asyncio
@@ -46,7 +46,7 @@ number = 5
 
 
 def notebook(folder: Path, *cells: str | list[str], name: str = "book.ipynb") -> Path:
-    """A notebook with these code cells, a text cell before each."""
+    """A notebook with these code cells, each after a text cell."""
     path = folder / name
     listed: list[dict[str, Any]] = []
     for cell in cells:
@@ -65,7 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def test_contexts_outlive_the_process_however_it_ends(folder: Path) -> None:
+def test_contexts_survive_every_end_of_the_process(folder: Path) -> None:
     for end, known in [
         (signal.SIGTERM, []),
         (signal.SIGKILL, ["1"]),
@@ -79,7 +79,7 @@ def test_contexts_outlive_the_process_however_it_ends(folder: Path) -> None:
     assert (folder / "kept.sqlite").exists()
 
 
-def test_a_crash_in_the_middle_of_a_request_leaves_the_context_as_it_was(folder: Path) -> None:
+def test_a_crash_in_the_middle_of_a_request_leaves_the_context_unchanged(folder: Path) -> None:
     def ask(client: httpx.Client, message: str) -> httpx.Response:
         return client.post("/chat", json={"context_id": "a", "message": message})
 
@@ -93,7 +93,7 @@ def test_a_crash_in_the_middle_of_a_request_leaves_the_context_as_it_was(folder:
         waiting.start()
         until = time.monotonic() + PATIENCE_S
         while not (folder / "in-the-middle").exists():
-            assert time.monotonic() < until, "the request never came to the agent"
+            assert time.monotonic() < until, "the request never reached the agent"
             time.sleep(0.01)
     waiting.join(PATIENCE_S)
     assert not waiting.is_alive()
@@ -118,10 +118,10 @@ def test_the_quickstart_notebook_is_served(folder: Path) -> None:
     with process(f"{notebook}:clerk", "--db", "kept.sqlite", cwd=folder) as client:
         told = client.get("/openapi.json").json()["info"]["description"]
         assert "search_lost_property" in told
-    assert (folder / "kept.sqlite").exists()  # in the folder of the command, not in that of the notebook
+    assert (folder / "kept.sqlite").exists()  # in the working folder of the command, not in that of the notebook
 
 
-def test_a_chat_out_of_a_notebook_keeps_its_recordings(folder: Path) -> None:
+def test_a_chat_from_a_notebook_keeps_its_recordings(folder: Path) -> None:
     notebook(
         folder,
         "import agentlab as lab\nfrom tests.fixtures.scenarios import get_weather",
@@ -153,7 +153,7 @@ def test_a_chat_out_of_a_notebook_keeps_its_recordings(folder: Path) -> None:
         (["no.ipynb:agent"], "There is no file 'no.ipynb'"),
     ],
 )
-def test_what_cannot_be_served_is_told(
+def test_an_object_that_cannot_be_served_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
 ) -> None:
     monkeypatch.delenv("AGENTLAB_SERVE_TOKEN", raising=False)
@@ -163,7 +163,7 @@ def test_what_cannot_be_served_is_told(
     assert "Traceback" not in told
 
 
-def test_without_the_extra_the_next_step_is_told(folder: Path) -> None:
+def test_without_the_extra_the_error_says_what_to_install(folder: Path) -> None:
     check = "import sys; sys.modules['uvicorn'] = sys.modules['fastapi'] = None; sys.argv[1:] = ['serve', 'x:y']; " \
             "from agentlab.__main__ import main; sys.exit(main())"  # fmt: skip
     done = subprocess.run(
@@ -210,7 +210,7 @@ def test_a_notebook_is_executed_up_to_the_cell_that_defines_the_name(folder: Pat
         (["if False:\n    agent = 1"], "There is no name defined in book.ipynb, cell 2,: 'agent'"),
     ],
 )
-def test_a_notebook_that_does_not_give_the_name_is_told(folder: Path, cells: list[str], said: str) -> None:
+def test_a_notebook_without_the_name_is_reported(folder: Path, cells: list[str], said: str) -> None:
     notebook(folder, *cells)
     with pytest.raises(ConfigurationError) as caught:
         load("book.ipynb:agent")
@@ -218,7 +218,7 @@ def test_a_notebook_that_does_not_give_the_name_is_told(folder: Path, cells: lis
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"cells": [5]}', '{"worksheets": []}', "\x00"])
-def test_a_file_that_is_no_notebook_is_told(folder: Path, text: str) -> None:
+def test_a_file_that_is_no_notebook_is_reported(folder: Path, text: str) -> None:
     (folder / "book.ipynb").write_text(text)
     with pytest.raises(ConfigurationError, match="not a notebook in format 4"):
         load("book.ipynb:agent")

@@ -1,4 +1,4 @@
-"""Files, answers and arguments that mean harm. What was tried and what happened; nothing of it may do any."""
+"""Malicious files, answers and arguments: the attempts and their results; none may do harm."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from agentlab.tools import execute
 from .table import show
 
 PATIENCE = 1_000
-"""How many times the counting to a million something hostile may take, of the processor's time: what is not bounded takes for ever."""
+"""Time limit for hostile input, as a multiple of counting to a million: unbounded work takes forever."""
 
 OWNED = "owned-by-a-file"
 
 
 @functools.cache
 def count_s() -> float:
-    """What this machine takes to count to a million: the least of some times."""
+    """The time in which this machine counts to a million: the least of several."""
     taken = []
     for _ in range(5):
         began_s = time.process_time()
@@ -41,7 +41,7 @@ def count_s() -> float:
 
 
 def told(what: Callable[[], object], longest: int = 150) -> str:
-    """What came of it: refused by an error of ours, or taken. Anything else is a fault of ours, and is raised."""
+    """The outcome: refused with an error of ours, or accepted. Anything else is our bug and is raised."""
     began_s = time.process_time()
     try:
         with warnings.catch_warnings():
@@ -56,7 +56,7 @@ def told(what: Callable[[], object], longest: int = 150) -> str:
 
 
 def refused_as(expected: Mapping[str, str], rows: Iterable[Sequence[object]]) -> None:
-    """Each row ended as it should: `taken`, or refused with such an error of ours, whose message has such a word in it."""
+    """Assert that each row ended as designed: `taken`, or refused with one of our errors whose message contains such a word."""
     said = {str(row[0]): str(row[1]) for row in rows}
     usual = "MalformedCassetteError" if expected is CASSETTES_END else "StorageError"
     kinds = {name: (usual, word) for name, word in expected.items()}
@@ -122,7 +122,7 @@ CASSETTES_END = {
     "bytes that are no UTF-8": "not UTF-8 text",
     "a status of 10^400": "response.status: expected",
     "chunks larger than the body, and below 0": "response.chunks: expected a list of numbers of at least 0",
-    "a delay of 10^300 s": "taken: error",  # its body is {}, which is no answer; without pace= delays play no part
+    "a delay of 10^300 s": "taken: error",  # its body is {}, which is no answer; without pace= delays are ignored
     "a delay that is NaN": "response.delays_s: expected a list of numbers",
     "a header with a line break": "taken: error",
     "a body that is a mapping of mappings": "response.body: expected text",
@@ -131,7 +131,7 @@ CASSETTES_END = {
 }
 
 
-def test_cassettes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_cassettes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     provider = lab.Provider("compatible", model="m", base_url="http://h/v1")
 
@@ -213,7 +213,7 @@ STORES_END = dict.fromkeys(STORES, DAMAGED) | {
 }
 
 
-def test_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = []
     for number, (name, spoil) in enumerate(STORES.items()):
@@ -304,7 +304,7 @@ PARQUET_END = {
 }
 
 
-def test_parquet(tmp_path: Path) -> None:
+def test_hostile_parquet_files(tmp_path: Path) -> None:
     rows = [[name, told(read)] for name, read in _parquet(tmp_path)]
     show("hostile-parquet", ["a Parquet file", "what happened"], rows)
     refused_as(PARQUET_END, rows)
@@ -322,14 +322,14 @@ OTEL_END = {
 
 
 def _read(path: Path) -> str:
-    """What became of it, as plain data."""
+    """The result as plain data."""
     found = lab.importers.otel(path)
     tokens, time_s = found.steps["input_tokens"].iloc[0], found.runs["elapsed_s"].iloc[0]
     told_ = ["unknown" if value is pd.NA or value != value else str(value) for value in (tokens, time_s)]
     return f"{len(found.runs)} run, {len(found.steps)} step, input tokens {told_[0]}, time {told_[1]}"
 
 
-def test_otel(tmp_path: Path) -> None:
+def test_hostile_otel_spans(tmp_path: Path) -> None:
     span = {"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "chat m", "startTimeUnixNano": "1", "endTimeUnixNano": "2"}  # fmt: skip  # noqa: E501
     usual = {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}
 
@@ -368,7 +368,7 @@ ARGUMENTS: dict[str, tuple[str, bool]] = {
     "a field too many": ('{"count": 3, "ratio": 1, "name": "x", "admin": true}', False),
     "__proto__": ('{"count": 3, "ratio": 1, "name": "x", "__proto__": {"admin": true}}', False),
     "__class__": ('{"count": 3, "ratio": 1, "name": "x", "__class__": "os"}', False),
-    "the same key twice": ('{"count": 3, "count": 4, "ratio": 1, "name": "x"}', True),  # the last one holds, as everywhere
+    "the same key twice": ('{"count": 3, "count": 4, "ratio": 1, "name": "x"}', True),  # the last one counts, as everywhere
     "a list for an object": ('[3, 1, "x"]', False),
     "no JSON behind it": ('{"count": 3, "ratio": 1, "name": "x"} rm -rf', False),
     "half a character": ('{"count": 3, "ratio": 1, "name": "\\ud800"}', False),
@@ -378,7 +378,7 @@ ARGUMENTS: dict[str, tuple[str, bool]] = {
 }
 
 
-def test_arguments() -> None:
+def test_hostile_tool_arguments() -> None:
     got: list[tuple[int, float, str]] = []
 
     @lab.tool(inline=True)

@@ -1,4 +1,4 @@
-"""Real files made to do harm, on a real disk: where recordings are read and written, and as Inspect's logs."""
+"""Malicious files on a real disk: where recordings are read and written, and as Inspect's logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.server import serving
 import agentlab as lab
 from agentlab.errors import AgentlabError
 
-from .planted import SOURCES
+from .planted_keys import SOURCES
 from .table import show
 from .test_hostile import _finished, told
 
@@ -40,7 +40,7 @@ GOOD = json.dumps({
 
 
 def replayed(path: Path) -> str:
-    """The answer of a run over what is recorded there."""
+    """The answer of a run over the recording there."""
     with lab.replay(path, match="order"):
         run = lab.Agent(lab.Provider("compatible", model="m", base_url="http://h/v1"), retry=lab.RetryPolicy(attempts=1)).run(
             "go"
@@ -104,7 +104,7 @@ READ: dict[str, tuple[str, Made, str]] = {
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes and links")
-def test_files_where_recordings_are_read(tmp_path: Path) -> None:
+def test_hostile_files_where_recordings_are_read(tmp_path: Path) -> None:
     rows, wrong = [], []
     for number, (name, (file, make, expected)) in enumerate(READ.items()):
         place = tmp_path / str(number)
@@ -128,7 +128,7 @@ def _is(said: str, expected: str) -> bool:
 
 
 def recorded(path: Path, prepare: Callable[[str], None]) -> str:
-    """What is warned of, or raised, while a run is recorded there. `prepare` is told the name of the host's file beforehand."""
+    """The warnings or the exception of a recorded run. `prepare` gets the name of the host's file before it starts."""
     said: list[str] = []
     source = SOURCES["environment, api_key= (nothing repeats them)"]
     with serving(script=source.says) as server, warnings.catch_warnings(record=True) as warned:
@@ -162,7 +162,7 @@ WRITE: dict[str, tuple[Callable[[Path, Path], Any], str]] = {
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes and links")
-def test_files_where_recordings_are_written(tmp_path: Path) -> None:
+def test_hostile_files_where_recordings_are_written(tmp_path: Path) -> None:
     rows, wrong = [], []
     for number, (name, (make, expected)) in enumerate(WRITE.items()):
         folder, outside = tmp_path / str(number) / "rec", tmp_path / str(number) / "outside.yaml"
@@ -211,7 +211,7 @@ LOGS: dict[str, tuple[Made, str]] = {
 @pytest.mark.parametrize(
     "python", [None, pytest.param("inspect", marks=pytest.mark.inspect)], ids=["its reader not reached", "Inspect"]
 )
-def test_logs_of_inspect(tmp_path: Path, python: str | None) -> None:
+def test_hostile_logs_of_inspect(tmp_path: Path, python: str | None) -> None:
     found = os.environ.get("AGENTLAB_INSPECT_PYTHON") if python else sys.executable
     rows, wrong = [], []
     before = {path for path in (Path("/tmp/owned"), tmp_path.parent / "owned") if path.exists()}
@@ -219,7 +219,7 @@ def test_logs_of_inspect(tmp_path: Path, python: str | None) -> None:
         place = tmp_path / f"{number}.eval"
         make(place)
         said = told(lambda place=place: lab.importers.inspect(place, python=found), longest=400).replace(str(tmp_path), "…")
-        reached = python is None and not expected  # without Inspect it ends where that would read the log
+        reached = python is None and not expected  # without Inspect it ends before the log would be read
         word = "does not have the package inspect-ai" if reached else expected or "No run can be read"
         rows.append([name, " ".join(said.split())[:130]])
         wrong += [] if said.startswith("ConfigurationError" if reached else "StorageError") and word in said else [(name, said)]

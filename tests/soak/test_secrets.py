@@ -1,4 +1,4 @@
-"""Keys are planted wherever they could come from, and looked for wherever they could have gone to. None is found."""
+"""Keys are planted in every possible source and searched for in every possible sink. None is found."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ import ipywidgets
 import pytest
 from engine.server import serving
 from interop.collected import Collected
-from other_threads import drawn, undisturbed
+from thread_tools import drawn, undisturbed
 
 import agentlab as lab
 from agentlab._internal import secrets as known_keys
 from agentlab.limits.combinators import Custom
 from agentlab.records.frames import FRAMES
 
-from .planted import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, Source, found_in
+from .planted_keys import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, Source, found_in
 from .table import show
 
 QUICK = lab.RetryPolicy(attempts=2, first_wait_s=0.0, longest_wait_s=0.0)
 Sinks = dict[str, str]
-"""What came out at each place, as text."""
+"""The output of each sink, as text."""
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def _planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Everything(logging.Handler):
-    """All that is logged, by whomever, as a file would have it."""
+    """All log records of any logger, as in a log file."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -76,7 +76,7 @@ def _raises(history: lab.RunHistory) -> bool:
 
 
 def went_through(source: Source, folder: Path) -> Sinks:
-    """A run from this source, with everything on that can write or show it."""
+    """A run from this source, with every recorder and display turned on."""
     logged, collected, observed = Everything(), Collected(content=True), []
     root = logging.getLogger()
     level = root.level
@@ -150,12 +150,12 @@ def _cells(frame: Any) -> str:
 
 
 def _bytes_of(folder: Path, beginning: str) -> str:
-    """The bytes of a database, its journal among them, or of all files of a folder."""
+    """The bytes of a database, including its journal, or of all files of a folder."""
     return "".join(path.read_bytes().decode("latin-1") for path in sorted(folder.glob(f"{beginning}*")) if path.is_file())
 
 
 def _traceback(result: lab.RunResult) -> str:
-    """What is printed of an error: plainly, and by IPython with the values of variables."""
+    """The printed traceback: plain, and by IPython with the values of variables."""
     shown = []
     for error in (result.error, *(step.error for step in result.history)):
         if isinstance(error, lab.AgentlabError):
@@ -176,7 +176,7 @@ def _verbose(error: BaseException) -> str:
 
 
 def _panel(run: lab.Run) -> str:
-    """The texts of every widget of the panel, each step opened with all of its parts."""
+    """The texts of every widget of the panel, with all sections of each step opened."""
     from agentlab.notebook.panel import step_detail
 
     with pytest.MonkeyPatch.context() as patch:
@@ -215,7 +215,7 @@ def test_no_planted_key_is_found(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         sinks = went_through(source, folder)
-        empty = [sink for sink, text in sinks.items() if not text]  # where nothing went wrong, or nothing came
+        empty = [sink for sink, text in sinks.items() if not text]  # if nothing went wrong or nothing arrived
         assert not {*empty} - {"traceback", "fixture (yaml)", "fixture (json)"}, (name, empty)
         leaks = {sink: found_in(text) for sink, text in sinks.items()}
         found += [(name, sink, keys) for sink, keys in leaks.items() if keys]
@@ -249,7 +249,7 @@ run.panel()
 
 @pytest.mark.kernel
 @pytest.mark.timeout(180)
-def test_no_planted_key_is_in_a_notebook_that_was_executed_and_saved(tmp_path: Path) -> None:
+def test_no_planted_key_is_in_an_executed_and_saved_notebook(tmp_path: Path) -> None:
     import os
 
     import nbformat
@@ -286,7 +286,7 @@ def test_no_planted_key_is_in_a_notebook_that_was_executed_and_saved(tmp_path: P
     assert all(row[-1] == "none" for row in rows), _around(saved_all)
 
 
-def test_what_goes_to_other_processes_and_comes_back_holds_no_key(tmp_path: Path) -> None:
+def test_data_sent_to_other_processes_and_back_contain_no_key(tmp_path: Path) -> None:
     import pickle
 
     source = SOURCES["tool result"]
@@ -318,7 +318,7 @@ def look(q: str = "") -> str:
 tells_all = look
 
 
-def test_importers_hide_what_others_wrote(tmp_path: Path) -> None:
+def test_importers_redact_foreign_records(tmp_path: Path) -> None:
     line = {
         "resourceSpans": [{"scopeSpans": [{"spans": [{
             "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "chat some-model",
@@ -343,5 +343,5 @@ def test_importers_hide_what_others_wrote(tmp_path: Path) -> None:
 
 
 def _around(outputs: list[tuple[str, str]]) -> list[str]:
-    """Where keys stand in a notebook's outputs."""
+    """The positions of keys in a notebook's outputs."""
     return [f"{name}: …{text[max(text.find('lanted') - 300, 0) :][:400]}…" for name, text in outputs if found_in(text)]

@@ -1,5 +1,7 @@
-"""Keys are planted in runs, and looked for in all that shows runs: plots, the explorer, several panels, figures, other frames. None is
-found."""
+"""Keys are planted in runs and searched for in all displays of runs: plots, the explorer, several panels, figures, other
+frames. None
+is found.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,12 @@ from agentlab._internal import secrets as known_keys
 from agentlab.interop.import_inspect import from_lines
 from agentlab.testing import ScriptedProvider, call, say
 
-from .planted import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, found_in
-from .shown import displays_of, of_frame, of_html, plots
+from .displays import displays_of, of_frame, of_html, plots
+from .planted_keys import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, found_in
 from .table import show
 from .test_secrets import _finished, agent_of
 
-# conditions that name hostile tools are what is shown here
+# conditions that name hostile tools are intended here
 pytestmark = pytest.mark.filterwarnings("ignore:[\\s\\S]*can never be met:agentlab.errors.AgentlabWarning")
 
 INSPECT_LINES = Path(__file__).parents[1] / "interop" / "inspect_lines.jsonl"
@@ -48,7 +50,7 @@ def _planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def runs_from_everywhere() -> list[lab.Run]:
-    """A run from each of the sources, and one in which keys stand in all names."""
+    """A run from each of the sources, and one with keys in all names."""
     runs = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -76,7 +78,7 @@ def named_after_keys() -> list[lab.Run]:
 
 
 def told(name: str, columns: list[str], texts: Iterator[tuple[str, str]]) -> list[tuple[str, list[str], str]]:
-    """A row for each place and how many keys stand there; what was found, with what stands around it."""
+    """A row for each place with its number of keys; the found keys with the surrounding text."""
     rows: dict[str, list[int]] = {}
     found = []
     for where, text in texts:
@@ -98,7 +100,7 @@ COLUMNS = ["looked for in", "texts", "characters", "found"]
 
 
 @pytest.mark.timeout(300)
-def test_no_planted_key_is_in_what_shows_runs() -> None:
+def test_no_planted_key_is_in_displays_of_runs() -> None:
     runs = runs_from_everywhere()
     shown = ((one.where.partition(",")[0].partition(" by ")[0], one.text) for one in displays_of(runs))
     assert told("secrets-shown", COLUMNS, shown) == []
@@ -177,7 +179,7 @@ def test_no_planted_key_is_in_figures_or_reprs(tmp_path: Path) -> None:
     assert told("secrets-figures", COLUMNS, texts()) == []
 
 
-def test_no_planted_key_is_in_what_others_recorded(tmp_path: Path) -> None:
+def test_no_planted_key_is_in_imported_records(tmp_path: Path) -> None:
     def texts() -> Iterator[tuple[str, str]]:
         attributes = [
             {"key": name, "value": {"stringValue": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": ALL}]}]) if "messages" in name else ALL}}  # noqa: E501
@@ -279,7 +281,7 @@ def test_no_planted_key_is_in_a_traceback_with_the_values_of_variables() -> None
 
 
 def _errors(name: str) -> Iterator[BaseException]:
-    """What a run from this source raises, without the frames of this file."""
+    """The exception of a run from this source, without the frames of this file."""
     source = SOURCES[name]
     with serving(script=source.says) as server, warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -68,7 +68,7 @@ def base(provider: server.Server) -> str:
 
 
 def interactions(path: Path) -> list[Interaction]:
-    """All that is recorded in a file or a folder."""
+    """All interactions recorded in a file or a folder."""
     return [one for cassette in load_cassettes(path) for one in cassette.interactions]
 
 
@@ -94,7 +94,7 @@ def interaction(
 
 @pytest.fixture
 def cassette(tmp_path: Path) -> Callable[..., Path]:
-    """Write interactions into a file and say where it is."""
+    """Write interactions into a file and return its path."""
 
     def write(*interactions: dict[str, Any], name: str = "turns.json", **head: Any) -> Path:
         file = tmp_path / name
