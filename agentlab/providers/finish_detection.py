@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab._internal.redaction import in_words
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
@@ -333,4 +333,4 @@ stream = registry.stream
 __all__ = ["SignalRegistry", "detect", "get", "register", "registry", "stream"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.signals", __all__)
+    __getattr__, __dir__ = module_hooks("agentlab.signals", __all__)
