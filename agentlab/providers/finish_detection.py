@@ -202,7 +202,7 @@ class SignalRegistry:
         return undo
 
     def get(self, provider: str) -> Detector:
-        """Return the detector of a provider: the registered one, else agentlab's, else the one that reads the response's pattern.
+        """Return the detector of a provider: the registered one, else agentlab's, else the detector that reads the response's pattern.
 
         Example:
             >>> lab.signals.get("anthropic").detect({"type": "message", "content": [], "stop_reason": "refusal"}).finish_reason
