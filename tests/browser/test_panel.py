@@ -120,10 +120,10 @@ def test_the_panel_is_live_after_a_reload(panel: LabPage) -> None:
 
 
 def test_the_page_reports_a_lost_kernel_after_a_restart(panel: LabPage) -> None:
-    said = "getComputedStyle(document.querySelector('.agentlab-panel'), '::before').content"
-    assert "is gone" not in panel.page.evaluate(said)
+    content = "getComputedStyle(document.querySelector('.agentlab-panel'), '::before').content"
+    assert "is gone" not in panel.page.evaluate(content)
     panel.restart_kernel()
-    panel.page.wait_for_function(f"() => {said}.includes('The kernel behind this panel is gone')")
+    panel.page.wait_for_function(f"() => {content}.includes('The kernel behind this panel is gone')")
     panel.screenshot(PICTURES / "panel-kernel-gone.png", of=panel.output(0))
 
 

@@ -28,7 +28,7 @@ HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
 
 
 @pytest.fixture(autouse=True)
-def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
@@ -211,12 +211,12 @@ def test_without_a_front_end_it_is_a_table_and_a_picture(monkeypatch: pytest.Mon
     lab.Lockstep(runs).start()
     made = panel(runs)
     made._ipython_display_()
-    told, picture = (output["data"] for output in outputs)
-    assert "<td>two:m</td>" in told["text/html"] and "turn_limit" in told["text/html"] and "Found." in told["text/html"]
+    table, picture = (output["data"] for output in outputs)
+    assert "<td>two:m</td>" in table["text/html"] and "turn_limit" in table["text/html"] and "Found." in table["text/html"]
     assert list(picture) == ["image/png"]
     assert made._widget is None, "no widget was made"
     assert panel(runs).bundle() == made.bundle()
-    assert not any(run.id in told["text/html"] for run in runs)
+    assert not any(run.id in table["text/html"] for run in runs)
 
 
 def test_eight_runs_stay_usable() -> None:

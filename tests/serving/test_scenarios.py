@@ -136,8 +136,8 @@ def test_an_inserted_assistant_message_is_sent_to_the_model(opened: Callable[...
     assert (added["response"], added["stop_reason"], added["generated_messages"]) == ("Your parcel is here.", None, [])
     assert added["saved_ai_messages"] is True
     assert added["messages"] == [{"role": "assistant", "content": "Your parcel is here."}]
-    told = door.chat(context_id="a", message="Thanks")["response"]
-    assert told == "assistant: Your parcel is here. | user: Thanks"
+    response_text = door.chat(context_id="a", message="Thanks")["response"]
+    assert response_text == "assistant: Your parcel is here. | user: Thanks"
 
 
 def test_tool_calls_and_results_are_returned_and_stored_in_order(opened: Callable[..., Door]) -> None:

@@ -126,7 +126,7 @@ def test_a_file_on_a_read_only_disk_can_be_read(tmp_path: Path, how: str) -> Non
     assert (runs, count) == ([["run", 2]], 2)
     assert notes == ({} if how == "of-an-earlier-version" else {"run": "seen"})
     assert len(refused) == 5
-    assert all(str(path) in said and "cannot be written to" in said for said in refused)
+    assert all(str(path) in reported and "cannot be written to" in reported for reported in refused)
 
 
 # Formats -----------------------------------------------------------------------------------------------------------------------
