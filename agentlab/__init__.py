@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from agentlab import storage as storage
     from agentlab import testing as testing
     from agentlab.agent import Agent as Agent
+    from agentlab.agent import Run as Run
     from agentlab.analysis.agreement import Agreement as Agreement
     from agentlab.analysis.agreement import agreement as agreement
     from agentlab.analysis.backtest import backtest as backtest
@@ -98,7 +99,6 @@ if TYPE_CHECKING:
     from agentlab.records.history import RunHistory as RunHistory
     from agentlab.records.result import RunResult as RunResult
     from agentlab.records.step import StepResult as StepResult
-    from agentlab.run import Run as Run
     from agentlab.serving.chat import Chat as Chat
     from agentlab.serving.chat import ChatReply as ChatReply
     from agentlab.storage.store import Store as Store
@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     frame = to_frame
 
 _NAMES = {
-    "agent": "Agent",
+    "agent": "Agent Run",
     "analysis.agreement": "Agreement agreement",
     "analysis.backtest": "backtest",
     "analysis.compare": "paired summary",
@@ -146,7 +146,6 @@ _NAMES = {
     "records.history": "RunHistory",
     "records.result": "RunResult",
     "records.step": "StepResult",
-    "run": "Run",
     "serving.chat": "Chat ChatReply",
     "storage.store": "Store",
     "tools": "Tool tool",

@@ -1,4 +1,7 @@
-"""An agent: a model with tools and instructions. It has no state; `agent.run(prompt)` creates a Run, which holds the state."""
+"""An agent: a model with tools and instructions. It has no state; `agent.run(prompt)` creates a Run, which holds the state.
+
+The methods of a Run are in `agentlab.run`.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,7 @@ from agentlab._internal.lazy import helps_with_keywords
 from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context
 from agentlab.engine.client import HttpModel, Model, RetryPolicy
-from agentlab.engine.plan import RunPlan
-from agentlab.engine.snapshot import RunPrefix
+from agentlab.engine.plan import RunPlan, RunPrefix
 from agentlab.engine.termination import Policy
 from agentlab.engine.unreachable import never_met, warn_of
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
@@ -31,7 +33,7 @@ from agentlab.model.responses import ModelResponse
 from agentlab.providers.base import Provider
 from agentlab.providers.registry import resolve
 from agentlab.records.events import RunObserver
-from agentlab.run import Run
+from agentlab.run import RunOf
 from agentlab.tools import Function, Tool, as_tools
 from agentlab.transport import Transport, current
 
@@ -284,6 +286,25 @@ class Agent(Displayable):
         tools = f", tools=[{', '.join(map(one_line, self.tools))}]" if self.tools else ""
         stop = f", stop={self.settings.stop!r}" if self.settings.stop is not None else ""
         return f"Agent({one_line(_name_of(self.model))}{tools}, budget={self.settings.budget!r}{stop})"
+
+
+class Run(RunOf[Agent]):
+    """An agent working on one prompt; made by `agent.run(prompt)`.
+
+    `limits` are live and can be edited at any time, from any thread. A run uses one event loop at a time; calls from other loops are
+    passed on to it. It is made of parts: `timeline` records what happens, `control` holds requests to pause or stop, `stepper` takes
+    the steps, `worker` keeps them on one event loop, `branches` are the runs that were forked from it, `origin` is where it came from.
+
+    Example:
+        >>> with lab.replay("fixtures/trip"):
+        ...     run = agent.run(TASK)
+        >>> step = await run.step()
+        >>> [call.name for call in step.tool_calls]
+        ['get_weather', 'get_weather']
+        >>> run.limits.max_turns = 10
+        >>> (await run).stop_reason
+        <StopReason.STOP_CONDITION: 'stop_condition'>
+    """
 
 
 def _functions(name: str, given: Iterable[F]) -> tuple[F, ...]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
 
 from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
@@ -31,7 +31,7 @@ from agentlab.engine import call_context, next_actions
 from agentlab.engine.branches import Branches, fork_plan
 from agentlab.engine.control import Control
 from agentlab.engine.next_actions import NextAction
-from agentlab.engine.snapshot import Origin
+from agentlab.engine.plan import AgentSpec, Origin
 from agentlab.engine.stepper import Stepper
 from agentlab.engine.timeline import Timeline
 from agentlab.engine.worker import RunState, Worker
@@ -40,7 +40,6 @@ from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
-    from agentlab.agent import Agent
     from agentlab.engine.client import Model
     from agentlab.engine.plan import RunPlan
     from agentlab.engine.termination import Policy
@@ -53,34 +52,19 @@ if TYPE_CHECKING:
     from agentlab.records.history import RunHistory
     from agentlab.tools import Function, Tool
 
-__all__ = ["Run", "RunState"]
+A = TypeVar("A", bound=AgentSpec)
 
 
-class Run(Displayable):
-    """An agent working on one prompt; made by `agent.run(prompt)`.
+class RunOf(Displayable, Generic[A]):
+    """A run of an agent of class A. `agentlab.agent` defines `Run` as `RunOf[Agent]`, since the two classes refer to each other."""
 
-    `limits` are live and can be edited at any time, from any thread. A run uses one event loop at a time; calls from other loops are
-    passed on to it. It is made of parts: `timeline` records what happens, `control` holds requests to pause or stop, `stepper` takes
-    the steps, `worker` keeps them on one event loop, `branches` are the runs that were forked from it, `origin` is where it came from.
-
-    Example:
-        >>> with lab.replay("fixtures/trip"):
-        ...     run = agent.run(TASK)
-        >>> step = await run.step()
-        >>> [call.name for call in step.tool_calls]
-        ['get_weather', 'get_weather']
-        >>> run.limits.max_turns = 10
-        >>> (await run).stop_reason
-        <StopReason.STOP_CONDITION: 'stop_condition'>
-    """
-
-    def __init__(self, plan: RunPlan) -> None:
+    def __init__(self: Self, plan: RunPlan) -> None:
         self.timeline = Timeline(plan.prefix, plan.observers, plan.inherited)
         self.control = Control()
         self.stepper = Stepper(plan, self.timeline, self.control, self)
         self.worker: Worker[StepResult | None, RunResult] = Worker(self.stepper)
-        self.branches: Branches[Run] = Branches(self)
-        self.limits: LiveSettings = self.stepper.limits
+        self.branches: Branches[Self] = Branches(self)
+        self.limits: LiveSettings = self.stepper.context.limits
         call_context.made(self)
 
     # State ------------------------------------------------------------------------------------------------------------------
@@ -93,17 +77,17 @@ class Run(Displayable):
             >>> run.id == run.timeline.events[0].run_id if run.events else len(run.id)
             12
         """
-        return self.stepper.run_id
+        return self.stepper.context.run_id
 
     @property
-    def agent(self) -> Agent:
+    def agent(self) -> A:
         """The agent.
 
         Example:
             >>> run.agent.name
             'anthropic:claude-sonnet-4-6'
         """
-        return cast("Agent", self.stepper.agent)
+        return cast("A", self.stepper.context.agent)
 
     @property
     def prompt(self) -> str:
@@ -116,14 +100,14 @@ class Run(Displayable):
         return self.timeline.prompt
 
     @property
-    def origin(self) -> Origin[Run]:
+    def origin(self) -> Origin[Self]:
         """Where the run came from: `parent` and `forked_at` of a fork, `caller` and `parent_step` of a child run.
 
         Example:
             >>> run.origin.parent is None
             True
         """
-        return self.stepper.origin
+        return self.stepper.context.origin
 
     @property
     def state(self) -> RunState:
@@ -173,10 +157,10 @@ class Run(Displayable):
             >>> run.result is None, ended.result.stop_reason
             (True, <StopReason.STOP_CONDITION: 'stop_condition'>)
         """
-        return self.stepper.result
+        return self.stepper.context.result
 
     @property
-    def children(self) -> tuple[Run, ...]:
+    def children(self) -> tuple[Self, ...]:
         """The child runs that this run's tools started (`agent.as_tool`), in order, including those under way.
 
         Their `limits` can be edited, and they can be stopped. Their `origin` has this run as `caller`, its step as `parent_step` and
@@ -239,7 +223,7 @@ class Run(Displayable):
 
     # Steps and control ------------------------------------------------------------------------------------------------------
 
-    def with_id(self, run_id: str, *, label: str = "") -> Run:
+    def with_id(self, run_id: str, *, label: str = "") -> Self:
         """Set the id of a run that has not begun, and optionally its `label` in recordings (see `lab.replay`): the run is recorded with
         that label, and replayed from the start of the recording with that label.
 
@@ -254,8 +238,8 @@ class Run(Displayable):
             raise ConfigurationError(f"with_id({run_id!r}): the run {self.id!r} has begun already.")
         if (hidden := redact(f"{run_id} {label}".strip())) != f"{run_id} {label}".strip():
             raise ConfigurationError(f"with_id: {hidden!r} contains a key, but ids and labels of runs are written to files.")
-        stepper.replay_key = f"{os.urandom(6).hex()}#{label}" if label else run_id
-        stepper.run_id = run_id
+        stepper.context.replay_key = f"{os.urandom(6).hex()}#{label}" if label else run_id
+        stepper.context.run_id = run_id
         return self
 
     @needs_await("run.step()")
@@ -286,7 +270,7 @@ class Run(Displayable):
         """Run to the end and return the result, whatever the reason of the end."""
         return self.worker.to_the_end().__await__()
 
-    def start(self, loop: Literal["background", "kernel"] = "background") -> Run:
+    def start(self, loop: Literal["background", "kernel"] = "background") -> Self:
         """Run to the end in the background and return at once, so that the panel is live.
 
         Without a front end, block until the end, so that executed notebooks are deterministic. `loop="kernel"` runs on the caller's
@@ -340,7 +324,7 @@ class Run(Displayable):
         """
         self.stepper.resume()
 
-    def stop(self, reason: str = "the person asked for it") -> None:
+    def stop(self, reason: str = "no reason given") -> None:
         """End the run after the step under way, or at once if there is none. A run that has ended stays as it is.
 
         Example:
@@ -388,12 +372,12 @@ class Run(Displayable):
         policy: Policy | None = None,
         continuation: ContinuationPolicy | None = None,
         terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
-        agent: Agent | None = None,
+        agent: A | None = None,
         model: str | Provider | Model | None = None,
         prompt: str | None = None,
         message: str | None = None,
         tool_results: Mapping[str, str] | None = None,
-    ) -> Run:
+    ) -> Self:
         """Return a new run, not started, that shares the first `at` steps (0 to all). This run stays as it is.
 
         budget, stop, policy, continuation, terminating   other settings; by default the current ones of this run
@@ -427,7 +411,7 @@ class Run(Displayable):
             message=message,
             tool_results=tool_results,
         )
-        branch = Run(plan)
+        branch = type(self)(plan)
         self.branches.add(branch)
         return branch
 
@@ -443,7 +427,7 @@ class Run(Displayable):
         """
         return next_actions.next_actions(self)
 
-    def apply(self, action: NextAction | None = None, *, prompt: str | None = None) -> Run:
+    def apply(self, action: NextAction | None = None, *, prompt: str | None = None) -> Self:
         """Return a branch, not started, that carries out one of `next_actions`, by default the first.
 
         Raises ConfigurationError if there is none, with the reason, and if a new `prompt` is needed and missing.

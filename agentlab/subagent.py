@@ -17,10 +17,11 @@ from pydantic import Field
 
 from agentlab._internal.formatting import counted
 from agentlab._internal.formatting import in_words as amount_in_words
-from agentlab.agent import Agent
+from agentlab.agent import Agent, Run
 from agentlab.engine import call_context, next_actions
 from agentlab.engine.branches import set_caller, set_parent
 from agentlab.engine.call_context import ToolCallContext
+from agentlab.engine.step_builder import OpenChild
 from agentlab.errors import ConfigurationError, RunFailed, StorageError
 from agentlab.limits.budget import TOTAL_OF, USED, Budget
 from agentlab.limits.policies import TerminatingTools
@@ -32,7 +33,6 @@ from agentlab.records import events
 from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
 from agentlab.records.step import ChildUse
-from agentlab.run import Run
 from agentlab.tools import Function, Tool, tool
 
 LONGEST_SUMMARY_TOKENS = 500
@@ -213,8 +213,8 @@ class SubAgent:
         """Load a run of an earlier process from the store of its caller, and attach it to the caller."""
         assert caller.branches.recall is not None  # noqa: S101  for the type checker
         run = caller.branches.recall(run_id, self.agent, self.settings)
-        run.stepper.transport = context.stepper.transport
-        for observer in context.stepper.timeline.inherited:
+        run.stepper.context.transport = context.caller.transport
+        for observer in context.caller.timeline.inherited:
             run.timeline.inherit(observer)
         origin = run.origin
         if origin.forked_at is not None and origin.parent_run_id is not None:
@@ -259,8 +259,8 @@ def _make_run(context: ToolCallContext | None, agent: Agent, task: str, settings
     more: dict[str, Any] = {}
     if context is not None:
         budget = call_context.within(budget, _left_of_caller(context), RunHistory(), elapsed_s=0.0)
-        more["transport"] = context.stepper.transport
-        more["observers"] = [one for one in context.stepper.timeline.inherited if one not in agent.observers]
+        more["transport"] = context.caller.transport
+        more["observers"] = [one for one in context.caller.timeline.inherited if one not in agent.observers]
     return agent.run(
         task,
         budget=budget,
@@ -277,10 +277,11 @@ async def _run_child(context: ToolCallContext | None, run: Run, before: RunHisto
     if context is None:
         await run
         return
-    caller, stepper, step = context.stepper.timeline, run.stepper, context.step
+    caller, below, step = context.caller.timeline, run.stepper.context, context.step
     set_caller(run, cast(Run, context.run), step, context.tool_call.id)
-    stepper.parent_limit = lambda settings: call_context.settings_within(settings, context, stepper, before)
-    context.builder.open_children[stepper] = before, name
+    child = OpenChild(below.used, before, name)
+    below.parent_limit = lambda settings: call_context.settings_within(settings, context, child)
+    context.builder.open_children.append(child)
     settings = run.limits.snapshot()
     caller.emit(events.ChildStarted(caller.clock.elapsed_s(), step, context.tool_call.id, name, run.id, settings))
     try:
@@ -295,9 +296,9 @@ async def _run_child(context: ToolCallContext | None, run: Run, before: RunHisto
         ended = None if run.result is None else run.result.stop_reason
         counted = (len(used), used.calls, used.usage, used.cost, used.known_tokens, used.known_cost_usd)
         use = ChildUse(run.id, context.tool_call.id, name, handle, ended, *counted)
-        context.builder.open_children.pop(stepper)
+        context.builder.open_children.remove(child)
         context.builder.children.append(use)
-        stepper.parent_limit = None
+        below.parent_limit = None
         caller.emit(events.ChildEnded(caller.clock.elapsed_s(), step, use))
 
 
@@ -306,21 +307,21 @@ def _left_of_caller(context: ToolCallContext) -> Remaining:
     left = context.left()
     if call_context.is_spent(left):
         raise ConfigurationError("Not started: your own budget has nothing left.")
-    if (bound := call_context.bound_below(context.stepper.outermost)) is not None:
+    if (bound := call_context.bound_below(context.caller.outermost)) is not None:
         raise ConfigurationError(f"Not started: {bound[1]}")
     return left
 
 
 def _times_called(context: ToolCallContext | None, name: str) -> int:
     """Return how often the calling run has called this tool, current calls included."""
-    open_calls = [] if context is None else [called for _, called in context.builder.open_children.values()]
+    open_calls = [] if context is None else [child.tool for child in context.builder.open_children]
     return sum(child.tool == name for child in _children(context)) + open_calls.count(name)
 
 
 def _children(context: ToolCallContext | None) -> Iterator[ChildUse]:
     """Yield the child runs of the calling run so far, except those its model has not heard of."""
     if context is not None:
-        for step in context.stepper.timeline.history:
+        for step in context.caller.timeline.history:
             yield from (child for child in step.children if not child.cut_off)
         yield from context.builder.children
 
@@ -369,12 +370,12 @@ def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, con
     tokens = "unknown" if used.tokens is None else f"{used.tokens:,}"
     ended = "came to its end" if result.terminated else f"was cut off ({result.stop_reason})"
     parts = [f"{handle} {ended}. Used: {len(used)} step{'s' * (len(used) != 1)}, {tokens} tokens."]
-    own = run.stepper.settings_now().budget.remaining(run.history, 0.0)
+    own = run.stepper.context.settings_now().budget.remaining(run.history, 0.0)
     parts += [f"Left of its budget: {in_words(own)}."] if in_words(own) else []
     if context is not None:
         yours = in_words(context.left())
         parts += [f"Left of yours: {yours}."] if yours else []
-        spent = call_context.bound_below(context.stepper.outermost)
+        spent = call_context.bound_below(context.caller.outermost)
         if spent is not None:
             parts.append(f"No sub-agent can make a further call: {spent[1]}")
         elif not call_context.is_spent(context.left()):

@@ -34,10 +34,10 @@ from typing import Any, Literal, TypeAlias, overload
 import pydantic
 import pydantic_core
 
-from agentlab._internal.asyncio_tools import GRACE_S, ends, is_async
+from agentlab._internal.asyncio_tools import GRACE_S, cancel_and_wait, is_async
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import StopRequested, ToolDefinitionError
 from agentlab._internal.redaction import in_words, redact, redact_known
-from agentlab.errors import StopRequested, ToolDefinitionError
 from agentlab.limits.fields import in_seconds
 from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
 
@@ -190,10 +190,10 @@ class Tool(Displayable):
     `timeout_s` limits one call (None: only the run's timeout does). A sync function runs on a separate thread, so that it cannot block
     other agents, unless `inline` is set. A thread that does not return by its timeout is abandoned, since Python cannot end it.
 
-    `on_cancel` applies when the run is cancelled, interrupted or out of time. With `cancel` an async function is cancelled (its `finally`
-    is awaited, at most 2 s), and one on a thread is abandoned; its outcome is unknown. With `wait` the run ends when the call is done,
-    and keeps its result; only its own `timeout_s` and a second cancel interrupt it. An async function that does not end within 2 s of
-    its cancellation is abandoned too, with a warning: it may still be running.
+    `on_cancel` applies when the run is cancelled, interrupted or out of time. With `cancel`, an async function is cancelled (its
+    `finally` is awaited, at most 2 s), and one on a thread is abandoned; its outcome is unknown. With `wait`, the run ends when the
+    call is done, and keeps its result; only its own `timeout_s` and a second cancel interrupt it. An async function that does not end
+    within 2 s of its cancellation is abandoned too, with a warning: it may still be running.
 
     `idempotent=False` is for actions that must not be repeated, such as a payment. When a store resumes a run whose process died in the
     middle of a step, a call that had begun may have run: it is executed again only if `resume(…, again=…)` allows it.
@@ -473,7 +473,7 @@ async def _awaited(target: Tool, awaitable: Awaitable[Any], until_s: float | Non
         late, out_of_time = not task.done(), cut is None
         if late:
             grace_s = None if getattr(target.function, "ends_when_cancelled", False) else GRACE_S
-            ended, another = await ends([task], grace_s)
+            ended, another = await cancel_and_wait([task], grace_s)
             cut = cut or another
     finally:
         task.cancel()  # if this coroutine itself was closed

@@ -9,15 +9,9 @@ May import: `interop` and what is below it.
     records           recorded runs as arrays
     sources           builds records from frames, stores, experiments and runs
     grids             the limits to try
-<<<<<<< HEAD
-    conditions        a stop condition over all runs at once
-    simulate          one configuration of limits over all runs
-    outcomes          the results as frames, with the intervals of all limits at once
-=======
     conditions        evaluates a stop condition over all runs
     simulate          runs one configuration of limits over all recorded runs
-    outcomes          the results of a simulation as frames
->>>>>>> e3
+    outcomes          the results of a simulation as frames, with the intervals of all configurations at once
     backtest          `lab.backtest`
     suggest           `lab.suggest`
     suggestion        the result of `lab.suggest`

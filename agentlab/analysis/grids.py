@@ -14,7 +14,7 @@ from agentlab.errors import ConfigurationError, LimitError
 from agentlab.limits.budget import LIMIT_REASONS, Budget
 from agentlab.limits.combinators import StopCondition, as_condition
 from agentlab.limits.condition_tree import describe, number_code, unique_name
-from agentlab.limits.fields import Choices, choices_of, limit_fields, money, no_such, one_or_several, seconds, whole_number
+from agentlab.limits.fields import Choices, choices_of, limit_fields, money, one_or_several, seconds, unknown_name, whole_number
 
 
 def budget_code(given: Mapping[str, Any]) -> str:
@@ -130,7 +130,7 @@ def _limits(budget: Limits) -> dict[str, Any]:
         if name in NOT_REPLAYED:
             raise LimitError(f"budget={{{name!r}: …}} cannot be tried on a record: {NOT_REPLAYED[name]}.")
         if name not in BOUNDS:
-            raise LimitError(no_such("limit", str(name), list(BOUNDS)))
+            raise LimitError(unknown_name("limit", str(name), list(BOUNDS)))
     checks = {field.name: _CHECKS.get(field.metadata["unit"], whole_number) for field in limit_fields(Budget)}
     return {name: one_or_several(checks[name], "budget", name, value) for name, value in budget.items() if value is not None}
 

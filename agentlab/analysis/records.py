@@ -15,7 +15,7 @@ import pandas as pd
 from agentlab._internal.formatting import counted
 from agentlab.analysis import groups
 from agentlab.errors import ConfigurationError
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 from agentlab.model.usage import add_cost, add_usage
 from agentlab.records.history import RunHistory
 
@@ -172,7 +172,9 @@ class Records:
         about = self.about
         for name in [name for name in names if name not in about.columns]:
             if name not in self.steps.columns:
-                raise ConfigurationError(f"{option}={name!r}: {no_such('column', name, [str(one) for one in about.columns])}")
+                raise ConfigurationError(
+                    f"{option}={name!r}: {unknown_name('column', name, [str(one) for one in about.columns])}"
+                )
             changes = self.steps[name].groupby(self.run).nunique(dropna=False) > 1
             if changes.any():
                 run = about["run_id"].iloc[int(changes.index[changes.to_numpy()][0])]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from agentlab._internal.safe_text import cut, one_line
+from agentlab.agent import Run
 from agentlab.analysis import groups
 from agentlab.analysis.records import Bools, Floats, Ints, Records, numbers
 from agentlab.engine.lockstep import Lockstep
@@ -19,7 +20,6 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.records.frames import to_frame
 from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
-from agentlab.run import Run
 from agentlab.storage.store import Store
 
 OWN_ENDS = frozenset({

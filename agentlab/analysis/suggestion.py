@@ -17,7 +17,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.condition_tree import condition_code
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 
 CostIn: TypeAlias = Literal["cost_usd", "tokens", "time_s", "steps"]
 
@@ -132,7 +132,7 @@ class Suggestion:
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
             >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").plot().alt
-            'Reached the goal against tokens per run (mean), 2 configurations. Pareto frontier: StepCountIs 1 (100% ...
+            'Reached the goal against tokens per run (mean), 2 configurations. Pareto frontier: StepCountIs 1 ...
         """
         if self.frame.empty:
             raise ConfigurationError(f"There are no candidates to show: {' '.join(self.why)}")
@@ -326,7 +326,7 @@ class Suggestions:
 
     def __getitem__(self, name: str) -> Suggestion:
         if name not in self.groups:
-            raise ConfigurationError(no_such("group", str(name), list(self.groups)))
+            raise ConfigurationError(unknown_name("group", str(name), list(self.groups)))
         return self.groups[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -4,11 +4,11 @@ May import: `providers` and what is below it.
 
 A run is made of parts, and one step passes through them from top to bottom:
 
-    plan             what a run begins with, and the interfaces of agents and runs, which are above the engine
-    snapshot         a run as frozen values: the steps that a fork keeps, its origin, its ending
+    plan             a run as frozen values: its plan, the steps that a fork keeps, its origin, its ending, its snapshot
     worker           takes the steps on one event loop at a time, awaited by the caller or in the background
     control          requests to pause, stop or cancel, from any thread
     stepper          the life cycle of one run: it begins, waits while paused, puts edited limits into force, takes its steps, and ends
+    call_context     the state of a run, the current tool call, and the limits that runs started in it inherit
     step             one step (before, ask, decide, act, read, end), and the decision whether the run ends with it
     step_builder     the step under way, until it is a StepResult
     turn             the transition table: when the model is asked again within a step
@@ -20,7 +20,6 @@ A run is made of parts, and one step passes through them from top to bottom:
     timeline         conversation, history, events, clock; the only place that records events and notifies observers
     branches         forks and child runs
     run_tree         all relatives of a run as one tree
-    call_context     the current tool call, and the limits that runs started in it inherit
     lockstep         several runs, step by step together
     next_actions     what can be done after a run has ended
     limit_increases  raises the limits that ended a run
@@ -39,7 +38,6 @@ __all__ = [
     "next_actions",
     "plan",
     "run_tree",
-    "snapshot",
     "step",
     "step_builder",
     "stepper",

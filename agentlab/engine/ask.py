@@ -34,9 +34,9 @@ from agentlab.records import events
 from agentlab.records.step import ModelCall, Seam
 
 if TYPE_CHECKING:
+    from agentlab.engine.call_context import RunContext
     from agentlab.engine.continuation import ContinuationRequest
     from agentlab.engine.step_builder import StepBuilder
-    from agentlab.engine.stepper import Stepper
     from agentlab.limits.settings import RunSettings
 
 CHARACTERS_PER_TOKEN = 4
@@ -49,7 +49,7 @@ class BudgetExhausted(Exception):  # noqa: N818  a signal that ends the step, no
     """The budget leaves no further call in this step."""
 
 
-async def ask(stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None = None) -> ModelResponse:
+async def ask(run: RunContext, builder: StepBuilder, continuation: ContinuationRequest | None = None) -> ModelResponse:
     """Ask the model, and record the response in the builder and in the conversation before any other code runs.
 
     A middleware may ask several times, or answer itself. Every answer that came back counts as a call of the step, used or not.
@@ -58,24 +58,24 @@ async def ask(stepper: Stepper, builder: StepBuilder, continuation: Continuation
     before = len(builder.calls)
     if before:
         builder.calls[-1] = replace(builder.calls[-1], decision=builder.decision)
-    request, response, failure = await _ask_until_complete(stepper, builder, continuation)
-    response = _add_to_answer(stepper, builder, response, continuation, before)
-    builder.decision = await _decide(stepper, builder, request, response)
+    request, response, failure = await _ask_until_complete(run, builder, continuation)
+    response = _add_to_answer(run, builder, response, continuation, before)
+    builder.decision = await _decide(run, builder, request, response)
     for call in builder.calls[before:]:
         known = call.usage.total_tokens is not None
-        if (not known or call.cost.usd is None) and stepper.warned_unknown != (builder.settings, known):
-            _warn_of_unknown_use(stepper, builder.settings, call)
-            stepper.warned_unknown = (builder.settings, known)
+        if (not known or call.cost.usd is None) and run.warned_unknown != (builder.settings, known):
+            _warn_of_unknown_use(run, builder.settings, call)
+            run.warned_unknown = (builder.settings, known)
     if failure is not None:
         raise failure
     return response
 
 
 def _add_to_answer(
-    stepper: Stepper, builder: StepBuilder, response: ModelResponse, continuation: ContinuationRequest | None, before: int
+    run: RunContext, builder: StepBuilder, response: ModelResponse, continuation: ContinuationRequest | None, before: int
 ) -> ModelResponse:
     """Add the response to the conversation, as a message or merged into the newest one, and record the seam between two texts."""
-    conversation, number = stepper.timeline.conversation, builder.calls[-1].index
+    conversation, number = run.timeline.conversation, builder.calls[-1].index
     if continuation is None:
         conversation.append(_assistant_message(response))
         if builder.answer is not None:  # the answer was continued, then paused and resumed
@@ -97,9 +97,9 @@ def _add_to_answer(
     return response
 
 
-async def _decide(stepper: Stepper, builder: StepBuilder, request: ModelRequest, response: ModelResponse) -> Decision:
+async def _decide(run: RunContext, builder: StepBuilder, request: ModelRequest, response: ModelResponse) -> Decision:
     """Decide what to do with a response: by the standard table, or by the run's policy."""
-    timeline, policy = stepper.timeline, builder.settings.policy
+    timeline, policy = run.timeline, builder.settings.policy
     context = DecisionContext(
         response, timeline.next_step, len(builder.calls), request.max_output_tokens, builder.settings, timeline.history
     )
@@ -118,36 +118,36 @@ async def _decide_by(policy: Policy, builder: StepBuilder, response: ModelRespon
 
 
 async def _ask_until_complete(
-    stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None
+    run: RunContext, builder: StepBuilder, continuation: ContinuationRequest | None
 ) -> tuple[ModelRequest, ModelResponse, ProviderStreamError | None]:
     """Ask the model, and ask again if the stream lost a piece: no tool call of such an answer has been executed.
 
     Returns the request, the last answer, and an error if that answer is incomplete too.
     """
     start, attempt = len(builder.calls), 0
-    request, response = await _ask_once(stepper, builder, continuation)
+    request, response = await _ask_once(run, builder, continuation)
     while response.is_spoilt:
-        decision = await _decide(stepper, builder, request, response)
+        decision = await _decide(run, builder, request, response)
         if decision.action is not Action.ASK_AGAIN:
             break
-        here, retry = len(builder.calls), getattr(stepper.agent.model, "retry", None)
+        here, retry = len(builder.calls), getattr(run.agent.model, "retry", None)
         most = MAX_REPEATS if retry is None else min(MAX_REPEATS, retry.attempts - 1)
         if attempt >= most:
             tries = "1 retry" if attempt == 1 else f"{attempt} retries"
             why = f"{tries} did not give a complete one" if most else "no retry is allowed"
-            return request, response, _stream_error(stepper, response, why)
-        if no_call_left(stepper, builder):
-            return request, response, _stream_error(stepper, response, "the budget leaves no call for a retry")
+            return request, response, _stream_error(run, response, why)
+        if no_call_left(run, builder):
+            return request, response, _stream_error(run, response, "the budget leaves no call for a retry")
         attempt += 1
-        timeline, index = stepper.timeline, builder.calls[-1].index
+        timeline, index = run.timeline, builder.calls[-1].index
         now_s = timeline.clock.elapsed_s()
         timeline.emit(events.AskedAgain(now_s, timeline.next_step, index, attempt, most - attempt, response.holes))
         try:
-            request, response = await _ask_once(stepper, builder, continuation)
+            request, response = await _ask_once(run, builder, continuation)
         except ReplayMissError:
-            return request, response, _stream_error(stepper, response, "the recording has no other answer")
+            return request, response, _stream_error(run, response, "the recording has no other answer")
         except ProviderError as error:
-            failure = _stream_error(stepper, response, f"a retry failed: {in_words(error)}")
+            failure = _stream_error(run, response, f"a retry failed: {in_words(error)}")
             failure.__cause__ = error
             return request, response, failure
         builder.calls[here - 1] = replace(builder.calls[here - 1], decision=decision)
@@ -155,36 +155,36 @@ async def _ask_until_complete(
     return request, response, None
 
 
-def _stream_error(stepper: Stepper, response: ModelResponse, why: str) -> ProviderStreamError:
+def _stream_error(run: RunContext, response: ModelResponse, why: str) -> ProviderStreamError:
     return ProviderStreamError(
-        f"{_name(stepper)}: a piece of the streamed answer was lost ({response.holes[0]}), and {why.rstrip('.')}. The received text "
+        f"{_name(run)}: a piece of the streamed answer was lost ({response.holes[0]}), and {why.rstrip('.')}. The received text "
         "is kept. Try again; if the error persists, check for a proxy that alters the stream."
     )
 
 
-def _name(stepper: Stepper) -> str:
-    return f"{stepper.agent.model.name} ({stepper.agent.model.model})"
+def _name(run: RunContext) -> str:
+    return f"{run.agent.model.name} ({run.agent.model.model})"
 
 
 async def _ask_once(
-    stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None
+    run: RunContext, builder: StepBuilder, continuation: ContinuationRequest | None
 ) -> tuple[ModelRequest, ModelResponse]:
     """Ask the model once, through the middleware."""
-    agent, timeline, before = stepper.agent, stepper.timeline, len(builder.calls)
+    agent, timeline, before = run.agent, run.timeline, len(builder.calls)
     request = ModelRequest(
         timeline.conversation.view(None if continuation is None else continuation.messages),
         agent.instructions,
         agent.tool_specs,
-        _output_cap(stepper, builder, continuation),
+        _output_cap(run, builder, continuation),
         agent.options,
         agent.stream,
     )
     if not agent.middleware:
-        return request, await _send(stepper, builder, request)
+        return request, await _send(run, builder, request)
 
     async def send(asked: ModelRequest) -> ModelResponse:
         try:
-            return await _send(stepper, builder, asked)
+            return await _send(run, builder, asked)
         except Exception as error:
             builder.blame("", error)  # not the fault of the middleware that it passes through
             raise
@@ -195,22 +195,22 @@ async def _ask_once(
         if len(builder.calls) > before and continuation is None:
             timeline.conversation.append(_assistant_message(builder.calls[-1].response))
         raise
-    return request, choose_response(stepper, builder, request, response, before)
+    return request, choose_response(run, builder, request, response, before)
 
 
-def _output_cap(stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None) -> int | None:
+def _output_cap(run: RunContext, builder: StepBuilder, continuation: ContinuationRequest | None) -> int | None:
     """Return the output cap of a request in tokens: the cap per step, lowered to what the budget leaves."""
-    budget, known = builder.settings.budget, stepper.timeline.history.known_tokens + builder.known_tokens
+    budget, known = builder.settings.budget, run.timeline.history.known_tokens + builder.known_tokens
     if continuation is None or continuation.cap is None:
         return budget.output_cap(known)
     return continuation.cap if budget.max_tokens is None else min(continuation.cap, max(1, budget.max_tokens - known))
 
 
-async def _send(stepper: Stepper, builder: StepBuilder, request: ModelRequest) -> ModelResponse:
+async def _send(run: RunContext, builder: StepBuilder, request: ModelRequest) -> ModelResponse:
     """Make one round trip and record the response. Raises BudgetExhausted if the budget leaves no further call in this step."""
-    if builder.calls_made and no_call_left(stepper, builder):
+    if builder.calls_made and no_call_left(run, builder):
         raise BudgetExhausted
-    timeline, agent = stepper.timeline, stepper.agent
+    timeline, agent = run.timeline, run.agent
     index, step = timeline.history.own_calls + builder.calls_made + 1, timeline.next_step
     retries = 0
 
@@ -223,25 +223,25 @@ async def _send(stepper: Stepper, builder: StepBuilder, request: ModelRequest) -
         if timeline.observers:
             timeline.emit(events.TextReceived(timeline.clock.elapsed_s(), step, text, index))
 
-    context = CallContext(stepper.transport, stepper.replay_key, index, on_text, on_retry)
+    context = CallContext(run.transport, run.replay_key, index, on_text, on_retry)
     started_s, started = timeline.clock.elapsed_s(), time.perf_counter()
     builder.open_calls += 1
-    call_context.count_beside(stepper, calls=1)
+    call_context.count_beside(run, calls=1)
     try:
         response = await agent.model.respond(request, context)
         if response.tool_calls:
             response = unique_call_ids(response)
     except (ProviderStatusError, ConfigurationError, FixtureError):
         builder.open_calls -= 1  # refused: nothing was generated
-        call_context.count_beside(stepper, calls=-1)
+        call_context.count_beside(run, calls=-1)
         raise
     builder.open_calls -= 1
-    record_call(stepper, builder, request, response, index, started_s, time.perf_counter() - started, retries)
+    record_call(run, builder, request, response, index, started_s, time.perf_counter() - started, retries)
     return response
 
 
 def record_call(  # noqa: PLR0917  all of them describe the call
-    stepper: Stepper,
+    run: RunContext,
     builder: StepBuilder,
     request: ModelRequest,
     response: ModelResponse,
@@ -251,14 +251,14 @@ def record_call(  # noqa: PLR0917  all of them describe the call
     retries: int,
 ) -> None:
     """Add a response to the step, with its cost, and emit why it ended."""
-    timeline, model, signal = stepper.timeline, stepper.agent.model, response.signal
-    usage = _charged_usage(stepper, builder, request, response)
+    timeline, model, signal = run.timeline, run.agent.model, response.signal
+    usage = _charged_usage(run, builder, request, response)
     at = datetime.now(UTC) if response.source is None else response.source.at  # without HTTP, the answer was made just now
     address = getattr(model, "address", "")
     cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd, at=at, address=address)
     log_signal(signal, model.name, model.model)
     builder.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
-    call_context.count_beside(stepper, tokens=usage.known_tokens, cost_usd=cost.known_usd)
+    call_context.count_beside(run, tokens=usage.known_tokens, cost_usd=cost.known_usd)
     now_s = timeline.clock.elapsed_s()
     timeline.emit(
         events.StopReasonObserved(
@@ -268,15 +268,15 @@ def record_call(  # noqa: PLR0917  all of them describe the call
 
 
 def choose_response(
-    stepper: Stepper, builder: StepBuilder, request: ModelRequest, response: ModelResponse, before: int
+    run: RunContext, builder: StepBuilder, request: ModelRequest, response: ModelResponse, before: int
 ) -> ModelResponse:
     """Make the response that a middleware returned the last call of the step; its other calls are kept and marked as not used."""
     made = builder.calls[before:]
     if not made:  # the middleware answered itself, for example from a cache
         response = unique_call_ids(response)
-        timeline = stepper.timeline
+        timeline = run.timeline
         index, now_s = timeline.history.own_calls + before + 1, timeline.clock.elapsed_s()
-        record_call(stepper, builder, request, response, index, now_s, 0.0, 0)
+        record_call(run, builder, request, response, index, now_s, 0.0, 0)
         return response
     chosen = next((call for call in made if call.response is response), made[-1])
     original = chosen.response
@@ -295,28 +295,28 @@ def _assistant_message(response: ModelResponse) -> Message:
     return Message("assistant", response.text, whole, native=response.native)
 
 
-def no_call_left(stepper: Stepper, builder: StepBuilder) -> bool:
+def no_call_left(run: RunContext, builder: StepBuilder) -> bool:
     """True if the budget allows no further call within the step; the tokens and cost of this step count."""
-    settings, history = stepper.settings_now(), stepper.timeline.history
+    settings, history = run.settings_now(), run.timeline.history
     budget, terminating, made = settings.budget, settings.terminating, builder.calls_made
     return (
         (budget.max_calls is not None and history.calls + made >= budget.max_calls)
         or (terminating is not None and history.own_calls + made >= terminating.max_invocations)
         or (budget.max_tokens is not None and history.known_tokens + builder.known_tokens >= budget.max_tokens)
         or (budget.max_cost is not None and history.known_cost_usd + builder.known_cost_usd >= budget.max_cost)
-        or call_context.bound_from_above(stepper) is not None
+        or call_context.bound_from_above(run) is not None
     )
 
 
 # Usage that was not reported ----------------------------------------------------------------------------------------------------
 
 
-def _charged_usage(stepper: Stepper, builder: StepBuilder, request: ModelRequest, response: ModelResponse) -> Usage:
+def _charged_usage(run: RunContext, builder: StepBuilder, request: ModelRequest, response: ModelResponse) -> Usage:
     """Return the usage that counts against the budget: as reported, or else by the rule in `Budget.missing_usage`."""
     policy, known = builder.settings.budget.missing_usage, response.usage
     if known.total_tokens is not None or policy in ("warn", "fail"):
         return known
-    sent = stepper.timeline.conversation.characters + len(request.instructions)
+    sent = run.timeline.conversation.characters + len(request.instructions)
     sent += sum(len(spec.parameters_json) for spec in request.tools)
     received = len(response.text) + len(response.reasoning) + sum(len(call.name + call.arguments) for call in response.tool_calls)
     output, source = -(-received // CHARACTERS_PER_TOKEN), UsageSource.ESTIMATED
@@ -330,9 +330,9 @@ def _charged_usage(stepper: Stepper, builder: StepBuilder, request: ModelRequest
     )
 
 
-def _warn_of_unknown_use(stepper: Stepper, settings: RunSettings, call: ModelCall) -> None:
+def _warn_of_unknown_use(run: RunContext, settings: RunSettings, call: ModelCall) -> None:
     """Warn of limits that cannot be enforced, since the usage or the price is unknown."""
-    model, warn_once = _name(stepper), stepper.timeline.warn_once
+    model, warn_once = _name(run), run.timeline.warn_once
     if call.usage.total_tokens is not None:
         limits = _limits_on(settings, "cost")
         if limits:

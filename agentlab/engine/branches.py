@@ -5,12 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from agentlab._internal.redaction import in_words
 from agentlab.engine import call_context
-from agentlab.engine.plan import RunLike, RunPlan
-from agentlab.engine.snapshot import Origin
+from agentlab.engine.plan import Origin, RunPlan
 from agentlab.engine.unreachable import never_met, warn_of
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.limits.budget import Budget
@@ -19,7 +18,61 @@ from agentlab.limits.policies import ContinuationPolicy
 from agentlab.limits.settings import as_continuation, as_policy, as_terminating
 
 if TYPE_CHECKING:
+    from agentlab.engine.control import Control
+    from agentlab.engine.stepper import Stepper
+    from agentlab.engine.timeline import Timeline
+    from agentlab.engine.worker import Worker
+    from agentlab.limits.live import LiveSettings
     from agentlab.limits.settings import RunSettings
+    from agentlab.records.events import Event
+    from agentlab.records.history import RunHistory
+    from agentlab.records.result import RunResult
+
+
+class RunLike(Protocol):
+    """What the engine needs of a run; documented in `lab.Run`."""
+
+    limits: LiveSettings
+    timeline: Timeline
+    control: Control
+    stepper: Stepper
+    worker: Worker[Any, Any]
+    branches: Branches[Any]
+
+    @property
+    def id(self) -> str:
+        """The id."""
+        ...
+
+    @property
+    def agent(self) -> Any:
+        """The agent."""
+        ...
+
+    @property
+    def prompt(self) -> str:
+        """The task."""
+        ...
+
+    @property
+    def history(self) -> RunHistory:
+        """The steps."""
+        ...
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """The events so far."""
+        ...
+
+    @property
+    def result(self) -> RunResult | None:
+        """The result, None before the end."""
+        ...
+
+    @property
+    def origin(self) -> Origin[Any]:
+        """Where it came from."""
+        ...
 
 
 R = TypeVar("R", bound=RunLike)
@@ -95,7 +148,7 @@ class Branches(Sequence[R], Generic[R]):
         """Add a child run. A fork of another child is listed below that child."""
         with self._run.stepper.affinity.lock:
             self._children = _with(self._children, child)
-            if child.stepper.origin.parent is None:
+            if child.origin.parent is None:
                 self._descendants = _with(self._descendants, child)
 
     def _load_children(self) -> None:
@@ -116,7 +169,7 @@ class Branches(Sequence[R], Generic[R]):
     # A sequence of the forks ------------------------------------------------------------------------------------------------
 
     def _forks(self) -> tuple[R, ...]:
-        return tuple([one for one in self._descendants if one.stepper.origin.parent is self._run])
+        return tuple([one for one in self._descendants if one.origin.parent is self._run])
 
     @overload
     def __getitem__(self, index: int) -> R: ...
@@ -152,16 +205,17 @@ def _with(runs: tuple[R, ...], run: R) -> tuple[R, ...]:
 
 def set_parent(run: R, parent: R) -> None:
     """Make a restored run a branch of a restored run."""
-    run.stepper.origin = replace(run.stepper.origin, parent=parent)
+    run.stepper.context.origin = replace(run.origin, parent=parent)
     parent.branches.add(run)
 
 
 def set_caller(run: R, caller: R, step: int, call_id: str) -> None:
     """Make a run the child of the run whose tool call started it. A fork stays a branch of its parent."""
-    origin = replace(run.stepper.origin, caller=caller, parent_step=step, called_by=call_id)
+    context = run.stepper.context
+    origin = replace(context.origin, caller=caller, parent_step=step, called_by=call_id)
     if origin.parent is None:
         origin = replace(origin, parent_run_id=caller.id)
-    run.stepper.origin = origin
+    context.origin, context.caller = origin, caller.stepper.context
     caller.branches.add_child(run)
 
 
@@ -184,10 +238,10 @@ def fork_plan(
     if agent is not None and model is not None:
         raise ConfigurationError("fork(agent=…, model=…): pass one of them; an agent has its model already.")
     call_context.refuse_too_deep()
-    stepper = run.stepper
-    prefix = stepper.timeline.prefix().until(at)
-    chosen = agent or (stepper.agent if model is None else stepper.agent.with_model(model))
-    before = stepper.limits.snapshot()
+    context = run.stepper.context
+    prefix = context.timeline.prefix().until(at)
+    chosen = agent or (context.agent if model is None else context.agent.with_model(model))
+    before = context.limits.snapshot()
     settings = replace(
         before,
         budget=budget or before.budget,
@@ -197,7 +251,7 @@ def fork_plan(
         terminating=before.terminating if terminating is None else chosen.known_terminating(as_terminating(terminating)),
     )
     if stop is not None:
-        known = never_met(before, stepper.agent)
+        known = never_met(before, context.agent)
         warn_of([remark for remark in never_met(settings, chosen, prefix.history) if remark not in known], stacklevel=4)
     if prompt is not None:
         prefix = prefix.with_prompt(prompt)
@@ -209,9 +263,9 @@ def fork_plan(
         chosen,
         prefix.answerable(settings.continuation.hint),
         settings,
-        stepper.transport,
-        observers=stepper.timeline.inherited,
+        context.transport,
+        observers=context.timeline.inherited,
         origin=Origin(parent=run, forked_at=at, parent_run_id=run.id),
-        holds=tuple([hold.at(at) for hold in stepper.holds]),
-        again=stepper.again,
+        holds=tuple([hold.at(at) for hold in context.holds]),
+        again=context.again,
     )

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -34,15 +34,12 @@ from agentlab.model.responses import ModelResponse, RateLimit, ResponseSource, T
 from agentlab.model.usage import UsageSource
 from agentlab.providers import finish_detection as signals
 from agentlab.providers.base import Provider
-from agentlab.providers.finish_detection import LARGEST_REFUSAL_BYTES
+from agentlab.providers.detectors import LARGEST_REFUSAL_BYTES
 from agentlab.providers.wires.incoming import LARGEST_ANSWER_BYTES
 from agentlab.providers.wires.read import dumps, ends_early, loads
 from agentlab.records.result import STOP, advice_for
 from agentlab.transport import Transport
 from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded, headers_in_body, read_rate_limit
-
-if TYPE_CHECKING:
-    from agentlab.engine.plan import AgentSpec
 
 _TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _ADVICE = {
@@ -147,10 +144,10 @@ class Model(Protocol):
         ...
 
 
-def check_key(agent: AgentSpec, transport: Transport) -> None:
+def check_key(model: Model, transport: Transport, middleware: Sequence[object]) -> None:
     """Raise MissingKeyError if the agent has no key. With middleware there is no check: it may answer in place of the provider."""
-    if isinstance(agent.model, HttpModel) and transport.needs_key and not agent.middleware:
-        agent.model.check_key()
+    if isinstance(model, HttpModel) and transport.needs_key and not middleware:
+        model.check_key()
 
 
 class _HiddenHeaders(dict[str, str]):

@@ -73,7 +73,7 @@ class LimitIncrease:
         return sentence[:1].upper() + sentence[1:]
 
 
-def more_room(settings: RunSettings, history: RunHistory, elapsed_s: float | None = None) -> LimitIncrease:
+def raised_limits(settings: RunSettings, history: RunHistory, elapsed_s: float | None = None) -> LimitIncrease:
     """Raise every limit that is reached after these steps, so that the run can continue for about as long again."""
     raised = LimitIncrease()
     spent_s = history.elapsed_s if elapsed_s is None else elapsed_s

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Generic
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.safe_text import one_line
+from agentlab.engine.branches import RunLike
 from agentlab.engine.control import Control
-from agentlab.engine.plan import RunLike
 from agentlab.engine.stepper import Stepper
 from agentlab.engine.worker import LoopAffinity, RunState, Worker
 from agentlab.errors import ConfigurationError, RunEndedError
@@ -311,7 +311,7 @@ class Lockstep(Displayable, Generic[R]):
             self.rounds.control.resume()
             self.rounds.each(lambda run: run.stepper.resume())
 
-    def stop(self, reason: str = "the person asked for it") -> None:
+    def stop(self, reason: str = "no reason given") -> None:
         """End every run after the round under way, or at once if there is none. Runs that have ended stay as they are.
 
         Example:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redacted_repr
-from agentlab.engine.limit_increases import LimitIncrease, conditions_off, more_room, raised_conditions, twice
+from agentlab.engine.limit_increases import LimitIncrease, conditions_off, raised_conditions, raised_limits, twice
 from agentlab.errors import ConfigurationError, MissingUsageError
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.condition_tree import describe
@@ -19,7 +19,7 @@ from agentlab.records.result import MODIFY_PROMPT, RETRY, STOP, advice_for
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
-    from agentlab.engine.plan import RunLike
+    from agentlab.engine.branches import RunLike
     from agentlab.records.result import RunResult
 
 
@@ -112,10 +112,10 @@ def _nothing(run: RunLike, result: RunResult) -> Iterator[NextAction]:
 
 
 def _after_a_limit(run: RunLike, result: RunResult) -> Iterator[NextAction]:
-    room = more_room(run.limits.snapshot(), run.history, run.timeline.clock.elapsed_s())
-    cause = "The limit ended the run, not the agent" if room else "The limits have been raised since"
+    increase = raised_limits(run.limits.snapshot(), run.history, run.timeline.clock.elapsed_s())
+    cause = "The limit ended the run, not the agent" if increase else "The limits have been raised since"
     why = f"{cause}: the branch continues from the last step, with all steps kept."
-    yield _continue("increase_budget", room, why, len(run.history))
+    yield _continue("increase_budget", increase, why, len(run.history))
 
 
 def _after_a_condition(run: RunLike, result: RunResult) -> Iterator[NextAction]:
@@ -124,23 +124,25 @@ def _after_a_condition(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     if result.terminated or last is None or last.readings is None:
         return
     settings, at = run.limits.snapshot(), len(run.history)
-    room = more_room(settings, run.history)
+    increase = raised_limits(settings, run.history)
     if settings.stop is None or settings.stop != last.settings.stop:
-        yield _continue("continue", room, "The stop condition has been changed since.", at)
+        yield _continue("continue", increase, "The stop condition has been changed since.", at)
         return
     if raised := raised_conditions(settings.stop, last.readings, run.history):
         why = f"{result.detail.rstrip('.')}: with a higher limit the agent can continue."
-        yield _continue("increase_budget", raised.and_also(room), why, at)
+        yield _continue("increase_budget", raised.and_also(increase), why, at)
     if off := conditions_off(settings.stop, last.readings):
         why = "A condition that is turned off keeps its values but no longer counts; the other limits still apply."
-        yield _continue("continue", off.and_also(room), why, at)
+        yield _continue("continue", off.and_also(increase), why, at)
 
 
 def _after_a_cut(run: RunLike, result: RunResult) -> Iterator[NextAction]:
-    """Take the step again, with more room for the answer."""
+    """Repeat the step with a larger output cap."""
     last, at = run.history[-1], len(run.history) - 1
     if last.decision.suggestion == MODIFY_PROMPT:
-        yield _edit_prompt("The conversation does not fit into the model's window: a shorter prompt leaves room for the answer.")
+        yield _edit_prompt(
+            "The conversation does not fit into the model's window: a shorter prompt leaves room for the answer."
+        )
         return
     settings, raised = run.limits.snapshot(), LimitIncrease()
     capped_by = last.decision.metadata.get("capped_by")
@@ -153,7 +155,7 @@ def _after_a_cut(run: RunLike, result: RunResult) -> Iterator[NextAction]:
         if budget.max_tokens is not None and budget.max_tokens - before.known_tokens < cap:  # the rest of max_tokens is a cap too
             raised = raised.with_field("max_tokens", max(twice(budget.max_tokens), before.known_tokens + twice(cap)))
     if raised:
-        raised = raised.and_also(more_room(settings, run.history.prefix(at)))
+        raised = raised.and_also(raised_limits(settings, run.history.prefix(at)))
         label = f"Raise {raised.words} and repeat step {at + 1}"
         yield NextAction("increase_budget", label, "The answer was cut off before its end.", at, raised.edits)
     else:
@@ -191,8 +193,8 @@ def _after_an_error(run: RunLike, result: RunResult) -> Iterator[NextAction]:
         return
     advice = _advice(run)
     if advice == RETRY:
-        room = more_room(run.limits.snapshot(), run.history.prefix(at))
-        yield _repeat("retry", room, "The error may be temporary. The steps before it are kept.", at)
+        increase = raised_limits(run.limits.snapshot(), run.history.prefix(at))
+        yield _repeat("retry", increase, "The error may be temporary. The steps before it are kept.", at)
     elif advice == MODIFY_PROMPT:
         yield _edit_prompt(f"The provider rejects this prompt: {result.detail}")
 
@@ -210,8 +212,8 @@ def _after_a_cancel(run: RunLike, result: RunResult) -> Iterator[NextAction]:
 
 def _resume(run: RunLike, why: str) -> Iterator[NextAction]:
     at = _usable_steps(run)
-    room = more_room(run.limits.snapshot(), run.history.prefix(at))
-    yield _repeat("retry", room, why, at) if at < len(run.history) else _continue("continue", room, why, at)
+    increase = raised_limits(run.limits.snapshot(), run.history.prefix(at))
+    yield _repeat("retry", increase, why, at) if at < len(run.history) else _continue("continue", increase, why, at)
 
 
 _ACTIONS_BY_STOP_REASON: Mapping[StopReason, Callable[[RunLike, RunResult], Iterator[NextAction]]] = {

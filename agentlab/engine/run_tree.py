@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from agentlab.engine.plan import RunLike
-from agentlab.engine.snapshot import Origin
+from agentlab.engine.branches import RunLike
+from agentlab.engine.plan import Origin
 from agentlab.limits.settings import RunSettings
 from agentlab.records.result import RunResult
 

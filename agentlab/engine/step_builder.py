@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -13,17 +14,15 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import ToolResult
 from agentlab.model.responses import ModelResponse, moved
 from agentlab.model.usage import FREE, NOTHING_USED, Cost, Usage, add_cost, add_usage
-from agentlab.records.history import ZERO
+from agentlab.records.history import ZERO, RunHistory
 from agentlab.records.result import advice_for
 from agentlab.records.step import ChildUse, ModelCall, Seam, StepResult
 
 if TYPE_CHECKING:
     from agentlab.engine.control import StopRequest
-    from agentlab.engine.snapshot import Ending
-    from agentlab.engine.stepper import Stepper
+    from agentlab.engine.plan import Ending
     from agentlab.engine.timeline import Timeline
     from agentlab.limits.settings import RunSettings
-    from agentlab.records.history import RunHistory
 
 _UNKNOWN_USAGE = Usage()
 _UNKNOWN_COST = Cost(reason="A call was started and never returned.")
@@ -31,12 +30,32 @@ _CANCELLED = Decision(Action.ABORT, "The step was cut short.", StopReason.CANCEL
 _NOT_READ = Remaining()
 
 
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Usage: model calls, with their known tokens and cost."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: Decimal = ZERO
+
+    def __add__(self, other: Used) -> Used:
+        return Used(self.calls + other.calls, self.tokens + other.tokens, self.cost_usd + other.cost_usd)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenChild:
+    """A child run that has not ended: its usage so far, its earlier history, and the name of its tool."""
+
+    used: Callable[[], Used]
+    before: RunHistory
+    tool: str
+
+
 class StepBuilder:
     """A step under way.
 
-    `open_calls` counts the model calls that have not returned. `open_children` holds the child runs that have not ended, each with
-    its earlier history and the name of its tool. `answer` merges the answers of several calls, `parts` are the texts before it.
-    `notice` says that the answer is incomplete.
+    `open_calls` counts the model calls that have not returned. `open_children` holds the child runs that have not ended.
+    `answer` merges the answers of several calls, `parts` are the texts before it. `notice` says that the answer is incomplete.
     """
 
     __slots__ = (
@@ -66,7 +85,7 @@ class StepBuilder:
         self.tool_results: list[ToolResult] = []
         self.children: list[ChildUse] = []
         self.open_calls = 0
-        self.open_children: dict[Stepper, tuple[RunHistory, str]] = {}
+        self.open_children: list[OpenChild] = []
         self.decision = _CANCELLED
         self.error: BaseException | None = None
         self.to_raise: Exception | None = None

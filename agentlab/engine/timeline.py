@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 
 from agentlab._internal.redaction import in_words, text_of
-from agentlab.engine.snapshot import RunPrefix
+from agentlab.engine.plan import RunPrefix
 from agentlab.errors import AgentlabWarning
 from agentlab.model.conversation import Conversation
 from agentlab.model.messages import Message

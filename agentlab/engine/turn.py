@@ -26,8 +26,8 @@ from agentlab.records import events
 from agentlab.records.result import INCREASE_BUDGET
 
 if TYPE_CHECKING:
+    from agentlab.engine.call_context import RunContext
     from agentlab.engine.step_builder import StepBuilder
-    from agentlab.engine.stepper import Stepper
 
 _CUT = (FinishReason.MAX_TOKENS, FinishReason.CONTEXT_WINDOW_EXCEEDED)
 MAX_RESUMES = 8
@@ -67,48 +67,48 @@ TRANSITIONS: dict[tuple[TurnState, str], TurnState] = {
 FINAL = frozenset({S.EXECUTE_TOOLS, S.COMPLETE, S.ABORT, S.ABORT_PARTIAL})
 
 
-async def take_turn(stepper: Stepper, builder: StepBuilder) -> ModelResponse:
+async def take_turn(run: RunContext, builder: StepBuilder) -> ModelResponse:
     """Ask until there is an answer to act on, as `builder.decision` says. Raises the errors of a call, and BudgetExhausted."""
     further = FurtherCalls(builder.settings.continuation)
     state, resumes = TurnState.REQUEST, 0
     try:
         while True:
             if state is TurnState.REQUEST:
-                response, event = await ask(stepper, builder), "response"
+                response, event = await ask(run, builder), "response"
             elif state is TurnState.EVALUATE_STOP:
                 if builder.decision.action is Action.RESUME:
                     resumes += 1
-                    _check_resume(stepper, builder, resumes)
+                    _check_resume(run, builder, resumes)
                 event = builder.decision.action
             elif state is TurnState.CONTINUE_PENDING:
-                event = _check_continuation(stepper, builder, further, response)
+                event = _check_continuation(run, builder, further, response)
             else:
-                response, event = await _ask_further(stepper, builder, further, response)
+                response, event = await _ask_further(run, builder, further, response)
             state = TRANSITIONS[state, event]
             if state in FINAL:
                 return response
     finally:
         if builder.calls:
-            _report_end(stepper, builder, further)
+            _report_end(run, builder, further)
 
 
-def _check_resume(stepper: Stepper, builder: StepBuilder, resumes: int) -> None:
+def _check_resume(run: RunContext, builder: StepBuilder, resumes: int) -> None:
     """Decide to abort if the answer was paused too often, or if the budget leaves no further call."""
-    if no_call_left(stepper, builder):
+    if no_call_left(run, builder):
         builder.decision = Decision(Action.ABORT, "The budget left no further call.", None, INCREASE_BUDGET)
     elif resumes > MAX_RESUMES:
         reason = f"The provider paused its turn and was not resumed after {len(builder.calls)} calls."
         builder.decision = Decision(Action.ABORT, reason, StopReason.TRUNCATED, INCREASE_BUDGET)
 
 
-def _check_continuation(stepper: Stepper, builder: StepBuilder, further: FurtherCalls, answer: ModelResponse) -> str:
+def _check_continuation(run: RunContext, builder: StepBuilder, further: FurtherCalls, answer: ModelResponse) -> str:
     """Return the event in ContinuePending; decide to abort if no further call is allowed."""
     action = builder.decision.action
     further.issue = issue_of(answer) if action is Action.REPAIR_TOOL_CALL else ""
     if not further.attempts and not further.cut_s:
-        further.cut_s = stepper.timeline.clock.elapsed_s()
-    event = further.pending(action, builder.calls, answer, stepper.limits.snapshot().continuation)
-    if event == "allowed" and no_call_left(stepper, builder):
+        further.cut_s = run.timeline.clock.elapsed_s()
+    event = further.pending(action, builder.calls, answer, run.limits.snapshot().continuation)
+    if event == "allowed" and no_call_left(run, builder):
         further.outcome = "budget_exhausted"
         reason = "The answer was cut off and is incomplete: the budget left no further call."
         builder.decision = Decision(Action.ABORT, reason, None, INCREASE_BUDGET)
@@ -121,19 +121,19 @@ def _check_continuation(stepper: Stepper, builder: StepBuilder, further: Further
 
 
 async def _ask_further(
-    stepper: Stepper, builder: StepBuilder, further: FurtherCalls, answer: ModelResponse
+    run: RunContext, builder: StepBuilder, further: FurtherCalls, answer: ModelResponse
 ) -> tuple[ModelResponse, str]:
     """Make one further call: for the rest of the text, or to repeat a tool call.
 
     A recording made without continuations has no answer to that; its answer is then kept as it is.
     """
-    timeline, calls, action = stepper.timeline, builder.calls, builder.decision.action
-    request = further.request(answer, action, calls, prefills=getattr(stepper.agent.model, "prefills", False))
+    timeline, calls, action = run.timeline, builder.calls, builder.decision.action
+    request = further.request(answer, action, calls, prefills=getattr(run.agent.model, "prefills", False))
     if action is Action.CONTINUE_OUTPUT:
-        _emit_continuation(stepper, builder, further, answer)
+        _emit_continuation(run, builder, further, answer)
     issue = further.issue
     try:
-        response = await ask(stepper, builder, request)
+        response = await ask(run, builder, request)
     except ReplayMissError:
         further.outcome = "retry_limit"
         builder.decision = further.give_up(calls, answer, "the recording has no continuation of it")
@@ -147,8 +147,8 @@ async def _ask_further(
     return response, "response"
 
 
-def _emit_continuation(stepper: Stepper, builder: StepBuilder, further: FurtherCalls, answer: ModelResponse) -> None:
-    timeline, calls, policy, settings = stepper.timeline, builder.calls, further.policy, stepper.settings_now()
+def _emit_continuation(run: RunContext, builder: StepBuilder, further: FurtherCalls, answer: ModelResponse) -> None:
+    timeline, calls, policy, settings = run.timeline, builder.calls, further.policy, run.settings_now()
     known = [call.usage.output_tokens for call in calls]
     tokens = None if None in known else sum(count or 0 for count in known)
     now_s, terminating = timeline.clock.elapsed_s(), settings.terminating
@@ -170,7 +170,7 @@ def _emit_continuation(stepper: Stepper, builder: StepBuilder, further: FurtherC
     )
 
 
-def _report_end(stepper: Stepper, builder: StepBuilder, further: FurtherCalls) -> None:
+def _report_end(run: RunContext, builder: StepBuilder, further: FurtherCalls) -> None:
     """Emit how the continuation of a cut answer ended, and note in the builder if the answer is incomplete."""
     last, action = builder.calls[-1].response, builder.decision.action
     reason = last.signal.finish_reason
@@ -179,7 +179,7 @@ def _report_end(stepper: Stepper, builder: StepBuilder, further: FurtherCalls) -
     is_cut = not has_cut_call and not is_accepted and reason in _CUT
     if not (further.attempts or has_cut_call or is_cut):
         return
-    timeline = stepper.timeline
+    timeline = run.timeline
     now_s, number = timeline.clock.elapsed_s(), timeline.next_step
     # The call for a repair failed, or there was none:
     if further.repairs > further.repairs_reported or (has_cut_call and not further.repairs):
@@ -195,7 +195,7 @@ def _report_end(stepper: Stepper, builder: StepBuilder, further: FurtherCalls) -
     if reason is FinishReason.CONTENT_FILTERED:
         outcome = "safety_blocked"
     elif outcome == "completed" and not is_accepted:
-        timeout = stepper.settings_now().budget.timeout
+        timeout = run.settings_now().budget.timeout
         is_spent = isinstance(sys.exception(), BudgetExhausted) or (timeout is not None and now_s >= timeout)
         outcome = "budget_exhausted" if is_spent or reason is FinishReason.CONTEXT_WINDOW_EXCEEDED else "retry_limit"
     lasted_s = now_s - further.cut_s if further.cut_s else 0.0

@@ -20,7 +20,7 @@ from agentlab.limits.combinators import AnyOf, Not, Off, StopCondition
 from agentlab.limits.fields import known_words
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.providers.pattern import WORDS
+from agentlab.providers.detectors import WORDS
 from agentlab.providers.registry import capabilities
 from agentlab.records.history import RunHistory
 

@@ -34,7 +34,7 @@ May import: `analysis` and what is below it.
     what_if_frontier    `what_if`
     branch_tree         `tree`
     several             `small_multiples`, `comparison`
-    figure              figures and axes, colours, captions, and what all plots share
+    figure              the figures, axes, colours and legends of all plots
 """
 
 from typing import TYPE_CHECKING

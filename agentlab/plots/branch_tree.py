@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from agentlab._internal.formatting import counted
+from agentlab.agent import Run
 from agentlab.analysis.groups import typed_frame
 from agentlab.engine.lockstep import Lockstep
 from agentlab.engine.run_tree import RunNode, family_of, members_of, origin_of
@@ -20,7 +21,6 @@ from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON, Look, looks_of
 from agentlab.records.result import RunResult
-from agentlab.run import Run
 from agentlab.storage.store import Store
 
 Displayable: TypeAlias = Run | RunResult | Iterable[Run | RunResult] | Lockstep | Store | Any

@@ -20,6 +20,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from agentlab._internal.formatting import counted
+from agentlab.agent import Run
 from agentlab.analysis.groups import misses, typed_frame
 from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON
@@ -27,7 +28,6 @@ from agentlab.records import events
 from agentlab.records.columns import EVENT_COLUMNS, Source
 from agentlab.records.events import EARLIER_NAMES
 from agentlab.records.frames import Recordings, frame_of
-from agentlab.run import Run
 
 Displayable: TypeAlias = Recordings | pd.DataFrame
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from agentlab._internal.formatting import counted
 from agentlab.analysis.groups import checked, columns_of, names_of
 from agentlab.errors import ConfigurationError
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 from agentlab.plots import figure as look
 from agentlab.plots.figure import Look, Row, blank, inches, looks_of, plain
 
@@ -69,7 +69,7 @@ def what_if_data(
     """
     for name in (x, y):
         if name not in FIGURES:
-            raise ConfigurationError(f"lab.plots.what_if(x=…, y=…): {no_such('figure', str(name), list(FIGURES))}")
+            raise ConfigurationError(f"lab.plots.what_if(x=…, y=…): {unknown_name('figure', str(name), list(FIGURES))}")
     if isinstance(most_unknown, bool) or not isinstance(most_unknown, int | float) or not 0 <= most_unknown <= 1:
         raise ConfigurationError(f"most_unknown={most_unknown!r}: pass a share from 0 to 1, such as 0.05.")
     groups = [] if by is None else columns_of(by)

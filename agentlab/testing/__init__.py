@@ -1,12 +1,12 @@
-"""For users' tests and tutorials: a scripted model, failing providers, and contracts as tests. Nothing in agentlab imports it.
+"""For users' tests and tutorials: a scripted model, failing providers, and contracts as tests. No other package imports it.
 
 May import: everything.
 
     scripted      a model that answers from a script
     faulty        injects faults into requests
-    faults        the faults
-    fault_bodies  the faults that damage a body
-    contracts     the contracts of providers and storages
+    faults        all faults
+    fault_bodies  the base of faults, and the faults that damage a body
+    contracts     the tests that every provider, and every storage, has to pass
 """
 
 from typing import TYPE_CHECKING

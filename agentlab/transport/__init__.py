@@ -1,6 +1,6 @@
 """Sends requests to a provider, records the responses, or answers requests from a recording.
 
-May import: `records` and what is below it.
+May import: `errors`, `records` and what is below them.
 
     selection         `lab.record` and `lab.replay`: chooses the transport of a run
     http              requests and responses as plain values

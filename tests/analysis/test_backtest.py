@@ -338,7 +338,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "twice": (lambda: lab.backtest(twice(), StepCountIs(2)), ConfigurationError, "step 1 where step 2"),
     "same-run": (lambda: lab.backtest([(one := five()), one], StepCountIs(2)), ConfigurationError, "occurs twice"),
     "runs": (lambda: lab.backtest(five(), StepCountIs(2), runs=pd.DataFrame()), ConfigurationError, "only be passed with a steps"),
-    "too-many-rows": (lambda: lab.backtest(five(), MaxTokensUsed(range(1, 5_000_002)), per="run"), ConfigurationError, "leave per="),
+    "too-many-rows": (lambda: lab.backtest(five(), MaxTokensUsed(range(1, 5_000_002)), per="run"), ConfigurationError, "leave out per"),
 }  # fmt: skip
 
 

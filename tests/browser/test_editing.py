@@ -214,7 +214,7 @@ def test_an_edit_says_when_it_takes_effect(lab: LabPage) -> None:
     expect(editor(lab)).to_contain_text("Takes effect at the next step.")
     lab.kernel_value("globals().update(held=False)")
     expect(editor(lab)).not_to_contain_text("Takes effect at the next step.")
-    assert lab.kernel_value("run.stepper.in_force.budget.max_calls") == "40"
+    assert lab.kernel_value("run.stepper.context.in_force.budget.max_calls") == "40"
 
 
 def box_of(page: LabPage, label: str) -> Locator:

@@ -150,7 +150,7 @@ def test_a_body_cut_at_any_byte_is_truncated(wire: str) -> None:
 def test_an_html_page_is_no_answer_on_any_wire(wire: str, streaming: bool) -> None:
     with serving(raw(PAGE, HTML)) as server:
         result = result_of(server, wire, stream=streaming)
-    assert "no answer: '<!DOCTYPE html>" in result.detail
+    assert "unrecognised body: '<!DOCTYPE html>" in result.detail
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -91,7 +91,7 @@ def test_a_message_follows_the_kept_steps(run: lab.Run, script: Listening, at: i
 @pytest.mark.parametrize("field", ["prompt", "message"])
 @pytest.mark.parametrize("text", ["", "  ", 5], ids=repr)
 def test_an_empty_text_is_refused(run: lab.Run, field: str, text: Any) -> None:
-    with pytest.raises(errors.ConfigurationError, match=rf"{field}={text!r}.*leave it out"):
+    with pytest.raises(errors.ConfigurationError, match=rf"{field}={text!r}.*omit it"):
         run.fork(0, **{field: text})
 
 

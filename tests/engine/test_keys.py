@@ -12,10 +12,10 @@ import pytest
 from providers.bodies import Answer
 
 import agentlab as lab
+from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.model.finish_reasons import StopReason
 from agentlab.records import events
-from agentlab.run import RunState
 from agentlab.testing import ScriptedProvider, call, say
 
 from .call_builders import (

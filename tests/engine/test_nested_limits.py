@@ -136,7 +136,7 @@ def test_runs_are_nested_up_to_the_maximum_depth(make: Make, deep: int, asked: i
     ended(run)
     most = 1 + call_context.CALLS_BELOW_PER_STEP
     assert model.count == (min(2**asked - 1, most) if make is in_lockstep else asked)
-    assert max(each.stepper.depth for each in family_of(run)) == (deep if make in (of_itself, of_another) else 0)
+    assert max(each.stepper.context.depth for each in family_of(run)) == (deep if make in (of_itself, of_another) else 0)
     if make in (of_itself, of_another):
         *_, deepest = family_of(run)
         (refused,) = deepest.history[0].tool_results
@@ -153,7 +153,7 @@ def test_without_a_depth_limit_the_call_limit_bounds_the_nesting() -> None:
     run = of_itself(model, max_depth=None).run("go", budget=Budget(max_turns=2))
     ended(run)
     assert model.count == 2 + 2 * call_context.CALLS_BELOW_PER_STEP
-    assert max(each.stepper.depth for each in family_of(run)) == 2 * call_context.CALLS_BELOW_PER_STEP
+    assert max(each.stepper.context.depth for each in family_of(run)) == 2 * call_context.CALLS_BELOW_PER_STEP
 
 
 def test_the_depth_limit_of_the_outermost_agent_applies() -> None:
@@ -179,7 +179,7 @@ def test_a_branch_made_by_a_tool_counts_like_any_run() -> None:
     latest = agent.run("go", budget=Budget(max_turns=1))
     assert "may be nested 3 deep" not in ended(latest.fork(0)).history[0].tool_results[0].content
     assert model.count == 4
-    assert latest.fork(0).stepper.depth == 0
+    assert latest.fork(0).stepper.context.depth == 0
 
 
 def test_at_the_call_limit_the_reason_is_reported_and_nothing_more_starts() -> None:

@@ -457,7 +457,7 @@ def test_an_unanswerable_request_needs_another_prompt(error: Any) -> None:
 def test_nothing_is_proposed_if_a_retry_cannot_help(error: Any) -> None:
     run = ended(run_of(failing(error)))
     assert run.next_actions == ()
-    with pytest.raises(errors.ConfigurationError, match=r"there is no next action.*has to be fixed.*run.fork\(at=1\)"):
+    with pytest.raises(errors.ConfigurationError, match=r"there is no next action.*fix the key.*run.fork\(at=1\)"):
         run.apply()
     assert go(to_the_end(run.fork(1))).text == "fine"
 
@@ -602,7 +602,7 @@ def test_a_running_run_gets_no_proposal() -> None:
 def test_every_stop_reason_has_an_answer() -> None:
     from agentlab.engine import next_actions
 
-    assert set(next_actions._FOR) == set(StopReason) == set(FOR_STOP_REASON)
+    assert set(next_actions._ACTIONS_BY_STOP_REASON) == set(StopReason) == set(FOR_STOP_REASON)
 
 
 def test_proposals_can_be_followed_repeatedly() -> None:

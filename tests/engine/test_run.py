@@ -141,7 +141,7 @@ def test_a_failed_run_says_how_to_repeat_the_step() -> None:
     async def go() -> None:
         with pytest.raises(errors.MissingKeyError):
             await run.step()
-        with pytest.raises(errors.RunEndedError, match=r"take the step again with run\.fork\(at=0\), or start another"):
+        with pytest.raises(errors.RunEndedError, match=r"repeat the step with run\.fork\(at=0\), or start another"):
             await run.step()
 
     asyncio.run(go())
@@ -590,7 +590,7 @@ def test_a_custom_model_needs_respond() -> None:
 
 def test_an_exhausted_script_says_so() -> None:
     run = lab.Agent(ScriptedProvider([call("look")]), tools=[look]).run("go")
-    with pytest.raises(errors.FixtureError, match="has 1 answers and the run requests number 2"):
+    with pytest.raises(errors.FixtureError, match="has 1 answers, but the run requests answer 2"):
         go(_end(run))
 
 

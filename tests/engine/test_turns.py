@@ -558,5 +558,5 @@ def test_a_recording_that_was_cut_and_never_continued_replays_unchanged() -> Non
     assert (result.stop_reason, len(result.history), len(result.history[0].calls)) == (S.TRUNCATED, 1, 1)
     assert result.text
     assert result.usage.output_tokens == 80
-    assert "the recording has no answer" in result.detail
+    assert "the recording has no continuation" in result.detail
     assert events_of(result, events.ContinuationEnded)[0].outcome == "retry_limit"

@@ -34,7 +34,7 @@ def go(study: lab.Experiment, **more: Any) -> lab.ExperimentResults:
 
 def results_and_warning(study: lab.Experiment, **more: Any) -> tuple[lab.ExperimentResults, str]:
     """The results, and the warning that reports what was left out."""
-    why = "since .*the budget of the experiment (is spent|says missing_usage='fail')"
+    why = "since .*the budget of the experiment (is spent|has missing_usage='fail')"
     with pytest.warns(AgentlabWarning, match=why) as caught:
         results = go(study, **more)
     return results, next(str(one.message) for one in caught if re.search(why, str(one.message)))
@@ -185,7 +185,7 @@ def test_agents_run_by_tools_count_and_are_reported(is_async: bool) -> None:
     results, warning = results_and_warning(study, concurrency=1)
     assert f"{results.spent.cost_usd}" == "0.23"
     assert results.runs["state"].value_counts().to_dict() == {"not_started": 3, "ended": 1, "interrupted": 1}
-    assert "Tools ran agents by themselves ($0.2000): results.spent includes it, no row does." in warning
+    assert "Tools ran agents by themselves ($0.2000): this is in results.spent, but in no row." in warning
 
 
 # Unknown costs ----------------------------------------------------------------------------------------------------------------------
@@ -203,13 +203,13 @@ def test_missing_usage_fail_ends_the_experiment_at_the_first_unknown_cost(there:
     study = lab.Experiment([of_unknown_cost()], ["x", "y"], repeats=15, budget=Budget(max_cost="0.01", missing_usage="fail"))
     with concurrent.futures.ThreadPoolExecutor(4) as executor:
         results, warning = results_and_warning(study, concurrency=8, executor=executor if there else None)
-    why = "the cost of experiment#a/p1/default/1 is unknown, and the budget of the experiment says missing_usage='fail'"
+    why = "the cost of experiment#a/p1/default/1 is unknown, and the budget of the experiment has missing_usage='fail'"
     assert f"since {why}. To continue" in warning
     assert results.runs["state"].value_counts().to_dict() == {"not_started": 29, "interrupted": 1}
     assert set(results.runs["problem"]) == {why}
     assert results_and_warning(study)[0].runs["state"].value_counts().to_dict() == {"not_started": 29, "interrupted": 1}
     study.budget = Budget(max_cost="0.01")
-    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched completely") as caught:
+    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be checked completely") as caught:
         assert set(go(study).runs["state"]) == {"ended"}
     assert len(caught) == 1
     assert results.spent.unknown_cost

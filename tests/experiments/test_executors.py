@@ -62,7 +62,7 @@ def test_agents_and_tools_can_be_sent_to_workers() -> None:
 
 def test_an_unpicklable_agent_is_reported() -> None:
     study = lab.Experiment([looking(observers=[threading.Lock().acquire])], ["x"])
-    with pytest.raises(ConfigurationError, match=r"cannot go to another process: .*lock.*or leave `executor` out"):
+    with pytest.raises(ConfigurationError, match=r"cannot be sent to another process: .*lock.*or leave `executor` out"):
         go(study, executor=spawned)
 
 

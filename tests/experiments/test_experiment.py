@@ -104,12 +104,12 @@ def test_cells_find_their_own_recordings_by_label(tmp_path: Path) -> None:
         study = lab.Experiment([agent], ["same"], repeats=6)
         with lab.record(tmp_path / "rec"):
             first = go(study, concurrency=6)
-    message = first.runs["text"].to_list()
-    assert len(set(message)) == 6
+    texts = first.runs["text"].to_list()
+    assert len(set(texts)) == 6
     for count in (1, 6):
         with lab.replay(tmp_path / "rec"):
             again = lab.Experiment([agent], ["same"], repeats=6, where=lambda cell: cell.repeat != 2, name="other")
-            assert go(again, concurrency=count).runs["text"].to_list() == [message[0], *message[2:]]
+            assert go(again, concurrency=count).runs["text"].to_list() == [texts[0], *texts[2:]]
 
 
 @contextlib.contextmanager
@@ -136,7 +136,7 @@ def serving_numbers(answers: Any) -> Any:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *warning: Any) -> None:
+        def log_message(self, *arguments: Any) -> None:
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -255,7 +255,7 @@ def test_failures_are_rows_and_are_retried_on_request() -> None:
     agent = lab.Agent(ScriptedProvider(flaky), tools=[look], name="a")
     study = lab.Experiment([agent], ["x", "y"], score=steps_taken, budget=Budget(max_cost=1))
     with pytest.warns(
-        AgentlabWarning, match=r"1 of 2 runs failed, the first, experiment#a/p2/default/1: .*down.*run\(retry=True\)"
+        AgentlabWarning, match=r"1 of 2 runs failed; the first one was experiment#a/p2/default/1: .*down.*run\(retry=True\)"
     ):
         results = go(study)
     assert results.runs["stop_reason"].to_list() == ["completed", "error"]
@@ -435,7 +435,7 @@ def test_usage_of_sub_agents_is_in_the_comparison() -> None:
 
 def test_a_budget_that_cannot_be_enforced_is_reported() -> None:
     agent = lab.Agent(ScriptedProvider([say("end", tokens=(None, None))]))
-    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched completely"):
+    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be checked completely"):
         go(lab.Experiment([agent], ["x"], budget=Budget(max_cost=1)))
 
 
@@ -468,8 +468,8 @@ def test_custom_models_are_rate_limited_and_recordings_are_not() -> None:
 def test_a_dry_run_reports_the_sum_of_the_limits_and_whether_it_is_a_bound() -> None:
     agent = lab.Agent("openai:gpt-4.1-mini", name="a")
     bounded = lab.Experiment([agent], ["x", "y"], [{"budget": Budget(max_cost="0.5", max_calls=7)}], repeats=3)
-    message = bounded.dry_run()
-    assert (message.runs, message.done, message.to_do, message.call_limit, message.token_limit, message.cost_limit_usd) == (
+    estimate = bounded.dry_run()
+    assert (estimate.runs, estimate.done, estimate.to_do, estimate.call_limit, estimate.token_limit, estimate.cost_limit_usd) == (
         6,
         0,
         6,
@@ -477,8 +477,8 @@ def test_a_dry_run_reports_the_sum_of_the_limits_and_whether_it_is_a_bound() -> 
         None,
         3,
     )
-    assert str(message) == (
-        "6 of 6 runs to do; limits together: 42 calls, any number of tokens, $3.0000. A run may pass its limit by one model call."
+    assert str(estimate) == (
+        "6 of 6 runs to do; sum of their limits: 42 calls, any number of tokens, $3.0000. A run may exceed its limit by one model call."
     )
     unlimited = lab.Experiment([agent], ["x"], score=steps_taken).dry_run()
     assert (unlimited.cost_limit_usd, unlimited.unlimited) == (None, ("a with settings default",))
@@ -499,13 +499,13 @@ def test_a_dry_run_reports_the_remaining_budget_and_whether_it_bounds_scores() -
     half = study("0.06", settings=[{"budget": Budget(max_cost="0.05")}])
     assert "score" not in str(half.dry_run())  # of 6 cents in total
     half.budget = Budget(max_cost=9)
-    assert "$0.1500. A run may pass its limit by one model call. The cost of the score is not included." in str(half.dry_run())
+    assert "$0.1500. A run may exceed its limit by one model call. The cost of the score is not included." in str(half.dry_run())
     spent = study("0.04")
     with pytest.warns(AgentlabWarning, match="2 runs were left out"):
         go(spent, concurrency=1)
-    message = spent.dry_run()
-    assert (message.to_do, message.call_limit, message.token_limit, message.cost_limit_usd) == (2, 0, 0, 0)
-    assert str(message) == "2 of 3 runs to do, but the budget of the experiment is spent: $0.04 of $0.04 (max_cost)."
+    estimate = spent.dry_run()
+    assert (estimate.to_do, estimate.call_limit, estimate.token_limit, estimate.cost_limit_usd) == (2, 0, 0, 0)
+    assert str(estimate) == "2 of 3 runs to do, but the budget of the experiment is spent: $0.04 of $0.04 (max_cost)."
     spent.budget = Budget(max_cost="0.05", max_calls=9)
     assert (spent.dry_run().call_limit, spent.dry_run().cost_limit_usd) == (5, Decimal("0.01"))
 
@@ -526,13 +526,13 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "no-cells": (lambda: two(cells=[]), ConfigurationError, "cells=[]: pass at least one"),
     "one-agent": (lambda: two(agents=looking()), ConfigurationError, "pass a list, such as agents=[…]"),
     "one-prompt": (lambda: two(prompts="go"), ConfigurationError, "prompts='go': pass a list"),
-    "no-agent": (lambda: two(agents=["openai:gpt"]), ConfigurationError, "'openai:gpt' is not an agent: pass lab.Agent('openai:gpt')"),
+    "no-agent": (lambda: two(agents=["openai:gpt"]), ConfigurationError, "'openai:gpt' is not an agent: pass one, such as lab.Agent("),
     "same-name": (lambda: two(agents=[looking(), looking()]), ConfigurationError, "Two of the agents are called 'a'"),
     "same-model": (
         lambda: two(agents=[lab.Agent("openai:gpt"), lab.Agent("openai:gpt")]), ConfigurationError,
         "Two of the agents are called 'openai:gpt': pass a dict with a name for each",
     ),
-    "same-prompt": (lambda: two(prompts=["x", "y", "x"]), ConfigurationError, "'p1' and 'p3' are the same text"),
+    "same-prompt": (lambda: two(prompts=["x", "y", "x"]), ConfigurationError, "'p1' and 'p3' have the same text"),
     "blank-prompt": (lambda: two(prompts=["x", " "]), ConfigurationError, "'p2' is ' ': pass the task as text"),
     "number-for-a-name": (lambda: two(prompts={1: "x"}), ConfigurationError, "1 is not a name"),
     "unknown-setting": (lambda: two(settings=[{"bugdet": 1}]), ConfigurationError, "'s1' has 'bugdet'. Did you mean 'budget'?"),
@@ -546,8 +546,8 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "cell-without-settings": (lambda: two(cells=[("a", "one")]), ConfigurationError, "names no settings: choose one of whole, short"),
     "empty-cell": (lambda: two(cells=["a"]), ConfigurationError, "cells: 'a': pass (agent, prompt_id)"),
     "cell-twice": (lambda: two(cells=[("a", "one", "short")] * 2), ConfigurationError, "is given twice: leave one out"),
-    "same-id": (lambda: lab.Experiment({"a/b": looking(), "a": looking()}, {"c": "x", "b/c": "y"}), ConfigurationError, "the same id"),
-    "name": (lambda: two(name="a#b"), ConfigurationError, "name='a#b': give the experiment a name without '#'"),
+    "same-id": (lambda: lab.Experiment({"a/b": looking(), "a": looking()}, {"c": "x", "b/c": "y"}), ConfigurationError, "same run id"),
+    "name": (lambda: two(name="a#b"), ConfigurationError, "name='a#b': pass a name without '#'"),
     "score": (lambda: two(score=1), ConfigurationError, "score=1: pass a function"),
     "budget": (lambda: two(budget=5), LimitError, "budget=5: pass a Budget"),
     "max-runs": (lambda: two(max_runs=0), LimitError, "max_runs=0"),
@@ -555,7 +555,7 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "max-runs-later": (lambda: setattr(two(), "max_runs", 0.5), LimitError, "max_runs=0.5"),
     "score-later": (lambda: setattr(two(), "score", 1), ConfigurationError, "score=1: pass a function"),
     "rate-of-no-agent": (lambda: two(rate_limits={"openai": 5}), LimitError, "no agent uses the provider 'openai'. Choose from pa, pb"),
-    "rate": (lambda: two(rate_limits={"pa": 0}), LimitError, "give requests per minute, above 0"),
+    "rate": (lambda: two(rate_limits={"pa": 0}), LimitError, "pass requests per minute, above 0"),
     "concurrency": (lambda: go(two(), concurrency=0), LimitError, "concurrency=0"),
     "executor": (lambda: go(two(), executor=4), ConfigurationError, "executor=4: pass a concurrent.futures.Executor"),
 }  # fmt: skip
@@ -610,7 +610,7 @@ def test_a_store_without_disk_space_says_so(tmp_path: Path) -> None:
     warning = subprocess.run(
         [sys.executable, "-c", NO_ROOM, str(tmp_path / "r.db")], check=True, timeout=60, capture_output=True, text=True
     ).stdout
-    assert "The disk is full or damaged" in warning or "Make room on the disk" in warning
+    assert "The disk is full or damaged" in warning or "Free some space on the disk" in warning
     Store(tmp_path / "r.db").close()
 
 
@@ -620,7 +620,7 @@ def test_an_experiment_cannot_run_twice_at_once() -> None:
     async def main() -> None:
         first = asyncio.ensure_future(study.run())
         await asyncio.sleep(0)
-        with pytest.raises(ConfigurationError, match="is running already"):
+        with pytest.raises(ConfigurationError, match="is already running"):
             await study.run()
         await first
 
@@ -724,7 +724,7 @@ def test_an_experiment_with_a_key_resumes_as_the_same_experiment(
     key = {"looks like one": "sk-" + "planted0123456789abcdef", "known to the process": planted}.get(kind, f"sk-{planted}-abcdef")
     monkeypatch.setenv("PLANTED_API_KEY", planted)
     known_keys.look()
-    message = f"Use {key} now"
+    prompt = f"Use {key} now"
     under_way: list[asyncio.Task[Any]] = []
 
     asked: list[str] = []
@@ -739,7 +739,7 @@ def test_an_experiment_with_a_key_resumes_as_the_same_experiment(
         return q
 
     def study(more: str = "") -> lab.Experiment:
-        text = {one: message + more if one == place else "Go." for one in ("prompt", "instructions", "options", "settings")}
+        text = {one: prompt + more if one == place else "Go." for one in ("prompt", "instructions", "options", "settings")}
         terminating = lab.TerminatingTools(["look"], nudge_message=text["settings"])
         model = ScriptedProvider(lambda request, index: call("look" if len(request.messages) > 4 else "cut_off", {"q": "1"}))
         more_ = {"instructions": text["instructions"], "options": {"stop": [text["options"]]}}

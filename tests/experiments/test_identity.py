@@ -100,9 +100,7 @@ def test_a_tool_with_another_body_is_reported_and_its_rows_can_be_distinguished(
         return f"SAW {q}"
 
     go(study(one, where=lambda cell: cell.prompt == "x"))
-    with pytest.warns(
-        AgentlabWarning, match=r"1 run of the store was made by other code of tool look than the current one.*`changed`"
-    ):
+    with pytest.warns(AgentlabWarning, match=r"1 run of the store was made with other code of tool look than now.*`changed`"):
         results = go(study(other))
     assert results.runs["changed"].to_list() == ["tool look", pd.NA]
     assert results.runs["state"].to_list() == ["ended", "ended"]
@@ -154,7 +152,7 @@ def test_a_run_resumed_with_changed_code_is_marked(tmp_path: Path) -> None:
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(cut_off())
-    with pytest.warns(AgentlabWarning, match="made by other code of tool look"):
+    with pytest.warns(AgentlabWarning, match="made with other code of tool look"):
         assert go(study("SAW", 0)).runs["changed"].to_list() == ["tool look"]
 
 
@@ -314,22 +312,22 @@ FRAME = {"question": ["What is the capital of France?", "And of Italy?"], "answe
         (pd.DataFrame({"question": ["x"]}), r"prompts=list\(frame\['question'\]\)"),
         (pd.DataFrame({"id": [1], "prompt": ["x"]}), r"prompts=list\(frame\['prompt'\]\)"),
         (pd.DataFrame(), r"a table with the columns \(none\)"),
-        ({"first", "second"}, "a set has no order"),
-        (frozenset({"first"}), "a set has no order"),
+        ({"first", "second"}, "a set has none"),
+        (frozenset({"first"}), "a set has none"),
         ([["first"], ["second"]], r"'p1' is \['first'\]: pass the task as text"),
         ([["first", "second"]], r"'p1' is \['first', 'second'\]: pass the task as text"),
         ("first", "pass a list, such as prompts="),
         (b"first", "pass a list, such as prompts="),
         ([b"first"], "'p1' is b'first': pass the task as text"),
         (["first", float("nan")], "'p2' is nan: pass the task as text"),
-        (["first", "first"], "'p1' and 'p2' are the same text|'p2' and 'p1' are the same text"),
+        (["first", "first"], "'p1' and 'p2' have the same text|'p2' and 'p1' have the same text"),
         (pd.DataFrame(FRAME).to_dict(), "'question' is .*: pass the task as text"),
         (np.array([["first", "second"]]), "pass the task as text"),
         (5, "pass a list, such as prompts="),
     ],
 )
-def test_invalid_prompts_are_refused(prompts: Any, printed: str) -> None:
-    with pytest.raises(ConfigurationError, match=printed):
+def test_invalid_prompts_are_refused(prompts: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         lab.Experiment([looking()], prompts)
 
 
@@ -361,7 +359,7 @@ def test_the_index_of_a_column_gives_the_prompt_ids() -> None:
 
 
 def test_agents_settings_and_cells_may_not_be_tables_or_sets_either() -> None:
-    with pytest.raises(ConfigurationError, match="cells: this is a table with the columns 'agent', 'prompt_id'"):
+    with pytest.raises(ConfigurationError, match="cells is a table with the columns 'agent', 'prompt_id'"):
         lab.Experiment([looking()], ["x"], cells=pd.DataFrame({"agent": ["a"], "prompt_id": ["p1"]}))
-    with pytest.raises(ConfigurationError, match=r"agents=.*a set has no order"):
+    with pytest.raises(ConfigurationError, match=r"agents=.*a set has none"):
         lab.Experiment({looking()}, ["x"])

@@ -102,7 +102,7 @@ def test_a_judge_of_unknown_cost_makes_the_sum_unknown() -> None:
         return float((await judge.run("How good?")).text)
 
     study = lab.Experiment([looking()], ["x", "y"], score=score, budget=Budget(max_cost=9))
-    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched completely"):
+    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be checked completely"):
         results = go(study)
     assert pd.isna(results.runs["score_cost_usd"][0])
     assert repr(results.spent).endswith("at least $0.0800)")
@@ -116,12 +116,12 @@ def test_a_judge_of_unknown_cost_makes_the_sum_unknown() -> None:
 def test_a_dict_without_a_score_is_reported_with_its_keys() -> None:
     study = lab.Experiment([looking()], ["x", "y"], score=lambda result: {"length": len(result.history), "right": True})
     with pytest.warns(
-        AgentlabWarning, match=r"2 scores are dicts without 'score' \(there is 'length', 'right'\).*\{\"score\": …, 'length'"
+        AgentlabWarning, match=r"2 scores are dicts without 'score' \(it has 'length', 'right'\).*\{\"score\": …, 'length'"
     ):
         runs = go(study).runs
     assert runs["score"].isna().all()
     assert runs["score.length"].to_list() == [4.0, 4.0]
-    with pytest.warns(AgentlabWarning, match=r"1 score is a dict without 'score' \(there is nothing\)"):
+    with pytest.warns(AgentlabWarning, match=r"1 score is a dict without 'score' \(it has no keys\)"):
         go(lab.Experiment([looking()], ["x"], score=lambda result: {}))
 
 
@@ -160,7 +160,7 @@ def test_a_changed_score_function_scores_again_and_the_same_one_does_not(where: 
     assert stale["score"].isna().all()
     assert stale["score_error"].str.contains("another version of the score function").all()
     assert len(study(new).plan()) == 2
-    with pytest.warns(AgentlabWarning, match="2 scores of another version of the score function were made again"):
+    with pytest.warns(AgentlabWarning, match="2 scores of another version of the score function were computed again"):
         assert go(study(new)).runs["score"].to_list() == [2.0, 2.0]
     assert asked == ["old", "old", "new", "new"]
     assert study(None).results().runs["score"].to_list() == [2.0, 2.0]  # for reading, without a function

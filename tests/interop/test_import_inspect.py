@@ -124,8 +124,8 @@ def test_a_scorers_call_is_no_step(found: Imported) -> None:
     steps, _ = of(found, "cut")
     assert steps["total_tokens"].to_list() == [7]
     assert found.notes == (
-        "Calls of models by scorers are not steps: 1 left out.",
-        "Samples with several scorers: 1; `score` is the first one's.",
+        "Model calls by scorers are not steps: 1 left out.",
+        "Samples with several scorers: 1; `score` is that of the first scorer.",
     )
 
 
@@ -166,7 +166,7 @@ def test_older_logs_counted_cached_tokens_as_input() -> None:
 
     found = changed("epochs", older)
     assert found.steps["input_tokens"].to_list() == [117, 20, 30]
-    assert "Calls whose input already included what was cached, by their total: 1." in found.notes
+    assert "Calls whose input already includes the cached tokens, according to their total: 1." in found.notes
 
 
 def test_an_answer_from_inspects_cache_used_nothing() -> None:
@@ -243,7 +243,7 @@ def test_a_scorer_with_several_values() -> None:
 
 
 def test_missing_paths_and_environments_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there is nothing at"):
+    with pytest.raises(ConfigurationError, match="found no file at"):
         lab.importers.inspect(tmp_path)
     with zipfile.ZipFile(tmp_path / "one.eval", "w") as made:
         made.writestr("header.json", "{}")

@@ -95,12 +95,12 @@ def test_spans_of_the_openai_client(client: OpenAI, tmp_path: Path, content: boo
         with tracer.start_as_current_span("handle request"):
             for _ in range(2):
                 client.chat.completions.create(model="gpt-5.4-mini", messages=messages)
-                tool_attributes = {
+                given_attributes = {
                     "gen_ai.operation.name": "execute_tool",
                     "gen_ai.tool.name": "look",
                     "gen_ai.tool.call.id": "t1",
                 }
-                with tracer.start_as_current_span("execute_tool look", attributes=tool_attributes):
+                with tracer.start_as_current_span("execute_tool look", attributes=given_attributes):
                     pass
                 break
             client.chat.completions.create(model="gpt-5.4-mini", messages=messages)
@@ -144,7 +144,7 @@ def span(
     at: float = 0,
     until: float | None = None,
     failed: bool = False,
-    **tool_attributes: Any,
+    **given_attributes: Any,
 ) -> dict:
     """A span as plain values; attributes given as keywords have `_` for `.`."""
     return {
@@ -154,12 +154,12 @@ def span(
         "at": at,
         "until": at + 1 if until is None else until,
         "failed": failed,
-        "told": tool_attributes,
+        "told": given_attributes,
     }
 
 
 def chat(
-    number: int, parent: int = 0, at: float = 0, why: str = "stop", tokens: tuple[int, int] = (10, 5), **tool_attributes: Any
+    number: int, parent: int = 0, at: float = 0, why: str = "stop", tokens: tuple[int, int] = (10, 5), **given_attributes: Any
 ) -> dict:
     more = {
         "gen_ai.operation.name": "chat",
@@ -169,17 +169,17 @@ def chat(
         "gen_ai.usage.input_tokens": tokens[0],
         "gen_ai.usage.output_tokens": tokens[1],
     }
-    return span(number, "chat", parent, at, **{**more, **tool_attributes})
+    return span(number, "chat", parent, at, **{**more, **given_attributes})
 
 
-def tool(number: int, parent: int = 0, at: float = 0, name: str = "look", **tool_attributes: Any) -> dict:
+def tool(number: int, parent: int = 0, at: float = 0, name: str = "look", **given_attributes: Any) -> dict:
     return span(
-        number, name, parent, at, **{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, **tool_attributes}
+        number, name, parent, at, **{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, **given_attributes}
     )
 
 
-def agent(number: int, parent: int = 0, at: float = 0, until: float = 10, **tool_attributes: Any) -> dict:
-    return span(number, "invoke_agent", parent, at, until, **{"gen_ai.operation.name": "invoke_agent", **tool_attributes})
+def agent(number: int, parent: int = 0, at: float = 0, until: float = 10, **given_attributes: Any) -> dict:
+    return span(number, "invoke_agent", parent, at, until, **{"gen_ai.operation.name": "invoke_agent", **given_attributes})
 
 
 def typed(value: Any) -> dict[str, Any]:
@@ -308,11 +308,11 @@ def test_one_call_from_two_instrumentations_counts_once() -> None:
     outer = span(2, "chat", 1, 1, **{"gen_ai.operation.name": "chat", "gen_ai.response.finish_reasons": ["stop"]})
     found = otel(written([agent(1), outer, chat(3, 2, 1.1), chat(4, 1, 3), chat(5, 4, 3.1)]))
     assert row(found, "total_tokens") == [15, 15]
-    assert any("the same call recorded twice" in note for note in found.notes)
+    assert any("the same call was recorded twice" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
-    ("tool_attributes", "expected"),
+    ("given_attributes", "expected"),
     [
         ({"gen_ai.usage.cache_read.input_tokens": 60}, (100, 60, None)),
         ({"gen_ai.usage.cache_read.input_tokens": 500}, (600, 500, None)),
@@ -320,8 +320,8 @@ def test_one_call_from_two_instrumentations_counts_once() -> None:
         ({"gen_ai.usage.cache_read.input_tokens": 0, "gen_ai.usage.cache_creation.input_tokens": 0}, (100, 0, 0)),
     ],
 )
-def test_the_input_includes_cached_tokens(tool_attributes: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    found = otel(written([chat(1, tokens=(100, 5), **tool_attributes)])).steps.iloc[0]
+def test_the_input_includes_cached_tokens(given_attributes: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    found = otel(written([chat(1, tokens=(100, 5), **given_attributes)])).steps.iloc[0]
     read = tuple(
         None if pd.isna(found[name]) else found[name] for name in ("input_tokens", "cache_read_tokens", "cache_write_tokens")
     )
@@ -389,30 +389,30 @@ def test_broken_lines_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
     (tmp_path / "spans.jsonl").write_text("\n".join(lines), encoding="utf-8")
     found = otel(tmp_path / "spans.jsonl")
     assert row(found, "tools") == ["find", "look", "", ""]
-    tool_attributes = " ".join(found.notes)
-    assert "4 broken pieces left out, the first at spans.jsonl, line 3" in tool_attributes
-    assert "1 object that are not spans" in tool_attributes
+    notes = " ".join(found.notes)
+    assert "4 broken pieces left out, the first at spans.jsonl, line 3" in notes
+    assert "1 other object left out" in notes
 
 
 @pytest.mark.parametrize(
-    ("text", "tool_attributes"),
+    ("text", "message"),
     [
         ("", "has nothing"),
         ("hello\nthere\n", "2 broken pieces, the first at spans.jsonl, line 1"),
-        ('{"a": 1}\n', r"1 objects that are not spans \(keys: a\)"),
-        (json.dumps(written([span(1, "GET /", secret="sk-1")])[0]), "1 spans of which none is a call of a model"),
+        ('{"a": 1}\n', r"1 other object \(keys: a\)"),
+        (json.dumps(written([span(1, "GET /", secret="sk-1")])[0]), "1 span without a model call"),
     ],
 )
-def test_a_file_without_spans_says_what_is_expected(tmp_path: Path, text: str, tool_attributes: str) -> None:
+def test_a_file_without_spans_says_what_is_expected(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "spans.jsonl").write_text(text, encoding="utf-8")
-    with pytest.raises(StorageError, match=tool_attributes) as caught:
+    with pytest.raises(StorageError, match=message) as caught:
         otel(tmp_path / "spans.jsonl")
     assert "resourceSpans" in str(caught.value)
     assert "sk-1" not in str(caught.value)
 
 
 def test_missing_paths_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there is nothing at"):
+    with pytest.raises(ConfigurationError, match="found no file at"):
         otel(tmp_path / "gone.jsonl")
     with pytest.raises(StorageError, match="it has nothing"):
         otel([])
@@ -473,8 +473,8 @@ NAMES = [
         st.sampled_from(["parentSpanId", "status", "attributes", "startTimeUnixNano", "name", "traceId"]), json_values
     ),
 )
-def test_any_attributes_leave_the_rest_readable(tool_attributes: list[dict], parents: list[int], over: dict[str, Any]) -> None:
-    odd = written([span(number + 2, "x", parents[number], **one) for number, one in enumerate(tool_attributes)], "sdk")
+def test_any_attributes_leave_the_rest_readable(given_attributes: list[dict], parents: list[int], over: dict[str, Any]) -> None:
+    odd = written([span(number + 2, "x", parents[number], **one) for number, one in enumerate(given_attributes)], "sdk")
     strange = {**formed(chat(80), "otlp"), **over}
     found = otel([*written([chat(1, tokens=(1_000, 1))], of="e" * 32), *odd, strange])
     assert 1_001 in found.steps["total_tokens"].dropna().to_list()

@@ -59,10 +59,10 @@ def test_a_store_of_an_experiment_has_its_scores(tmp_path: Path) -> None:
 
 
 def test_a_missing_store_is_not_created(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there is no such file"):
+    with pytest.raises(ConfigurationError, match="the file does not exist"):
         lab.importers.store(tmp_path / "runs.db")
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ConfigurationError, match="there is nothing"):
+    with pytest.raises(ConfigurationError, match="the path does not exist"):
         lab.importers.parquet(tmp_path / "gone")
     with pytest.raises(ConfigurationError, match=r"no steps\.parquet"):
         lab.importers.parquet(tmp_path)

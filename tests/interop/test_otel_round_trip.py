@@ -167,7 +167,7 @@ def test_without_content_the_tools_are_those_that_ran(tmp_path: Path, request: p
     found = to.read("otlp")
     same(found, runs, OF_STEPS)
     assert found.steps["text"].isna().all()
-    assert any("the spans lack those that the model requested" in note for note in found.notes)
+    assert any("the spans do not say which calls the model requested" in note for note in found.notes)
 
 
 ENDS = {
@@ -230,7 +230,7 @@ def test_a_run_cut_short_before_its_own_span_was_written(to: Written) -> None:
     assert found.steps["step"].to_list() == [1, 2, 1, 2]
     assert found.runs["stop_reason"].isna().all()
     assert found.runs["total_tokens"].to_list() == [30, 30]
-    assert any("no invoke_agent span" in note for note in found.notes)
+    assert any("without an invoke_agent span" in note for note in found.notes)
 
 
 def test_the_dtypes_equal_those_of_our_own_frames(to: Written) -> None:

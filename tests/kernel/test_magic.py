@@ -97,7 +97,7 @@ USES = {
     "no-model": ("%%agent\nhi", "The model is missing. Write %%agent provider:model"),
     "no-prompt": ("%%agent openai:x\n ", "the prompt is missing"),
     "unknown-provider": ("%%agent opena:x\nhi", "Did you mean 'openai'?"),
-    "unknown-tool": ("%%agent openai:x --tools lok\nhi", "--tools lok: there is no variable 'lok'; define it in a cell above"),
+    "unknown-tool": ("%%agent openai:x --tools lok\nhi", "--tools lok: the variable 'lok' does not exist; define it in a cell above"),
     "unknown-option": ("%%agent openai:x --max-cots 3\nhi", "Did you mean '--max-cost'?"),
     "prompt-in-the-line": ("%%agent openai:x hello\nhi", "'hello' is not expected"),
     "limit": ("%%agent openai:x --max-cost lots\nhi", "max_cost='lots'"),

@@ -29,7 +29,7 @@ from agentlab import (
     TerminatingTools,
 )
 from agentlab.engine.client import CallContext
-from agentlab.engine.limit_increases import more_room
+from agentlab.engine.limit_increases import raised_limits
 from agentlab.errors import AgentlabWarning, MissingUsageError, ProviderConnectionError, ProviderStatusError
 from agentlab.limits.budget import DefaultTurns
 from agentlab.limits.reading import Action
@@ -169,7 +169,7 @@ def test_the_default_follows_each_edit_and_the_user_may_set_the_same_number() ->
 def test_a_proposal_raises_the_default_only_if_it_does_not_yield(limits: dict[str, Any], edits: dict[str, int]) -> None:
     run = looping().run("go", **limits)
     result = go(_end(run))
-    assert more_room(run.limits.snapshot(), result.history).edits == edits
+    assert raised_limits(run.limits.snapshot(), result.history).edits == edits
     branch = run.apply()
     assert branch.limits.max_turns == max(edits.values()) if "max_turns" not in edits else 40
 

@@ -251,7 +251,7 @@ def test_readings_are_formatted_as_words() -> None:
     reading = (StepCountIs(8) & ~HasToolCall("look")).read(steps(3))
     assert str(reading) == "AllOf(StepCountIs 3 of 8, not HasToolCall(look): 0 calls)"
     assert str(Reading("MaxCost", None, Decimal("0.05"))) == "MaxCost unknown of $0.05"
-    assert str(Reading("max_cost", None, Decimal("0.10"), met=True)) == "max_cost at least $0.10, of which not all is known"
+    assert str(Reading("max_cost", None, Decimal("0.10"), met=True)) == "max_cost at least $0.10 (not all is known)"
     assert str(Custom(lambda history: 1, name="Not").read(steps(1))) == "Not 1"
 
 

@@ -13,12 +13,12 @@ from thread_tools import drawn, undisturbed, wait_until
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs
+from agentlab.agent import Run
 from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.notebook.panel import Panel, panel
 from agentlab.notebook.panel.branches import LONGEST_RESULT
 from agentlab.notebook.panel.pictures import MOST_POINTS, Courses, PacedPicture
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'

@@ -11,11 +11,11 @@ import pytest
 
 import agentlab as lab
 from agentlab import Budget
+from agentlab.agent import Run
 from agentlab.errors import ProviderConnectionError
 from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.notebook.panel.pictures import Curve
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call
 
 

@@ -12,6 +12,7 @@ from thread_tools import drawn, undisturbed
 
 import agentlab as lab
 from agentlab import Budget
+from agentlab.agent import Run
 from agentlab.notebook.explorer.explorer import Explorer
 from agentlab.notebook.panel import branches, live_view, step_browser
 from agentlab.notebook.panel.fields import Face, NumberField
@@ -19,7 +20,6 @@ from agentlab.notebook.panel.pictures import Courses
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.notebook.panel.state import RunningTotals
 from agentlab.notebook.panel.static_view import StaticView
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call
 
 A_WHILE_S = 0.2

@@ -13,6 +13,7 @@ import pytest
 
 import agentlab as lab
 from agentlab import AllOf, Budget, FinishReasonIs, HasToolCall, MaxCost, Off, StepCountIs
+from agentlab.agent import Run
 from agentlab.errors import ConfigurationError
 from agentlab.limits.combinators import AnyOf, Custom, StopCondition
 from agentlab.limits.fields import limit_field
@@ -34,7 +35,6 @@ from agentlab.notebook.panel.settings_editor import LimitEditor
 from agentlab.notebook.panel.state import PanelServices, PanelState
 from agentlab.notebook.panel.stop_editor import GroupRow, LeafRow
 from agentlab.records.history import RunHistory
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'

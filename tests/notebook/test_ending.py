@@ -10,11 +10,11 @@ from thread_tools import undisturbed, wait_until
 
 import agentlab as lab
 from agentlab import Budget
+from agentlab.agent import Run
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.ending import MOST_OFFERS, Ending
 from agentlab.notebook.panel.run_view import Panel
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
 

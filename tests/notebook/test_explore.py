@@ -15,12 +15,12 @@ from thread_tools import wait_until
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs, errors
+from agentlab.agent import Run
 from agentlab.errors import ProviderConnectionError
 from agentlab.model.messages import ModelRequest
 from agentlab.notebook.explorer.explorer import Explorer, LimitRow, ToolTicks
 from agentlab.notebook.explorer.figures import FAILED_WORD, FINISHED_WORD, UNKNOWN_WORD
 from agentlab.notebook.explorer.limits import round_values
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
 
@@ -225,7 +225,7 @@ def test_runs_keep_their_own_limits_until_one_is_set_for_all() -> None:
 
     assert explorer.limits["StepCountIs"] is None and explorer.limits["max_turns"] == 12
     assert explorer.frame["cost_mean"].iloc[0] == pytest.approx(mean) and explorer.frame["unknown"].iloc[0] == 0
-    assert "Steps: not the same in all runs, or unknown. As recorded until you set one for all." in shown(explorer)
+    assert "Steps: not the same in all runs, or unknown. As recorded until you set a value for all." in shown(explorer)
     explorer.limits["MaxCost"] = "0.006"  # each run still ends at its own number of steps
     assert dict(explorer._now().ends) == {"MaxCost": 24, "StepCountIs": 12, FINISHED_WORD: 0, UNKNOWN_WORD: 0}
     explorer.limits.update(MaxCost=None, StepCountIs=3)
@@ -236,7 +236,7 @@ def test_runs_keep_their_own_limits_until_one_is_set_for_all() -> None:
 @pytest.mark.parametrize(
     ("stop", "says", "ended"),
     [
-        (lab.Custom(lambda history: len(history) >= 2, "two"), "Stays as recorded, and is not in the code: two.", "two"),
+        (lab.Custom(lambda history: len(history) >= 2, "two"), "Kept as recorded, not in the code: two.", "two"),
         (HasToolCall("search") & StepCountIs(2), "a combination of HasToolCall, StepCountIs", "another condition"),
         (~HasToolCall("finalize"), "a combination of HasToolCall", "another condition"),
         (lab.FinishReasonIs("tool_calls"), "is not in the code: FinishReasonIs", "FinishReasonIs"),

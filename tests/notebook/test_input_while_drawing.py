@@ -12,6 +12,7 @@ from thread_tools import PATIENCE_S, wait_until
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, StepCountIs
+from agentlab.agent import Run
 from agentlab.limits.combinators import AnyOf
 from agentlab.limits.policies import TerminatingTools
 from agentlab.notebook.explorer.explorer import Explorer
@@ -19,7 +20,6 @@ from agentlab.notebook.panel.live_view import LiveView
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.notebook.panel.side_by_side import SideBySide
 from agentlab.notebook.panel.stop_editor import GroupRow
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call
 
 A_WHILE_S = 1.0

@@ -13,12 +13,12 @@ import pytest
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs
+from agentlab.agent import Run
 from agentlab.limits.combinators import Off, StopCondition
 from agentlab.limits.fields import limit_field
 from agentlab.limits.reading import Reading
 from agentlab.notebook.panel import markup
 from agentlab.records.history import RunHistory
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call
 
 HOSTILE = '<script>alert(1)</script>\x1b[31m\u202e"onmouseover="alert(2)'

@@ -25,6 +25,8 @@ from agentlab import (
     StepCountIs,
     TerminatingTools,
 )
+from agentlab.agent import Run
+from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.fields import limit_field
@@ -33,7 +35,6 @@ from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.controls import why_not
 from agentlab.notebook.panel.step_browser import StepTable
 from agentlab.records.history import RunHistory
-from agentlab.run import Run, RunState
 from agentlab.testing import ScriptedProvider, call, say
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'

@@ -16,12 +16,13 @@ from thread_tools import drawn, undisturbed, wait_until
 
 import agentlab as lab
 from agentlab import Budget
+from agentlab.agent import Run
+from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.notebook.panel import Panel, SideBySide, panel
 from agentlab.notebook.panel.side_by_side import MOST_RUNS, why_not
-from agentlab.run import Run, RunState
 from agentlab.testing import ScriptedProvider, call, say
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
@@ -159,7 +160,7 @@ def test_an_error_of_a_control_is_shown_below() -> None:
         ([], r"panel\(\[\]\): pass at least one run"),
         ("run", r"'r'.*is not a run"),
         (3, r"panel\(3\): pass a run"),
-        ([1], r"1 …\]\): that is not a run"),
+        ([1], r"1 …\]\): this is not a run"),
         (None, r"panel\(None\)"),
     ],
 )

@@ -12,11 +12,11 @@ from nbconvert import HTMLExporter
 
 import agentlab as lab
 from agentlab import Budget, ContinuationPolicy
+from agentlab.agent import Run
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.panel import live_view
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.notebook.panel.static_view import MOST_STEPS
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
 WIDGET = "application/vnd.jupyter.widget-view+json"

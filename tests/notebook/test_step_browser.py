@@ -13,11 +13,11 @@ from thread_tools import drawn, undisturbed
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs
+from agentlab.agent import Run
 from agentlab.notebook.panel.controls import SCRIPT
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.notebook.panel.step_browser import MOST_ROWS, StepTable, window
 from agentlab.notebook.panel.step_detail import detail
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
 

@@ -12,10 +12,10 @@ from thread_tools import drawn
 
 import agentlab as lab
 from agentlab import Budget
+from agentlab.agent import Run
 from agentlab.notebook.panel.pictures import timeline_picture
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.plots.run_timeline import MAX_EVENTS, MAX_STEPS, timeline_part
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror="alert(2)">'

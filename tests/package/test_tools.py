@@ -1006,7 +1006,7 @@ async def rename(call: ToolCall, execute: Any) -> Any:
     ("layer", "message"),
     [
         (forget, r"forget.* returned None: return the result, as in `return await execute\(call\)`"),
-        (rename, "change its arguments only"),
+        (rename, "change only its arguments"),
     ],
 )
 def test_a_forbidden_action_of_a_middleware_is_raised_and_recorded(layer: Any, message: str) -> None:

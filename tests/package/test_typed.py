@@ -100,7 +100,7 @@ REVEALED = [
     "agentlab.records.step.StepResult",
     "typing.Mapping[str, agentlab.tools.Tool]",
     "agentlab.limits.settings.RunSettings",
-    "agentlab.run.Run",
+    "agentlab.agent.Run",
     "agentlab.records.step.StepResult",
     "tuple[agentlab.engine.next_actions.NextAction, ...]",
     "agentlab.model.finish_reasons.StopReason",
@@ -268,11 +268,11 @@ def test_pyright_knows_every_public_name_and_no_other(installed: Path) -> None:
     wrong = "lab.Budget(max_cots=3)\nlab.Agent('', tool=[])\nif lab.StepCountIs(1): pass\n"
     wrong += "def edit(run: lab.Run) -> None:\n    run.limits.max_stpes = 3\n"
     (installed / "names.py").write_text(f"import agentlab as lab\n{names}{wrong}", encoding="utf-8")
-    revealed = pyright_report(installed, "names.py")
-    known = re.findall(r'Type of "lab\.(\w+)" is "(.*)"', "\n".join(revealed))
+    report = pyright_report(installed, "names.py")
+    known = re.findall(r'Type of "lab\.(\w+)" is "(.*)"', "\n".join(report))
     assert sorted(name for name, _ in known) == lab.__all__
     assert [name for name, kind in known if "Unknown" in kind or kind == "Any"] == []
-    errors = [one for one in revealed if 'Type of "lab.' not in one]
+    errors = [one for one in report if 'Type of "lab.' not in one]
     for part in ("max_cots", '"tool"', 'returns type "NoReturn" rather than "bool"', "max_stpes"):
         assert sum(part in one for one in errors) == 1, errors
     assert len(errors) == 4

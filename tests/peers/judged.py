@@ -61,7 +61,9 @@ def edited(seen: Facts) -> str | None:
     if facts["searches"] <= 3:
         return "no"
     return (
-        "yes, by a custom function" if "of your own" in facts["how"] else f"yes, `{facts['how'].split(' = ')[0].split(',')[0]}`"
+        "yes, by a custom function"
+        if "custom function" in facts["how"]
+        else f"yes, `{facts['how'].split(' = ')[0].split(',')[0]}`"
     )
 
 

@@ -12,9 +12,9 @@ from PIL import Image
 
 import agentlab as lab
 from agentlab import Budget, errors
+from agentlab.agent import Run
 from agentlab.plots import PlotFigure, tree_data
 from agentlab.plots.branch_tree import SHOWN_LANES
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider
 
 from .builders import listed, look, looping

@@ -111,7 +111,7 @@ def test_other_figures_than_cost_and_success() -> None:
 def test_no_data_and_invalid_data() -> None:
     empty = lab.backtest(steps(), StepCountIs([1, 2])).iloc[:0]
     assert lab.plots.what_if(empty).alt.endswith("no configurations yet.")
-    assert "cost or success unknown in all" in lab.plots.what_if(backtested([None], [0.5])).alt
+    assert "cost or success is unknown in all" in lab.plots.what_if(backtested([None], [0.5])).alt
     with pytest.raises(errors.ConfigurationError, match="cost_mean"):
         lab.plots.what_if(empty, x="costs_mean")
     with pytest.raises(errors.ConfigurationError, match="needs the column"):

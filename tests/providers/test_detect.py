@@ -181,17 +181,18 @@ def test_other_refusals_stay_errors(code: Any):
 @pytest.mark.parametrize("name", [*WIRES, "bedrock", "openai-responses", "nobody-knows-it"])
 @pytest.mark.parametrize("streaming", [None, True, False])
 def test_a_too_large_body_is_not_examined_and_reported(name: str, streaming: bool | None, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("agentlab.providers.finish_detection.LARGEST_ANSWER_BYTES", 2_000)
+    for module in ("detectors", "finish_detection"):
+        monkeypatch.setattr(f"agentlab.providers.{module}.LARGEST_ANSWER_BYTES", 2_000)
     body = stream("openai", Answer()) if streaming else json.dumps(whole("openai", Answer())).encode()
     just = body + b"\n" * (2_000 - len(body))
     assert detect(name, just, streaming=streaming) == detect(name, body, streaming=streaming)
     for payload in (just + b"\n", (just + b"\n").decode()):
         found = detect(name, payload, streaming=streaming)
         assert (found.finish_reason, found.confidence, found.raw_value) == (F.UNKNOWN, LOW, None)
-        assert found.message == "The body has 2,001 bytes, and at most 2,000 are examined: why it ended is unknown."
+        assert found.message == "The body has 2,001 bytes, and at most 2,000 are read: the finish reason is unknown."
     chunks = [{"choices": [{"delta": {"content": "a" * 2_000}, "finish_reason": "stop"}]}]
     if streaming is not False:
-        assert "at most 2,000 are examined" in detect(name, chunks, streaming=streaming).message
+        assert "at most 2,000 are read" in detect(name, chunks, streaming=streaming).message
     undo = lab.signals.register(name, lambda body: lab.TerminationSignal(F.END_TURN, HIGH))
     try:
         assert detect(name, just + b"\n", streaming=streaming).finish_reason is F.UNKNOWN

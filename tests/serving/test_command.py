@@ -116,8 +116,8 @@ def test_a_token_comes_from_the_environment_or_the_command_line(folder: Path) ->
 def test_the_quickstart_notebook_is_served(folder: Path) -> None:
     notebook = ROOT / "notebooks" / "01_quickstart.ipynb"
     with process(f"{notebook}:clerk", "--db", "kept.sqlite", cwd=folder) as client:
-        output = client.get("/openapi.json").json()["info"]["description"]
-        assert "search_lost_property" in output
+        description = client.get("/openapi.json").json()["info"]["description"]
+        assert "search_lost_property" in description
     assert (folder / "kept.sqlite").exists()  # in the working folder of the command, not in that of the notebook
 
 
@@ -138,11 +138,11 @@ def test_a_chat_from_a_notebook_keeps_its_recordings(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["bots_for_tests:agent", "--host", "0.0.0.0"], "--host 0.0.0.0 can be reached from elsewhere: set a token"),
-        (["bots_for_tests:agent", "--host", "lab.example"], "set a token by AGENTLAB_SERVE_TOKEN"),
+        (["bots_for_tests:agent", "--host", "0.0.0.0"], "--host 0.0.0.0 can be reached from other machines: set a token"),
+        (["bots_for_tests:agent", "--host", "lab.example"], "set a token with AGENTLAB_SERVE_TOKEN"),
         (["bots_for_tests:agent", "--token", ""], "The token cannot be used"),
         (["bots_for_tests:agent", "--token", "two words"], "without spaces"),
-        (["bots_for_tests:agent", "--port", "70000"], "--port 70000: give a number from 0 to 65535"),
+        (["bots_for_tests:agent", "--port", "70000"], "--port 70000: pass a number from 0 to 65535"),
         (["bots_for_tests:agent", "--db", "none/c.sqlite"], "Pass a file in a folder that exists"),
         (["bots_for_tests:number"], "'bots_for_tests:number' is int: name an Agent, or a Chat"),
         (["bots_for_tests"], "'bots_for_tests' is not the name of an agent: write it as module:name"),

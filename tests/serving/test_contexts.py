@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentlab.errors import ConfigurationError, ContextChangedError, StorageError
 from agentlab.model.messages import Message, NativeContent, Stop, ToolCall, ToolResult, decode, encode
-from agentlab.serving.contexts import Contexts, OneAtATime
+from agentlab.serving.contexts import Contexts, NamedLocks
 
 ANY_TEXT = st.text(st.characters(), max_size=20)  # lone surrogates too
 ANY_JSON = st.recursive(
@@ -128,7 +128,7 @@ def test_a_damaged_row_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_name_has_one_holder_and_is_passed_on_in_order() -> None:
-    turns, order = OneAtATime(), []
+    turns, order = NamedLocks(), []
 
     async def hold(number: int) -> None:
         async with turns.holding("a"):
@@ -145,7 +145,7 @@ def test_a_name_has_one_holder_and_is_passed_on_in_order() -> None:
 
 
 def test_a_name_has_one_holder_across_loops() -> None:
-    turns, inside, worst = OneAtATime(), 0, 0
+    turns, inside, worst = NamedLocks(), 0, 0
 
     async def hold() -> None:
         nonlocal inside, worst
@@ -168,7 +168,7 @@ def test_a_name_has_one_holder_across_loops() -> None:
 
 @pytest.mark.parametrize("handed_over", [False, True])
 def test_a_cancelled_waiter_blocks_nobody(handed_over: bool) -> None:
-    turns, got = OneAtATime(), []
+    turns, got = NamedLocks(), []
 
     async def hold(name: str) -> None:
         async with turns.holding("a"):

@@ -109,7 +109,7 @@ def test_an_invalid_request_is_answered_with_field_and_advice() -> None:
             assert told[:2] == (status, kind), (name, told)
             assert error_text in told[2], (name, told)
             assert len(told[2]) < 1000
-        assert error_of(client.get("/chat")) == (405, "wrong_method", "/chat takes POST.")
+        assert error_of(client.get("/chat")) == (405, "wrong_method", "/chat accepts POST.")
         assert chat.context_ids() == []
         whole = {**OK, "terminating_config": {**FINISH, "max_invocations": 2.0}}  # JSON has one kind of number
         assert client.post("/chat", json=whole).json()["stop_reason"] == "nudges_exhausted"
@@ -354,7 +354,7 @@ def test_the_openapi_document_matches_the_endpoints() -> None:
     ("ask", "error_text"),
     [
         (lambda chat: chat.chat("", "go"), "context_id=''"),
-        (lambda chat: chat.chat("ä", "go"), "context_id='\\xe4': give 1 to 200 printable ASCII characters"),
+        (lambda chat: chat.chat("ä", "go"), "context_id='\\xe4': pass 1 to 200 printable ASCII characters"),
         (lambda chat: chat.chat(5, "go"), "context_id=5"),
         (lambda chat: chat.chat("a", " "), "message=' ': pass a non-empty text"),
         (lambda chat: chat.chat("a", None), "message=None"),
@@ -363,7 +363,7 @@ def test_the_openapi_document_matches_the_endpoints() -> None:
         (lambda chat: chat.invoke("a"), "The context 'a' has no message"),
         (lambda chat: chat.add_ai_message("a", ""), "prompt=''"),
         (lambda chat: chat.add_message("a", ""), "message=''"),
-        (lambda chat: chat.add_message("a", "go", "tool"), "role='tool': give 'assistant' or 'user'"),
+        (lambda chat: chat.add_message("a", "go", "tool"), "role='tool': pass 'assistant' or 'user'"),
         (lambda chat: chat.chat("a", "go", {"tool_id": ["finalize"]}), "Did you mean 'tool_ids'?"),
         (lambda chat: chat.chat("a", "go", {"max_invocations": 3}), "tool_ids is missing"),
         (lambda chat: chat.chat("a", "go", {"tool_ids": "finalize"}), "give the names in a list"),

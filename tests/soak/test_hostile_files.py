@@ -224,7 +224,7 @@ def test_hostile_logs_of_inspect(tmp_path: Path, python: str | None) -> None:
             str(tmp_path), "…"
         )
         reached = python is None and not expected  # without Inspect it ends before the log would be read
-        word = "has no package inspect-ai" if reached else expected or "No run can be read"
+        word = "does not have the package inspect-ai" if reached else expected or "No run can be read"
         rows.append([name, " ".join(outcome.split())[:130]])
         wrong += (
             []

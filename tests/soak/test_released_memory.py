@@ -15,7 +15,7 @@ def test_a_replay_forgets_the_position_of_an_ended_run() -> None:
     with lab.replay(FIXTURES / "question", match="order") as recorded:
         run = lab.Agent("openai:gpt-5.4-mini").run("go")
         asyncio.run(run.step())
-        assert list(recorded.index._progress) == [run.stepper.replay_key]
+        assert list(recorded.index._progress) == [run.stepper.context.replay_key]
         run.stop()
         assert not recorded.index._progress
 

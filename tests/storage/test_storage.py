@@ -167,7 +167,7 @@ def test_a_newer_file_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     SqliteStorage(path).close()
     raw(path, f"PRAGMA user_version = {VERSION + 1}")
     with pytest.raises(
-        StorageError, match=rf"newer agentlab \(format {VERSION + 1}, this one knows {VERSION}\): update agentlab"
+        StorageError, match=rf"newer agentlab \(format {VERSION + 1}; this version reads up to {VERSION}\): update agentlab"
     ):
         SqliteStorage(path)
     database = sqlite3.connect(path)
@@ -238,7 +238,7 @@ def test_a_full_disk_refuses_the_whole_write_and_loses_nothing(tmp_path: Path) -
     storage.begin(head(), steps(1))
     (pages,) = storage._database.execute("PRAGMA page_count").fetchone()
     storage._database.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(StorageError, match=r"database or disk is full. Make room"):
+    with pytest.raises(StorageError, match=r"database or disk is full. Free some space"):
         storage.add("run", "w1", steps(*range(2, 500)), "end")
     assert storage.runs() == [StoredRun(head(), 1, None)]
     storage._database.execute("PRAGMA max_page_count = 1000000")

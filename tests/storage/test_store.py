@@ -202,7 +202,7 @@ def test_a_running_run_is_visible_in_another_store(store: Store, path: Path) -> 
         assert (row["state"], row["steps"], row["calls"], row["total_tokens"]) == ("open", 3, 3, 45)
         assert (row["cost_usd"], row["elapsed_s"]) == (float(run.history.cost_usd or 0), run.history.elapsed_s)
         assert pd.isna(row["stop_reason"])
-        with pytest.raises(ConfigurationError, match="is running: end it before it is deleted"):
+        with pytest.raises(ConfigurationError, match="is running: stop it before you delete it"):
             other.delete(run.id)
     assert repr(store) == f"Store({str(path)!r})"
 
@@ -302,7 +302,7 @@ def test_functions_have_to_be_passed_again(store: Store) -> None:
         store.resume(run_id, until_five(store))
     with pytest.raises(ConfigurationError, match=r"name of the policy 'lenient' was stored.*policy="):
         store.resume(run_id, until_five(store), stop=often)
-    with pytest.raises(ConfigurationError, match=r"is of scripted:script, not of openai:gpt"):
+    with pytest.raises(ConfigurationError, match=r"used scripted:script, but the agent uses openai:gpt"):
         store.resume(run_id, lab.Agent("openai:gpt", tools=[look, finalize]))
     assert store.state(run_id) == "interrupted"
     run = store.resume(run_id, until_five(store, stop=StepCountIs(9) | often, policy=lab.termination.lenient))
@@ -355,7 +355,7 @@ def test_a_loaded_run_that_continues_is_not_stored(store: Store) -> None:
     loaded = store.load(run_id, until_five(store))
     go(taken(loaded, 1))
     assert len(store.load(run_id).history) == 2
-    with pytest.raises(StorageError, match="already: delete it, or resume it"):
+    with pytest.raises(StorageError, match=r"already exists.*: delete it, or resume it"):
         store.keep(loaded)
     store.delete(run_id)
     store.keep(loaded)

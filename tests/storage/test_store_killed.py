@@ -270,7 +270,7 @@ def test_the_hold_is_inherited_by_forks_and_resumed_runs(tmp_path: Path, way: st
         assert run.result.stop_reason is ended.get(way, StopReason.COMPLETED)
         if way == "whole-then-fork":
             assert errors(run.result) == ["may_have_run"]
-            assert run.fork(at=2).stepper.holds[0].answered == 2
+            assert run.fork(at=2).stepper.context.holds[0].answered == 2
             branch = run.fork(at=0)
         elif way == "fork-of-a-fork":
             branch = run.fork(at=2).fork(at=1)

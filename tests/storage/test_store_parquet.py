@@ -81,7 +81,7 @@ def test_a_run_with_different_content_here_is_refused(store: Store, tmp_path: Pa
     run_id = store.run_ids()[3]
     kept = other.storage.runs([run_id])[0]
     other.storage.add(run_id, kept.head.writer, [], "{}")
-    with pytest.raises(StorageError, match=rf"'{run_id}' is here already and differs"):
+    with pytest.raises(StorageError, match=rf"'{run_id}' is already in this store and differs"):
         other.import_from(tmp_path)
 
 
@@ -119,7 +119,7 @@ FAULTS = {
     "cut": (cut, "cannot be used for Parquet"),
     "gone": (lambda folder: (folder / "steps.parquet").unlink(), "cannot be used for Parquet"),
     "others": (others, r"was not written by store\.export"),
-    "newer": (newer, r"newer agentlab \(format 2, this one knows 1\)"),
+    "newer": (newer, r"newer agentlab \(format 2; this version reads up to 1\)"),
     "fewer": (fewer, r"has 2 of 3 steps of the run"),
 }
 

@@ -13,7 +13,7 @@ import pytest
 import agentlab as lab
 from agentlab.errors import ConfigurationError, ProviderConnectionError, ReplayMissError
 from agentlab.testing import faults, faulty
-from agentlab.testing.fault_bodies import Attempt, Given, given
+from agentlab.testing.fault_bodies import Attempt, InjectedAnswer, injected_answer
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 PROMPT = "Do I need an umbrella in Graz on Saturday, 12 June 2027?"
@@ -125,7 +125,7 @@ class Late(faults.Fault):
     async def answer(self, ask: Any, attempt: Attempt) -> Any:
         answer = await ask()
         body = await answer.read()
-        return given(body, headers={**answer.headers, "content-type": "text/late"})
+        return injected_answer(body, headers={**answer.headers, "content-type": "text/late"})
 
 
 def test_a_custom_fault() -> None:
@@ -155,8 +155,8 @@ def test_the_effect_of_each_fault_on_a_body(fault: faults.Fault, expected: bytes
             yield BODY[at : at + size]
 
     async def main() -> bytes:
-        async def ask() -> Given:
-            return Given(200, {}, chunks)
+        async def ask() -> InjectedAnswer:
+            return InjectedAnswer(200, {}, chunks)
 
         return await (await fault.answer(ask, Attempt("here", 1.0))).read()
 
@@ -167,8 +167,8 @@ def test_the_effect_of_each_fault_on_a_body(fault: faults.Fault, expected: bytes
 @pytest.mark.parametrize("kind", [faults.Reset, faults.BrokenGzip, lambda after: faults.Stalled(after, longest_s=0)])
 def test_the_bytes_before_a_break(kind: Callable[[int], faults.Fault], after: int) -> None:
     async def main() -> bytes:
-        async def ask() -> Given:
-            return given(BODY)
+        async def ask() -> InjectedAnswer:
+            return injected_answer(BODY)
 
         came, error_text = b"", ""
         try:
@@ -183,14 +183,14 @@ def test_the_bytes_before_a_break(kind: Callable[[int], faults.Fault], after: in
 
 
 BAD: dict[str, tuple[Callable[[], object], str]] = {
-    "reset": (lambda: faults.Reset(-1), "Reset(after_bytes=-1): give a number of at least 0."),
-    "stalled": (lambda: faults.Stalled(longest_s=-1), "Stalled(longest_s=-1): give a number of at least 0."),
-    "status": (lambda: faults.Status(200), "Status(200): give an HTTP status from 300 to 599."),
-    "wait": (lambda: faults.Status(429, retry_after_s=float("nan")), "Status(retry_after_s=nan): give a number of at least 0."),
-    "slow": (lambda: faults.Slow(0), "Slow(bytes_at_once=0): give a number of at least 1."),
-    "repeated": (lambda: faults.Repeated(1), "Repeated(times=1): give a number of at least 2."),
-    "at": (lambda: faulty(faults.Refused(), at=0), "faulty(at=0): give the number of a request, from 1."),
-    "times": (lambda: faulty(faults.Refused(), times=0), "faulty(times=0): give a whole number of at least 1, or None"),
+    "reset": (lambda: faults.Reset(-1), "Reset(after_bytes=-1): pass a number of at least 0."),
+    "stalled": (lambda: faults.Stalled(longest_s=-1), "Stalled(longest_s=-1): pass a number of at least 0."),
+    "status": (lambda: faults.Status(200), "Status(200): pass an HTTP status from 300 to 599."),
+    "wait": (lambda: faults.Status(429, retry_after_s=float("nan")), "Status(retry_after_s=nan): pass a number of at least 0."),
+    "slow": (lambda: faults.Slow(0), "Slow(bytes_at_once=0): pass a number of at least 1."),
+    "repeated": (lambda: faults.Repeated(1), "Repeated(times=1): pass a number of at least 2."),
+    "at": (lambda: faulty(faults.Refused(), at=0), "faulty(at=0): pass the number of a request, from 1."),
+    "times": (lambda: faulty(faults.Refused(), times=0), "faulty(times=0): pass a whole number of at least 1, or None"),
     "list and at": (lambda: faulty([faults.Refused()], at=2), "need a single fault"),
     "no fault": (lambda: faulty([429]), "429 is not a fault: pass one of agentlab.testing.faults"),  # type: ignore[list-item]
     "a class": (lambda: faulty([faults.Reset]), "is not a fault"),  # type: ignore[list-item]

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import ipywidgets as widgets
 from IPython import display
 
-from agentlab._internal.kernel import has_page, mend
+from agentlab._internal.kernel import has_page, kernel_workarounds
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.state import drawing
@@ -183,7 +183,7 @@ class LiveView(ABC):
     def _adopt_if_shown(self) -> None:
         """Let the kernel handle messages of these controls while a cell awaits something."""
         if self._shown_live or self._embedded:
-            kernel = mend()
+            kernel = kernel_workarounds()
             for control in self._controls():
                 kernel.adopt(control.comm)
 

@@ -25,6 +25,8 @@ from matplotlib.ticker import MaxNLocator
 
 from agentlab import plots
 from agentlab._internal.safe_text import printable
+from agentlab.agent import Run
+from agentlab.engine.worker import RunState
 from agentlab.limits.budget import Budget
 from agentlab.limits.conditions import MaxCost, MaxTokensUsed
 from agentlab.notebook.panel import markup
@@ -34,7 +36,6 @@ from agentlab.plots import branch_tree
 from agentlab.plots.figure import COLOURS, TEXT, PlotAxes, PlotFigure, shorten
 from agentlab.plots.run_timeline import TimelinePart, draw_timeline, timeline_data, timeline_part
 from agentlab.records.frames import array
-from agentlab.run import Run, RunState
 
 _BLUE, LIMIT, _GREEN = COLOURS[:3]
 TITLES = ("total tokens", "total cost, USD")

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import ipywidgets as widgets
 
+from agentlab.agent import Run
 from agentlab.engine.run_tree import family_of
+from agentlab.engine.worker import RunState
 from agentlab.notebook.panel.answer import Answer, AnswerView
 from agentlab.notebook.panel.branches import Branches, Lineage
 from agentlab.notebook.panel.controls import Controls, Pointer
@@ -19,7 +21,6 @@ from agentlab.notebook.panel.state import PanelServices, PanelState, Part
 from agentlab.notebook.panel.static_view import StaticView
 from agentlab.notebook.panel.step_browser import StepBrowser
 from agentlab.records import events
-from agentlab.run import Run, RunState
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent

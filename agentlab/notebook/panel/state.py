@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import ipywidgets as widgets
 
+from agentlab.agent import Run
 from agentlab.errors import ConfigurationError
-from agentlab.run import Run
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent

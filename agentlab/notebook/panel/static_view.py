@@ -8,13 +8,13 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from agentlab._internal.safe_text import AS_WRITTEN, printable
+from agentlab.agent import Run
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import ShownAnswer, answer_html, answer_label_html
 from agentlab.notebook.panel.live_view import STYLE, Output
 from agentlab.notebook.panel.pictures import Curve, Picture, timeline_picture
 from agentlab.notebook.panel.step_browser import StepTable
 from agentlab.records import events
-from agentlab.run import Run
 
 MOST_STEPS = 100
 """Newest steps in the table, which is saved in the notebook's file."""
