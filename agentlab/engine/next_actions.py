@@ -140,9 +140,7 @@ def _after_a_cut(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     """Repeat the step with a larger output cap."""
     last, at = run.history[-1], len(run.history) - 1
     if last.decision.suggestion == MODIFY_PROMPT:
-        yield _edit_prompt(
-            "The conversation does not fit into the model's window: a shorter prompt leaves room for the answer."
-        )
+        yield _edit_prompt("The conversation does not fit into the model's window: a shorter prompt leaves room for the answer.")
         return
     settings, raised = run.limits.snapshot(), LimitIncrease()
     capped_by = last.decision.metadata.get("capped_by")
