@@ -152,15 +152,15 @@ with lab.replay(fixture, match="order", pace=2.0):
     agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[get_weather], stream=True)
     run = agent.run("Do I need an umbrella in Graz on Saturday, 12 June 2027?")
 
-said, until = "", {30: threading.Event(), 60: threading.Event()}
+streamed, until = "", {30: threading.Event(), 60: threading.Event()}
 
 def hold(event):
     "Pieces behind so many characters of the second answer wait until the test lets them go on."
-    global said
+    global streamed
     if isinstance(event, lab.events.TextReceived) and event.step == 2:
-        said += event.text
+        streamed += event.text
         for length, go_on in until.items():
-            if len(said) > length:
+            if len(streamed) > length:
                 go_on.wait(60)
 
 panel = run.panel()

@@ -20,7 +20,7 @@ from agentlab.engine.client import KEPT_ALIVE, LONGEST_SILENCE_S
 from agentlab.model.finish_reasons import Confidence, FinishReason, StopReason
 from agentlab.notebook.panel.step_detail import detail
 from agentlab.records.events import AskedAgain, Event, TextReceived, ToolStarted
-from agentlab.testing.fault_bodies import given, with_body
+from agentlab.testing.fault_bodies import injected_answer, with_body
 
 from .call_builders import (
     HELLO,
@@ -531,7 +531,7 @@ def test_a_whole_answer_is_emitted_as_one_piece() -> None:
 
 
 class Alive:
-    """A transport whose response never ends: the given content, then `keep` every twenty seconds, `times` times or forever."""
+    """A transport whose response never ends: the injected_answer content, then `keep` every twenty seconds, `times` times or forever."""
 
     needs_key = True  # as with a reached provider: failures are retried
 
@@ -542,7 +542,7 @@ class Alive:
     @asynccontextmanager
     async def open(self, request: Any, **how: Any) -> AsyncIterator[Any]:
         self.asked += 1
-        yield with_body(given(b""), self.chunks)
+        yield with_body(injected_answer(b""), self.chunks)
 
     async def chunks(self, _: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield self.before

@@ -306,7 +306,7 @@ FRAME = {"question": ["What is the capital of France?", "And of Italy?"], "answe
 
 
 @pytest.mark.parametrize(
-    ("prompts", "printed"),
+    ("prompts", "message"),
     [
         (pd.DataFrame(FRAME), r"a table with the columns 'question', 'answer': .*prompts=list\(frame\['…'\]\)"),
         (pd.DataFrame({"question": ["x"]}), r"prompts=list\(frame\['question'\]\)"),

@@ -98,8 +98,8 @@ def test_continuations_are_counted_by_provider_and_model() -> None:
         "agentlab.continuation_attempted",
         "agentlab.continuation_ended",
     ]
-    said = to.named("invoke_agent")[0].events[1].attributes or {}
-    left = {name.removeprefix("agentlab."): value for name, value in said.items() if "remaining" in name}
+    event_attributes = to.named("invoke_agent")[0].events[1].attributes or {}
+    left = {name.removeprefix("agentlab."): value for name, value in event_attributes.items() if "remaining" in name}
     assert left == {
         **{"remaining": 1, "tokens_remaining": 40, "chars_remaining": 760, "repairs_remaining": 1, "invocations_remaining": 9},
         **{

@@ -33,14 +33,14 @@ def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
-def make_run(name: str = "one", end: int = 0, pause_s: float = 0.0, said: str = "Found.", turns: int = 500) -> Run:
+def make_run(name: str = "one", end: int = 0, pause_s: float = 0.0, answer_text: str = "Found.", turns: int = 500) -> Run:
     async def search(query: str) -> str:
         """Search."""
         await asyncio.sleep(pause_s)
         return "nothing"
 
     def script(request: ModelRequest, index: int) -> ModelResponse:
-        return say(said) if index == end else call("search", {"query": str(index)}, cost="0.001")
+        return say(answer_text) if index == end else call("search", {"query": str(index)}, cost="0.001")
 
     agent = lab.Agent(ScriptedProvider(script, name=name, model="m"), tools=[search])
     return agent.run("Find it.", budget=Budget(max_turns=turns, max_tokens=100_000))
@@ -155,7 +155,7 @@ def test_an_error_of_a_control_is_shown_below() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "said"),
+    ("shown", "answer_text"),
     [
         ([], r"panel\(\[\]\): pass at least one run"),
         ("run", r"'r'.*is not a run"),
@@ -164,8 +164,8 @@ def test_an_error_of_a_control_is_shown_below() -> None:
         (None, r"panel\(None\)"),
     ],
 )
-def test_other_objects_are_refused(shown: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_other_objects_are_refused(shown: Any, answer_text: str) -> None:
+    with pytest.raises(ConfigurationError, match=answer_text):
         panel(shown)
 
 
@@ -187,7 +187,7 @@ def test_a_lockstep_and_a_single_run() -> None:
 
 
 def test_hostile_text_is_escaped() -> None:
-    made = beside(make_run(HOSTILE, end=1, said=HOSTILE * 50), make_run("two", end=1))
+    made = beside(make_run(HOSTILE, end=1, answer_text=HOSTILE * 50), make_run("two", end=1))
     made.go.click()
     assert made.lockstep.wait(60) is not None
     drawn(made)

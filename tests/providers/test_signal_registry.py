@@ -367,7 +367,7 @@ def test_a_misspelt_provider_is_logged_once(registry: SignalRegistry, caplog: py
 
 
 @pytest.mark.parametrize(
-    ("payload", "told"),
+    ("payload", "explanation"),
     [
         (b"", "empty"),
         ("", "empty"),
@@ -378,10 +378,10 @@ def test_a_misspelt_provider_is_logged_once(registry: SignalRegistry, caplog: py
     ],
 )
 @pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "nobody-knows"])
-def test_a_payload_that_is_no_response_is_reported(registry: SignalRegistry, name: str, payload: Any, told: str) -> None:
+def test_a_payload_that_is_no_response_is_reported(registry: SignalRegistry, name: str, payload: Any, explanation: str) -> None:
     found = registry.detect(name, payload)
     assert (found.finish_reason, found.confidence) == (F.UNKNOWN, LOW)
-    assert told in found.message
+    assert explanation in found.message
 
 
 JSON = st.recursive(

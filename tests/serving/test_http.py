@@ -92,8 +92,8 @@ def test_the_endpoints_have_the_documented_form() -> None:
         ]:
             answer = client.post(path, content=body % config, headers=headers)
             assert answer.status_code == 200, answer.text
-            told = answer.json()
-            assert {name: told[name] for name in ("response", "saved_ai_messages", "generated_messages")} == {
+            received = answer.json()
+            assert {name: received[name] for name in ("response", "saved_ai_messages", "generated_messages")} == {
                 "response": '{"answer":"IC 41"}',
                 "saved_ai_messages": True,
                 "generated_messages": [*first, look, seen, ended, gave],
@@ -105,10 +105,10 @@ def test_an_invalid_request_is_answered_with_field_and_advice() -> None:
     with serving(chat) as client:
         for name, (path, body, status, kind, error_text) in WRONG.items():
             raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-            told = error_of(client.post(path, content=raw, headers={"content-type": "application/json"}))
-            assert told[:2] == (status, kind), (name, told)
-            assert error_text in told[2], (name, told)
-            assert len(told[2]) < 1000
+            received = error_of(client.post(path, content=raw, headers={"content-type": "application/json"}))
+            assert received[:2] == (status, kind), (name, received)
+            assert error_text in received[2], (name, received)
+            assert len(received[2]) < 1000
         assert error_of(client.get("/chat")) == (405, "wrong_method", "/chat accepts POST.")
         assert chat.context_ids() == []
         whole = {**OK, "terminating_config": {**FINISH, "max_invocations": 2.0}}  # JSON has one kind of number
@@ -135,10 +135,10 @@ def test_an_internal_error_has_the_status_of_its_cause() -> None:
     ]:
         chat = lab.Chat(agent)
         with serving(chat) as client:
-            told = error_of(client.post("/chat", json=OK))
-            assert told[:2] == (status, kind), told
-            assert error_text in told[2]
-            assert "sk-proj" not in told[2]
+            received = error_of(client.post("/chat", json=OK))
+            assert received[:2] == (status, kind), received
+            assert error_text in received[2]
+            assert "sk-proj" not in received[2]
             assert chat.context_ids() == []  # unchanged
 
 
@@ -167,8 +167,8 @@ def test_a_concurrent_write_by_another_process_is_a_conflict(tmp_path: Path) -> 
 
     chat = lab.Chat(lab.Agent(Meddler()), tmp_path / "c.sqlite")
     with serving(chat) as client:
-        told = error_of(client.post("/chat", json=OK))
-        assert told[:2] == (409, "context_changed")
+        received = error_of(client.post("/chat", json=OK))
+        assert received[:2] == (409, "context_changed")
         assert [message.text for message in chat.messages("a")] == ["I was faster."]
 
 
@@ -288,8 +288,8 @@ def test_a_hundred_concurrent_contexts_do_not_mix() -> None:
             return await asyncio.gather(*[talk(client, f"c{number}") for number in range(100)])
 
     with serving(chat) as client:
-        told = asyncio.run(main(client.base_url))
-        for number, answers in enumerate(told):
+        received = asyncio.run(main(client.base_url))
+        for number, answers in enumerate(received):
             assert answers == [" | ".join(f"c{number}-{turn}" for turn in range(upto + 1)) for upto in range(3)]
             assert [message.text for message in chat.messages(f"c{number}")][::2] == [f"c{number}-{turn}" for turn in range(3)]
     assert model.most_at_once == 100

@@ -61,7 +61,7 @@ from agentlab.storage import SqliteStorage
 from agentlab.testing.contracts import head, steps
 
 storage = SqliteStorage(sys.argv[1])
-said = [[run.head.run_id, run.steps] for run in storage.runs()], storage.notes("remark"), len(storage.steps("run"))
+found = [[run.head.run_id, run.steps] for run in storage.runs()], storage.notes("remark"), len(storage.steps("run"))
 refused = []
 for write in (
     lambda: storage.begin(head("new")), lambda: storage.note("run", "remark", "x"), lambda: storage.delete("run"),
@@ -72,7 +72,7 @@ for write in (
     except StorageError as error:
         refused.append(str(error))
 storage.close()
-print(json.dumps([*said, refused]))
+print(json.dumps([*found, refused]))
 """
 
 
