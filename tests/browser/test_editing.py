@@ -35,7 +35,7 @@ def finalize(answer: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Patience(StopCondition):
-    "A condition of one's own, with fields of several types."
+    "A custom condition, with fields of several types."
 
     steps: int = limit_field(unit="steps", minimum=2, default=90, help="stop after so many steps")
     mood: Literal["calm", "hurried"] = "calm"

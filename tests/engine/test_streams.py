@@ -531,7 +531,7 @@ def test_a_whole_answer_is_emitted_as_one_piece() -> None:
 
 
 class Alive:
-    """A transport whose response never ends: the injected_answer content, then `keep` every twenty seconds, `times` times or forever."""
+    """A transport whose response never ends: the given content, then `keep` every twenty seconds, `times` times or forever."""
 
     needs_key = True  # as with a reached provider: failures are retried
 

@@ -72,7 +72,7 @@ def _table() -> Iterator[None]:
     yield
     rows = rows_of_the_table()
     if rows:
-        show("cancelling", ("what goes on", "cut off by", "moments", "ended", "tools", "slowest end"), rows)
+        show("cancelling", ("activity", "cut off by", "moments", "ended", "tools", "slowest end"), rows)
 
 
 def tools_now() -> set[threading.Thread]:

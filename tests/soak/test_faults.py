@@ -279,7 +279,7 @@ def test_a_body_without_any_content_is_known_to_be_truncated_at_every_place(talk
     assert at > len(b"data: {")
 
 
-PLACES = ("fault", "where", "places", "what came of it")
+PLACES = ("fault", "where", "places", "outcome")
 
 
 @pytest.mark.parametrize("kind", ["reset", "cut", "garbled"])

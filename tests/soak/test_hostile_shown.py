@@ -216,7 +216,7 @@ def _row(name: str, shown: Iterator[Displayable]) -> tuple[list[object], list[tu
     return [name, *kinds.values(), len(wrong) or "text"], wrong
 
 
-COLUMNS = ["said, in every free place", "HTML", "plain text", "texts of widgets", "SVG", "what came of it"]
+COLUMNS = ["text, in every free place", "HTML", "plain text", "texts of widgets", "SVG", "outcome"]
 
 
 @pytest.mark.timeout(300)
@@ -290,7 +290,7 @@ def test_plots_draw_names_letter_by_letter() -> None:
             lost = [name for name in part if not any(_beginning(TEXTS[name]) in text for text in written)]
             rows.append([row[0], len(part) - len(lost), ", ".join(lost) or "none", row[-1]])
             wrong += found + [(plot, name, "not drawn") for name in lost]
-    show("hostile-plots", ["plot of groups", "names drawn as they are", "lost", "what came of them"], rows)
+    show("hostile-plots", ["plot of groups", "names drawn as they are", "lost", "outcome"], rows)
     assert wrong == []
 
 
