@@ -382,7 +382,7 @@ def test_a_gap_is_kept_and_shown_in_its_place(tmp_path: Path) -> None:
             assert MARKED in one.panel().bundle()["text/html"]
             assert MARKED in detail(one, 1)
             assert "A piece is missing at character 8" in detail(one, 1)
-    assert any("lost a piece" in told for told in result.to_frame("events")["detail"])
+    assert any("lost a piece" in event_detail for event_detail in result.to_frame("events")["detail"])
 
 
 def test_a_gap_in_the_reasoning_ends_no_run() -> None:

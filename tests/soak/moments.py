@@ -71,7 +71,9 @@ class Moments:
         if self.clock is not None:
             loop.time = self.clock.monotonic  # type: ignore[method-assign]
         loop.set_task_factory(self._made)
-        loop.set_exception_handler(lambda _, told: self.problems.append(f"told to the loop: {told.get('message')}"))
+        loop.set_exception_handler(
+            lambda _, loop_context: self.problems.append(f"told to the loop: {loop_context.get('message')}")
+        )
 
     def leave(self) -> None:
         """Stop counting."""
