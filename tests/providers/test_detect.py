@@ -242,6 +242,6 @@ def test_deeply_nested_objects_are_no_answer():
 
 
 def test_an_unknown_wire_that_lost_a_piece_has_no_clean_end():
-    said = [b'data: {"text": "pay 100 "}', b'data: {"text": ', b'data: {"text": "to Bob", "finish_reason": "stop"}']
-    assert detect("nobody-knows-it", b"\n\n".join([*said, b""])).finish_reason is F.UNKNOWN
-    assert detect("nobody-knows-it", b"\n\n".join([said[0], said[2], b""])).finish_reason is F.END_TURN
+    lines = [b'data: {"text": "pay 100 "}', b'data: {"text": ', b'data: {"text": "to Bob", "finish_reason": "stop"}']
+    assert detect("nobody-knows-it", b"\n\n".join([*lines, b""])).finish_reason is F.UNKNOWN
+    assert detect("nobody-knows-it", b"\n\n".join([lines[0], lines[2], b""])).finish_reason is F.END_TURN
