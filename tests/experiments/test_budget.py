@@ -242,7 +242,7 @@ def test_failed_runs_are_counted_and_reported_as_unsuccessful() -> None:
         return ProviderStatusError("down", status=500) if int(request.messages[0].text) % 2 else script(request, index)
 
     study = lab.Experiment([lab.Agent(ScriptedProvider(half), tools=[look], name="a")], PROMPTS[:60])
-    with pytest.warns(AgentlabWarning, match=r"30 of 60 runs failed, .*run\(retry=True\); until then they count as failures\."):
+    with pytest.warns(AgentlabWarning, match=r"30 of 60 runs failed; .*run\(retry=True\); until then they count as failures\."):
         results = go(study)
     assert repr(results) == "ExperimentResults('experiment', 60 runs: 30 ended, 30 failed (counted as failures))"
 

@@ -723,7 +723,7 @@ def test_an_experiment_with_a_key_resumes_as_the_same_experiment(
     planted = "planted/Opaque+0123456789"
     key = {"looks like one": "sk-" + "planted0123456789abcdef", "known to the process": planted}.get(kind, f"sk-{planted}-abcdef")
     monkeypatch.setenv("PLANTED_API_KEY", planted)
-    known_keys.look()
+    known_keys.read_environment()
     prompt = f"Use {key} now"
     under_way: list[asyncio.Task[Any]] = []
 

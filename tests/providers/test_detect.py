@@ -182,7 +182,7 @@ def test_other_refusals_stay_errors(code: Any):
 @pytest.mark.parametrize("streaming", [None, True, False])
 def test_a_too_large_body_is_not_examined_and_reported(name: str, streaming: bool | None, monkeypatch: pytest.MonkeyPatch):
     for module in ("detectors", "finish_detection"):
-        monkeypatch.setattr(f"agentlab.providers.{module}.LARGEST_ANSWER_BYTES", 2_000)
+        monkeypatch.setattr(f"agentlab.providers.{module}.MAX_ANSWER_BYTES", 2_000)
     body = stream("openai", Answer()) if streaming else json.dumps(whole("openai", Answer())).encode()
     just = body + b"\n" * (2_000 - len(body))
     assert detect(name, just, streaming=streaming) == detect(name, body, streaming=streaming)

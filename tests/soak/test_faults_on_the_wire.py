@@ -222,7 +222,7 @@ def test_an_injected_refused_connection_equals_a_real_one() -> None:
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
 def test_an_endless_answer_is_abandoned(streaming: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.engine.client.LARGEST_ANSWER_BYTES", 2_000_000)
+    monkeypatch.setattr("agentlab.engine.client.MAX_ANSWER_BYTES", 2_000_000)
     sent = 0
 
     def endless(to: Handler) -> None:

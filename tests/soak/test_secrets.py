@@ -35,10 +35,10 @@ Sinks = dict[str, str]
 def _planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, value in IN_ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    known_keys.look()
+    known_keys.read_environment()
     yield
     monkeypatch.undo()
-    known_keys.look()
+    known_keys.read_environment()
 
 
 class Everything(logging.Handler):

@@ -41,11 +41,11 @@ def _planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, value in IN_ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
-    known_keys.look()
+    known_keys.read_environment()
     known_keys.remember([SENT])
     yield
     monkeypatch.undo()
-    known_keys.look()
+    known_keys.read_environment()
 
 
 def runs_from_everywhere() -> list[lab.Run]:
