@@ -250,51 +250,8 @@ def _anthropic_answer(fields: dict[str, Any]) -> JSON:
 
 
 # Unknown providers ----------------------------------------------------------------------------------------------------------
-
-FIELDS = ("candidates", "promptFeedback", "usageMetadata")
-
-
-def answer_of(line: JSON) -> tuple[JSON, int]:
-    """Return the response body in a line of results, and its HTTP status; anything else is returned unchanged, with status 200."""
-    fields = read.as_dict(line)
-    response = read.as_dict(fields.get("response"))
-    if "custom_id" in fields:
-        if "body" in response:
-            return response["body"], read.count(response.get("status_code")) or 200
-        return _anthropic_answer(fields), 200
-    if not response.keys().isdisjoint(_GEMINI_FIELDS) and "candidates" not in fields:
-        return response, 200
-    return (fields["modelOutput"] if isinstance(fields.get("modelOutput"), dict) else line), 200
-
-
-def never_run(line: JSON, provider: str) -> TerminationSignal | None:
-    """Return the signal of a line whose request was not run; None for every other line."""
-    fields = read.as_dict(line)
-    value = read.as_dict(fields.get("result")).get("type") if "custom_id" in fields else None
-    if not isinstance(value, str) or value not in _NOT_RUN:
-        return None
-    return TerminationSignal(
-        finish_reason=_NOT_RUN[value],
-        confidence=Confidence.HIGH,
-        provider=provider,
-        raw_field="result.type",
-        raw_value=value,
-        message=f"The batch did not run this request: it is {value}.",
-    )
-
-
-def _anthropic_answer(fields: dict[str, Any]) -> JSON:
-    result = read.as_dict(fields.get("result"))
-    if result.get("type") == "succeeded" and isinstance(result.get("message"), dict):
-        return result["message"]
-    if result.get("type") == "errored" and isinstance(result.get("error"), dict):
-        return result["error"]
-    return fields
-
-
-# Of an unknown provider -----------------------------------------------------------------------------------------------------
-# Most servers speak one of a few wires, so the shape of the response says which reader understands it. If none does, a field with the
-# name of a finish reason is searched, with a value that some vendor uses. Both are inferences: at most MEDIUM.
+# Most servers speak one of a few wires, so the shape of a response shows which reader fits. If none fits, the body is searched for a
+# field with the name of a finish reason and a value that some vendor uses. Both are inferences, so the confidence is at most MEDIUM.
 
 FIELDS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "completionReason", "termination_reason")
 """Names of the field with the finish reason."""
