@@ -250,8 +250,6 @@ def _anthropic_answer(fields: dict[str, Any]) -> JSON:
 
 
 # Unknown providers ----------------------------------------------------------------------------------------------------------
-# Most servers speak one of a few wires, so the shape of a response shows which reader fits. If none fits, the body is searched for a
-# field with the name of a finish reason and a value that some vendor uses. Both are inferences, so the confidence is at most MEDIUM.
 
 FIELDS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "completionReason", "termination_reason")
 """Names of the field with the finish reason."""
