@@ -175,7 +175,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
-        raise import_module("agentlab._internal.lazy").no_such_name("agentlab", name, __all__)
+        raise import_module("agentlab._internal.lazy").unknown_name_error("agentlab", name, __all__)
     place, _, inner = _PLACES[name].partition(":")
     module = import_module(f"agentlab.{place}")
     value = globals()[name] = getattr(module, inner) if inner else module

@@ -66,7 +66,7 @@ from agentlab._internal.errors import (
     UnknownProviderError,
     _unpickled,  # noqa: F401  pickles name it
 )
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab.records.result import (
     CallLimitReached,
     ConditionReached,
@@ -124,4 +124,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = module_hooks(__name__, __all__)

@@ -65,7 +65,7 @@ class RunOf(Displayable, Generic[A]):
         self.worker: Worker[StepResult | None, RunResult] = Worker(self.stepper)
         self.branches: Branches[Self] = Branches(self)
         self.limits: LiveSettings = self.stepper.context.limits
-        call_context.made(self)
+        call_context.announce(self)
 
     # State ------------------------------------------------------------------------------------------------------------------
 

@@ -307,7 +307,7 @@ def _left_of_caller(context: ToolCallContext) -> Remaining:
     left = context.left()
     if call_context.is_spent(left):
         raise ConfigurationError("Not started: your own budget has nothing left.")
-    if (bound := call_context.bound_below(context.caller.outermost)) is not None:
+    if (bound := call_context.limit_below_reached(context.caller.outermost)) is not None:
         raise ConfigurationError(f"Not started: {bound[1]}")
     return left
 
@@ -375,7 +375,7 @@ def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, con
     if context is not None:
         yours = in_words(context.left())
         parts += [f"Left of yours: {yours}."] if yours else []
-        spent = call_context.bound_below(context.caller.outermost)
+        spent = call_context.limit_below_reached(context.caller.outermost)
         if spent is not None:
             parts.append(f"No sub-agent can make a further call: {spent[1]}")
         elif not call_context.is_spent(context.left()):

@@ -361,13 +361,13 @@ class Executed:
 
 async def execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult:
     """Run one call and return its result. Raises only cancellations and interrupts; any other failure is a result for the model."""
-    executed = await carried_out(tool_call, tools)
+    executed = await execute_call(tool_call, tools)
     if executed.cut is not None:
         raise executed.cut
     return executed.result
 
 
-async def carried_out(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
+async def execute_call(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
     """Run one call. Raises only an interrupt."""
     started = time.perf_counter()
     executed = await _execute(tool_call, tools)

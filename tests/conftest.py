@@ -25,7 +25,7 @@ settings.load_profile("agentlab")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks that are used in one folder only."""
-    config.addinivalue_line("markers", "own_page: a browser test that has a page and a kernel of its own")
+    config.addinivalue_line("markers", "own_page: a browser test that needs a separate page and kernel")
 
 
 @pytest.hookimpl(trylast=True)  # after each folder has marked its tests

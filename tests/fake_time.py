@@ -17,7 +17,7 @@ TICK_S = 1e-6
 
 
 class OwnTime:
-    """The clock and the loops of one test. The time stands still while code runs, and advances when a loop only waits for a timer.
+    """The clock and the loops of one test. The time is frozen while code runs, and advances when a loop only waits for a timer.
     Covers the test's own loop and tools on threads, not other threads or processes."""
 
     def __init__(self) -> None:

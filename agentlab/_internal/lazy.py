@@ -113,7 +113,7 @@ def near(name: str, known: Sequence[str], cutoff: float = 0.78) -> str:
     return next((word for word in known if found and word.lower() == found[0]), "")
 
 
-def no_such_name(module: str, name: str, known: Sequence[str]) -> AttributeError:
+def unknown_name_error(module: str, name: str, known: Sequence[str]) -> AttributeError:
     """Return the error for `module.name`, where `known` are the existing names."""
     close = near(name, known)
     other_case = close.lower() == name.lower()
@@ -137,7 +137,7 @@ def defined_in(module: Mapping[str, object]) -> list[str]:
     return sorted(name for name, value in module.items() if name[0] != "_" and getattr(value, "__module__", None) == here)
 
 
-def only(
+def module_hooks(
     module: str, names: Sequence[str], places: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a module: completion offers only `names`, and the error for another name suggests one.
@@ -148,7 +148,7 @@ def only(
     def missing(name: str) -> Any:
         if places is not None and name in places:
             return getattr(import_module(places[name]), name)
-        raise no_such_name(module, name, names)
+        raise unknown_name_error(module, name, names)
 
     return missing, lambda: list(names)
 

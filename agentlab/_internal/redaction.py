@@ -50,11 +50,11 @@ _SECRET_HEADER = re.compile(
 )
 _SCHEME = re.compile(r"(?i)^(?:bearer|basic|token|key)\s+(\S.*)$")
 
-SHORTEST_SECRET = 6
+MIN_SECRET_LENGTH = 6
 PLACEHOLDERS = frozenset(
     {"dummy-key", "lm-studio", "localhost", "no-key", "not-needed", "not-used", "ollama", "placeholder", "unused"}
 )
-"""Placeholders for a key that is not needed. These, and values shorter than SHORTEST_SECRET, are not secrets: replacing them would
+"""Placeholders for a key that is not needed. These, and values shorter than MIN_SECRET_LENGTH, are not secrets: replacing them would
 spoil the text."""
 
 # A text is first searched for the literals that the patterns begin with, and a pattern is compiled only if its literal is found. So the
@@ -95,7 +95,7 @@ _KEY_PATTERNS: dict[bytes, bytes] = {prefix: re.escape(prefix) + rest for prefix
 }
 """Patterns of keys, by the literal that each pattern begins with or follows."""
 
-_SHORTEST_KEY_BYTES = 15
+_MIN_KEY_BYTES = 15
 """A shorter text matches none of the patterns."""
 
 _LITERALS = (
@@ -180,7 +180,7 @@ def known_secrets(values: Iterable[str]) -> list[str]:
     for secret in values:
         scheme = _SCHEME.match(secret.strip())
         for value in (secret.strip(), scheme[1] if scheme else ""):
-            if len(value) >= SHORTEST_SECRET and value != REDACTED and value.lower() not in PLACEHOLDERS:
+            if len(value) >= MIN_SECRET_LENGTH and value != REDACTED and value.lower() not in PLACEHOLDERS:
                 found.add(value)
     return sorted(found, key=len, reverse=True)
 
@@ -213,7 +213,7 @@ class Redactor:
     def places(self, data: bytes) -> list[tuple[int, int]]:
         """Return where secrets begin and end, sorted and not overlapping."""
         places = self._known_places(data)
-        if len(data) >= _SHORTEST_KEY_BYTES and any(literal.search(data) for literal in _literals()):
+        if len(data) >= _MIN_KEY_BYTES and any(literal.search(data) for literal in _literals()):
             for literal, pattern in _KEY_PATTERNS.items():
                 if literal in data:
                     found = re.compile(pattern).finditer(data)
@@ -324,7 +324,7 @@ def redacted_repr(kind: type[T]) -> type[T]:
 
 # Metadata ----------------------------------------------------------------------------------------------------------------------
 
-MOST_ITEMS, MOST_CHARACTERS, MOST_LEVELS = 50, 500, 5
+MAX_ITEMS, MAX_CHARACTERS, MAX_LEVELS = 50, 500, 5
 """Limits on a provider's metadata: items of a collection, characters of a text, levels of nesting."""
 
 
@@ -334,11 +334,11 @@ def clean_json(value: object, level: int = 0) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Mapping) and level < MOST_LEVELS:
-        named = [(str(name), part) for name, part in itertools.islice(value.items(), MOST_ITEMS)]
+    if isinstance(value, Mapping) and level < MAX_LEVELS:
+        named = [(str(name), part) for name, part in itertools.islice(value.items(), MAX_ITEMS)]
         return {_clean_text(name): REDACTED if is_secret_name(name) else clean_json(part, level + 1) for name, part in named}
-    if isinstance(value, list | tuple | set | frozenset) and level < MOST_LEVELS:
-        return [clean_json(part, level + 1) for part in itertools.islice(value, MOST_ITEMS)]
+    if isinstance(value, list | tuple | set | frozenset) and level < MAX_LEVELS:
+        return [clean_json(part, level + 1) for part in itertools.islice(value, MAX_ITEMS)]
     return _clean_text(value if isinstance(value, str) else text_of(value))
 
 
@@ -349,6 +349,6 @@ def is_secret_name(name: str) -> bool:
 
 
 def _clean_text(text: str) -> str:
-    """Return at most MOST_CHARACTERS of a text without keys. It is redacted before it is cut, since half a key is secret too."""
-    clean = redact(text[: 8 * MOST_CHARACTERS])
-    return clean if len(clean) <= MOST_CHARACTERS else clean[: MOST_CHARACTERS - 1] + "…"
+    """Return at most MAX_CHARACTERS of a text without keys. It is redacted before it is cut, since half a key is secret too."""
+    clean = redact(text[: 8 * MAX_CHARACTERS])
+    return clean if len(clean) <= MAX_CHARACTERS else clean[: MAX_CHARACTERS - 1] + "…"

@@ -17,11 +17,11 @@ from typing import TypeAlias
 Spelling: TypeAlias = tuple[bytes, "re.Pattern[bytes]"]
 """A word that is part of the key in any spelling, for a fast search, and the pattern of the whole key."""
 
-SHORTEST = 12
+MIN_LENGTH = 12
 """The minimum length of keys that are replaced everywhere. A shorter key could be a word, and is replaced only where it was sent."""
-LONGEST_WITHOUT_DIGIT = 20
+MIN_LENGTH_WITHOUT_DIGIT = 20
 """A shorter text without a digit may be a word, such as the password of a local database."""
-MOST = 256
+MAX_REMEMBERED = 256
 """The number of keys that are remembered, the most recently sent ones. Signed requests send a new one each time."""
 _ENVIRONMENT_INTERVAL_S = 1.0
 
@@ -49,7 +49,7 @@ def remember(values: Iterable[str]) -> None:
             _sent.pop(value, None)
             _sent[value] = None  # moved to the end: the least recently sent key is forgotten first
         if has_new:
-            for old in list(_sent)[:-MOST]:
+            for old in list(_sent)[:-MAX_REMEMBERED]:
                 del _sent[old]
             _update_spellings()
 
@@ -57,11 +57,11 @@ def remember(values: Iterable[str]) -> None:
 def spellings() -> tuple[Spelling, ...]:
     """Return the patterns of all known keys. Reads the environment again from time to time."""
     if time.monotonic() - _environment_read_s > _ENVIRONMENT_INTERVAL_S:
-        look()
+        read_environment()
     return _spellings
 
 
-def look() -> None:
+def read_environment() -> None:
     """Read the environment now."""
     global _environment, _environment_read_s  # noqa: PLW0603  under a lock
     found = in_environment(os.environ)
@@ -80,12 +80,12 @@ def in_environment(environment: Mapping[str, str]) -> frozenset[str]:
 
 def is_distinctive(value: str) -> bool:
     """True if a key looks so unlike a word, a number or a path that it can safely be replaced everywhere."""
-    if len(value) < SHORTEST or _NO_KEY.fullmatch(value) or any(character.isspace() for character in value):
+    if len(value) < MIN_LENGTH or _NO_KEY.fullmatch(value) or any(character.isspace() for character in value):
         return False
     if value.startswith(("/", "./", "~/")) and (PurePath(value).suffix or os.path.exists(value)):  # noqa: PTH110  any text
         return False
     digits = sum(character.isdigit() for character in value)
-    return 0 < digits < len(value) or len(value) >= LONGEST_WITHOUT_DIGIT
+    return 0 < digits < len(value) or len(value) >= MIN_LENGTH_WITHOUT_DIGIT
 
 
 def _update_spellings() -> None:
@@ -93,7 +93,7 @@ def _update_spellings() -> None:
     _spellings = tuple(map(spelling_of, sorted({*_sent, *_environment}, key=len, reverse=True)))
 
 
-@lru_cache(maxsize=2 * MOST)
+@lru_cache(maxsize=2 * MAX_REMEMBERED)
 def spelling_of(value: str) -> Spelling:
     """Return the pattern of a key, which also matches it escaped by JSON or a URL, once or twice."""
     literal = max(_WORD.findall(value.encode("utf-8", "surrogatepass")), key=len, default=b"")

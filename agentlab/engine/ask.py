@@ -226,14 +226,14 @@ async def _send(run: RunContext, builder: StepBuilder, request: ModelRequest) ->
     context = CallContext(run.transport, run.replay_key, index, on_text, on_retry)
     started_s, started = timeline.clock.elapsed_s(), time.perf_counter()
     builder.open_calls += 1
-    call_context.count_beside(run, calls=1)
+    call_context.count_outside_history(run, calls=1)
     try:
         response = await agent.model.respond(request, context)
         if response.tool_calls:
             response = unique_call_ids(response)
     except (ProviderStatusError, ConfigurationError, FixtureError):
         builder.open_calls -= 1  # refused: nothing was generated
-        call_context.count_beside(run, calls=-1)
+        call_context.count_outside_history(run, calls=-1)
         raise
     builder.open_calls -= 1
     record_call(run, builder, request, response, index, started_s, time.perf_counter() - started, retries)
@@ -258,7 +258,7 @@ def record_call(  # noqa: PLR0917  all of them describe the call
     cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd, at=at, address=address)
     log_signal(signal, model.name, model.model)
     builder.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
-    call_context.count_beside(run, tokens=usage.known_tokens, cost_usd=cost.known_usd)
+    call_context.count_outside_history(run, tokens=usage.known_tokens, cost_usd=cost.known_usd)
     now_s = timeline.clock.elapsed_s()
     timeline.emit(
         events.StopReasonObserved(
@@ -304,7 +304,7 @@ def no_call_left(run: RunContext, builder: StepBuilder) -> bool:
         or (terminating is not None and history.own_calls + made >= terminating.max_invocations)
         or (budget.max_tokens is not None and history.known_tokens + builder.known_tokens >= budget.max_tokens)
         or (budget.max_cost is not None and history.known_cost_usd + builder.known_cost_usd >= budget.max_cost)
-        or call_context.bound_from_above(run) is not None
+        or call_context.outer_limit_reached(run) is not None
     )
 
 

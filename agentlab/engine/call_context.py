@@ -48,16 +48,14 @@ class RunContext:
 
     `run` is the user's run object, opaque here. `in_force` are the settings of the newest step; `parent_limit` lowers the settings of
     a child run. `caller` is the run whose tool call started this one, `outermost` the first run of nested tool calls, `depth` the
-    distance to it. `beside` is the usage of runs below the outermost one that no history counts. `holds` are tool calls that must not
-    be repeated unless `again` allows it. `ending` is why the run ends with its newest step, or None.
+    distance to it. `outside_history` is the usage of runs below the outermost one that no history counts. `holds` are tool calls that
+    must not be repeated unless `again` allows it. `ending` is why the run ends with its newest step, or None.
     """
 
     __slots__ = (
         "again",
         "agent",
         "begins_with",
-        "beside",
-        "beside_lock",
         "builder",
         "caller",
         "control",
@@ -68,6 +66,8 @@ class RunContext:
         "limits",
         "origin",
         "outermost",
+        "outside_history",
+        "outside_lock",
         "parent_limit",
         "replay_key",
         "result",
@@ -97,7 +97,7 @@ class RunContext:
         self.outermost: RunContext = self if above is None else above.caller.outermost
         self.depth: int = 0 if above is None else above.caller.depth + 1
         self.begins_with: int = len(timeline.history)
-        self.beside, self.beside_lock = Used(), threading.Lock()
+        self.outside_history, self.outside_lock = Used(), threading.Lock()
         self.warned_unknown: tuple[RunSettings, bool] | None = None
         self.waits_for_tool = False
 
@@ -162,7 +162,7 @@ class RunContext:
             self.run_id,
             self.agent,
             timeline.prefix(),
-            timeline.whole_steps,
+            timeline.complete_steps,
             self.limits.snapshot(),
             timeline.events,
             result,
@@ -237,7 +237,7 @@ def watched(watcher: Callable[[Any], None]) -> Iterator[None]:
         _watcher.reset(before)
 
 
-def made(run: Any) -> None:
+def announce(run: Any) -> None:
     """Pass a new run to the watcher, if there is one."""
     if (watcher := _watcher.get()) is not None:
         watcher(run)
@@ -301,16 +301,16 @@ def steps_within(settings: RunSettings, run: RunContext) -> RunSettings:
     return dataclasses.replace(settings, budget=dataclasses.replace(settings.budget, max_turns=begins_with + most))
 
 
-def bound_from_above(run: RunContext) -> tuple[StopReason, str] | None:
-    """Return why `bound_below` of the outermost run forbids a further call, or None. Always None for the outermost run."""
-    return None if run.outermost is run else bound_below(run.outermost)
+def outer_limit_reached(run: RunContext) -> tuple[StopReason, str] | None:
+    """Return why `limit_below_reached` of the outermost run forbids a further call, or None. Always None for the outermost run."""
+    return None if run.outermost is run else limit_below_reached(run.outermost)
 
 
-def bound_below(top: RunContext) -> tuple[StopReason, str] | None:
+def limit_below_reached(top: RunContext) -> tuple[StopReason, str] | None:
     """Return why no run below this outermost run may make a further call, by its current limits and the total usage; else None."""
     if top.result is not None and top.result.stop_reason is StopReason.CANCELLED:
         return StopReason.CANCELLED, "Cancelled with the outermost run."
-    budget, spent = top.limits.snapshot().budget, top.used() + top.beside
+    budget, spent = top.limits.snapshot().budget, top.used() + top.outside_history
     values: dict[str, Any] = {
         "max_calls": spent.calls,
         "max_tokens": spent.tokens,
@@ -333,12 +333,12 @@ def bound_below(top: RunContext) -> tuple[StopReason, str] | None:
     )
 
 
-def count_beside(run: RunContext, calls: int = 0, tokens: int = 0, cost_usd: Decimal = ZERO) -> None:
+def count_outside_history(run: RunContext, calls: int = 0, tokens: int = 0, cost_usd: Decimal = ZERO) -> None:
     """Count usage that no history counts for the outermost run: of runs that a tool's own code started, and of runs below them."""
     above, top = run, run.outermost
     while above is not top:
         if above.caller is None:
-            with top.beside_lock:
-                top.beside += Used(calls, tokens, cost_usd)
+            with top.outside_lock:
+                top.outside_history += Used(calls, tokens, cost_usd)
             return
         above = above.caller

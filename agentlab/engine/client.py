@@ -34,8 +34,8 @@ from agentlab.model.responses import ModelResponse, RateLimit, ResponseSource, T
 from agentlab.model.usage import UsageSource
 from agentlab.providers import finish_detection as signals
 from agentlab.providers.base import Provider
-from agentlab.providers.detectors import LARGEST_REFUSAL_BYTES
-from agentlab.providers.wires.incoming import LARGEST_ANSWER_BYTES
+from agentlab.providers.detectors import MAX_ERROR_BODY_BYTES
+from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES
 from agentlab.providers.wires.read import dumps, ends_early, loads
 from agentlab.records.result import STOP, advice_for
 from agentlab.transport import Transport
@@ -258,7 +258,7 @@ class HttpModel:
             elif request.stream:
                 read = await self._read_stream(answer, digest, request.max_output_tokens, context)
             else:
-                body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, _is_blank)])
+                body = b"".join([chunk async for chunk in _bounded(answer, MAX_ANSWER_BYTES, _is_blank)])
                 read = self._read_whole(body, digest, request.max_output_tokens, context)
             response, begins_with, cut_short, detection_s = read
             is_complete = answer.status == _NO_CONTENT or "content-length" in answer.headers
@@ -322,7 +322,7 @@ class HttpModel:
         begins_with, reported, detection_s = b"", list[str](), 0.0
         failure: ProviderError | None = None
         try:
-            async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, lambda chunk: getattr(parser, "is_quiet", False)):
+            async for chunk in _bounded(answer, MAX_ANSWER_BYTES, lambda chunk: getattr(parser, "is_quiet", False)):
                 digest.update(chunk)
                 if len(begins_with) < _SHOWN_BYTES:
                     begins_with += chunk[:_REDACTED_BYTES]
@@ -361,7 +361,7 @@ class HttpModel:
         """Return the error for a status outside 200 to 299, or a response if a content filter refused the request."""
         status, header = answer.status, answer.headers.get
         try:
-            body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_REFUSAL_BYTES, _is_blank)])
+            body = b"".join([chunk async for chunk in _bounded(answer, MAX_ERROR_BODY_BYTES, _is_blank)])
         except (ProviderConnectionError, ProviderPayloadError):  # the status alone is reported
             body = b""
         message = code = ""

@@ -54,7 +54,7 @@ class Control:
         return self._paused_s + (time.monotonic() - self._paused_at if self.pausing else 0.0)
 
     @property
-    def is_called_off(self) -> bool:
+    def must_end(self) -> bool:
         """True if the run has to end before its next step."""
         return self.cancelled or self.stop_request is not None
 

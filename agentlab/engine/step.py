@@ -77,7 +77,7 @@ async def take_step(run: RunContext) -> StepResult | None:
 def _before(run: RunContext) -> Ending | None:
     """Return the ending if the budget of the run, or of the outermost run, has nothing left."""
     ending = _limit_reached(run, run.refresh_settings())
-    if ending is None and (bound := call_context.bound_from_above(run)) is not None:
+    if ending is None and (bound := call_context.outer_limit_reached(run)) is not None:
         ending = Ending(*bound)
     return ending
 

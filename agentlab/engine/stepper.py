@@ -15,7 +15,7 @@ from agentlab.engine.plan import Ending, RunPlan
 from agentlab.engine.step import stopped, take_step
 from agentlab.engine.timeline import Clock, Timeline
 from agentlab.engine.unreachable import never_met
-from agentlab.engine.worker import LoopAffinity, turn_to_begin
+from agentlab.engine.worker import LoopAffinity, wait_to_begin
 from agentlab.errors import RunEndedError
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
@@ -58,10 +58,10 @@ class Stepper:
         """Take one step, on the owning loop. Returns None if the run ended without another one."""
         async with self.affinity.turn:
             if not self.has_begun:
-                await turn_to_begin()
+                await wait_to_begin()
             if self.has_ended:
                 return None
-            if self.control.is_called_off:
+            if self.control.must_end:
                 self._end_between_steps()
                 return None
             self._begin()
@@ -102,7 +102,7 @@ class Stepper:
         finally:
             clock.stop()
             self._task = None
-        if self.control.is_called_off:  # too late for the step to see it
+        if self.control.must_end:  # too late for the step to see it
             self._end_between_steps()
         return None if step is None else self.timeline.history.last
 
@@ -235,7 +235,7 @@ class Stepper:
     @property
     def is_held(self) -> bool:
         """True if a pause holds the next step."""
-        return self.control.is_paused and not self.has_ended and not self.control.is_called_off
+        return self.control.is_paused and not self.has_ended and not self.control.must_end
 
     def workers(self) -> tuple[()]:
         """Return an empty tuple: a run has no workers below its own."""
@@ -243,7 +243,7 @@ class Stepper:
 
     def settle(self) -> None:
         """End a run that was stopped too late for its last step to notice, unless other work on it is under way."""
-        if not self.has_ended and self.control.is_called_off:
+        if not self.has_ended and self.control.must_end:
             self._end_between_steps(if_idle=True)
 
     def record_error(self, error: Exception) -> bool:

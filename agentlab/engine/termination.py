@@ -38,7 +38,7 @@ import pydantic_core
 
 from agentlab._internal.asyncio_tools import discard, name_of, needs_await
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab._internal.safe_text import whole
 from agentlab.errors import ConfigurationError
 from agentlab.limits.combinators import as_condition
@@ -304,4 +304,4 @@ async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult])
 __all__ = ["DecisionContext", "Policy", "cautious", "decide", "is_cut_off", "is_stop_condition_met", "lenient", "standard"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.termination", __all__)
+    __getattr__, __dir__ = module_hooks("agentlab.termination", __all__)

@@ -96,7 +96,7 @@ class Timeline:
         return len(self.history) + 1
 
     @property
-    def whole_steps(self) -> int:
+    def complete_steps(self) -> int:
         """The number of complete steps; the last one of the history may still be incomplete."""
         return len(self._marks)
 

@@ -20,7 +20,7 @@ from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.result import MODIFY_PROMPT
-from agentlab.tools import INTERRUPTED, Executed, carried_out
+from agentlab.tools import INTERRUPTED, Executed, execute_call
 
 if TYPE_CHECKING:
     from agentlab.engine.call_context import RunContext
@@ -137,7 +137,7 @@ async def _execute(run: RunContext, tool_call: ToolCall) -> Executed:
     tools = run.agent.tools
     target = tools.get(tool_call.name)
     if target is None or target.on_cancel == "cancel":
-        executed = await carried_out(tool_call, tools)
+        executed = await execute_call(tool_call, tools)
     else:
         executed = await _execute_to_the_end(run, tool_call)
     if executed.left_behind:
@@ -156,7 +156,7 @@ async def _execute_to_the_end(run: RunContext, tool_call: ToolCall) -> Executed:
         return Executed(ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed", tool_call.arguments, 0.0), cut)
     run.waits_for_tool = True
     try:
-        executed, waited = await sheltered(carried_out(tool_call, run.agent.tools))
+        executed, waited = await sheltered(execute_call(tool_call, run.agent.tools))
         return executed if waited is None else replace(executed, cut=waited)
     finally:
         run.waits_for_tool = False

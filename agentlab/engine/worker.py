@@ -357,7 +357,7 @@ _beginning: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] =
 _beginning_lock = threading.Lock()
 
 
-async def turn_to_begin() -> None:
+async def wait_to_begin() -> None:
     """Let one run begin per iteration of the loop: thousands that begin at once would block it for seconds."""
     loop = asyncio.get_running_loop()
     with _beginning_lock:

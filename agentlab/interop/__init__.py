@@ -24,7 +24,7 @@ May import: `storage` and what is below it.
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 
 if TYPE_CHECKING:
     from agentlab.interop.import_inspect import inspect
@@ -43,4 +43,4 @@ _PLACES = {  # imported when first used: they load pandas, which the exporter do
 __all__ = ["Imported", "inspect", "otel", "parquet", "store"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.importers", __all__, _PLACES)
+    __getattr__, __dir__ = module_hooks("agentlab.importers", __all__, _PLACES)

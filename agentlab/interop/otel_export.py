@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab.agent import Agent, Run
 from agentlab.errors import ConfigurationError
 from agentlab.records import events
@@ -135,4 +135,4 @@ def is_instrumented(agent_or_run: Agent | Run) -> bool:
 __all__ = ["Telemetry", "instrument", "is_instrumented"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.telemetry", __all__)
+    __getattr__, __dir__ = module_hooks("agentlab.telemetry", __all__)

@@ -10,16 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import as_set, read_of
 from agentlab._internal.redaction import redact, redacted_repr
 from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import JSON
-
-if TYPE_CHECKING:
-    pass
 
 
 class Totals(Protocol):

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.redaction import clean_json, redact, redacted_repr
-from agentlab.model.messages import JSON, _member
+from agentlab.model.messages import JSON
 
 # Finish reasons --------------------------------------------------------------------------------------------------------------
 
@@ -127,3 +128,11 @@ class TerminationSignal(Displayable):
             [True]
         """
         return self.finish_reason not in (FinishReason.TOOL_CALLS, FinishReason.PAUSED)
+
+
+def _member(kind: type[StrEnum], name: str, value: str) -> StrEnum:
+    """Convert a word, for example from a user's detector, to a member of the enum. Raises ConfigurationError for unknown words."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise ConfigurationError(f"TerminationSignal({name}={value!r}): use one of {', '.join(kind)}.") from None

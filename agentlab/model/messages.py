@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from agentlab._internal.display import Displayable
-from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.redaction import redacted_repr
 
 # Messages --------------------------------------------------------------------------------------------------------------------
@@ -134,14 +132,6 @@ class Message(Displayable):
     tool_calls: tuple[ToolCall, ...] = ()
     tool_results: tuple[ToolResult, ...] = ()
     native: NativeContent | None = None
-
-
-def _member(kind: type[StrEnum], name: str, value: str) -> StrEnum:
-    """Convert a word, for example from a user's detector, to a member of the enum. Raises ConfigurationError for unknown words."""
-    try:
-        return kind(value)
-    except ValueError:
-        raise ConfigurationError(f"TerminationSignal({name}={value!r}): use one of {', '.join(kind)}.") from None
 
 
 def encode(message: Message) -> str:

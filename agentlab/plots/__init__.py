@@ -39,7 +39,7 @@ May import: `analysis` and what is below it.
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab.plots.bands_and_survival import bands, bands_data, survival, survival_data
 from agentlab.plots.branch_tree import tree, tree_data
 from agentlab.plots.figure import PlotAxes, PlotFigure
@@ -79,4 +79,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, [name for name in __all__ if name.islower() and not name.endswith("_data")])
+    __getattr__, __dir__ = module_hooks(__name__, [name for name in __all__ if name.islower() and not name.endswith("_data")])

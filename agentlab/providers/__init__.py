@@ -24,7 +24,7 @@ The other files are the other vendors: azure, bedrock, gemini, openrouter, xai.
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 
 if TYPE_CHECKING:
     from agentlab.providers.base import Capabilities, Provider, Signer, StreamParser, find_key
@@ -63,4 +63,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.providers", __all__, _PLACES)
+    __getattr__, __dir__ = module_hooks("agentlab.providers", __all__, _PLACES)

@@ -1,4 +1,4 @@
-"""agentlab's detectors: of a known provider, by its wire; of an unknown one, by the pattern of its responses.
+"""agentlab's detectors: responses of a known provider are read by its wire, those of an unknown provider by their pattern.
 
 Most servers speak one of a few wires, so the shape of a response shows which reader fits. If none fits, the body is searched for a
 field with the name of a finish reason and a value that some vendor uses. Both are inferences, so the confidence is at most MEDIUM.
@@ -29,17 +29,17 @@ from agentlab.providers.wires.finish_rules import (
     judge,
     not_whole,
 )
-from agentlab.providers.wires.incoming import LARGEST_ANSWER_BYTES, UNREADABLE, Event, Incoming, read_json
+from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES, UNREADABLE, Event, Incoming, read_json
 from agentlab.providers.wires.stream import BROKEN
 
-LARGEST_REFUSAL_BYTES = 2**20
+MAX_ERROR_BODY_BYTES = 2**20
 """The part of an error body that is read."""
 
 _SHOWN_CHARACTERS = 80
 
 
 class BodyDetector(abc.ABC):
-    """The base of agentlab's detectors: distinguishes a status, a whole body and a stream."""
+    """The base of agentlab's detectors: distinguishes an error status, a whole body and a stream."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class BodyDetector(abc.ABC):
         body, events = opened(payload, streaming)
         if events is None:
             return self._of_body(body, requested_cap)
-        if len(events) > LARGEST_ANSWER_BYTES:
+        if len(events) > MAX_ANSWER_BYTES:
             return too_large(self._name, len(events))
         parser = self.stream(requested_cap=requested_cap)
         parser.feed(events)
@@ -65,7 +65,7 @@ class BodyDetector(abc.ABC):
 
     @abc.abstractmethod
     def of_model(self, model: str) -> BodyDetector:
-        """Return the detector for one model, whose name is then in signals and in the log."""
+        """Return the detector for one model, which signals and the log then name."""
 
     @abc.abstractmethod
     def stream(self, *, requested_cap: int | None = None) -> StreamParser:
@@ -78,7 +78,7 @@ class BodyDetector(abc.ABC):
         return self._read_refusal(body, status) if status >= 400 else self._read_answer(body, requested_cap)
 
     def _read_refusal(self, payload: JSON, status: int) -> TerminationSignal:
-        """Return the signal of a status of 400 and above; if a filter gave it, with the filter's details."""
+        """Return the signal of a status from 400 on, with the details of a content filter that refused the request."""
         body = refusal_body(payload)
         signal = status_signal(self._name, body, status)
         if signal.finish_reason is FinishReason.ERROR:
@@ -113,7 +113,7 @@ class WireDetector(BodyDetector):
 
 
 def provider_detector(name: str, model: str = "") -> WireDetector:
-    """Return the detector of a provider. Nothing is sent, so a missing address does not matter. `model` "" is unknown.
+    """Return the detector of a provider. Nothing is sent, so a missing address does not matter. An empty `model` means unknown.
 
     Raises UnknownProviderError, and ConfigurationError for an API version that the provider does not have.
     """
@@ -127,13 +127,12 @@ def provider_detector(name: str, model: str = "") -> WireDetector:
 
 
 def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
-    """Return a payload as a whole body and None, or as None and the bytes of a stream. A list of chunks is a stream too, and
-    so is a body that is too large to be read.
-    """
+    """Return a payload as a whole body and None, or as None and the bytes of a stream. A list of chunks counts as a stream, and so does
+    a body that is too large to be read."""
     events = as_bytes(payload)
     if events is None:
         return (payload, None) if not isinstance(payload, list) or streaming is False else (None, read.dumps(payload))
-    if streaming is not True and len(events) <= LARGEST_ANSWER_BYTES:
+    if streaming is not True and len(events) <= MAX_ANSWER_BYTES:
         try:
             value = read.loads(events.decode("utf-8", "replace"))
         except ValueError:
@@ -144,20 +143,20 @@ def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
 
 
 def too_large(provider: str, size: int) -> TerminationSignal:
-    """Return the signal for a body that is not examined."""
-    message = f"The body has {size:,} bytes, and at most {LARGEST_ANSWER_BYTES:,} are examined: why it ended is unknown."
+    """Return the signal for a body that is too large to be read."""
+    message = f"The body has {size:,} bytes, and at most {MAX_ANSWER_BYTES:,} are read: the finish reason is unknown."
     return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, provider, message=message)
 
 
 def as_bytes(payload: JSON) -> bytes | None:
-    """Return a body given as text or bytes as bytes; None for an object."""
+    """Return text or bytes as bytes; None for an object."""
     if isinstance(payload, str):
         return payload.encode("utf-8", "surrogatepass")
     return bytes(payload) if isinstance(payload, bytes | bytearray | memoryview) else None
 
 
 def explained(signal: TerminationSignal, body: JSON) -> TerminationSignal:
-    """Return the signal; if the body had nothing to read, with a message that describes the body."""
+    """Return the signal, with a message that describes the body if nothing in it could be read."""
     if signal.finish_reason is not FinishReason.UNKNOWN or signal.raw_value is not None:
         return signal
     if isinstance(body, bytes):
@@ -179,13 +178,13 @@ def refusal_body(payload: JSON) -> JSON:
     body = as_bytes(payload)
     if body is None:
         return payload
-    text = body[:LARGEST_REFUSAL_BYTES].decode("utf-8", "replace")
+    text = body[:MAX_ERROR_BODY_BYTES].decode("utf-8", "replace")
     values, _ = read_json(text.removeprefix("data:"))
     return values[0] if values else text
 
 
 def status_signal(provider: str, payload: JSON, status: int) -> TerminationSignal:
-    """Return the signal of a status of 400 and above: an error, unless the body says that a content filter refused the request."""
+    """Return the signal of a status from 400 on: an error, unless the body says that a content filter refused the request."""
     error = find_error(payload)
     filtered = filtered_by(payload if error is None else error)
     where, value = filtered or (error_code(error) if error is not None else ("status", status))
@@ -213,7 +212,7 @@ _GEMINI_FIELDS = ("candidates", "promptFeedback", "usageMetadata")
 
 
 def answer_of(line: JSON) -> tuple[JSON, int]:
-    """Return the response body in a line of results and its HTTP status; anything else unchanged, and 200."""
+    """Return the response body in a line of results, and its HTTP status; anything else is returned unchanged, with status 200."""
     fields = read.as_dict(line)
     response = read.as_dict(fields.get("response"))
     if "custom_id" in fields:
@@ -226,7 +225,50 @@ def answer_of(line: JSON) -> tuple[JSON, int]:
 
 
 def never_run(line: JSON, provider: str) -> TerminationSignal | None:
-    """Return the signal of a line about a request that was not run; None for every other line."""
+    """Return the signal of a line whose request was not run; None for every other line."""
+    fields = read.as_dict(line)
+    value = read.as_dict(fields.get("result")).get("type") if "custom_id" in fields else None
+    if not isinstance(value, str) or value not in _NOT_RUN:
+        return None
+    return TerminationSignal(
+        finish_reason=_NOT_RUN[value],
+        confidence=Confidence.HIGH,
+        provider=provider,
+        raw_field="result.type",
+        raw_value=value,
+        message=f"The batch did not run this request: it is {value}.",
+    )
+
+
+def _anthropic_answer(fields: dict[str, Any]) -> JSON:
+    result = read.as_dict(fields.get("result"))
+    if result.get("type") == "succeeded" and isinstance(result.get("message"), dict):
+        return result["message"]
+    if result.get("type") == "errored" and isinstance(result.get("error"), dict):
+        return result["error"]
+    return fields
+
+
+# Unknown providers ----------------------------------------------------------------------------------------------------------
+
+FIELDS = ("candidates", "promptFeedback", "usageMetadata")
+
+
+def answer_of(line: JSON) -> tuple[JSON, int]:
+    """Return the response body in a line of results, and its HTTP status; anything else is returned unchanged, with status 200."""
+    fields = read.as_dict(line)
+    response = read.as_dict(fields.get("response"))
+    if "custom_id" in fields:
+        if "body" in response:
+            return response["body"], read.count(response.get("status_code")) or 200
+        return _anthropic_answer(fields), 200
+    if not response.keys().isdisjoint(_GEMINI_FIELDS) and "candidates" not in fields:
+        return response, 200
+    return (fields["modelOutput"] if isinstance(fields.get("modelOutput"), dict) else line), 200
+
+
+def never_run(line: JSON, provider: str) -> TerminationSignal | None:
+    """Return the signal of a line whose request was not run; None for every other line."""
     fields = read.as_dict(line)
     value = read.as_dict(fields.get("result")).get("type") if "custom_id" in fields else None
     if not isinstance(value, str) or value not in _NOT_RUN:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab._internal.redaction import in_words
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
@@ -32,7 +32,7 @@ from agentlab.providers.base import StreamParser
 from agentlab.providers.detectors import BodyDetector, PatternDetector, opened, provider_detector, too_large
 from agentlab.providers.registry import names, split_version
 from agentlab.providers.wires.finish_rules import not_whole
-from agentlab.providers.wires.incoming import LARGEST_ANSWER_BYTES
+from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES
 
 logger = logging.getLogger("agentlab.signals")
 
@@ -74,7 +74,7 @@ class BodyReaderDetector:
         body, events = opened(payload, streaming)
         if events is None:
             return self.of_body(body)
-        if len(events) > LARGEST_ANSWER_BYTES:
+        if len(events) > MAX_ANSWER_BYTES:
             return too_large(self.provider, len(events))
         parser = self.stream(requested_cap=requested_cap)
         parser.feed(events)
@@ -202,7 +202,7 @@ class SignalRegistry:
         return undo
 
     def get(self, provider: str) -> Detector:
-        """Return the detector of a provider: the registered one, else agentlab's, else the one that reads the response's pattern.
+        """Return the detector of a provider: the registered one, else agentlab's, else the detector that reads the response's pattern.
 
         Example:
             >>> lab.signals.get("anthropic").detect({"type": "message", "content": [], "stop_reason": "refusal"}).finish_reason
@@ -333,4 +333,4 @@ stream = registry.stream
 __all__ = ["SignalRegistry", "detect", "get", "register", "registry", "stream"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.signals", __all__)
+    __getattr__, __dir__ = module_hooks("agentlab.signals", __all__)

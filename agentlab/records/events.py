@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from agentlab._internal.formatting import as_set, counted
-from agentlab._internal.lazy import defined_in, only
+from agentlab._internal.lazy import defined_in, module_hooks
 from agentlab._internal.redaction import redacted_repr
 from agentlab.limits.reading import Remaining
 from agentlab.model.finish_reasons import FinishReason
@@ -406,7 +406,7 @@ class RunObserver(Protocol):
 __all__ = sorted(["Event", *defined_in(globals())])  # noqa: PLE0605  a list of names, computed
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.events", __all__)
+    __getattr__, __dir__ = module_hooks("agentlab.events", __all__)
 
 
 # Texts --------------------------------------------------------------------------------------------------------------------------

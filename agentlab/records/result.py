@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The root of all events.
+    """The base class of all events.
 
     Example:
         >>> sorted({type(event).__name__ for event in result.events})[:4]

@@ -15,7 +15,7 @@ May import: `agent`, `run`, `engine` and what is below them.
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab.storage.base import Storage, StoredHead, StoredRun, StoredStep, check_order, check_writer
 from agentlab.storage.memory import MemoryStorage
 from agentlab.storage.sqlite import SqliteStorage
@@ -23,4 +23,4 @@ from agentlab.storage.sqlite import SqliteStorage
 __all__ = ["MemoryStorage", "SqliteStorage", "Storage", "StoredHead", "StoredRun", "StoredStep", "check_order", "check_writer"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = module_hooks(__name__, __all__)

@@ -1,4 +1,4 @@
-"""Runs in memory, lost when the process ends."""
+"""Stores runs in memory; they are lost when the process ends."""
 
 from __future__ import annotations
 

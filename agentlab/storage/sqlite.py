@@ -1,5 +1,5 @@
-"""Runs in a SQLite file. Each step is on the disk before the next one begins (WAL, synchronous=FULL), so a killed process loses no
-finished step. SQLite's WAL does not work on network file systems."""
+"""Stores runs in a SQLite file. Each step is on the disk before the next one begins (WAL, synchronous=FULL), so a killed process loses
+no finished step. SQLite's WAL does not work on network file systems."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class RunWriter:
     @property
     def unsaved(self) -> int:
         """The number of steps that are only in memory."""
-        return self.run.timeline.whole_steps - self._steps
+        return self.run.timeline.complete_steps - self._steps
 
     def release(self) -> None:
         """Stop writing; the run counts as interrupted, for other processes too."""

@@ -11,7 +11,7 @@ May import: everything.
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab.testing import faults
 from agentlab.testing.contracts import ProviderContract, StorageContract, Verified, verify
 from agentlab.testing.faulty import Faulty, faulty
@@ -34,4 +34,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = module_hooks(__name__, __all__)

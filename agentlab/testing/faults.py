@@ -35,7 +35,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.testing.fault_bodies import (
     Ask,
@@ -287,4 +287,4 @@ class Relabelled(Fault):
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = module_hooks(__name__, __all__)

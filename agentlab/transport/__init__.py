@@ -16,7 +16,7 @@ May import: `errors`, `records` and what is below them.
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab.transport.selection import Record, Replay, Switch, Transport, current, is_chosen, record, replay
 
 if TYPE_CHECKING:
@@ -40,4 +40,4 @@ _HTTPX = "agentlab.transport.live"  # imports httpx, when one of these names is 
 _PLACES = {"LiveTransport": _HTTPX, "RecordTransport": _HTTPX, "ReplayTransport": _HTTPX}
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__, _PLACES)
+    __getattr__, __dir__ = module_hooks(__name__, __all__, _PLACES)

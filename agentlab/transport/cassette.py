@@ -1,4 +1,4 @@
-"""The format of cassettes, which is VCR's: YAML that people can read, or JSON for large sets.
+"""Reads cassettes. Their format is VCR's: YAML that people can read, or JSON for large sets.
 
     version: 1
     origin: synthetic                       our addition: a word, or a mapping with `recorded` (a date) and `from` (a host)

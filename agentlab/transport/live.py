@@ -26,9 +26,9 @@ from agentlab.transport.replaying import Match, ReplayIndex, check_pace, paced
 
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS_PER_HOST = 256
-"""Connections that are open at most to one host from one event loop; further requests wait for one."""
+"""The limit on open connections to a host from one event loop; further requests wait for a free connection."""
 KEPT_IDLE_S = 30.0
-"""Seconds for which an idle connection stays open."""
+"""The time after which an idle connection is closed."""
 _ONE = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_IDLE_S)
 REPLAY_KEY_EXTENSION = "agentlab.lane"
 """The request extension of httpx with the replay key (see `ReplayIndex`)."""

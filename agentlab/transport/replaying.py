@@ -177,7 +177,7 @@ def _labelled(queue: _Queue, replay_key: str) -> list[Interaction]:
 
 
 def check_pace(pace: float) -> float:
-    """Return the pace. Raises ConfigurationError for an impossible one."""
+    """Return the pace. Raises ConfigurationError for a negative or infinite pace."""
     if not 0 <= pace < float("inf"):
         raise ConfigurationError(f"pace={pace!r}: use 0 (at once), 1 (as recorded), or a factor such as 0.5 (twice as fast).")
     return pace

@@ -51,10 +51,10 @@ TOOLS = [lab.tool(each) for each in (look, finalize, halt, fail)]
 def agent(script: Sequence[Said]) -> lab.Agent:
     """Return an agent that gives these responses in order."""
 
-    def said(request: ModelRequest, number: int) -> Said:
+    def respond(request: ModelRequest, number: int) -> Said:
         return script[number - 1] if number <= len(script) else say("the end", tokens=(3, 2), cost="0.001")
 
-    return lab.Agent(ScriptedProvider(said), tools=TOOLS)
+    return lab.Agent(ScriptedProvider(respond), tools=TOOLS)
 
 
 def run(script: Sequence[Said], stop: Any = None, budget: Budget = UNBOUNDED, **more: Any) -> lab.RunResult:
@@ -98,7 +98,7 @@ async def raises_later(history: RunHistory) -> bool:
     return False
 
 
-def raises_where_nothing_is_said(history: RunHistory) -> bool:
+def raises_without_text(history: RunHistory) -> bool:
     """Raises on a step without text, so that it answers differently for a step that was cut off."""
     if not history[-1].text and len(history[-1].calls) < 2:
         raise RuntimeError("no text")
@@ -189,7 +189,7 @@ OWN = [
     Custom(newest_calls_a_tool),
     *(Custom(RaisesFrom(step)) for step in (1, 2, 3, 5)),
     Custom(raises_later),
-    Custom(raises_where_nothing_is_said),
+    Custom(raises_without_text),
     Custom(even),
     Custom(Answers(), "answers"),
     LastUsed(),

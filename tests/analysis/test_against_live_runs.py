@@ -26,7 +26,7 @@ from .builders import (
     budgets,
     built_in_tree,
     raises_later,
-    raises_where_nothing_is_said,
+    raises_without_text,
     run,
     scripts,
 )
@@ -131,7 +131,7 @@ def test_a_frame_gives_the_same_answer_or_unknown(recorded: list[list[Said]], tr
     whole = lab.backtest(records, tree, budget=budget_of(budget), per="run")
     frame = lab.backtest(lab.frame(records), tree, budget=budget_of(budget), per="run", runs=lab.frame(records, "runs"))
     assert list(frame["run_id"]) == list(whole["run_id"])
-    told_by_frame = frame["outcome"] != "unknown"
+    answer_of_frame = frame["outcome"] != "unknown"
     steps = lab.frame(records)
     of_run = steps.groupby("run_id", sort=False)
     simple = (
@@ -139,8 +139,8 @@ def test_a_frame_gives_the_same_answer_or_unknown(recorded: list[list[Said]], tr
     )
     commas = steps["run_id"][steps["tools"].str.contains("look, finalize")]
     no_comma = ~frame["run_id"].isin(set(commas)).to_numpy(dtype=bool)
-    assert (told_by_frame | ~simple).all()
-    same = told_by_frame.to_numpy(dtype=bool) & no_comma
+    assert (answer_of_frame | ~simple).all()
+    same = answer_of_frame.to_numpy(dtype=bool) & no_comma
     for name in ("outcome", "step"):
         pd.testing.assert_series_equal(frame[name][same], whole[name][same])
     for name in ("goal_reached", "tokens", "cost_usd", "calls", "stop_reason", "fired"):
@@ -161,7 +161,7 @@ def test_a_frame_cannot_show_which_of_two_limits_was_met_first_within_a_step() -
 PAUSED = say("some words", finish=FinishReason.PAUSED, tokens=(20, 5), cost="0.001")
 
 
-@pytest.mark.parametrize("leaf", [Custom(RaisesFrom(1)), Custom(raises_later), Custom(raises_where_nothing_is_said)], ids=repr)
+@pytest.mark.parametrize("leaf", [Custom(RaisesFrom(1)), Custom(raises_later), Custom(raises_without_text)], ids=repr)
 @pytest.mark.parametrize("tree", [lambda leaf: leaf, lambda leaf: StepCountIs(1) | leaf, lambda leaf: ~leaf & StepCountIs(2)])
 @pytest.mark.parametrize("limits", [{}, {"max_tokens": 30}, {"max_cost": "0.002"}, {"max_calls": 2}, {"max_turns": 2}], ids=repr)
 @pytest.mark.parametrize(

@@ -342,11 +342,11 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("ask", "kind", "said"), REFUSED.values(), ids=REFUSED.keys())
-def test_an_unusable_configuration_is_an_error(ask: Callable[[], object], kind: type[Exception], said: str) -> None:
+@pytest.mark.parametrize(("ask", "kind", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_an_unusable_configuration_is_an_error(ask: Callable[[], object], kind: type[Exception], message: str) -> None:
     with pytest.raises(kind) as caught:
         ask()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_raising_condition_ends_the_run_at_that_step() -> None:

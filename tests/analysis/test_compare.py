@@ -168,7 +168,7 @@ def test_the_input_frame_is_unchanged_and_a_frame_from_a_file_gives_the_same() -
 
 
 @pytest.mark.parametrize(
-    ("do", "said"),
+    ("do", "message"),
     [
         pytest.param(lambda: lab.summary([1]), "lab.summary() cannot read list", id="no frame"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), by="agnet"), "needs the column agnet", id="unknown group"),
@@ -184,10 +184,10 @@ def test_the_input_frame_is_unchanged_and_a_frame_from_a_file_gives_the_same() -
         pytest.param(lambda: lab.paired(runs_of(["a"]), "cost_usd", against="b"), "is not a group. Groups: a.", id="against"),
     ],
 )  # fmt: skip
-def test_bad_input_names_the_value_and_what_to_do(do: Any, said: str) -> None:
+def test_bad_input_names_the_value_and_what_to_do(do: Any, message: str) -> None:
     with pytest.raises(errors.ConfigurationError) as caught:
         do()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 # Pairs ---------------------------------------------------------------------------------------------------------------------------

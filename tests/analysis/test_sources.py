@@ -135,10 +135,12 @@ def test_non_finite_values_are_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "told"), [("first", "'step' has 'first', which is not a number"), (1.5, "Step 1.5 is not a whole number")], ids=str
+    ("step", "message"),
+    [("first", "'step' has 'first', which is not a number"), (1.5, "Step 1.5 is not a whole number")],
+    ids=str,
 )
-def test_a_fractional_step_number_is_an_error(step: Any, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_a_fractional_step_number_is_an_error(step: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         lab.backtest(STEPS.assign(step=step), LIMITS)
 
 
@@ -202,7 +204,7 @@ def test_a_goal_read_from_a_file_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         (STEPS["step"], "A Series is not a record of runs"),
         (STEPS.to_dict("records"), "A list is not a record of runs"),
@@ -211,10 +213,10 @@ def test_a_goal_read_from_a_file_is_accepted() -> None:
     ],
     ids=["series", "records", "text", "None"],
 )
-def test_a_value_that_is_no_record_is_named_in_one_line(given: Any, told: str) -> None:
+def test_a_value_that_is_no_record_is_named_in_one_line(given: Any, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         lab.backtest(given, LIMITS)
-    assert str(caught.value).startswith(told) and len(str(caught.value)) < 250 and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(message) and len(str(caught.value)) < 250 and "\n" not in str(caught.value)
 
 
 def test_errors_name_the_function_and_plain_values() -> None:
@@ -285,7 +287,7 @@ OTHERWISE = {"comparison", "tree", "tree_data", "what_if", "what_if_data", "Plot
 """Names of lab.plots that are tested below, take no recorded runs, or are listed above under another name."""
 
 
-def said(made: Any) -> Any:
+def comparable(made: Any) -> Any:
     """The answer of a function in a form that can be compared."""
     return made.to_dict("list") if isinstance(made, pd.DataFrame) else made.alt
 
@@ -306,21 +308,25 @@ def test_functions_accept_the_source_of_a_frame(name: str, form: str) -> None:
         with pytest.raises(ConfigurationError, match="pass a run"):
             function(given(form))
         return
-    assert repr(said(function(given(form)))) == of_a_frame(name, form if form == "an experiment" else "a list of results")
+    assert repr(comparable(function(given(form)))) == of_a_frame(name, form if form == "an experiment" else "a list of results")
 
 
 @functools.cache
 def of_a_frame(name: str, form: str) -> str:
     """The answer for the frame. It is the same for every form except the experiment, which made its own runs."""
     what, function = TAKES[name]
-    return repr(said(function(lab.frame(given(form), what))))
+    return repr(comparable(function(lab.frame(given(form), what))))
 
 
 @pytest.mark.parametrize("name", [name for name in TAKES if "multiples" not in name])
 def test_a_single_run_or_result_is_accepted(name: str) -> None:
     what, function = TAKES[name]
     run, result = FORMS["a lockstep"].runs[0], FORMS["a list of results"][0]
-    assert repr(said(function(run))) == repr(said(function(result))) == repr(said(function(lab.frame(result, what))))
+    assert (
+        repr(comparable(function(run)))
+        == repr(comparable(function(result)))
+        == repr(comparable(function(lab.frame(result, what))))
+    )
 
 
 @pytest.mark.parametrize("name", TAKES)
@@ -350,4 +356,4 @@ def test_a_tree_does_not_accept_frames(wrong: Any) -> None:
 
 def test_a_lockstep_can_be_backtested() -> None:
     both = FORMS["a lockstep"]
-    assert said(lab.backtest(both, LIMITS)) == said(lab.backtest(list(both.results), LIMITS))
+    assert comparable(lab.backtest(both, LIMITS)) == comparable(lab.backtest(list(both.results), LIMITS))

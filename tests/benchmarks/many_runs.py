@@ -63,8 +63,10 @@ async def serve() -> None:
             while True:
                 asked = (await reader.readuntil(b"\r\n\r\n")).lower()
                 if asked.startswith(b"get"):
-                    told = str(most).encode()
-                    writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(told), told))
+                    count_body = str(most).encode()
+                    writer.write(
+                        b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(count_body), count_body)
+                    )
                     most = 0
                     break
                 most = max(most, opened)

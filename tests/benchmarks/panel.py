@@ -91,11 +91,11 @@ def drawn() -> Prepare:
 def rows(with_peers: bool) -> Iterator[Row]:
     """The pace of 5,000 steps with and without the panel, and the time of one drawing."""
     _, why_not = attempt(made)
-    for told, busy_s, repeats, goal in (("of half a millisecond", HTTP_S, 2, 1.25), ("that take no time", 0.0, 5, None)):
+    for workload, busy_s, repeats, goal in (("of half a millisecond", HTTP_S, 2, 1.25), ("that take no time", 0.0, 5, None)):
         both = {"alone": alone(busy_s), "shown": shown(busy_s)}
         taken = {} if why_not else interleaved(both, repeats=repeats, seconds=60.0)
         yield Row(
-            benchmark=f"5,000 steps {told} with the panel open, to those without",
+            benchmark=f"5,000 steps {workload} with the panel open, to those without",
             unit="us a step",
             goal="<= 1.25" if goal else "",
             at_most=goal,

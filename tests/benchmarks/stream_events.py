@@ -99,8 +99,8 @@ def ours(name: str, pieces: list[bytes]) -> Prepare:
 
     provider = Provider(name, model="scripted", base_url="http://127.0.0.1/v1")
     check = provider.stream_parser()
-    told = [event for piece in pieces for event in check.feed(piece)]
-    assert "".join(event.text for event in told if isinstance(event, TextDelta)) == TEXT, name
+    emitted = [event for piece in pieces for event in check.feed(piece)]
+    assert "".join(event.text for event in emitted if isinstance(event, TextDelta)) == TEXT, name
     assert check.finish().finish_reason is FinishReason.END_TURN, (name, check.finish())
 
     def ready() -> Thunk:
@@ -109,7 +109,7 @@ def ours(name: str, pieces: list[bytes]) -> Prepare:
         def run() -> None:
             deltas = [delta for piece in pieces for delta in parser.feed(piece)]
             parser.finish()
-            assert len(deltas) == len(told)
+            assert len(deltas) == len(emitted)
             assert len(parser.response().text) == len(TEXT)
 
         return run

@@ -35,7 +35,7 @@ def finalize(answer: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Patience(StopCondition):
-    "A condition of one's own, with fields of several types."
+    "A custom condition, with fields of several types."
 
     steps: int = limit_field(unit="steps", minimum=2, default=90, help="stop after so many steps")
     mood: Literal["calm", "hurried"] = "calm"
@@ -295,8 +295,8 @@ def test_a_fraction_typed_for_max_turns_is_refused_and_stays_in_the_box(panel: L
     turns = panel.number("max_turns")
     turns.fill("5.5")
     turns.press("Tab")
-    told = "Budget(max_turns=5.5): max_turns is a whole number, such as 8; got float. Still in force: 2000."
-    panel.wait_for_output(0, told)
+    message = "Budget(max_turns=5.5): max_turns is a whole number, such as 8; got float. Still in force: 2000."
+    panel.wait_for_output(0, message)
     expect(turns).to_have_value("5.5")
     assert panel.kernel_value("run.limits.max_turns") == "2000"
 

@@ -121,10 +121,10 @@ def test_a_restart_is_reported_and_the_cell_makes_a_live_panel_again(notebook: L
     in_output(notebook, 0, "Run").click()
     notebook.wait_for_steps(2)
     notebook.restart_kernel()
-    said = f"getComputedStyle(document.querySelector('{LIVE}'), '::before').content"
-    notebook.page.wait_for_function(f"() => {said}.includes('The kernel behind this panel is gone')")
+    content = f"getComputedStyle(document.querySelector('{LIVE}'), '::before').content"
+    notebook.page.wait_for_function(f"() => {content}.includes('The kernel behind this panel is gone')")
     notebook.run_cell(0)
     expect(in_output(notebook, 0, "Run")).to_be_enabled()
-    notebook.page.wait_for_function(f"() => !{said}.includes('is gone')")
+    notebook.page.wait_for_function(f"() => !{content}.includes('is gone')")
     in_output(notebook, 0, "Step").click()
     notebook.wait_for_steps(1)

@@ -41,11 +41,11 @@ def script(request, index):
     return say("never")
 
 def answer(request, index):
-    said = script(request, index)
-    if isinstance(said, Exception):
-        return said
-    signal = TerminationSignal(said.signal.finish_reason, Confidence.LOW, HOSTILE, HOSTILE, HOSTILE)
-    return replace(said, text=HOSTILE + ENDLESS, signal=signal, model=HOSTILE)
+    response = script(request, index)
+    if isinstance(response, Exception):
+        return response
+    signal = TerminationSignal(response.signal.finish_reason, Confidence.LOW, HOSTILE, HOSTILE, HOSTILE)
+    return replace(response, text=HOSTILE + ENDLESS, signal=signal, model=HOSTILE)
 
 model = ScriptedProvider(answer, name=HOSTILE, model=HOSTILE)
 run = lab.Agent(model, tools=[archive], name=HOSTILE).run(HOSTILE, budget=Budget(max_turns=9))

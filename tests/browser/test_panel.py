@@ -120,10 +120,10 @@ def test_the_panel_is_live_after_a_reload(panel: LabPage) -> None:
 
 
 def test_the_page_reports_a_lost_kernel_after_a_restart(panel: LabPage) -> None:
-    said = "getComputedStyle(document.querySelector('.agentlab-panel'), '::before').content"
-    assert "is gone" not in panel.page.evaluate(said)
+    content = "getComputedStyle(document.querySelector('.agentlab-panel'), '::before').content"
+    assert "is gone" not in panel.page.evaluate(content)
     panel.restart_kernel()
-    panel.page.wait_for_function(f"() => {said}.includes('The kernel behind this panel is gone')")
+    panel.page.wait_for_function(f"() => {content}.includes('The kernel behind this panel is gone')")
     panel.screenshot(PICTURES / "panel-kernel-gone.png", of=panel.output(0))
 
 
@@ -152,15 +152,15 @@ with lab.replay(fixture, match="order", pace=2.0):
     agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[get_weather], stream=True)
     run = agent.run("Do I need an umbrella in Graz on Saturday, 12 June 2027?")
 
-said, until = "", {30: threading.Event(), 60: threading.Event()}
+streamed, until = "", {30: threading.Event(), 60: threading.Event()}
 
 def hold(event):
     "Pieces behind so many characters of the second answer wait until the test lets them go on."
-    global said
+    global streamed
     if isinstance(event, lab.events.TextReceived) and event.step == 2:
-        said += event.text
+        streamed += event.text
         for length, go_on in until.items():
-            if len(said) > length:
+            if len(streamed) > length:
                 go_on.wait(60)
 
 panel = run.panel()

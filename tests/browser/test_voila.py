@@ -12,9 +12,9 @@ from .voila_page import VoilaPage
 TELLS_THE_KERNEL = """
 from IPython.display import display
 import ipywidgets
-ask, told = ipywidgets.Button(description="Tell"), ipywidgets.Label()
-ask.on_click(lambda _: setattr(told, "value", f"{run.limits.max_turns} {run.result and run.result.stop_reason} {len(run.history)}"))
-display(ask, told)
+ask, label = ipywidgets.Button(description="Tell"), ipywidgets.Label()
+ask.on_click(lambda _: setattr(label, "value", f"{run.limits.max_turns} {run.result and run.result.stop_reason} {len(run.history)}"))
+display(ask, label)
 """
 """A test cannot query a variable in Voilà's kernel: a button shows it."""
 

@@ -58,7 +58,7 @@ class Notebook:
         if isinstance(done, CoroutineType):
             self._loop.run(done)
 
-    def said(self, source: str) -> tuple[str, str]:
+    def run_source(self, source: str) -> tuple[str, str]:
         """The output of one statement, and the last line of its traceback if it raises."""
         out, raised = io.StringIO(), ""
         hook, sys.displayhook = sys.displayhook, sys.__displayhook__
@@ -82,7 +82,7 @@ def failures(examples: list[doctest.Example], notebook: Notebook) -> list[str]:
     """The differences between these examples and their outputs, as doctest reports them."""
     checker, found = doctest.OutputChecker(), []
     for example in examples:
-        out, raised = notebook.said(example.source)
+        out, raised = notebook.run_source(example.source)
         if raised and example.exc_msg is not None:
             good = checker.check_output(example.exc_msg, raised, COMPARED)
         else:

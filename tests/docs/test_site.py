@@ -85,17 +85,17 @@ def test_every_notebook_has_a_page(pages: dict[Path, Page], site: Path) -> None:
 
 
 def test_every_stop_reason_is_documented() -> None:
-    told = (REPOSITORY / "docs" / "concepts" / "reasons.md").read_text(encoding="utf-8")
+    reasons_page = (REPOSITORY / "docs" / "concepts" / "reasons.md").read_text(encoding="utf-8")
     for kind in (lab.FinishReason, lab.StopReason):
-        assert [one.name for one in kind if f"| `{one.name}` |" not in told] == []
-    for elsewhere, here in re.findall(r"\| `(\w+)` \| `(\w+Reason\.\w+)` \|", told):
+        assert [one.name for one in kind if f"| `{one.name}` |" not in reasons_page] == []
+    for elsewhere, here in re.findall(r"\| `(\w+)` \| `(\w+Reason\.\w+)` \|", reasons_page):
         kind, _, name = here.partition(".")
         assert name in getattr(lab, kind).__members__, elsewhere
-    assert len(re.findall(r"`\w+Reason\.\w+` \|", told)) == 7
+    assert len(re.findall(r"`\w+Reason\.\w+` \|", reasons_page)) == 7
 
 
 def test_every_finish_reason_of_a_wire_is_documented() -> None:
-    told = (REPOSITORY / "docs" / "concepts" / "reasons.md").read_text(encoding="utf-8")
+    reasons_page = (REPOSITORY / "docs" / "concepts" / "reasons.md").read_text(encoding="utf-8")
     alike: dict[str, list[str]] = {}
     for name, can in lab.capabilities().items():
         alike.setdefault(repr(can.reasons), []).append(f"`{name}`")
@@ -105,7 +105,9 @@ def test_every_finish_reason_of_a_wire_is_documented() -> None:
             words = {field: [f"`{one}`" for one in values if isinstance(one, str)] for field, values in fields.items()}
             where = "; ".join(f"`{field}`: {', '.join(of_field)}" for field, of_field in words.items())
             rows.append(f"| {', '.join(names)} | {where} | {reason.name} |")
-    assert [line for line in told.splitlines() if line.endswith(tuple(f" {one.name} |" for one in lab.FinishReason))] == rows
+    assert [
+        line for line in reasons_page.splitlines() if line.endswith(tuple(f" {one.name} |" for one in lab.FinishReason))
+    ] == rows
 
 
 @pytest.mark.parametrize("path", EVERYWHERE, ids=lambda path: str(path.relative_to(REPOSITORY)))

@@ -48,15 +48,15 @@ NO_ANSWER: dict[str, tuple[Reply, str]] = {
 
 
 @pytest.mark.parametrize(("wire", "streaming"), [("compatible", False), ("anthropic", True)])
-@pytest.mark.parametrize(("reply", "told"), NO_ANSWER.values(), ids=NO_ANSWER)
-def test_a_body_that_is_no_answer_is_an_error(reply: Reply, told: str, streaming: bool, wire: str) -> None:
+@pytest.mark.parametrize(("reply", "expected"), NO_ANSWER.values(), ids=NO_ANSWER)
+def test_a_body_that_is_no_answer_is_an_error(reply: Reply, expected: str, streaming: bool, wire: str) -> None:
     with serving(reply, raw(b"asked again")) as server:
         result = result_of(server, wire, stream=streaming)
     assert (len(server.asked), retried(result)) == (1, [])
     assert result.stop_reason is StopReason.ERROR
     assert isinstance(result.error, ProviderPayloadError)
     message = str(result.error)
-    assert message.startswith(f"{wire} (some-model) answered with {told}")
+    assert message.startswith(f"{wire} (some-model) answered with {expected}")
     assert message.endswith(" Check that base_url is the address of an API.")
     assert len(message) < 500
     assert len(result.history) == 1
@@ -109,20 +109,20 @@ STREAM_ENDED_EARLY: dict[str, tuple[Reply, str]] = {
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize(
-    ("streaming", "reply", "told"),
+    ("streaming", "reply", "expected"),
     [
         *(pytest.param(False, *row, id=f"whole, {name}") for name, row in ENDED_EARLY.items()),
         *(pytest.param(True, *row, id=f"stream, {name}") for name, row in (ENDED_EARLY | STREAM_ENDED_EARLY).items()),
     ],
 )
-def test_a_truncated_body_is_retried(streaming: bool, reply: Reply, told: str, wire: str) -> None:
+def test_a_truncated_body_is_retried(streaming: bool, reply: Reply, expected: str, wire: str) -> None:
     with serving(reply, reply, reply_to(wire, HELLO, streaming=streaming)) as server:
         result = result_of(server, wire, stream=streaming)
     assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Hello there")
     assert [event.attempt for event in retried(result)] == [1, 2]
     for event in retried(result):
         assert event.reason.startswith(f"{wire} (some-model)")
-        assert told in event.reason
+        assert expected in event.reason
         assert " Try again; if the error persists, " in event.reason
 
 

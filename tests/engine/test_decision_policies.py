@@ -250,13 +250,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("policy", "told"), WRONG.values(), ids=WRONG.keys())
-def test_an_impossible_decision_is_reported_and_nothing_is_lost(policy: Any, told: str) -> None:
+@pytest.mark.parametrize(("policy", "explanation"), WRONG.values(), ids=WRONG.keys())
+def test_an_impossible_decision_is_reported_and_nothing_is_lost(policy: Any, explanation: str) -> None:
     agent = lab.Agent(ScriptedProvider(["paid for"]))
 
     async def go() -> tuple[str, RunResult | None]:
         going = agent.run("task", policy=policy)
-        with pytest.raises(ConfigurationError, match=told) as caught:
+        with pytest.raises(ConfigurationError, match=explanation) as caught:
             await going
         return str(caught.value), going.result
 
@@ -386,15 +386,15 @@ def test_a_signal_accepts_strings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "explanation"),
     [
         ({"finish_reason": "done", "confidence": HIGH}, "end_turn, stop_sequence"),
         ({"finish_reason": None, "confidence": HIGH}, "finish_reason=None"),
         ({"finish_reason": F.END_TURN, "confidence": 0.9}, "high, medium, low"),
     ],
 )
-def test_a_signal_with_an_unknown_string_is_refused(fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_a_signal_with_an_unknown_string_is_refused(fields: dict[str, Any], explanation: str) -> None:
+    with pytest.raises(ConfigurationError, match=explanation):
         TerminationSignal(**fields)
 
 

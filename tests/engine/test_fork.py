@@ -21,7 +21,7 @@ async def ended(run: lab.Run) -> lab.RunResult:
     return await run
 
 
-def told(request: ModelRequest) -> list[str]:
+def input_of(request: ModelRequest) -> list[str]:
     """The input of a model, message by message."""
     return [f"{one.role}: {one.text}{''.join(result.content for result in one.tool_results)}" for one in request.messages]
 
@@ -33,7 +33,7 @@ class Listening:
         self.requests: list[list[str]] = []
 
     def __call__(self, request: ModelRequest, index: int) -> ModelResponse:
-        self.requests.append(told(request))
+        self.requests.append(input_of(request))
         return call("look", {"q": "x"}) if index == 1 else say("end")
 
 
@@ -130,7 +130,7 @@ def test_a_failed_or_missing_tool_result_can_be_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "given", "said"),
+    ("at", "given", "reason"),
     [
         pytest.param(1, {"nope": "x"}, r"'nope'.*Step 1 has 'call_look'", id="unknown"),
         pytest.param(2, {"call_look": "x"}, "no tool call: none", id="of another step"),
@@ -138,8 +138,8 @@ def test_a_failed_or_missing_tool_result_can_be_replaced() -> None:
         pytest.param(1, {"call_look": 5}, "call_look': 5.*as text", id="no text"),
     ],
 )
-def test_an_invalid_tool_result_is_refused(run: lab.Run, at: int, given: Any, said: str) -> None:
-    with pytest.raises(errors.ConfigurationError, match=said):
+def test_an_invalid_tool_result_is_refused(run: lab.Run, at: int, given: Any, reason: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=reason):
         run.fork(at, tool_results=given, message="go on")
 
 

@@ -86,7 +86,7 @@ async def among_others(run: lab.Run) -> None:
         assert len(other.history) == len(run.history)
 
 
-async def with_nobody_to_click(run: lab.Run) -> None:
+async def without_a_front_end(run: lab.Run) -> None:
     """By `run.start()` in a script without a front end."""
     await asyncio.to_thread(run.start)
 
@@ -97,7 +97,7 @@ async def launched(run: lab.Run) -> None:
     assert await asyncio.to_thread(run.wait, 60) is not None
 
 
-WAYS = [finished, stepped, looped, on_the_kernel_loop, among_others, with_nobody_to_click, launched]
+WAYS = [finished, stepped, looped, on_the_kernel_loop, among_others, without_a_front_end, launched]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
@@ -191,21 +191,21 @@ def test_a_compatible_server_needs_no_key_and_gets_no_other_vendors(monkeypatch:
 # Keys are shown nowhere -----------------------------------------------------------------------------------------------------
 
 
-def told_back(asked: Asked, wire: str) -> str:
+def repeated_key(asked: Asked, wire: str) -> str:
     """A server's message that repeats the key, as some gateways send."""
     return f"invalid key {asked.headers[HEADER.get(wire, 'authorization')]} (that is {KEY})"
 
 
 def refused(asked: Asked, wire: str) -> Reply:
-    return status(401, {"error": {"message": told_back(asked, wire)}})
+    return status(401, {"error": {"message": repeated_key(asked, wire)}})
 
 
 def refused_again_and_again(asked: Asked, wire: str) -> Reply:
-    return status(503, {"error": {"message": told_back(asked, wire)}})
+    return status(503, {"error": {"message": repeated_key(asked, wire)}})
 
 
 def refused_in_a_page(asked: Asked, wire: str) -> Reply:
-    return raw(f"<p>{told_back(asked, wire)}</p>".encode(), ("content-type", "text/html"), code=403)
+    return raw(f"<p>{repeated_key(asked, wire)}</p>".encode(), ("content-type", "text/html"), code=403)
 
 
 def sent_elsewhere(asked: Asked, wire: str) -> Reply:
@@ -213,20 +213,20 @@ def sent_elsewhere(asked: Asked, wire: str) -> Reply:
 
 
 def error_under_200(asked: Asked, wire: str) -> Reply:
-    return whole({"error": {"message": told_back(asked, wire)}})
+    return whole({"error": {"message": repeated_key(asked, wire)}})
 
 
 def error_text_under_200(asked: Asked, wire: str) -> Reply:
-    return whole({"error": told_back(asked, wire)})
+    return whole({"error": repeated_key(asked, wire)})
 
 
 def page_under_200(asked: Asked, wire: str) -> Reply:
-    return raw(f"<p>{told_back(asked, wire)}</p>".encode(), ("content-type", "text/html"))
+    return raw(f"<p>{repeated_key(asked, wire)}</p>".encode(), ("content-type", "text/html"))
 
 
 def error_in_mid_stream(asked: Asked, wire: str) -> Reply:
     before, _ = before_the_end(wire, HELLO)
-    return stream(before, f'event: error\ndata: {{"error": {{"message": "{told_back(asked, wire)}"}}}}\n\n'.encode())
+    return stream(before, f'event: error\ndata: {{"error": {{"message": "{repeated_key(asked, wire)}"}}}}\n\n'.encode())
 
 
 def answered(asked: Asked, wire: str) -> Reply:

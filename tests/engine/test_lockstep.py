@@ -173,7 +173,7 @@ def test_the_frame_has_all_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("runs", "said"),
+    ("runs", "reason"),
     [
         (lambda run: [], "at least one run"),
         (lambda run: [run, run], "is listed twice"),
@@ -183,8 +183,8 @@ def test_the_frame_has_all_runs() -> None:
     ],
     ids=["none", "twice", "other", "bare", "number"],
 )
-def test_invalid_members_are_refused(runs: Callable[[lab.Run], Any], said: str) -> None:
-    with pytest.raises(errors.ConfigurationError, match=said):
+def test_invalid_members_are_refused(runs: Callable[[lab.Run], Any], reason: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=reason):
         Lockstep(runs(steps_of(1)))
 
 

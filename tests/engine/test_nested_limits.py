@@ -106,7 +106,7 @@ def ended(run: lab.Run) -> lab.RunResult:
     return go(main())
 
 
-def told(run: lab.Run) -> str:
+def tool_answers(run: lab.Run) -> str:
     """The answers of the tools of a run and of all runs below it."""
     return "\n".join([result.content for each in family_of(run) for step in each.history for result in step.tool_results])
 
@@ -241,7 +241,7 @@ def test_runs_made_by_a_tool_itself_are_bounded_too(make: Make, budget: Budget, 
     assert model.count == calls + (calls - 1)
     assert (
         f"Budget of the outermost run reached: max_{'cost' if budget.max_cost else 'tokens' if budget.max_tokens else 'calls'}"
-        in (told(run))
+        in (tool_answers(run))
     )
 
 
@@ -269,7 +269,7 @@ def test_a_nested_run_takes_no_more_steps_than_the_outermost_allows(own: int | N
     first = run.children[0]
     assert first.result is not None
     assert (len(first.history), first.result.detail) == (steps, f"Budget reached: max_turns {steps} of {steps}.")
-    assert "Left of its budget: 0 turns." in told(run)
+    assert "Left of its budget: 0 turns." in tool_answers(run)
     run = with_tool(lab.Agent(Asked()), tool).run("go", budget=Budget(max_turns=None, max_tokens=300))
     ended(run)
     assert len(run.children[0].history) == (own or 19)

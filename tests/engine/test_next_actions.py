@@ -617,7 +617,7 @@ def test_proposals_can_be_followed_repeatedly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "unit", "said"),
+    ("value", "unit", "expected"),
     [
         (40_000, "tokens", "40,000"),
         (Decimal("0.10"), "USD", "$0.10"),
@@ -633,8 +633,8 @@ def test_proposals_can_be_followed_repeatedly() -> None:
         ("warn", "", "warn"),
     ],
 )
-def test_numbers_are_rounded_for_people(value: Any, unit: str, said: str) -> None:
-    assert in_words(value, unit) == said
+def test_numbers_are_rounded_for_people(value: Any, unit: str, expected: str) -> None:
+    assert in_words(value, unit) == expected
 
 
 @given(st.integers(1, 10**12), st.integers(0, 10**12))

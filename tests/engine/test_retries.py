@@ -49,14 +49,14 @@ MAY_PASS: dict[str, tuple[Reply, str]] = {
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize(("failure", "told"), MAY_PASS.values(), ids=MAY_PASS)
-def test_a_transient_failure_is_retried(failure: Reply, told: str, streaming: bool) -> None:
+@pytest.mark.parametrize(("failure", "failure_text"), MAY_PASS.values(), ids=MAY_PASS)
+def test_a_transient_failure_is_retried(failure: Reply, failure_text: str, streaming: bool) -> None:
     with serving(failure, reply_to("compatible", HELLO, streaming=streaming)) as server:
         result = result_of(server, stream=streaming)
     assert (result.stop_reason, result.text, result.error) == (StopReason.COMPLETED, "Hello there", None)
     (event,) = retried(result)
     assert (event.step, event.attempt) == (1, 1)
-    assert told in event.reason
+    assert failure_text in event.reason
     assert "\n" not in event.reason
     ((call,),) = [step.calls for step in result.history]
     assert call.retries == 1
@@ -330,8 +330,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize(("refusal", "told"), REFUSED.values(), ids=REFUSED)
-def test_a_permanent_failure_is_not_retried(refusal: Reply, told: str, streaming: bool) -> None:
+@pytest.mark.parametrize(("refusal", "failure_text"), REFUSED.values(), ids=REFUSED)
+def test_a_permanent_failure_is_not_retried(refusal: Reply, failure_text: str, streaming: bool) -> None:
     with serving(refusal, whole(whole_body("compatible", HELLO))) as server:
         result = result_of(server, stream=streaming)
     assert (len(server.asked), retried(result)) == (1, [])
@@ -339,7 +339,7 @@ def test_a_permanent_failure_is_not_retried(refusal: Reply, told: str, streaming
     assert isinstance(result.error, ProviderStatusError)
     message = str(result.error)
     assert f"compatible (some-model) answered with status {result.error.status}: " in message
-    assert told in message
+    assert failure_text in message
     assert "abc" not in message
     assert len(message) < 600
     assert ".." not in message

@@ -178,11 +178,11 @@ def test_step_returns_none_if_the_run_ended_without_a_step() -> None:
 def test_the_request_sent_to_the_model() -> None:
     asked: list[tuple[list[Message], ModelRequest]] = []
 
-    def said(request: ModelRequest, index: int) -> Said:
+    def respond(request: ModelRequest, index: int) -> Said:
         asked.append((list(request.messages), request))
         return SCRIPT[index - 1]
 
-    run = agent(said, instructions="Be brief.", options={"temperature": 0}, stream=True).run(
+    run = agent(respond, instructions="Be brief.", options={"temperature": 0}, stream=True).run(
         "go", messages=[Message("user", "before"), Message("assistant", "yes?")]
     )
 

@@ -234,7 +234,10 @@ def test_openrouter_has_rate_limits_in_the_body_of_an_error() -> None:
 def test_events_of_earlier_stores_are_read_without_a_source() -> None:
     from agentlab.storage.codec import event_to_jsonable, events_from_jsonable
 
-    told = lab.events.CallRetried(1.0, 1, 1, 0.5, "busy")
-    assert "rate_limit" not in event_to_jsonable(told)
-    told_more = lab.events.CallRetried(1.0, 1, 1, 0.5, "busy", RateLimit(0, 500, 0.001))
-    assert events_from_jsonable([event_to_jsonable(told), event_to_jsonable(told_more)], ()) == [told, told_more]
+    first_retry = lab.events.CallRetried(1.0, 1, 1, 0.5, "busy")
+    assert "rate_limit" not in event_to_jsonable(first_retry)
+    with_limits = lab.events.CallRetried(1.0, 1, 1, 0.5, "busy", RateLimit(0, 500, 0.001))
+    assert events_from_jsonable([event_to_jsonable(first_retry), event_to_jsonable(with_limits)], ()) == [
+        first_retry,
+        with_limits,
+    ]

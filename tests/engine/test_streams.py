@@ -20,7 +20,7 @@ from agentlab.engine.client import KEPT_ALIVE, LONGEST_SILENCE_S
 from agentlab.model.finish_reasons import Confidence, FinishReason, StopReason
 from agentlab.notebook.panel.step_detail import detail
 from agentlab.records.events import AskedAgain, Event, TextReceived, ToolStarted
-from agentlab.testing.fault_bodies import given, with_body
+from agentlab.testing.fault_bodies import injected_answer, with_body
 
 from .call_builders import (
     HELLO,
@@ -382,7 +382,7 @@ def test_a_gap_is_kept_and_shown_in_its_place(tmp_path: Path) -> None:
             assert MARKED in one.panel().bundle()["text/html"]
             assert MARKED in detail(one, 1)
             assert "A piece is missing at character 8" in detail(one, 1)
-    assert any("lost a piece" in told for told in result.to_frame("events")["detail"])
+    assert any("lost a piece" in event_detail for event_detail in result.to_frame("events")["detail"])
 
 
 def test_a_gap_in_the_reasoning_ends_no_run() -> None:
@@ -542,7 +542,7 @@ class Alive:
     @asynccontextmanager
     async def open(self, request: Any, **how: Any) -> AsyncIterator[Any]:
         self.asked += 1
-        yield with_body(given(b""), self.chunks)
+        yield with_body(injected_answer(b""), self.chunks)
 
     async def chunks(self, _: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield self.before

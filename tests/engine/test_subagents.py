@@ -53,7 +53,7 @@ def done(run: lab.Run) -> lab.RunResult:
     return go(main())
 
 
-def told(run: lab.Run | lab.RunResult) -> list[str]:
+def tool_answers(run: lab.Run | lab.RunResult) -> list[str]:
     """The answers of the tools, in order."""
     return [result.content for step in run.history for result in step.tool_results]
 
@@ -70,7 +70,7 @@ def test_the_caller_gets_the_answer_and_the_remaining_budget() -> None:
     result = done(run)
 
     assert result.stop_reason is StopReason.COMPLETED
-    assert told(run) == [
+    assert tool_answers(run) == [
         "It is blue.\n\n[research-1 came to its end. Used: 2 steps, 40 tokens. Left of its budget: 3 turns, 60 tokens, $0.96. "
         'Left of yours: 930 tokens, $0.96. To ask it more: continue_run="research-1".]'
     ]
@@ -86,14 +86,14 @@ def test_the_caller_gets_the_answer_and_the_remaining_budget() -> None:
 
 def test_the_answer_keeps_its_white_space() -> None:
     run = done(boss(worker(["    return x\n"]).as_tool("worker"), {"task": "Write the line."}).run("go"))
-    assert told(run)[0].startswith("    return x\n\n\n[worker-1")
+    assert tool_answers(run)[0].startswith("    return x\n\n\n[worker-1")
 
 
 def test_the_output_of_a_terminating_tool_is_the_answer() -> None:
     script = [call("finalize", {"answer": "42"})]
     run = boss(worker(script).as_tool("ask", terminating=["finalize"]), {"task": "?"}).run("go")
     done(run)
-    assert told(run)[0].startswith("42\n\n[ask-1 came to its end.")
+    assert tool_answers(run)[0].startswith("42\n\n[ask-1 came to its end.")
     assert run.children[0].result is not None
     assert run.children[0].result.stop_reason is StopReason.TERMINATING_TOOL
 
@@ -114,7 +114,7 @@ def test_a_truncated_sub_agent_says_so_and_can_be_continued(more: dict[str, Any]
     result = done(run)
 
     assert result.stop_reason is StopReason.COMPLETED
-    first, second = told(run)
+    first, second = tool_answers(run)
     assert first.startswith(f"(It gave no answer.)\n\n[research-1 was cut off ({reason}). Used: 2 steps, 30 tokens.")
     assert 'To let it go on: continue_run="research-1"' in first
     assert f"[research-2 was cut off ({reason}). Used: 2 steps, 30 tokens." in second
@@ -132,7 +132,7 @@ def test_the_caller_can_ask_about_the_answer() -> None:
     tool = worker(script).as_tool("ask")
     run = boss(tool, {"task": "one"}, {"task": "two", "continue_run": "ask-1"}, {"continue_run": "ask-2"}).run("go")
     done(run)
-    first, second, third = told(run)
+    first, second, third = tool_answers(run)
     assert first.startswith("one!")
     assert second.startswith("two!")
     assert "It came to its end: say in task what to ask it more" in third
@@ -155,7 +155,7 @@ def test_a_sub_agent_continues_with_a_fresh_context() -> None:
     run = boss(tool, {"task": "find it"}, {"continue_run": "research-1", "fresh_context": True}).run("go")
     result = done(run)
 
-    assert told(run)[1].startswith(
+    assert tool_answers(run)[1].startswith(
         "Found.\n\n[research-2 came to its end. Used: 1 step, 10 tokens. Left of its budget: 1 turn, 30"
     )
     one, summary, two = run.children
@@ -179,8 +179,8 @@ def test_a_failed_summary_is_reported() -> None:
         "go"
     )
     done(run)
-    assert "could not be summed up" in told(run)[1]
-    assert "research-2 was cut off" in told(run)[2]
+    assert "could not be summed up" in tool_answers(run)[1]
+    assert "research-2 was cut off" in tool_answers(run)[2]
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -191,17 +191,17 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "said"), WRONG.values(), ids=WRONG.keys())
-def test_a_models_mistake_is_answered_with_advice(arguments: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("arguments", "error_text"), WRONG.values(), ids=WRONG.keys())
+def test_a_models_mistake_is_answered_with_advice(arguments: dict[str, Any], error_text: str) -> None:
     run = boss(worker(ANSWER).as_tool("research"), arguments).run("go")
     done(run)
-    assert said in told(run)[0]
+    assert error_text in tool_answers(run)[0]
     assert run.history[0].tool_results[0].is_error
     assert run.children == ()
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "said"),
+    ("make", "error", "error_text"),
     [
         (lambda: worker(ANSWER).as_tool("re search"), errors.ToolDefinitionError, "'re search' cannot be a tool's name"),
         (lambda: worker(ANSWER).as_tool("ask", budget=5), errors.LimitError, "budget=5: pass a Budget"),
@@ -210,8 +210,8 @@ def test_a_models_mistake_is_answered_with_advice(arguments: dict[str, Any], sai
     ],
     ids=["name", "budget", "stop", "terminating"],
 )  # fmt: skip
-def test_a_users_mistake_is_an_error_at_once(make: Callable[[], Any], error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_a_users_mistake_is_an_error_at_once(make: Callable[[], Any], error: type[Exception], error_text: str) -> None:
+    with pytest.raises(error, match=error_text):
         make()
 
 
@@ -224,7 +224,7 @@ def test_a_failing_sub_agent_is_a_tool_error_and_can_be_retried() -> None:
     tool = worker(script).as_tool("research")
     run = boss(tool, {"task": "x"}, {"continue_run": "research-1"}).run("go")
     result = done(run)
-    first, second = told(run)
+    first, second = tool_answers(run)
     assert "the line is dead" in first
     assert "[research-1 was cut off (error). Used: 2 steps, unknown tokens." in first
     assert run.history[0].tool_results[0].is_error
@@ -286,8 +286,8 @@ def test_a_sub_agent_is_limited_to_the_callers_remaining_budget() -> None:
     assert child.history.tokens == 75
     assert result.stop_reason is StopReason.TOKEN_BUDGET
     assert result.history.tokens == 105
-    assert "Left of yours: 38 calls" not in told(run)[0]
-    assert "Left of yours: 34 calls, 0 tokens, $4.93" in told(run)[0]
+    assert "Left of yours: 38 calls" not in tool_answers(run)[0]
+    assert "Left of yours: 34 calls, 0 tokens, $4.93" in tool_answers(run)[0]
 
 
 def test_without_a_remaining_budget_no_sub_agent_starts() -> None:
@@ -295,7 +295,7 @@ def test_without_a_remaining_budget_no_sub_agent_starts() -> None:
     run = boss(tool, ({"task": "a"}, {"task": "b"})).run("go", budget=Budget(max_tokens=40))
     done(run)
     assert len(run.children) == 1
-    assert "Not started: your own budget has nothing left." in told(run)[1]
+    assert "Not started: your own budget has nothing left." in tool_answers(run)[1]
 
 
 def test_unknown_usage_of_a_sub_agent_stays_unknown() -> None:
@@ -340,8 +340,8 @@ def test_a_stopped_sub_agent_lets_the_caller_continue() -> None:
         run.children[1].cancel()
         result = await task
         assert result.stop_reason is StopReason.COMPLETED
-        assert "research-1 was cut off (explicit_stop)" in told(run)[0]
-        assert "research-2 was cut off (cancelled)" in told(run)[1]
+        assert "research-1 was cut off (explicit_stop)" in tool_answers(run)[0]
+        assert "research-2 was cut off (cancelled)" in tool_answers(run)[1]
         for one in (run, *run.children):
             assert_is_whole(one)
 
@@ -484,7 +484,7 @@ def test_a_branch_of_the_caller_has_the_sub_agents_of_its_kept_steps() -> None:
     branch = run.fork(1)
     assert branch.history.tokens == 45
     done(branch)
-    assert "research-2 was cut off" in told(branch)[1]
+    assert "research-2 was cut off" in tool_answers(branch)[1]
     assert branch.children[0].origin.parent is run.children[0]
     assert run.children[0].branches == (run.children[1], branch.children[0])
 
@@ -592,9 +592,9 @@ def test_usage_of_sub_agents_before_a_kill_counts_once(deep: int, kills: int, tm
     for _ in range(kills):
         killed(path, deep=deep)
     lost, whole = 15 * kills, 30 + 30 * deep + 45
-    told_first, told_last = in_a_process(path, "go on", deep).splitlines()
-    assert told_first == f"{lost} {kills} 0"
-    assert told_last == f"completed {whole + lost} 30 {whole // 15 + kills}"
+    first_output, last_output = in_a_process(path, "go on", deep).splitlines()
+    assert first_output == f"{lost} {kills} 0"
+    assert last_output == f"completed {whole + lost} 30 {whole // 15 + kills}"
     with lab.Store(path) as store:
         runs = store.frame("runs")
         first = runs.iloc[0]
@@ -652,8 +652,8 @@ def test_after_a_resume_elsewhere_an_earlier_sub_agent_continues(steps: int, tmp
         asked = ({"task": "x"}, {"continue_run": "research-1"}, {"continue_run": "research-2"}, {"task": "y"})
         return boss(tool, *asked, observers=[store])
 
-    never_gone = by(lab.Store()).run("go", budget=Budget(max_tokens=5000))
-    done(never_gone)
+    endless = by(lab.Store()).run("go", budget=Budget(max_tokens=5000))
+    done(endless)
     with lab.Store(tmp_path / "runs.db") as store:
         run = by(store).run("go", budget=Budget(max_tokens=5000))
         for _ in range(steps):
@@ -661,9 +661,9 @@ def test_after_a_resume_elsewhere_an_earlier_sub_agent_continues(steps: int, tmp
     with lab.Store(tmp_path / "runs.db") as store:
         resumed = store.resume(run.id, by(store))
         result = done(resumed)
-        assert told(resumed) == told(never_gone)
-        assert result.history.tokens == never_gone.history.tokens
-        assert lab.plots.tree_data(resumed)["steps"].to_list() == lab.plots.tree_data(never_gone)["steps"].to_list()
+        assert tool_answers(resumed) == tool_answers(endless)
+        assert result.history.tokens == endless.history.tokens
+        assert lab.plots.tree_data(resumed)["steps"].to_list() == lab.plots.tree_data(endless)["steps"].to_list()
         assert set(store.frame("runs")["state"]) == {"ended"}
         assert len(store.run_ids()) == 5
         for one in _all_below(resumed):
@@ -688,10 +688,10 @@ def test_after_a_resume_elsewhere_a_sub_agent_continues_with_a_fresh_context(tmp
     with lab.Store(tmp_path / "runs.db") as store:
         resumed = store.resume(run.id, by(store))
         done(resumed)
-        assert told(resumed)[1].startswith("blue")
-        earlier, _, anew = resumed.children
-        assert (anew.origin.parent, anew.origin.forked_at) == (earlier, 0)
-        assert anew.prompt.startswith("What colour?")
+        assert tool_answers(resumed)[1].startswith("blue")
+        earlier, _, later = resumed.children
+        assert (later.origin.parent, later.origin.forked_at) == (earlier, 0)
+        assert later.prompt.startswith("What colour?")
 
 
 def test_after_a_resume_without_the_stored_child_the_caller_gets_an_error() -> None:
@@ -703,9 +703,9 @@ def test_after_a_resume_without_the_stored_child_the_caller_gets_an_error() -> N
     store.delete(run.children[0].id)
     resumed = store.resume(run.id, by)
     done(resumed)
-    assert "'research-1' was of an earlier process and cannot go on: start anew, with a task. (" in told(resumed)[1]
-    assert "no run" in told(resumed)[1]
-    assert "[research-2 " in told(resumed)[2]
+    assert "'research-1' was of an earlier process and cannot go on: start anew, with a task. (" in tool_answers(resumed)[1]
+    assert "no run" in tool_answers(resumed)[1]
+    assert "[research-2 " in tool_answers(resumed)[2]
 
 
 def test_a_run_from_a_store_has_the_children_of_earlier_processes(tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ def test_every_finish_reason_is_in_the_table() -> None:
 
 def test_the_providers_own_finish_reason_is_reported() -> None:
     response = say(finish=FinishReason.CONTENT_FILTERED)
-    told = replace(response, signal=replace(response.signal, message="Blocked for SAFETY."))
-    assert decide(told).reason == "Blocked for SAFETY."
+    explained = replace(response, signal=replace(response.signal, message="Blocked for SAFETY."))
+    assert decide(explained).reason == "Blocked for SAFETY."
 
 
 @given(st.dictionaries(st.text(max_size=5), st.one_of(st.integers(), st.text(max_size=5), st.none()), max_size=3), st.data())

@@ -69,7 +69,7 @@ def run(script: Any, **more: Any) -> RunResult:
     return asyncio.run(go())
 
 
-def told(result: RunResult, kind: type[events.Event]) -> list[Any]:
+def events_of(result: RunResult, kind: type[events.Event]) -> list[Any]:
     return [event for event in result.events if isinstance(event, kind)]
 
 
@@ -165,7 +165,7 @@ def test_dropped_text_is_in_the_step_the_event_the_frame_and_the_store() -> None
     (step,) = result.history
     assert (step.text, step.seams) == ("Yes. " + TEXT, (Seam(2, 68, TEXT[:63]), Seam(3, 85)))
     assert all(step.text[: seam.place].endswith(seam.dropped) for seam in step.seams)
-    (end,) = told(result, events.ContinuationEnded)
+    (end,) = events_of(result, events.ContinuationEnded)
     assert end.seams == step.seams
     assert result.to_frame()[["seams", "dropped_characters"]].to_numpy().tolist() == [[2, 63]]
     assert str(step.seams[0]) == f"Call 2 continues at character 68: dropped 63 repeated characters: {TEXT[:63]!r}"
@@ -196,18 +196,18 @@ def test_a_turn_may_be_paused_and_cut(script: list[Any], text: str) -> None:
 
 def test_the_events_of_a_continuation() -> None:
     result = run([cut("a b "), cut("c d "), "e"])
-    attempts = told(result, events.ContinuationAttempted)
+    attempts = events_of(result, events.ContinuationAttempted)
     assert [(one.attempt, one.output_tokens, one.output_chars, one.remaining) for one in attempts] == [
         (1, 5, 4, 2),
         (2, 10, 8, 1),
     ]
-    (end,) = told(result, events.ContinuationEnded)
+    (end,) = events_of(result, events.ContinuationEnded)
     assert (end.outcome, end.attempts, end.duration_s >= 0) == ("completed", 2, True)
-    assert told(run(["whole"]), events.ContinuationEnded) == []
+    assert events_of(run(["whole"]), events.ContinuationEnded) == []
 
 
 @pytest.mark.parametrize(
-    ("script", "policy", "outcome", "calls", "said"),
+    ("script", "policy", "outcome", "calls", "note"),
     [
         ([cut("a ")] * 9, {}, "retry_limit", 4, "continued 3 times (max_continuations_per_turn)"),
         ([cut("a ")] * 9, {"max_continuations_per_turn": 1}, "retry_limit", 2, "continued 1 time "),
@@ -218,7 +218,7 @@ def test_the_events_of_a_continuation() -> None:
     ],
 )
 def test_at_a_cap_the_partial_text_is_returned_with_a_notice(
-    script: list[Any], policy: dict[str, int], outcome: str, calls: int, said: str
+    script: list[Any], policy: dict[str, int], outcome: str, calls: int, note: str
 ) -> None:
     pieces = [
         response if index < 1 else say(f"{index}{response.text}", finish=response.signal.finish_reason)
@@ -228,10 +228,10 @@ def test_at_a_cap_the_partial_text_is_returned_with_a_notice(
     assert result.stop_reason in (S.TRUNCATED, S.CONTENT_FILTERED)
     assert len(result.history[0].calls) == calls
     assert result.text.startswith(script[0].text)
-    assert said in result.detail
-    (end,) = told(result, events.ContinuationEnded)
+    assert note in result.detail
+    (end,) = events_of(result, events.ContinuationEnded)
     assert end.outcome == outcome
-    if said:
+    if note:
         assert result.history[0].decision.suggestion == "increase_budget"
 
 
@@ -248,7 +248,7 @@ def test_continuations_can_be_disabled() -> None:
         result = run([cut("a b")], continuation=nothing)
         assert (result.stop_reason, result.text) == (S.TRUNCATED, "a b")
         assert result.history[0].decision.action is Action.ABORT
-        (end,) = told(result, events.ContinuationEnded)
+        (end,) = events_of(result, events.ContinuationEnded)
         assert (end.outcome, end.attempts, end.duration_s, end.seams) == ("retry_limit", 0, 0.0, ())
 
 
@@ -259,7 +259,7 @@ def test_an_attempt_reports_what_remains_of_every_cap() -> None:
     ending = lab.TerminatingTools(["look_no_more"], max_invocations=9)
     script = [call("look", {"q": "x"}, cost="0.1"), *pieces, say("ij", cost="0.1"), call("look_no_more", {"q": "x"}, cost="0.1")]
     result = run(script, continuation=policy, budget=budget, terminating=ending, tools=[look_no_more])
-    first, second = told(result, events.ContinuationAttempted)
+    first, second = events_of(result, events.ContinuationAttempted)
     for one, attempts, tokens, chars, calls in ((first, 1, 95, 46, 4), (second, 0, 90, 42, 3)):
         assert (one.remaining, one.tokens_remaining, one.chars_remaining, one.repairs_remaining) == (attempts, tokens, chars, 1)
         assert one.invocations_remaining == calls + 2
@@ -267,7 +267,7 @@ def test_an_attempt_reports_what_remains_of_every_cap() -> None:
         assert (left.turns, left.calls) == (2, calls)
         assert 0 < left.time_s < 60
     assert (first.budget_remaining.tokens, first.budget_remaining.cost_usd) == (1000 - 30, Decimal("0.8"))
-    nothing = told(run([cut("a"), "b"], budget=lab.Budget(max_turns=5)), events.ContinuationAttempted)[0]
+    nothing = events_of(run([cut("a"), "b"], budget=lab.Budget(max_turns=5)), events.ContinuationAttempted)[0]
     assert (nothing.budget_remaining, nothing.invocations_remaining) == (Remaining(turns=4), None)
 
 
@@ -306,8 +306,8 @@ def test_every_end_of_a_cut_answer_is_an_event_and_in_the_detail(
     assert result.stop_reason is reason
     assert detail in result.detail
     assert result.detail.count("cut off") == (result.stop_reason is not S.COMPLETED)  # a policy may accept it as it is
-    assert [(end.outcome, end.attempts) for end in told(result, events.ContinuationEnded)] == ends
-    assert [(one.attempted, one.succeeded) for one in told(result, events.ToolPayloadRepair)] == repairs
+    assert [(end.outcome, end.attempts) for end in events_of(result, events.ContinuationEnded)] == ends
+    assert [(one.attempted, one.succeeded) for one in events_of(result, events.ToolPayloadRepair)] == repairs
     assert looked == []
 
 
@@ -327,7 +327,7 @@ def test_the_runs_timeout_ends_a_continuation_for_budget() -> None:
         S.TIMEOUT,
         "Budget reached: timeout 0.3 s. The answer was cut off and is incomplete.",
     )
-    (end,) = told(result, events.ContinuationEnded)
+    (end,) = events_of(result, events.ContinuationEnded)
     assert (end.outcome, end.attempts) == ("budget_exhausted", 1)
 
 
@@ -335,7 +335,7 @@ def test_a_whole_answer_has_neither_notice_nor_event() -> None:
     for script in (["whole"], [call("look", {"q": "x"}), "whole"], [cut("", WHOLE), "whole"], [call("look", "5"), "whole"]):
         result = run(script)
         assert (result.stop_reason, result.detail) == (S.COMPLETED, "The model ended its turn.")
-        assert [*told(result, events.ContinuationEnded), *told(result, events.ToolPayloadRepair)] == []
+        assert [*events_of(result, events.ContinuationEnded), *events_of(result, events.ToolPayloadRepair)] == []
 
 
 def test_the_caps_can_be_changed_during_the_turn() -> None:
@@ -361,7 +361,7 @@ def test_a_failed_continuation_call_loses_nothing() -> None:
     result = run([cut("paid for "), ProviderConnectionError("gone")])
     assert (result.stop_reason, result.text, result.history[0].usage.output_tokens) == (S.ERROR, "paid for ", None)
     assert result.messages[-1].text == "paid for "
-    assert told(result, events.ContinuationEnded)[0].outcome == "retry_limit"
+    assert events_of(result, events.ContinuationEnded)[0].outcome == "retry_limit"
 
 
 def test_later_steps_see_a_continued_turn_as_one_message() -> None:
@@ -480,7 +480,7 @@ def test_arguments_cut_at_any_character_are_never_executed(end: int, finish: Fin
     result = run([half, half])
     assert (result.stop_reason, looked) == (S.TRUNCATED, [])
     assert "was not executed" in result.detail
-    assert [(one.issue, one.attempted, one.succeeded) for one in told(result, events.ToolPayloadRepair)] == [
+    assert [(one.issue, one.attempted, one.succeeded) for one in events_of(result, events.ToolPayloadRepair)] == [
         ("incomplete", True, False)
     ]
     assert all(not message.tool_calls for message in result.messages)
@@ -489,7 +489,7 @@ def test_arguments_cut_at_any_character_are_never_executed(end: int, finish: Fin
 def test_a_call_repeated_in_full_is_executed_once() -> None:
     result, asked = asked_of([cut("I look. ", HALF), say("", finish=F.TOOL_CALLS, calls=[WHOLE]), "done"])
     assert (result.stop_reason, looked) == (S.COMPLETED, ["xyz"])
-    assert [(one.attempted, one.succeeded) for one in told(result, events.ToolPayloadRepair)] == [(True, True)]
+    assert [(one.attempted, one.succeeded) for one in events_of(result, events.ToolPayloadRepair)] == [(True, True)]
     assert [message.role for message in asked[1].messages] == ["user", "assistant", "user"]
     assert result.messages[1].text == "I look. "
 
@@ -529,7 +529,7 @@ def test_a_malformed_call_is_requested_again() -> None:
     assert (result.stop_reason, looked) == (S.COMPLETED, ["xyz"])
     twice = run([bad, bad])
     assert (twice.stop_reason, len(twice.history[0].calls)) == (S.ERROR, 2)
-    assert [one.issue for one in told(twice, events.ToolPayloadRepair)] == ["malformed"]
+    assert [one.issue for one in events_of(twice, events.ToolPayloadRepair)] == ["malformed"]
 
 
 @pytest.mark.parametrize(
@@ -559,4 +559,4 @@ def test_a_recording_that_was_cut_and_never_continued_replays_unchanged() -> Non
     assert result.text
     assert result.usage.output_tokens == 80
     assert "the recording has no continuation" in result.detail
-    assert told(result, events.ContinuationEnded)[0].outcome == "retry_limit"
+    assert events_of(result, events.ContinuationEnded)[0].outcome == "retry_limit"

@@ -32,7 +32,7 @@ def go(study: lab.Experiment, **more: Any) -> lab.ExperimentResults:
     return asyncio.run(study.run(progress=False, **more))
 
 
-def told_of(study: lab.Experiment, **more: Any) -> tuple[lab.ExperimentResults, str]:
+def results_and_warning(study: lab.Experiment, **more: Any) -> tuple[lab.ExperimentResults, str]:
     """The results, and the warning that reports what was left out."""
     why = "since .*the budget of the experiment (is spent|has missing_usage='fail')"
     with pytest.warns(AgentlabWarning, match=why) as caught:
@@ -55,15 +55,15 @@ def figure_in(text: str) -> float:
 def test_each_worker_exceeds_the_budget_by_at_most_one_step(limit: str, concurrency: int) -> None:
     small, large = LIMITS[limit]
     study = lab.Experiment([uneven()], PROMPTS, budget=Budget(**{limit: small}))
-    results, told = told_of(study, concurrency=concurrency)
+    results, warning = results_and_warning(study, concurrency=concurrency)
     spent = spent_of(results, limit)
     assert small <= spent < small + concurrency * MOST_OF_A_STEP[limit] + 1e-9
-    assert figure_in(told) == pytest.approx(spent, abs=1e-6)
+    assert figure_in(warning) == pytest.approx(spent, abs=1e-6)
     assert set(results.runs["state"]) <= {"ended", "interrupted", "not_started"}
     assert (results.runs["state"] == "ended").sum() >= 10  # starts are limited by the cost of earlier runs
     assert (results.runs["problem"].isna() == (results.runs["state"] == "ended")).all()
-    again, told = told_of(study, concurrency=concurrency)
-    assert (spent_of(again, limit), figure_in(told)) == (spent, pytest.approx(spent))  # no further call
+    again, warning = results_and_warning(study, concurrency=concurrency)
+    assert (spent_of(again, limit), figure_in(warning)) == (spent, pytest.approx(spent))  # no further call
     study.budget = Budget(**{limit: large})
     assert_same(go(study, concurrency=concurrency), go(lab.Experiment([uneven()], PROMPTS)))
 
@@ -76,10 +76,10 @@ def test_workers_in_other_processes_exceed_the_budget_by_at_most_one_step(limit:
     store = Store(tmp_path / "r.db" if where == "file" else None)
     study = lab.Experiment([uneven()], PROMPTS, budget=Budget(**{limit: small}), store=store)
     with spawned() as executor:
-        results, told = told_of(study, executor=executor, concurrency=8)
+        results, warning = results_and_warning(study, executor=executor, concurrency=8)
         spent = spent_of(results, limit)
         assert small <= spent < small + 8 * MOST_OF_A_STEP[limit] + 1e-9
-        assert figure_in(told) == pytest.approx(spent, abs=1e-6)
+        assert figure_in(warning) == pytest.approx(spent, abs=1e-6)
         assert (results.runs["state"] == "ended").sum() >= 10
         study.budget = Budget(**{limit: large})
         assert_same(go(study, executor=executor, concurrency=8), go(lab.Experiment([uneven()], PROMPTS)))
@@ -95,10 +95,10 @@ def test_replayed_runs_are_held_back_and_continue_to_the_same_end(concurrency: i
         dearest = float(whole.calls["cost_usd"].max())
         small = float(whole.calls["cost_usd"].sum()) / 3
         study = lab.Experiment(agents, [scenario.prompt], settings, repeats=20, budget=Budget(max_cost=small))
-        results, told = told_of(study, concurrency=concurrency)
+        results, warning = results_and_warning(study, concurrency=concurrency)
         spent = spent_of(results, "max_cost")
         assert small <= spent < small + concurrency * dearest
-        assert figure_in(told) == pytest.approx(spent, abs=1e-6)
+        assert figure_in(warning) == pytest.approx(spent, abs=1e-6)
         assert float(results.spent.cost_usd) == pytest.approx(spent)
         study.budget = None
         assert_same(go(study, concurrency=concurrency), whole)
@@ -123,7 +123,7 @@ def test_a_runs_own_limit_is_reserved_until_a_cost_is_known() -> None:
     half = [{"budget": Budget(max_cost="0.5")}]
     go(study(settings=half, budget=Budget(max_cost=2)), concurrency=64)
     assert most[0] >= 4
-    told_of(study(settings=half, budget=Budget(max_cost="0.08")), concurrency=64)
+    results_and_warning(study(settings=half, budget=Budget(max_cost="0.08")), concurrency=64)
     assert most[0] == 1
     go(study(budget=Budget(max_cost=9)), concurrency=64)
     assert most[0] == 7  # one runs first and shows the cost
@@ -158,7 +158,7 @@ def test_spending_of_an_earlier_process_counts_including_a_step_cut_short(tmp_pa
 
     asyncio.run(cut_off())
     assert float(study().results().spent.cost_usd) == 0.03  # paid for, and in no stored step
-    assert told_of(study(budget=Budget(max_cost="0.03")))[0].runs["state"].to_list() == ["interrupted"]
+    assert results_and_warning(study(budget=Budget(max_cost="0.03")))[0].runs["state"].to_list() == ["interrupted"]
     results = go(study())
     assert (results.runs["cost_usd"].to_list(), float(results.spent.cost_usd)) == ([0.04], 0.07)
 
@@ -182,10 +182,10 @@ def test_agents_run_by_tools_count_and_are_reported(is_async: bool) -> None:
 
     agent = lab.Agent(ScriptedProvider(answer), tools=[ask if is_async else ask_at_once], name="a")
     study = lab.Experiment([agent], PROMPTS[:5], budget=Budget(max_cost="0.2"))
-    results, told = told_of(study, concurrency=1)
+    results, warning = results_and_warning(study, concurrency=1)
     assert f"{results.spent.cost_usd}" == "0.23"
     assert results.runs["state"].value_counts().to_dict() == {"not_started": 3, "ended": 1, "interrupted": 1}
-    assert "Tools ran agents by themselves ($0.2000): this is in results.spent, but in no row." in told
+    assert "Tools ran agents by themselves ($0.2000): this is in results.spent, but in no row." in warning
 
 
 # Unknown costs ----------------------------------------------------------------------------------------------------------------------
@@ -202,12 +202,12 @@ def of_unknown_cost(tokens: Any = (10, 5)) -> lab.Agent:
 def test_missing_usage_fail_ends_the_experiment_at_the_first_unknown_cost(there: bool) -> None:
     study = lab.Experiment([of_unknown_cost()], ["x", "y"], repeats=15, budget=Budget(max_cost="0.01", missing_usage="fail"))
     with concurrent.futures.ThreadPoolExecutor(4) as executor:
-        results, told = told_of(study, concurrency=8, executor=executor if there else None)
+        results, warning = results_and_warning(study, concurrency=8, executor=executor if there else None)
     why = "the cost of experiment#a/p1/default/1 is unknown, and the budget of the experiment has missing_usage='fail'"
-    assert f"since {why}. To continue" in told
+    assert f"since {why}. To continue" in warning
     assert results.runs["state"].value_counts().to_dict() == {"not_started": 29, "interrupted": 1}
     assert set(results.runs["problem"]) == {why}
-    assert told_of(study)[0].runs["state"].value_counts().to_dict() == {"not_started": 29, "interrupted": 1}
+    assert results_and_warning(study)[0].runs["state"].value_counts().to_dict() == {"not_started": 29, "interrupted": 1}
     study.budget = Budget(max_cost="0.01")
     with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be checked completely") as caught:
         assert set(go(study).runs["state"]) == {"ended"}
@@ -219,7 +219,7 @@ def test_missing_usage_fail_checks_tokens_too_and_cost_only_if_limited() -> None
     study = lab.Experiment([of_unknown_cost()], ["x"], budget=Budget(max_calls=9, missing_usage="fail"))
     assert go(study).runs["state"].to_list() == ["ended"]
     study = lab.Experiment([of_unknown_cost((None, None))], ["x"], budget=Budget(max_calls=9, missing_usage="fail"))
-    assert "the usage of experiment#a/p1/default/1 is unknown" in told_of(study)[1]
+    assert "the usage of experiment#a/p1/default/1 is unknown" in results_and_warning(study)[1]
 
 
 @pytest.mark.parametrize("policy", ["estimate", "charge_cap"])
@@ -242,7 +242,7 @@ def test_failed_runs_are_counted_and_reported_as_unsuccessful() -> None:
         return ProviderStatusError("down", status=500) if int(request.messages[0].text) % 2 else script(request, index)
 
     study = lab.Experiment([lab.Agent(ScriptedProvider(half), tools=[look], name="a")], PROMPTS[:60])
-    with pytest.warns(AgentlabWarning, match=r"30 of 60 runs failed, .*run\(retry=True\); until then they count as failures\."):
+    with pytest.warns(AgentlabWarning, match=r"30 of 60 runs failed; .*run\(retry=True\); until then they count as failures\."):
         results = go(study)
     assert repr(results) == "ExperimentResults('experiment', 60 runs: 30 ended, 30 failed (counted as failures))"
 
@@ -259,8 +259,8 @@ def test_the_runs_frame_marks_replays_and_a_mixture_is_reported(tmp_path: Path) 
         with lab.record(tmp_path / "rec"):
             recorded = go(lab.Experiment([study().grid.agents["a"]], ["x"], repeats=3))
         live = go(study(cells=[("a", "p1", "default", 1)]))
-        told = "2 runs are replays of recordings and 1 are live: the column `replayed`"
-        with lab.replay(tmp_path / "rec"), pytest.warns(AgentlabWarning, match=told):
+        warning = "2 runs are replays of recordings and 1 are live: the column `replayed`"
+        with lab.replay(tmp_path / "rec"), pytest.warns(AgentlabWarning, match=warning):
             mixed = go(study())
     assert recorded.runs["replayed"].to_list() == live.runs["replayed"].to_list() * 3 == [False] * 3
     assert mixed.runs["replayed"].to_list() == [False, True, True]

@@ -104,12 +104,12 @@ def test_cells_find_their_own_recordings_by_label(tmp_path: Path) -> None:
         study = lab.Experiment([agent], ["same"], repeats=6)
         with lab.record(tmp_path / "rec"):
             first = go(study, concurrency=6)
-    said = first.runs["text"].to_list()
-    assert len(set(said)) == 6
+    texts = first.runs["text"].to_list()
+    assert len(set(texts)) == 6
     for count in (1, 6):
         with lab.replay(tmp_path / "rec"):
             again = lab.Experiment([agent], ["same"], repeats=6, where=lambda cell: cell.repeat != 2, name="other")
-            assert go(again, concurrency=count).runs["text"].to_list() == [said[0], *said[2:]]
+            assert go(again, concurrency=count).runs["text"].to_list() == [texts[0], *texts[2:]]
 
 
 @contextlib.contextmanager
@@ -136,7 +136,7 @@ def serving_numbers(answers: Any) -> Any:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *told: Any) -> None:
+        def log_message(self, *arguments: Any) -> None:
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -308,8 +308,8 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     database = store.storage._database  # type: ignore[attr-defined]
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     database.execute(f"PRAGMA max_page_count = {pages}")
-    told = r"full.*memory of this process only.*nothing is lost"
-    with pytest.warns(AgentlabWarning, match="disk is full"), pytest.raises(StorageError, match=told):
+    warning = r"full.*memory of this process only.*nothing is lost"
+    with pytest.warns(AgentlabWarning, match="disk is full"), pytest.raises(StorageError, match=warning):
         go(study, concurrency=1)
     with pytest.raises(StorageError):
         go(study, concurrency=1)
@@ -468,9 +468,16 @@ def test_custom_models_are_rate_limited_and_recordings_are_not() -> None:
 def test_a_dry_run_reports_the_sum_of_the_limits_and_whether_it_is_a_bound() -> None:
     agent = lab.Agent("openai:gpt-4.1-mini", name="a")
     bounded = lab.Experiment([agent], ["x", "y"], [{"budget": Budget(max_cost="0.5", max_calls=7)}], repeats=3)
-    said = bounded.dry_run()
-    assert (said.runs, said.done, said.to_do, said.call_limit, said.token_limit, said.cost_limit_usd) == (6, 0, 6, 42, None, 3)
-    assert str(said) == (
+    estimate = bounded.dry_run()
+    assert (estimate.runs, estimate.done, estimate.to_do, estimate.call_limit, estimate.token_limit, estimate.cost_limit_usd) == (
+        6,
+        0,
+        6,
+        42,
+        None,
+        3,
+    )
+    assert str(estimate) == (
         "6 of 6 runs to do; sum of their limits: 42 calls, any number of tokens, $3.0000. A run may exceed its limit by one model call."
     )
     unlimited = lab.Experiment([agent], ["x"], score=steps_taken).dry_run()
@@ -496,9 +503,9 @@ def test_a_dry_run_reports_the_remaining_budget_and_whether_it_bounds_scores() -
     spent = study("0.04")
     with pytest.warns(AgentlabWarning, match="2 runs were left out"):
         go(spent, concurrency=1)
-    said = spent.dry_run()
-    assert (said.to_do, said.call_limit, said.token_limit, said.cost_limit_usd) == (2, 0, 0, 0)
-    assert str(said) == "2 of 3 runs to do, but the budget of the experiment is spent: $0.04 of $0.04 (max_cost)."
+    estimate = spent.dry_run()
+    assert (estimate.to_do, estimate.call_limit, estimate.token_limit, estimate.cost_limit_usd) == (2, 0, 0, 0)
+    assert str(estimate) == "2 of 3 runs to do, but the budget of the experiment is spent: $0.04 of $0.04 (max_cost)."
     spent.budget = Budget(max_cost="0.05", max_calls=9)
     assert (spent.dry_run().call_limit, spent.dry_run().cost_limit_usd) == (5, Decimal("0.01"))
 
@@ -554,15 +561,15 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("do", "error", "said"), BAD.values(), ids=BAD.keys())
-def test_invalid_input_is_an_error_that_names_it(do: Any, error: type[Exception], said: str) -> None:
+@pytest.mark.parametrize(("do", "error", "message"), BAD.values(), ids=BAD.keys())
+def test_invalid_input_is_an_error_that_names_it(do: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error) as caught:
         do()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         ({"prompts": ["another"]}, "with other prompt:"),
         ({"agents": [looking(instructions="Be brief.")]}, "with other instructions:"),
@@ -570,10 +577,10 @@ def test_invalid_input_is_an_error_that_names_it(do: Any, error: type[Exception]
         ({"settings": {"default": {"budget": Budget(max_turns=2)}}}, "with other settings:"),
     ],
 )
-def test_different_runs_under_the_same_name_are_refused(other: Any, said: str, tmp_path: Path) -> None:
+def test_different_runs_under_the_same_name_are_refused(other: Any, message: str, tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     go(lab.Experiment([looking()], ["x"], store=path))
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         go(lab.Experiment(**{"agents": [looking()], "prompts": ["x"], "store": path, **other}))
     go(lab.Experiment(**{"agents": [looking()], "prompts": ["x"], "store": path, "name": "other", **other}))
 
@@ -600,10 +607,10 @@ except lab.errors.StorageError as error:
 
 
 def test_a_store_without_disk_space_says_so(tmp_path: Path) -> None:
-    told = subprocess.run(
+    warning = subprocess.run(
         [sys.executable, "-c", NO_ROOM, str(tmp_path / "r.db")], check=True, timeout=60, capture_output=True, text=True
     ).stdout
-    assert "The disk is full or damaged" in told or "Free some space on the disk" in told
+    assert "The disk is full or damaged" in warning or "Free some space on the disk" in warning
     Store(tmp_path / "r.db").close()
 
 
@@ -716,8 +723,8 @@ def test_an_experiment_with_a_key_resumes_as_the_same_experiment(
     planted = "planted/Opaque+0123456789"
     key = {"looks like one": "sk-" + "planted0123456789abcdef", "known to the process": planted}.get(kind, f"sk-{planted}-abcdef")
     monkeypatch.setenv("PLANTED_API_KEY", planted)
-    known_keys.look()
-    said = f"Use {key} now"
+    known_keys.read_environment()
+    prompt = f"Use {key} now"
     under_way: list[asyncio.Task[Any]] = []
 
     asked: list[str] = []
@@ -732,7 +739,7 @@ def test_an_experiment_with_a_key_resumes_as_the_same_experiment(
         return q
 
     def study(more: str = "") -> lab.Experiment:
-        text = {one: said + more if one == place else "Go." for one in ("prompt", "instructions", "options", "settings")}
+        text = {one: prompt + more if one == place else "Go." for one in ("prompt", "instructions", "options", "settings")}
         terminating = lab.TerminatingTools(["look"], nudge_message=text["settings"])
         model = ScriptedProvider(lambda request, index: call("look" if len(request.messages) > 4 else "cut_off", {"q": "1"}))
         more_ = {"instructions": text["instructions"], "options": {"stop": [text["options"]]}}

@@ -199,13 +199,13 @@ print(*map(code_of, [score, closing(3), closing("x"), functools.partial(score, l
 
 
 def test_the_identity_of_code_is_the_same_in_every_process_and_after_use() -> None:
-    said = set()
+    printed = set()
     for seed in ("0", "1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
         made = subprocess.run([sys.executable, "-c", CODES], env=environment, check=True, capture_output=True, text=True)
-        said.add(made.stdout)
-    assert len(said) == 1
-    codes = said.pop().split()
+        printed.add(made.stdout)
+    assert len(printed) == 1
+    codes = printed.pop().split()
     assert len(set(codes)) == len(codes) == 8
 
     def hot(number: int) -> int:
@@ -306,7 +306,7 @@ FRAME = {"question": ["What is the capital of France?", "And of Italy?"], "answe
 
 
 @pytest.mark.parametrize(
-    ("prompts", "said"),
+    ("prompts", "message"),
     [
         (pd.DataFrame(FRAME), r"a table with the columns 'question', 'answer': .*prompts=list\(frame\['…'\]\)"),
         (pd.DataFrame({"question": ["x"]}), r"prompts=list\(frame\['question'\]\)"),
@@ -326,8 +326,8 @@ FRAME = {"question": ["What is the capital of France?", "And of Italy?"], "answe
         (5, "pass a list, such as prompts="),
     ],
 )
-def test_invalid_prompts_are_refused(prompts: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_invalid_prompts_are_refused(prompts: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         lab.Experiment([looking()], prompts)
 
 

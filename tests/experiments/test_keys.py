@@ -24,9 +24,9 @@ import asyncio, json, os, sys
 import agentlab as lab
 from agentlab.testing import ScriptedProvider, call, say
 
-path, said, more = json.loads(sys.argv[1])
+path, prompt, more = json.loads(sys.argv[1])
 
-@lab.tool(name=said.split()[1].replace("/", "_").replace("+", "-"), inline=True)
+@lab.tool(name=prompt.split()[1].replace("/", "_").replace("+", "-"), inline=True)
 def look(q: str = "") -> str:
     """Look something up."""
     if more == "die" and q == "2":
@@ -38,10 +38,10 @@ def answer(request, index):
     return say("end") if asked == 4 else call(look.name, {"q": str(asked)}, id=f"c{asked}")
 
 model = ScriptedProvider(answer)
-agent = lab.Agent(model, tools=[look], name="a", instructions=said, options={said: [said]})
-stop = lab.Custom(lambda history: False, said) | lab.HasToolCall(said)
-settings = {"stop": stop, "continuation": lab.ContinuationPolicy(hint=said)}
-study = lab.Experiment([agent], [said], [settings], repeats=2, store=path)
+agent = lab.Agent(model, tools=[look], name="a", instructions=prompt, options={prompt: [prompt]})
+stop = lab.Custom(lambda history: False, prompt) | lab.HasToolCall(prompt)
+settings = {"stop": stop, "continuation": lab.ContinuationPolicy(hint=prompt)}
+study = lab.Experiment([agent], [prompt], [settings], repeats=2, store=path)
 try:
     results = asyncio.run(study.run(concurrency=1, progress=False))
 except lab.errors.ConfigurationError as error:
@@ -51,11 +51,11 @@ else:
 '''
 
 
-def in_a_process(path: Path, said: str, key: str, *, more: str = "") -> Any:
+def in_a_process(path: Path, prompt: str, key: str, *, more: str = "") -> Any:
     """The experiment's output in a process that knows this key; None if the process was killed."""
     environment = {name: value for name, value in os.environ.items() if "KEY" not in name and "TOKEN" not in name}
     environment |= {"PYTHONPATH": os.pathsep.join(sys.path)} | ({"PLANTED_API_KEY": key} if key else {})
-    given = json.dumps([str(path), said, more])
+    given = json.dumps([str(path), prompt, more])
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, given], env=environment, timeout=60, capture_output=True, text=True, check=False
     )
@@ -66,11 +66,11 @@ def in_a_process(path: Path, said: str, key: str, *, more: str = "") -> Any:
 @pytest.mark.parametrize(("then", "now"), [(KEY, KEY), ("", KEY)], ids=["known both times", "known since"])
 def test_an_experiment_resumes_if_the_key_is_known(then: str, now: str, tmp_path: Path) -> None:
     """The key is in the prompt, the instructions, an option and its name, the reprs of conditions and settings, the name of a tool."""
-    path, said = tmp_path / "runs.db", f"Use {KEY} now"
-    in_a_process(path, said, then, more="die")
+    path, prompt = tmp_path / "runs.db", f"Use {KEY} now"
+    in_a_process(path, prompt, then, more="die")
     written = b"".join(one.read_bytes() for one in tmp_path.iterdir())
     assert not then or KEY.encode() not in written
-    assert in_a_process(path, said, now) == [["ended"] * 2, [4, 4], 2]
+    assert in_a_process(path, prompt, now) == [["ended"] * 2, [4, 4], 2]
     assert "with other instructions and options and settings and prompt:" in in_a_process(path, f"Use {KEY} then", now)
 
 

@@ -26,13 +26,13 @@ NOBODY = os.open(os.devnull, os.O_WRONLY)
 class Held(Slow):
     """Records each call and blocks at the last one, so that the kill may come at any later time."""
 
-    def __init__(self, log: Path | None, told: int, last: int) -> None:
+    def __init__(self, log: Path | None, report_fd: int, last: int) -> None:
         super().__init__(0.001, log)
-        self.told, self.left = told, last
+        self.report_fd, self.left = report_fd, last
 
     async def respond(self, request: Any, context: Any) -> Any:
         """The script's answer after a delay."""
-        os.write(self.told, b".")
+        os.write(self.report_fd, b".")
         self.left -= 1
         while self.left <= 0:
             signal.pause()

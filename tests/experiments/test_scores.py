@@ -20,7 +20,7 @@ from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider, call, say
 
 from .parts import STEPS, Slow, judged, judged_twice, look, looking, steps_taken
-from .test_budget import figure_in, go, told_of
+from .test_budget import figure_in, go, results_and_warning
 
 spawned = partial(concurrent.futures.ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
 PROMPTS = [str(number) for number in range(12)]
@@ -49,13 +49,13 @@ def test_no_judge_is_called_after_the_budget_is_spent(kind: str, where: str, con
     store = Store(tmp_path / "r.db" if where == "file" else None)
     study = lab.Experiment([looking()], PROMPTS, score=judged_twice, budget=Budget(max_cost="0.5"), store=store)
     kinds = {"here": None, "threads": partial(concurrent.futures.ThreadPoolExecutor, 3), "processes": spawned}
-    results, told = told_of(study, concurrency=concurrency, executor=kinds[kind])
+    results, warning = results_and_warning(study, concurrency=concurrency, executor=kinds[kind])
     spent = float(results.calls["cost_usd"].sum() + results.runs["score_cost_usd"].sum())
     missing = results.runs["score"].isna() & (results.runs["state"] == "ended")
     cut_off = spent < float(results.spent.cost_usd)  # a judge whose second call was refused still has a cost
     assert 0.5 <= float(results.spent.cost_usd) < 0.5 + concurrency * 0.05 + 1e-9
     assert missing.any() or not cut_off
-    assert figure_in(told) == pytest.approx(float(results.spent.cost_usd))
+    assert figure_in(warning) == pytest.approx(float(results.spent.cost_usd))
     assert (results.runs["score"].dropna() == STEPS).all()
     assert results.runs["score_error"].isna().all()
     study.budget = Budget(max_cost=9)
@@ -71,12 +71,14 @@ def test_a_judge_is_bounded_by_the_experiments_budget() -> None:
         return float((await dear.run("How good?")).text)
 
     study = lab.Experiment([looking()], ["x", "y"], repeats=10, score=score, budget=Budget(max_cost="0.5"))
-    results, told = told_of(study, concurrency=1)
+    results, warning = results_and_warning(study, concurrency=1)
     assert results.spent.cost_usd == Decimal("1.04")
     assert results.runs["score"].notna().sum() == 1
-    assert "$1.04 of $0.50" in told
+    assert "$1.04 of $0.50" in warning
     assert repr(results).endswith("20 runs: 1 ended, 19 not started)")
-    results, _ = told_of(lab.Experiment([looking()], ["x", "y"], score=score, budget=Budget(max_cost="0.04")), concurrency=1)
+    results, _ = results_and_warning(
+        lab.Experiment([looking()], ["x", "y"], score=score, budget=Budget(max_cost="0.04")), concurrency=1
+    )
     assert repr(results).endswith("2 runs: 1 ended but not scored, 1 not started)")
 
 
@@ -105,7 +107,7 @@ def test_a_judge_of_unknown_cost_makes_the_sum_unknown() -> None:
     assert pd.isna(results.runs["score_cost_usd"][0])
     assert repr(results.spent).endswith("at least $0.0800)")
     study = lab.Experiment([looking()], ["x", "y"], score=score, budget=Budget(max_cost=9, missing_usage="fail"))
-    assert "the cost of the score of experiment#a/p1/default/1 is unknown" in told_of(study, concurrency=1)[1]
+    assert "the cost of the score of experiment#a/p1/default/1 is unknown" in results_and_warning(study, concurrency=1)[1]
 
 
 # Values of a score ------------------------------------------------------------------------------------------------------------------

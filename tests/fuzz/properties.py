@@ -39,12 +39,12 @@ def read(provider: str, pieces: Sequence[bytes], cap: int | None = None) -> tupl
 
 
 def read_with(parser: StreamParser, pieces: Sequence[bytes]) -> tuple[ModelResponse, list[StreamEvent], bool]:
-    told = [event for piece in pieces for event in parser.feed(piece)]
+    emitted = [event for piece in pieces for event in parser.feed(piece)]
     signal = parser.finish()
     response = parser.response()
     assert response.signal == signal
     assert type(parser.sound) is bool
-    return response, told, parser.sound
+    return response, emitted, parser.sound
 
 
 def pieces_of(body: bytes, places: Sequence[int]) -> list[bytes]:
@@ -58,14 +58,14 @@ def is_surely_clean(signal: TerminationSignal) -> bool:
 
 def check_anything(provider: str, body: bytes, places: Sequence[int] = (), cap: int | None = None) -> ModelResponse:
     """For any bytes: nothing raises, the types are right, chunk boundaries do not matter, and a reset parser equals a new one."""
-    response, told, sound = read(provider, [body], cap)
+    response, emitted, sound = read(provider, [body], cap)
     check_types(response)
     parser = lab.signals.stream(provider, requested_cap=cap)
     parser.feed(body[: len(body) // 2])
     parser.reset()
-    again, told_again, sound_again = read_with(parser, pieces_of(body, places))
+    again, emitted_again, sound_again = read_with(parser, pieces_of(body, places))
     assert again == response or repr(again) == repr(response)  # a NaN in `raw` is equal to nothing
-    assert spoken(told_again) == spoken(told)
+    assert spoken(emitted_again) == spoken(emitted)
     assert sound_again is sound
     assert sound or not is_surely_clean(response.signal)
     for streaming in (None, True, False):
@@ -98,10 +98,10 @@ def _check_signal(signal: TerminationSignal) -> None:
     assert signal.message
 
 
-def spoken(told: list[StreamEvent]) -> list[object]:
+def spoken(emitted: list[StreamEvent]) -> list[object]:
     """The stream events with neighbouring text joined."""
     found: list[object] = []
-    for event in told:
+    for event in emitted:
         if isinstance(event, TextDelta) and found and isinstance(found[-1], str):
             found[-1] += event.text
         else:

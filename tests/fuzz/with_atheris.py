@@ -58,18 +58,18 @@ def run(provider: str, seconds: int) -> int:
         command = [sys.executable, "-m", "tests.fuzz.with_atheris", "--provider", provider, "--inside", str(findings)]
         options = [f"-max_total_time={seconds}", f"-max_len={LONGEST_BYTES}", f"-timeout={SLOWEST_S}", "-rss_limit_mb=0"]
         done = subprocess.run([*command, *options, f"-artifact_prefix={folder}/", str(corpus)], capture_output=True, check=False)
-        said = done.stderr.decode("utf-8", "replace")
+        output = done.stderr.decode("utf-8", "replace")
         failures = [json.loads(line) for line in findings.read_text().splitlines()] if findings.exists() else []
-        crashed = re.search(r"Done \d+ runs", said) is None
-    executions = re.search(r"Done (\d+) runs", said)
-    begun, covered = re.search(r"INITED cov: (\d+)", said), re.findall(r"cov: (\d+)", said)
+        crashed = re.search(r"Done \d+ runs", output) is None
+    executions = re.search(r"Done (\d+) runs", output)
+    begun, covered = re.search(r"INITED cov: (\d+)", output), re.findall(r"cov: (\d+)", output)
     new = int(covered[-1]) - int(begun[1]) if begun and covered else 0
     count = executions[1] if executions else "?"
     print(f"{provider:<22}{count:>12}{covered[-1] if covered else '?':>10}{new:>7}{len(failures) + crashed:>10}", flush=True)
     for failure in failures:
         print(f"  {failure['file']}: {failure['error']}")
     if crashed:
-        print("\n".join(said.splitlines()[-30:]))
+        print("\n".join(output.splitlines()[-30:]))
     return len(failures) + crashed
 
 
@@ -94,15 +94,15 @@ def fuzz(provider: str, findings: Path, options: list[str]) -> None:
 
     def _keep(error: Exception, data: bytes) -> None:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        told = f"{type(error).__name__} in {frame.name}, line {frame.lineno}: {frame.line}"
-        if told in known:
+        finding = f"{type(error).__name__} in {frame.name}, line {frame.lineno}: {frame.line}"
+        if finding in known:
             return
-        known.add(told)
+        known.add(finding)
         OUTPUT.mkdir(parents=True, exist_ok=True)
         file = OUTPUT / f"{provider}-{crc32(data):08x}"
         file.write_bytes(data)
         with findings.open("a") as lines:
-            lines.write(json.dumps({"file": file.name, "error": f"{told} {str(error)[:200]}"}) + "\n")
+            lines.write(json.dumps({"file": file.name, "error": f"{finding} {str(error)[:200]}"}) + "\n")
 
     def mutate(data: bytes, max_size: int, seed: int) -> bytes:
         chance = random.Random(seed)

@@ -40,10 +40,10 @@ READ: list[tuple[str, Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "limit", "said"), READ)
-def test_a_reading_is_formatted_without_meaningless_digits(name: str, value: Any, limit: Any, said: str) -> None:
+@pytest.mark.parametrize(("name", "value", "limit", "expected"), READ)
+def test_a_reading_is_formatted_without_meaningless_digits(name: str, value: Any, limit: Any, expected: str) -> None:
     reading = Reading(name, value, limit)
-    assert str(reading) == said
+    assert str(reading) == expected
     assert (reading.value, reading.limit) == (value, limit)
 
 

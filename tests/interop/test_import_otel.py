@@ -36,9 +36,9 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
-        said = self.server.script.pop(0) if self.server.script else None  # type: ignore[attr-defined]
-        body = json.dumps(said or {"error": {"message": "overloaded"}}).encode()
-        self.send_response(200 if said else 500)
+        answer = self.server.script.pop(0) if self.server.script else None  # type: ignore[attr-defined]
+        body = json.dumps(answer or {"error": {"message": "overloaded"}}).encode()
+        self.send_response(200 if answer else 500)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
@@ -95,8 +95,12 @@ def test_spans_of_the_openai_client(client: OpenAI, tmp_path: Path, content: boo
         with tracer.start_as_current_span("handle request"):
             for _ in range(2):
                 client.chat.completions.create(model="gpt-5.4-mini", messages=messages)
-                told = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look", "gen_ai.tool.call.id": "t1"}
-                with tracer.start_as_current_span("execute_tool look", attributes=told):
+                given_attributes = {
+                    "gen_ai.operation.name": "execute_tool",
+                    "gen_ai.tool.name": "look",
+                    "gen_ai.tool.call.id": "t1",
+                }
+                with tracer.start_as_current_span("execute_tool look", attributes=given_attributes):
                     pass
                 break
             client.chat.completions.create(model="gpt-5.4-mini", messages=messages)
@@ -134,7 +138,13 @@ FLAVOURS = ("otlp", "base64", "sdk")
 
 
 def span(
-    number: int, name: str, parent: int = 0, at: float = 0, until: float | None = None, failed: bool = False, **told: Any
+    number: int,
+    name: str,
+    parent: int = 0,
+    at: float = 0,
+    until: float | None = None,
+    failed: bool = False,
+    **given_attributes: Any,
 ) -> dict:
     """A span as plain values; attributes given as keywords have `_` for `.`."""
     return {
@@ -144,11 +154,13 @@ def span(
         "at": at,
         "until": at + 1 if until is None else until,
         "failed": failed,
-        "told": told,
+        "told": given_attributes,
     }
 
 
-def chat(number: int, parent: int = 0, at: float = 0, why: str = "stop", tokens: tuple[int, int] = (10, 5), **told: Any) -> dict:
+def chat(
+    number: int, parent: int = 0, at: float = 0, why: str = "stop", tokens: tuple[int, int] = (10, 5), **given_attributes: Any
+) -> dict:
     more = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "anthropic",
@@ -157,15 +169,17 @@ def chat(number: int, parent: int = 0, at: float = 0, why: str = "stop", tokens:
         "gen_ai.usage.input_tokens": tokens[0],
         "gen_ai.usage.output_tokens": tokens[1],
     }
-    return span(number, "chat", parent, at, **{**more, **told})
+    return span(number, "chat", parent, at, **{**more, **given_attributes})
 
 
-def tool(number: int, parent: int = 0, at: float = 0, name: str = "look", **told: Any) -> dict:
-    return span(number, name, parent, at, **{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, **told})
+def tool(number: int, parent: int = 0, at: float = 0, name: str = "look", **given_attributes: Any) -> dict:
+    return span(
+        number, name, parent, at, **{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, **given_attributes}
+    )
 
 
-def agent(number: int, parent: int = 0, at: float = 0, until: float = 10, **told: Any) -> dict:
-    return span(number, "invoke_agent", parent, at, until, **{"gen_ai.operation.name": "invoke_agent", **told})
+def agent(number: int, parent: int = 0, at: float = 0, until: float = 10, **given_attributes: Any) -> dict:
+    return span(number, "invoke_agent", parent, at, until, **{"gen_ai.operation.name": "invoke_agent", **given_attributes})
 
 
 def typed(value: Any) -> dict[str, Any]:
@@ -298,7 +312,7 @@ def test_one_call_from_two_instrumentations_counts_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("given_attributes", "expected"),
     [
         ({"gen_ai.usage.cache_read.input_tokens": 60}, (100, 60, None)),
         ({"gen_ai.usage.cache_read.input_tokens": 500}, (600, 500, None)),
@@ -306,8 +320,8 @@ def test_one_call_from_two_instrumentations_counts_once() -> None:
         ({"gen_ai.usage.cache_read.input_tokens": 0, "gen_ai.usage.cache_creation.input_tokens": 0}, (100, 0, 0)),
     ],
 )
-def test_the_input_includes_cached_tokens(told: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    found = otel(written([chat(1, tokens=(100, 5), **told)])).steps.iloc[0]
+def test_the_input_includes_cached_tokens(given_attributes: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    found = otel(written([chat(1, tokens=(100, 5), **given_attributes)])).steps.iloc[0]
     read = tuple(
         None if pd.isna(found[name]) else found[name] for name in ("input_tokens", "cache_read_tokens", "cache_write_tokens")
     )
@@ -375,13 +389,13 @@ def test_broken_lines_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
     (tmp_path / "spans.jsonl").write_text("\n".join(lines), encoding="utf-8")
     found = otel(tmp_path / "spans.jsonl")
     assert row(found, "tools") == ["find", "look", "", ""]
-    told = " ".join(found.notes)
-    assert "4 broken pieces left out, the first at spans.jsonl, line 3" in told
-    assert "1 other object left out" in told
+    notes = " ".join(found.notes)
+    assert "4 broken pieces left out, the first at spans.jsonl, line 3" in notes
+    assert "1 other object left out" in notes
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "has nothing"),
         ("hello\nthere\n", "2 broken pieces, the first at spans.jsonl, line 1"),
@@ -389,9 +403,9 @@ def test_broken_lines_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
         (json.dumps(written([span(1, "GET /", secret="sk-1")])[0]), "1 span without a model call"),
     ],
 )
-def test_a_file_without_spans_says_what_is_expected(tmp_path: Path, text: str, told: str) -> None:
+def test_a_file_without_spans_says_what_is_expected(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "spans.jsonl").write_text(text, encoding="utf-8")
-    with pytest.raises(StorageError, match=told) as caught:
+    with pytest.raises(StorageError, match=message) as caught:
         otel(tmp_path / "spans.jsonl")
     assert "resourceSpans" in str(caught.value)
     assert "sk-1" not in str(caught.value)
@@ -459,8 +473,8 @@ NAMES = [
         st.sampled_from(["parentSpanId", "status", "attributes", "startTimeUnixNano", "name", "traceId"]), json_values
     ),
 )
-def test_any_attributes_leave_the_rest_readable(told: list[dict], parents: list[int], over: dict[str, Any]) -> None:
-    odd = written([span(number + 2, "x", parents[number], **one) for number, one in enumerate(told)], "sdk")
+def test_any_attributes_leave_the_rest_readable(given_attributes: list[dict], parents: list[int], over: dict[str, Any]) -> None:
+    odd = written([span(number + 2, "x", parents[number], **one) for number, one in enumerate(given_attributes)], "sdk")
     strange = {**formed(chat(80), "otlp"), **over}
     found = otel([*written([chat(1, tokens=(1_000, 1))], of="e" * 32), *odd, strange])
     assert 1_001 in found.steps["total_tokens"].dropna().to_list()

@@ -108,16 +108,16 @@ def test_tokens_by_run_are_sufficient(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "told"),
+    ("frame", "message"),
     [
         (pd.DataFrame({"a": [1]}), "no column 'run_id'"),
         (pd.DataFrame({"run_id": ["a"], "step": ["first"]}), "the column 'step' is"),
         (pd.DataFrame({"run_id": ["a"], "total_tokens": [1.5]}), "the column 'total_tokens' is"),
     ],
 )
-def test_an_invalid_steps_frame_is_refused(tmp_path: Path, frame: pd.DataFrame, told: str) -> None:
+def test_an_invalid_steps_frame_is_refused(tmp_path: Path, frame: pd.DataFrame, message: str) -> None:
     frame.to_parquet(tmp_path / "odd.parquet")
-    with pytest.raises(StorageError, match=told):
+    with pytest.raises(StorageError, match=message):
         lab.importers.parquet(tmp_path / "odd.parquet")
 
 

@@ -53,10 +53,10 @@ class Slow:
 
     async def respond(self, request: ModelRequest, context: Any) -> ModelResponse:
         await asyncio.sleep(self.wait_s)
-        said = self.script[context.index - 1]
-        if isinstance(said, Exception):
-            raise said
-        return say(said) if isinstance(said, str) else said
+        answer = self.script[context.index - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return say(answer) if isinstance(answer, str) else answer
 
 
 def agent_of(*script: Any, to: Collected, **more: Any) -> lab.Agent:
@@ -510,12 +510,12 @@ def test_a_raising_exporter_is_reported_once_and_never_ends_the_run() -> None:
 KEY = "sk-" + "abcdefghijklmnop1234"  # built here, so that no scanner takes this file for a leak
 
 
-def everything_told(to: Collected) -> str:
-    told = [
+def everything_exported(to: Collected) -> str:
+    exported = [
         [span.name, attributes(span), span.status.description, [dict(e.attributes or {}) for e in span.events]]
         for span in to.spans
     ]
-    return json.dumps(told, default=str)
+    return json.dumps(exported, default=str)
 
 
 def secretive(to: Collected) -> lab.Agent:
@@ -527,17 +527,17 @@ def test_content_is_not_exported_unless_requested() -> None:
     to = Collected()
     asyncio.run(done(secretive(to).run("Tell me everything.")))
 
-    told = everything_told(to)
-    assert not any(word in told for word in ("diary", "discreet", "everything", KEY, "secret of the house", "The key"))
+    exported = everything_exported(to)
+    assert not any(word in exported for word in ("diary", "discreet", "everything", KEY, "secret of the house", "The key"))
 
 
 def test_exported_content_is_redacted() -> None:
     to = Collected(content=True)
     asyncio.run(done(secretive(to).run("Tell me everything.")))
 
-    told = everything_told(to)
-    assert all(word in told for word in ("diary", "discreet", "everything", "secret of the house", "The key is REDACTED."))
-    assert KEY not in told
+    exported = everything_exported(to)
+    assert all(word in exported for word in ("diary", "discreet", "everything", "secret of the house", "The key is REDACTED."))
+    assert KEY not in exported
     run = attributes(to.one("invoke_agent"))
     assert json.loads(run["gen_ai.input.messages"]) == [
         {"role": "user", "parts": [{"type": "text", "content": "Tell me everything."}]}
@@ -551,7 +551,7 @@ def test_a_lone_surrogate_can_be_exported(content: bool) -> None:
     to = Collected(content=content)
     asyncio.run(done(agent_of(call("look\ud83d", id="c\ud83d"), "cut \ud83d", to=to).run("go")))
 
-    everything_told(to).encode()
+    everything_exported(to).encode()
     assert to.one("execute_tool").name == "execute_tool look?"
 
 

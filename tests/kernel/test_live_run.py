@@ -284,7 +284,7 @@ run = agent.run("go", stop=lab.Custom(weigh))
 panel = run.panel()
 _ = panel.widget
 
-def told(history):
+def as_values(history):
     return [(one.index, [(r.name, r.error, r.content) for r in one.tool_results], str(one.usage)) for one in history]
 
 def agreement():
@@ -294,7 +294,7 @@ def agreement():
     began, ended = (sum(one.endswith(word) for one in did) for word in ("began", "ended"))
     results = [r for one in run.history for r in one.tool_results]
     return {
-        "history": told(kept.history) == told(run.history) and kept.result.stop_reason == run.result.stop_reason,
+        "history": as_values(kept.history) == as_values(run.history) and kept.result.stop_reason == run.result.stop_reason,
         "panel": str(run.result.stop_reason) in panel.run_view.ending.text.value and panel.run_view.controls.stop.disabled,
         "tools": began == sum(r.error != "not_executed" for r in results) and ended == sum(r.error is None for r in results),
         "booked": did.count("book began") == did.count("book ended"),
@@ -329,5 +329,5 @@ def test_after_the_stop_button_all_parts_agree(kernel: LiveKernel, moment: str, 
     assert kernel.value("str(run.result.stop_reason)") == "cancelled"
     assert set(kernel.value("agreement()").items()) == {
         (part, True) for part in ("history", "panel", "tools", "booked", "cleaned", "events", "tasks")
-    }, kernel.value("[did, told(run.history), agreement()]")
+    }, kernel.value("[did, as_values(run.history), agreement()]")
     assert "never" not in kernel.log()

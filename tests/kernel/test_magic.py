@@ -73,11 +73,11 @@ def test_a_cell_starts_a_run_shows_its_panel_and_names_it(ready: LiveKernel) -> 
 def test_a_request_missing_in_the_recording_is_reported_and_the_run_exists(ready: LiveKernel) -> None:
     ready.execute("import os; os.environ['AGENTLAB_FRONTEND'] = 'none'")
     try:
-        said = refused(ready, ASKED)
+        message = refused(ready, ASKED)
     finally:
         ready.execute("del os.environ['AGENTLAB_FRONTEND']")
-    assert said.startswith("UsageError: %%agent: No recording matches this request")
-    assert "Traceback" not in said
+    assert message.startswith("UsageError: %%agent: No recording matches this request")
+    assert "Traceback" not in message
     assert ready.value("[str(trip.result.stop_reason), len(trip.history)]") == ["error", 1]
 
 
@@ -115,12 +115,12 @@ USES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("cell", "said"), USES.values(), ids=USES.keys())
-def test_a_mistake_in_the_magic_is_one_message_without_a_traceback(ready: LiveKernel, cell: str, said: str) -> None:
-    told = refused(ready, cell)
-    assert told.startswith("UsageError: ")
-    assert said in told
-    assert len(told.splitlines()) == 1
+@pytest.mark.parametrize(("cell", "message"), USES.values(), ids=USES.keys())
+def test_a_mistake_in_the_magic_is_one_message_without_a_traceback(ready: LiveKernel, cell: str, message: str) -> None:
+    output = refused(ready, cell)
+    assert output.startswith("UsageError: ")
+    assert message in output
+    assert len(output.splitlines()) == 1
 
 
 def test_braces_dollars_and_model_output_are_not_evaluated(ready: LiveKernel) -> None:
@@ -200,19 +200,19 @@ MISTAKES = {
 
 @pytest.mark.parametrize("cell", MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_traceback_fits_on_a_screen(ready: LiveKernel, cell: str) -> None:
-    told = refused(ready, cell)
-    assert "Cell In[" in told  # at the user's own line
-    assert "agentlab/" not in told.partition("Error: ")[0] or "__getattr__" in told
-    assert len(told.splitlines()) <= LINES
+    output = refused(ready, cell)
+    assert "Cell In[" in output  # at the user's own line
+    assert "agentlab/" not in output.partition("Error: ")[0] or "__getattr__" in output
+    assert len(output.splitlines()) <= LINES
 
 
 def test_verbose_and_the_debugger_show_all_frames(ready: LiveKernel) -> None:
     ready.execute("%xmode Verbose")
     try:
-        told = refused(ready, MISTAKES["limit"])
+        output = refused(ready, MISTAKES["limit"])
     finally:
         ready.execute("%xmode Context")
-    assert "whole_number" in told
+    assert "whole_number" in output
     refused(ready, MISTAKES["limit"])
     frames = "[frame.name for frame in __import__('traceback').extract_tb(__import__('sys').last_traceback)]"
     assert "whole_number" in ready.value(frames)
@@ -221,8 +221,8 @@ def test_verbose_and_the_debugger_show_all_frames(ready: LiveKernel) -> None:
 def test_user_code_called_by_agentlab_stays_in_the_traceback(ready: LiveKernel) -> None:
     ready.execute("def broken(request):\n    return lab.Budget(max_turns=0)\n")
     ready.execute("local = lab.Agent(lab.testing.ScriptedProvider(lambda request, index: broken(request)))")
-    told = refused(ready, "await local.run('hi')")
-    assert "in broken(request)" in told and "max_turns=0" in told
+    output = refused(ready, "await local.run('hi')")
+    assert "in broken(request)" in output and "max_turns=0" in output
 
 
 def test_unloading_removes_everything(kernel: LiveKernel) -> None:

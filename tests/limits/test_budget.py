@@ -259,12 +259,12 @@ budgets = st.builds(
 def test_never_more_than_the_budget_and_one_call(script: list[Said], budget: Budget, stop: Any) -> None:
     asked: list[ModelRequest] = []
 
-    def said(request: ModelRequest, index: int) -> Said:
+    def answer(request: ModelRequest, index: int) -> Said:
         asked.append(request)
         return script[index - 1] if index <= len(script) else "end"
 
     async def main() -> lab.Run:
-        run = run_of(said, budget=budget, stop=stop)
+        run = run_of(answer, budget=budget, stop=stop)
         await run
         return run
 
@@ -325,11 +325,11 @@ def test_a_limit_changed_during_the_run_applies_from_the_next_reading(changes: l
 def test_max_tokens_per_turn_is_sent_and_lowered_to_the_remaining_tokens() -> None:
     caps = []
 
-    def said(request: ModelRequest, index: int) -> Said:
+    def answer(request: ModelRequest, index: int) -> Said:
         caps.append(request.max_output_tokens)
         return call("look", tokens=(10, 5))
 
-    history = result_of(said, budget=Budget(max_tokens_per_turn=20, max_tokens=50)).history
+    history = result_of(answer, budget=Budget(max_tokens_per_turn=20, max_tokens=50)).history
     assert caps == [20, 20, 20, 5]
     assert [each.calls[0].requested_cap for each in history] == caps
 
@@ -339,11 +339,11 @@ def test_without_max_tokens_per_turn_the_provider_chooses_the_cap(budget: Budget
     """A provider refuses a cap above its model's maximum, so a large remaining budget is not sent."""
     caps = []
 
-    def said(request: ModelRequest, index: int) -> Said:
+    def answer(request: ModelRequest, index: int) -> Said:
         caps.append(request.max_output_tokens)
         return call("look")
 
-    result_of(said, budget=budget)
+    result_of(answer, budget=budget)
     assert set(caps) == {None}
 
 
@@ -433,9 +433,9 @@ PRIORITY: dict[str, tuple[Said, Any, Budget, StopReason, list[str]]] = {
 
 
 @pytest.mark.usefixtures("fake_time")
-@pytest.mark.parametrize(("said", "stop", "budget", "reason", "fired"), PRIORITY.values(), ids=PRIORITY.keys())
-def test_which_stop_reason_wins(said: Said, stop: Any, budget: Budget, reason: StopReason, fired: list[str]) -> None:
-    run = run_of([said], stop=stop, budget=replace(budget, missing_usage="estimate"), tools=TOOLS)
+@pytest.mark.parametrize(("answer", "stop", "budget", "reason", "fired"), PRIORITY.values(), ids=PRIORITY.keys())
+def test_which_stop_reason_wins(answer: Said, stop: Any, budget: Budget, reason: StopReason, fired: list[str]) -> None:
+    run = run_of([answer], stop=stop, budget=replace(budget, missing_usage="estimate"), tools=TOOLS)
     result = go(_end(run))
     assert result.stop_reason is reason
     assert [each.name for each in result.conditions_met] == fired
@@ -463,7 +463,7 @@ def test_the_users_stop_wins_over_completion() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "stop", "terminated"),
+    ("answer", "stop", "terminated"),
     [
         pytest.param("end", None, True, id="completed"),
         pytest.param(call("quit_it"), None, True, id="tool-stop"),
@@ -474,8 +474,8 @@ def test_the_users_stop_wins_over_completion() -> None:
         pytest.param(say("", finish=FinishReason.MAX_TOKENS), HasToolCall("look"), False, id="truncated"),
     ],
 )
-def test_a_run_is_terminated_or_truncated_never_both(said: Said, stop: Any, terminated: bool) -> None:
-    result = result_of([said], stop=stop, tools=TOOLS)
+def test_a_run_is_terminated_or_truncated_never_both(answer: Said, stop: Any, terminated: bool) -> None:
+    result = result_of([answer], stop=stop, tools=TOOLS)
     assert (result.terminated, result.truncated) == (terminated, not terminated)
     if terminated:
         assert result.raise_for_stop() is result
@@ -761,7 +761,7 @@ async def rewording(request: ModelRequest, ask: Any) -> ModelResponse:
 
 
 @pytest.mark.parametrize(
-    ("layers", "said"),
+    ("layers", "answer"),
     [
         ([buggy], "The middleware buggy raised KeyError: 'oops'"),
         ([passing, buggy], "The middleware buggy raised KeyError: 'oops'"),
@@ -769,11 +769,11 @@ async def rewording(request: ModelRequest, ask: Any) -> ModelResponse:
     ],
     ids=["alone", "let-pass", "reworded"],
 )
-def test_a_bug_in_a_middleware_is_an_error_result_that_names_it(layers: list[Any], said: str) -> None:
+def test_a_bug_in_a_middleware_is_an_error_result_that_names_it(layers: list[Any], answer: str) -> None:
     run = run_of([call("look")], middleware=layers)
     result = go(_end(run))
-    assert (result.stop_reason, result.detail) == (StopReason.ERROR, said)
-    assert type(result.error).__name__ in said
+    assert (result.stop_reason, result.detail) == (StopReason.ERROR, answer)
+    assert type(result.error).__name__ in answer
     assert (run.history.calls, run.history.tokens) == (1, 15)
     assert_is_whole(run)
 
@@ -821,11 +821,11 @@ def test_middleware_runs_in_order_may_change_both_ways_and_may_answer_itself() -
 
         return middleware
 
-    def said(request: ModelRequest, index: int) -> Said:
+    def answer(request: ModelRequest, index: int) -> Said:
         assert request.instructions == "AB"
         return "end"
 
-    result = result_of(said, middleware=[layer("A"), layer("B")])
+    result = result_of(answer, middleware=[layer("A"), layer("B")])
     assert order == ["A asks", "B asks", "B answers", "A answers"]
     assert result.text == "endBA"
     assert result.history.tokens == 15

@@ -130,11 +130,11 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("edit", "said"), WRONG.values(), ids=WRONG.keys())
-def test_an_invalid_edit_is_an_error_that_names_it(edit: Callable[[], object], said: str) -> None:
+@pytest.mark.parametrize(("edit", "message"), WRONG.values(), ids=WRONG.keys())
+def test_an_invalid_edit_is_an_error_that_names_it(edit: Callable[[], object], message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         edit()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 # For any tree ------------------------------------------------------------------------------------------------------------------

@@ -142,11 +142,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("make", "said"), REFUSED.values(), ids=REFUSED.keys())
-def test_invalid_limits_are_refused_by_name(make: Any, said: str) -> None:
+@pytest.mark.parametrize(("make", "explanation"), REFUSED.values(), ids=REFUSED.keys())
+def test_invalid_limits_are_refused_by_name(make: Any, explanation: str) -> None:
     with pytest.raises(LimitError) as caught:
         make()
-    assert said in str(caught.value)
+    assert explanation in str(caught.value)
 
 
 # Combinations: three-valued truth tables, and laws ------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_operators_refuse_other_values(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "explanation"),
     [
         (5, "5 is not a stop condition"),
         ("StepCountIs(3)", "is not a stop condition"),
@@ -309,8 +309,8 @@ def test_operators_refuse_other_values(wrong: Any) -> None:
     ],
     ids=repr,
 )
-def test_an_invalid_condition_is_an_error_that_names_it(wrong: object, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said.replace("(", r"\(")):
+def test_an_invalid_condition_is_an_error_that_names_it(wrong: object, explanation: str) -> None:
+    with pytest.raises(ConfigurationError, match=explanation.replace("(", r"\(")):
         as_condition(wrong)
     with pytest.raises(ConfigurationError):
         looping().run("go", stop=wrong)
@@ -351,10 +351,10 @@ def test_custom_needs_a_function() -> None:
 def test_a_condition_has_no_truth_value_and_the_error_gives_advice(condition: StopCondition, write: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         write(condition)
-    said = str(caught.value)
-    assert said.startswith(f"{condition!r} has no truth value")
+    explanation = str(caught.value)
+    assert explanation.startswith(f"{condition!r} has no truth value")
     for written in ("a | b", "a & b", "~a", "is not None"):
-        assert written in said
+        assert written in explanation
 
 
 def test_repr_reads_like_the_code_that_made_it() -> None:
@@ -536,11 +536,13 @@ WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("model", "more", "word", "said"), WORDS.values(), ids=WORDS.keys())
-def test_another_providers_finish_reason_is_reported_if_certain(model: str, more: dict[str, Any], word: str, said: str) -> None:
+@pytest.mark.parametrize(("model", "more", "word", "explanation"), WORDS.values(), ids=WORDS.keys())
+def test_another_providers_finish_reason_is_reported_if_certain(
+    model: str, more: dict[str, Any], word: str, explanation: str
+) -> None:
     made = lab.Agent(lab.Provider(model, model="m", **more) if more else model)
     why = why_never(FinishReasonIs(word), made)
-    assert (why == "") if not said else why.startswith(said)
+    assert (why == "") if not explanation else why.startswith(explanation)
 
 
 class Own:

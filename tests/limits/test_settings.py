@@ -57,11 +57,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("fields", "said"), REFUSED.values(), ids=REFUSED.keys())
-def test_invalid_budgets_are_refused_by_name(fields: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("fields", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_invalid_budgets_are_refused_by_name(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(LimitError) as caught:
         Budget(**fields)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, AgentlabError)
 
@@ -260,8 +260,8 @@ def test_every_field_of_the_budget_is_live(name: str) -> None:
 
 
 def test_a_refused_value_changes_nothing_and_notifies_nobody() -> None:
-    limits, told = live(), []
-    limits.subscribe(lambda *change: told.append(change))
+    limits, notified = live(), []
+    limits.subscribe(lambda *change: notified.append(change))
     before = limits.snapshot()
     refused: list[Any] = [
         lambda: setattr(limits, "max_turns", -1),
@@ -278,11 +278,11 @@ def test_a_refused_value_changes_nothing_and_notifies_nobody() -> None:
         with pytest.raises(ConfigurationError):
             change()
     assert limits.snapshot() is before
-    assert told == []
+    assert notified == []
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         pytest.param(lambda limits: setattr(limits, "max_costs", 1), "Did you mean 'max_cost'?", id="attribute"),
         pytest.param(lambda limits: setattr(limits, "stopp", 1), "Did you mean 'stop'?", id="stop"),
@@ -295,10 +295,10 @@ def test_a_refused_value_changes_nothing_and_notifies_nobody() -> None:
         pytest.param(lambda limits: limits.edit_condition("HasToolCall", name="a"), "Did you mean 'names'?", id="names"),
     ],
 )
-def test_mistyped_names_get_a_suggestion(change: Any, said: str) -> None:
+def test_mistyped_names_get_a_suggestion(change: Any, message: str) -> None:
     with pytest.raises(LimitError) as caught:
         change(live())
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_reading_a_mistyped_name_is_an_error_too() -> None:
@@ -345,14 +345,14 @@ WHOLE: dict[str, tuple[object, object]] = {
 
 @pytest.mark.parametrize("part", WHOLE)
 def test_whole_parts_are_edited_with_their_author(part: str) -> None:
-    limits, told = live(), []
-    limits.subscribe(lambda before, after, by: told.append((before, after, by)))
+    limits, notified = live(), []
+    limits.subscribe(lambda before, after, by: notified.append((before, after, by)))
     given_, kept = WHOLE[part]
     before = limits.snapshot()
     after = limits.edit(by="panel", **{part: given_})
     assert after is limits.snapshot()
     assert after == dataclasses.replace(before, **{part: kept})
-    assert told == [(before, after, "panel")]
+    assert notified == [(before, after, "panel")]
     by_name = live()
     setattr(by_name, part, given_)
     assert by_name.snapshot() == after
@@ -397,8 +397,8 @@ def test_one_wrong_part_or_field_changes_nothing() -> None:
 
 
 def test_switch_leaf_turns_a_leaf_off_and_on() -> None:
-    limits, told = live(), []
-    limits.subscribe(lambda before, after, by: told.append(by))
+    limits, notified = live(), []
+    limits.subscribe(lambda before, after, by: notified.append(by))
     limits.toggle_condition("StepCountIs", on=False, by="panel")
     assert limits.stop == Off(StepCountIs(8)) | HasToolCall("finalize")
     assert list(limits.conditions) == ["StepCountIs", "HasToolCall"]
@@ -407,7 +407,7 @@ def test_switch_leaf_turns_a_leaf_off_and_on() -> None:
     assert limits.stop == Off(StepCountIs(3)) | HasToolCall("finalize")
     limits.toggle_condition("StepCountIs", True)
     assert limits.stop == StepCountIs(3) | HasToolCall("finalize")
-    assert told == ["panel", "code", "code"]
+    assert notified == ["panel", "code", "code"]
     with pytest.raises(LimitError, match="Did you mean 'StepCountIs'"):
         limits.toggle_condition("StepCountis", on=False)
     limits.stop = None
@@ -433,8 +433,8 @@ def test_an_initial_value_is_the_default_or_the_minimum() -> None:
 
 
 def test_listeners_are_notified_once_per_change_with_its_author() -> None:
-    limits, told = live(), []
-    end = limits.subscribe(lambda before, after, by: told.append((before.budget.max_turns, after.budget.max_turns, by)))
+    limits, notified = live(), []
+    end = limits.subscribe(lambda before, after, by: notified.append((before.budget.max_turns, after.budget.max_turns, by)))
     limits.max_turns = 5
     limits.max_turns = 5  # no change, no notification
     limits.edit(max_turns=6, by="panel")
@@ -442,21 +442,21 @@ def test_listeners_are_notified_once_per_change_with_its_author() -> None:
     end()
     end()
     limits.max_turns = 8
-    assert told == [(20, 5, "code"), (5, 6, "panel"), (6, 7, "code")]
+    assert notified == [(20, 5, "code"), (5, 6, "panel"), (6, 7, "code")]
 
 
 def test_a_raising_listener_is_a_warning_and_the_others_are_notified() -> None:
-    limits, told = live(), []
+    limits, notified = live(), []
 
     def broken(*change: object) -> None:
         raise ZeroDivisionError("broken")
 
     limits.subscribe(broken)
-    limits.subscribe(lambda before, after, by: told.append(after))
+    limits.subscribe(lambda before, after, by: notified.append(after))
     with pytest.warns(AgentlabWarning, match="ZeroDivisionError: broken. The change is in force"):
         limits.max_turns = 5
     assert limits.max_turns == 5
-    assert told == [limits.snapshot()]
+    assert notified == [limits.snapshot()]
 
 
 def test_a_listener_may_change_the_limits_itself() -> None:
@@ -468,8 +468,8 @@ def test_a_listener_may_change_the_limits_itself() -> None:
 
 def test_changes_from_many_threads_all_take_effect() -> None:
     """Every thread changes one field step by step; no change is lost through a change by another thread."""
-    limits, told = live(), []
-    limits.subscribe(lambda before, after, by: told.append((before, after)))
+    limits, notified = live(), []
+    limits.subscribe(lambda before, after, by: notified.append((before, after)))
     begin = threading.Barrier(5)
 
     def move(name: str) -> None:
@@ -493,8 +493,10 @@ def test_changes_from_many_threads_all_take_effect() -> None:
     budget = limits.budget
     assert (budget.max_turns, budget.max_calls, budget.max_tokens, budget.max_tokens_per_turn) == (100, 100, 100, 100)
     assert limits.conditions["StepCountIs"] == StepCountIs(100)
-    assert len(told) == 500
-    assert all(told[index][1] is told[index + 1][0] for index in range(499))  # notified in the order in which they were made
+    assert len(notified) == 500
+    assert all(
+        notified[index][1] is notified[index + 1][0] for index in range(499)
+    )  # notified in the order in which they were made
 
 
 fields_and_values = st.dictionaries(

@@ -79,9 +79,9 @@ def test_a_recorded_reminder_replays_with_any_role(model: str, recorded_as: str,
         made = ModelRequest(asked[: 1 + 2 * place], agent.instructions, agent.tool_specs)
         request = resolve(model).build_request(made)
         if model.startswith("openai"):
-            said, why = chat[place]
+            content, why = chat[place]
             answer: Any = {
-                "choices": [{"index": 0, "message": {"role": "assistant", **said}, "finish_reason": why}],
+                "choices": [{"index": 0, "message": {"role": "assistant", **content}, "finish_reason": why}],
                 "usage": usage,
             }
         else:
@@ -202,7 +202,7 @@ def test_a_fork_keeps_terminating_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "said"),
+    ("make", "error", "message"),
     [
         (lambda: TerminatingTools("finalize"), LimitError, "in a list"),  # type: ignore[arg-type]
         (lambda: TerminatingTools(()), LimitError, "at least one"),
@@ -218,8 +218,8 @@ def test_a_fork_keeps_terminating_tools() -> None:
         (lambda: setattr(lab.Agent(ScriptedProvider([])).run("x").limits, "consecutive_nudges", 3), LimitError, "does not have"),
     ],
 )
-def test_invalid_terminating_tools_are_refused(make: Any, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_invalid_terminating_tools_are_refused(make: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         make()
 
 
@@ -275,10 +275,10 @@ ANSWERS: dict[str, tuple[Any, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", ANSWERS)
 def test_the_text_of_a_result_is_the_answer_for_every_stop_reason(case: str, tmp_path: Path) -> None:
-    said, more, text = ANSWERS[case]
+    answer, more, text = ANSWERS[case]
     store = lab.Store(tmp_path / "runs.db")
     first = say("I look.", finish=FinishReason.TOOL_CALLS, calls=[ToolCall("c0", "look", '{"q": "x"}')])
-    agent = lab.Agent(ScriptedProvider([first, said]), tools=[look, hand_in, stop_with], observers=[store])
+    agent = lab.Agent(ScriptedProvider([first, answer]), tools=[look, hand_in, stop_with], observers=[store])
 
     async def go() -> RunResult:
         return await agent.run("task", **more)

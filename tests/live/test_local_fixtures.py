@@ -36,9 +36,9 @@ def test_each_case_replays_with_the_finish_reasons_of_its_scenario(name: str) ->
     scenario, _ = CASES[name]
     result = replayed(name)
     signals = [call.response.signal for step in result.history for call in step.calls]
-    said = [signal.raw_value for signal in signals]
+    raw_values = [signal.raw_value for signal in signals]
     words = IN_WORDS_OF.get(name.partition("/")[2].removesuffix("-stream"), {})
-    assert said == [words.get(word, word) for word in scenario.finish_reasons]
+    assert raw_values == [words.get(word, word) for word in scenario.finish_reasons]
     judged = [signal.finish_reason for signal in signals]
     assert judged == [WORDS[word] for word in scenario.finish_reasons]
     assert result.usage.total_tokens is not None

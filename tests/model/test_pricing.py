@@ -296,8 +296,8 @@ def test_pricing_opens_no_socket_and_starts_no_thread() -> None:
     ],
 )
 def test_a_mistyped_model_is_mentioned(provider: str, model: str, meant: str | None) -> None:
-    said = misspelling_hint(provider, model)
-    assert said == ("" if meant is None else f" And the price list has no {model!r} of {provider}: did you mean {meant!r}?")
+    hint = misspelling_hint(provider, model)
+    assert hint == ("" if meant is None else f" And the price list has no {model!r} of {provider}: did you mean {meant!r}?")
 
 
 async def shown_fields(model: str) -> str:

@@ -75,7 +75,7 @@ class Watched:
         return run
 
     def texts(self) -> list[str]:
-        return [said.text for said in self.seen]
+        return [view.text for view in self.seen]
 
 
 def to_the_end(run: Run) -> None:
@@ -106,8 +106,8 @@ def test_text_grows_piece_by_piece_and_is_then_in_the_history() -> None:
     assert watched.answer.catch_up() == ShownAnswer("Answer", note="none yet")
     to_the_end(run)
     assert watched.texts() == ["It ", "It rains ", "It rains in Graz."]
-    assert {said.label for said in watched.seen} == {"Answer of step 1"}
-    assert all(said.coming for said in watched.seen)
+    assert {view.label for view in watched.seen} == {"Answer of step 1"}
+    assert all(view.coming for view in watched.seen)
     assert watched.answer.catch_up() == ShownAnswer("Answer of step 1", "It rains in Graz.", 17)
 
 
@@ -127,8 +127,12 @@ def test_the_end_of_a_long_answer_is_shown_with_a_note_of_the_omitted_part(lengt
 def test_the_end_of_a_very_long_answer_is_kept() -> None:
     run = lab.Agent(ScriptedProvider(["x" * LONGEST + "the end"])).run("go")
     to_the_end(run)
-    said = Answer(run).shown()
-    assert (len(said.text), said.text[-7:], said.about) == (LONGEST, "the end", "the last 20,000 of 20,007 characters")
+    view = Answer(run).shown()
+    assert (len(view.text), view.text[-7:], view.about) == (
+        LONGEST,
+        "the end",
+        "the last 20,000 of 20,007 characters",
+    )
 
 
 def test_memory_does_not_grow_with_the_answer() -> None:
@@ -136,7 +140,7 @@ def test_memory_does_not_grow_with_the_answer() -> None:
     to_the_end(watched.run(speech(*["word "] * 10_000)))
     run = watched.run(speech(*["word "] * 10_000, look=watched.look))
     to_the_end(run)
-    assert max(len(said.text) for said in watched.seen) == LONGEST_COMING
+    assert max(len(view.text) for view in watched.seen) == LONGEST_COMING
     assert watched.seen[-1].length == 50_000
 
 
@@ -148,7 +152,7 @@ def test_the_next_step_replaces_the_text_when_it_starts_to_stream() -> None:
         speech("It rains.", look=watched.look),
     )
     to_the_end(run)
-    assert [(said.label, said.text) for said in watched.seen] == [
+    assert [(view.label, view.text) for view in watched.seen] == [
         ("Answer of step 1", "I look it up."),
         ("Answer of step 3", "It rains."),
     ]
@@ -169,7 +173,7 @@ def test_tools_are_named_while_they_run_and_afterwards() -> None:
         stop=StepCountIs(2),
     )
     to_the_end(run)
-    assert [(said.label, said.text, said.note, said.coming) for said in watched.seen] == [
+    assert [(view.label, view.text, view.note, view.coming) for view in watched.seen] == [
         ("Answer of step 1", "Wait. ", "asks for look_around", True),
         ("Answer of step 2", 'look_around({"word": "y"})', "asks for look_around", True),
     ]
@@ -299,9 +303,9 @@ def test_text_before_a_cancel_stays_and_is_marked_as_not_in_the_history() -> Non
 
     run = watched.run(speak)
     to_the_end(run)
-    said = watched.answer.catch_up()
-    assert (said.label, said.text, said.coming) == ("Answer of step 1, cut off", "It will rai", False)
-    assert "not in the history" in said.about
+    view = watched.answer.catch_up()
+    assert (view.label, view.text, view.coming) == ("Answer of step 1, cut off", "It will rai", False)
+    assert "not in the history" in view.about
     assert run.history[0].text == ""
 
 
@@ -316,8 +320,8 @@ def test_an_answer_without_text_shows_its_tool_calls() -> None:
     calls = [*call("look_up", {"word": "a"}, id="1").tool_calls, *call("look_up", "not JSON", id="2").tool_calls]
     run = lab.Agent(ScriptedProvider([say(calls=calls, finish=FinishReason.TOOL_CALLS), ""]), tools=[look_up]).run("go")
     asyncio.run(run.step())
-    said = Answer(run).shown()
-    assert str(said) == 'Answer of step 1 (asks for look_up, look_up):\nlook_up({"word": "a"})\nlook_up(not JSON)'
+    view = Answer(run).shown()
+    assert str(view) == 'Answer of step 1 (asks for look_up, look_up):\nlook_up({"word": "a"})\nlook_up(not JSON)'
     to_the_end(run)
     assert str(Answer(run).shown()) == "Answer of step 2 (no text)"
 
@@ -341,7 +345,7 @@ def test_a_long_list_of_tools_is_shortened() -> None:
 
 
 @pytest.fixture
-def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
@@ -457,8 +461,8 @@ def test_shown_output_is_plain_text() -> None:
     run = watched.run(speech(HOSTILE[:9], HOSTILE[9:], look=watched.look))
     to_the_end(run)
     panel = run.panel()
-    for said in (*watched.seen, ShownAnswer("Answer", HOSTILE, 1_000, HOSTILE)):
-        for value in (answer_html(said), answer_label_html(said)):
+    for view in (*watched.seen, ShownAnswer("Answer", HOSTILE, 1_000, HOSTILE)):
+        for value in (answer_html(view), answer_label_html(view)):
             assert "<script" not in value and "<img" not in value and "</pre><" not in value.replace("</pre></div>", "")
             value.encode()
     for value in (panel.bundle()["text/html"], panel.bundle()["text/plain"]):

@@ -25,7 +25,7 @@ HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
 
 
 @pytest.fixture(autouse=True)
-def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
@@ -86,8 +86,8 @@ def test_a_branch_with_every_field_changed(run: Run) -> None:
     assert branch.messages[-1].text == "Look at the oldest first."
     assert branch.history[1].tool_results[0].content == "page 12"
     assert run.history[1].tool_results[0].content == "nothing"
-    told = "model two:m; another prompt; tool result of search; one more message"
-    assert told in made.run_view.lineage.text.value
+    changed = "model two:m; another prompt; tool result of search; one more message"
+    assert changed in made.run_view.lineage.text.value
     assert branch.state == "ready"
     made.run_view.controls.step.click()
     wait_until(lambda: len(branch.history) == 3)
@@ -116,7 +116,7 @@ def test_a_typed_model_name(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reason"),
     [
         (lambda form: setattr(form.keep, "value", 9), "0 to 4"),
         (lambda form: setattr(form.keep, "value", -1), "0 to 4"),
@@ -124,13 +124,13 @@ def test_a_typed_model_name(run: Run) -> None:
     ],
     ids=["too many steps", "too few", "no prompt"],
 )
-def test_an_invalid_branch_says_why_and_keeps_the_input(run: Run, change: Callable[[object], None], said: str) -> None:
+def test_an_invalid_branch_says_why_and_keeps_the_input(run: Run, change: Callable[[object], None], reason: str) -> None:
     made = shown(run)
     form = made.run_view.branches.form
     form.message.value = "Go on."
     change(form)
     form.button.click()
-    assert said in form.error.value
+    assert reason in form.error.value
     assert (run.branches, made.run, form.message.value, made.fault.value) == ((), run, "Go on.", "")
 
 

@@ -190,10 +190,10 @@ def test_the_display_is_short_and_safe(make: Callable[[], Any]) -> None:
     assert tags.found.count("tr") <= MOST_TABLE_ROWS
     assert len(page) <= MOST_HTML
     assert "color" not in page  # the theme's colours apply
-    for told in (text, page):
-        assert KEY not in told
-        assert KEY[:20] not in told
-        assert "\x1b" not in told
+    for display in (text, page):
+        assert KEY not in display
+        assert KEY[:20] not in display
+        assert "\x1b" not in display
 
 
 def test_the_display_is_the_same_at_every_execution() -> None:

@@ -468,8 +468,8 @@ def test_an_unreachable_condition_is_reported_below_its_field() -> None:
     assert row.advice.value == ""
     row.fields["names"].text.value = "finalise"
     desk.editor.show()
-    said = "Can never be met: the agent has no tool 'finalise'. Did you mean 'finalize'? Its tools: search, finalize."
-    assert markup.escape(said, 1000) in row.advice.value
+    warning_text = "Can never be met: the agent has no tool 'finalise'. Did you mean 'finalize'? Its tools: search, finalize."
+    assert markup.escape(warning_text, 1000) in row.advice.value
     row.flags.counts.value = False
     assert row.advice.value == "", "it is turned off"
     row.flags.counts.value = True

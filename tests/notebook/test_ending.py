@@ -19,7 +19,7 @@ from agentlab.testing import ScriptedProvider, call, say
 
 
 @pytest.fixture(autouse=True)
-def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
@@ -130,5 +130,5 @@ def test_the_number_of_buttons_is_limited() -> None:
 
 def test_the_providers_finish_reason_and_its_reading() -> None:
     run = lab.Agent(ScriptedProvider([say("half", finish=FinishReason.MAX_TOKENS)]), continuation=None).run("go")
-    told = ended(run).run_view.ending.text.value
-    assert "The provider said finish_reason = <code>max_tokens</code> (confidence high)" in told
+    ending_html = ended(run).run_view.ending.text.value
+    assert "The provider said finish_reason = <code>max_tokens</code> (confidence high)" in ending_html

@@ -239,7 +239,7 @@ def test_runs_keep_their_own_limits_until_one_is_set_for_all() -> None:
         (lab.Custom(lambda history: len(history) >= 2, "two"), "Kept as recorded, not in the code: two.", "two"),
         (HasToolCall("search") & StepCountIs(2), "a combination of HasToolCall, StepCountIs", "another condition"),
         (~HasToolCall("finalize"), "a combination of HasToolCall", "another condition"),
-        (lab.FinishReasonIs("tool_calls"), "is not in the code: FinishReasonIs", "FinishReasonIs"),
+        (lab.FinishReasonIs("tool_calls"), "not in the code: FinishReasonIs", "FinishReasonIs"),
     ],
     ids=["own", "all", "not", "no slider"],
 )
@@ -262,7 +262,7 @@ def test_a_frame_without_the_limits_of_its_runs() -> None:
     explorer = lab.explore(kept)
 
     assert (explorer.code, explorer.frame["unknown"].iloc[0], explorer.frame["step_mean"].iloc[0]) == ("stop=None", 0, 3.0)
-    assert "is not in the code: a condition that is not in the frame" in shown(explorer)
+    assert "not in the code: a condition that is not in the frame" in shown(explorer)
     assert row_texts(explorer, "StepCountIs")[-1] == "Steps: as recorded"
 
 

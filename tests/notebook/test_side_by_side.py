@@ -29,18 +29,18 @@ HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
 
 
 @pytest.fixture(autouse=True)
-def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
-def make_run(name: str = "one", end: int = 0, pause_s: float = 0.0, said: str = "Found.", turns: int = 500) -> Run:
+def make_run(name: str = "one", end: int = 0, pause_s: float = 0.0, answer_text: str = "Found.", turns: int = 500) -> Run:
     async def search(query: str) -> str:
         """Search."""
         await asyncio.sleep(pause_s)
         return "nothing"
 
     def script(request: ModelRequest, index: int) -> ModelResponse:
-        return say(said) if index == end else call("search", {"query": str(index)}, cost="0.001")
+        return say(answer_text) if index == end else call("search", {"query": str(index)}, cost="0.001")
 
     agent = lab.Agent(ScriptedProvider(script, name=name, model="m"), tools=[search])
     return agent.run("Find it.", budget=Budget(max_turns=turns, max_tokens=100_000))
@@ -155,7 +155,7 @@ def test_an_error_of_a_control_is_shown_below() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "said"),
+    ("shown", "answer_text"),
     [
         ([], r"panel\(\[\]\): pass at least one run"),
         ("run", r"'r'.*is not a run"),
@@ -164,8 +164,8 @@ def test_an_error_of_a_control_is_shown_below() -> None:
         (None, r"panel\(None\)"),
     ],
 )
-def test_other_objects_are_refused(shown: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_other_objects_are_refused(shown: Any, answer_text: str) -> None:
+    with pytest.raises(ConfigurationError, match=answer_text):
         panel(shown)
 
 
@@ -187,7 +187,7 @@ def test_a_lockstep_and_a_single_run() -> None:
 
 
 def test_hostile_text_is_escaped() -> None:
-    made = beside(make_run(HOSTILE, end=1, said=HOSTILE * 50), make_run("two", end=1))
+    made = beside(make_run(HOSTILE, end=1, answer_text=HOSTILE * 50), make_run("two", end=1))
     made.go.click()
     assert made.lockstep.wait(60) is not None
     drawn(made)
@@ -212,12 +212,12 @@ def test_without_a_front_end_it_is_a_table_and_a_picture(monkeypatch: pytest.Mon
     lab.Lockstep(runs).start()
     made = panel(runs)
     made._ipython_display_()
-    told, picture = (output["data"] for output in outputs)
-    assert "<td>two:m</td>" in told["text/html"] and "turn_limit" in told["text/html"] and "Found." in told["text/html"]
+    table, picture = (output["data"] for output in outputs)
+    assert "<td>two:m</td>" in table["text/html"] and "turn_limit" in table["text/html"] and "Found." in table["text/html"]
     assert list(picture) == ["image/png"]
     assert made._widget is None, "no widget was made"
     assert panel(runs).bundle() == made.bundle()
-    assert not any(run.id in told["text/html"] for run in runs)
+    assert not any(run.id in table["text/html"] for run in runs)
 
 
 def test_eight_runs_stay_usable() -> None:

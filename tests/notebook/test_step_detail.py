@@ -59,7 +59,7 @@ def test_a_step_is_shown_in_full() -> None:
     script = [raw_of(call("search", {"query": "umbrella"}, cost="0.002"), {"usage": {"total": 15}}), say("Nothing.")]
     stop = HasToolCall("search") | StepCountIs(9)
     run = run_of(script, 1, instructions="Be brief.", stop=stop, budget=Budget(max_turns=5, max_tokens=100))
-    told = re.sub(r"\s+", " ", shown(run, 1))
+    step_text = re.sub(r"\s+", " ", shown(run, 1))
     for sentence in (
         "Step 1 · tool calls",
         "the run ended: stop_condition",
@@ -75,7 +75,7 @@ def test_a_step_is_shown_in_full() -> None:
         "max_turns 5 steps — 4 left",
         '{ "usage": { "total": 15 } }',
     ):
-        assert sentence in told, sentence
+        assert sentence in step_text, sentence
 
 
 def test_messages_after_the_models_last_answer_are_new() -> None:
@@ -89,8 +89,8 @@ def test_a_branch_shows_messages_added_after_its_kept_steps() -> None:
     run = run_of([call("search", {"query": "a"}), say("Nothing."), say("Nothing.")], 1)
     branch = run.fork(at=1, message="Look in Graz.", tool_results={"call_search": "another result"})
     asyncio.run(_step(branch))
-    told = re.sub(r"\s+", " ", shown(branch, 2))
-    assert "Tool search another result" in told and "User Look in Graz." in told
+    step_text = re.sub(r"\s+", " ", shown(branch, 2))
+    assert "Tool search another result" in step_text and "User Look in Graz." in step_text
     assert who_took(branch, 1) is run and who_took(branch, 2) is branch
 
 
@@ -103,16 +103,16 @@ def test_a_failed_tool_and_an_unexecuted_one_are_distinguished() -> None:
     response = replace(say(finish=FinishReason.TOOL_CALLS), tool_calls=calls)
     run = lab.Agent(ScriptedProvider([response, say("so be it")]), tools=[search], continuation=None).run("go")
     asyncio.run(_step(run))
-    told = re.sub(r"\s+", " ", shown(run, 1))
-    assert '{"query": "half' in told
-    assert "not executed" in told
+    step_text = re.sub(r"\s+", " ", shown(run, 1))
+    assert '{"query": "half' in step_text
+    assert "not executed" in step_text
 
 
 def test_a_step_without_an_answer_says_what_went_wrong() -> None:
     run = run_of([lab.errors.ProviderError(f"refused: {KEY}")], 1)
-    told = shown(run, 1)
-    assert "no answer was received" in told and "No response came back" in told
-    assert "ProviderError: refused: REDACTED" in told
+    step_text = shown(run, 1)
+    assert "no answer was received" in step_text and "No response came back" in step_text
+    assert "ProviderError: refused: REDACTED" in step_text
     assert KEY not in detail(run, 1)
 
 
@@ -200,8 +200,8 @@ def test_the_pieces_of_a_continued_answer_and_dropped_text_are_shown() -> None:
     cut = say(start, finish=FinishReason.MAX_TOKENS)
     run = run_of([cut, replace(say(f"{start}et."), text=f"{start}et."), say("next")], 1)
     assert run.history[0].text == f"{start}et."
-    told = shown(run, 1)
-    assert f"Call 2 continues at character {len(start)}: dropped {len(start)} repeated characters: 'The harbour" in told
+    step_text = shown(run, 1)
+    assert f"Call 2 continues at character {len(start)}: dropped {len(start)} repeated characters: 'The harbour" in step_text
     assert "<script>" not in detail(run, 1)
     assert KEY not in detail(run, 1)
     once = run_of([say("half", finish=FinishReason.MAX_TOKENS), say(" and half")], 1)

@@ -22,7 +22,7 @@ HOSTILE = '"><script>alert(1)</script><img src=x onerror="alert(2)">'
 
 
 @pytest.fixture(autouse=True)
-def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
@@ -62,8 +62,8 @@ def test_a_long_run_shows_the_steps_around_the_chosen_one() -> None:
     assert part.has(100) and part.first > 1 and part.last < 300
     assert part.last - part.first < MAX_STEPS
     assert part.begin_s == run.history[part.first - 1].started_s
-    said = timeline_picture(run, 100).about
-    assert f"Steps {part.first} to {part.last} of 300" in said and "Step 100 is the one you chose" in said
+    description = timeline_picture(run, 100).about
+    assert f"Steps {part.first} to {part.last} of 300" in description and "Step 100 is the one you chose" in description
     assert "still running" not in timeline_picture(run, 100).alt
 
 

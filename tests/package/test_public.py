@@ -50,11 +50,11 @@ BAD_INPUT: dict[str, tuple[Any, type[Exception], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("do", "error", "said"), BAD_INPUT.values(), ids=BAD_INPUT.keys())
-def test_invalid_input_is_an_error_that_names_the_value(do: Any, error: type[Exception], said: str) -> None:
+@pytest.mark.parametrize(("do", "error", "message"), BAD_INPUT.values(), ids=BAD_INPUT.keys())
+def test_invalid_input_is_an_error_that_names_the_value(do: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error) as caught:
         do()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_unknown_front_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,11 +182,11 @@ KEYWORDS: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("write", "said"), KEYWORDS.values(), ids=KEYWORDS.keys())
-def test_an_unknown_keyword_says_what_to_write(write: Any, said: str) -> None:
+@pytest.mark.parametrize(("write", "message"), KEYWORDS.values(), ids=KEYWORDS.keys())
+def test_an_unknown_keyword_says_what_to_write(write: Any, message: str) -> None:
     with pytest.raises(errors.ConfigurationError) as caught:
         write()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 ONLY_LISTED = ("usage", "description", "verbose", "colour", "rate_limit", "memory", "max_rounds")
@@ -211,21 +211,21 @@ MEANT = {
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
-        *((name, f"Write {said}") for name, said in MEANT.items()),
-        *((name, f"Did you mean {said}?") for name, said in TYPOS.items()),
+        *((name, f"Write {message}") for name, message in MEANT.items()),
+        *((name, f"Did you mean {message}?") for name, message in TYPOS.items()),
         *((name, "It takes: model, tools,") for name in ONLY_LISTED),
     ],
 )
-def test_advice_covers_known_names_and_misspellings(name: str, said: str) -> None:
+def test_advice_covers_known_names_and_misspellings(name: str, message: str) -> None:
     with pytest.raises(errors.ConfigurationError) as caught:
         lab.Agent("openai:gpt-5", **{name: 3})  # type: ignore[arg-type]
-    assert str(caught.value).startswith(f"Agent takes no {name!r}. {said}")
+    assert str(caught.value).startswith(f"Agent takes no {name!r}. {message}")
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     {
         "max_time": "Did you mean 'timeout'?", "max_duration": "Did you mean 'timeout'?", "working_limit": "Did you mean 'timeout'?",
         "max_requests": "Did you mean 'max_calls'?", "max_tunrs": "Did you mean 'max_turns'?", "max_step": "Did you mean 'max_turns'?",
@@ -233,27 +233,27 @@ def test_advice_covers_known_names_and_misspellings(name: str, said: str) -> Non
         "tool_calls_limit": 'Write `lab.Agent(…, stop=lab.HasToolCall("finalize"))`', "seconds": "It takes: max_turns,",
     }.items(),
 )  # fmt: skip
-def test_a_limit_of_another_tool_equals_its_counterpart_here(name: str, said: str) -> None:
+def test_a_limit_of_another_tool_equals_its_counterpart_here(name: str, message: str) -> None:
     with pytest.raises(errors.LimitError) as caught:
         lab.Budget(**{name: 3})  # type: ignore[arg-type]
-    assert str(caught.value).startswith(f"Budget takes no {name!r}. {said}")
+    assert str(caught.value).startswith(f"Budget takes no {name!r}. {message}")
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     {
         "hooks": "Write `observers=[print]`", "usage": "It takes: prompt,", "store": "Write `store.keep(run)`.",
         "input": 'Write `agent.run("…")`', "message": 'Write `agent.run("…")`', "tool": "Did you mean `lab.Agent(…, tools=3)`?",
     }.items(),
 )  # fmt: skip
-def test_a_keyword_of_another_tools_run(name: str, said: str) -> None:
+def test_a_keyword_of_another_tools_run(name: str, message: str) -> None:
     with pytest.raises(errors.ConfigurationError) as caught:
         looping().run("x", **{name: 3})
-    assert str(caught.value).startswith(f"run takes no {name!r}. {said}")
+    assert str(caught.value).startswith(f"run takes no {name!r}. {message}")
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     {
         "ModelRetry": 'Write `ValueError("…")`, raised in the tool', "UsageLimits": "Write `lab.Budget`.",
         "TerminationCondition": "Write `lab.StopCondition`.", "MaxMessageTermination": "Write `lab.StepCountIs`.",
@@ -264,10 +264,10 @@ def test_a_keyword_of_another_tools_run(name: str, said: str) -> None:
         "Wizard": "`dir(agentlab)` lists",
     }.items(),
 )  # fmt: skip
-def test_an_unknown_name_of_lab(name: str, said: str) -> None:
+def test_an_unknown_name_of_lab(name: str, message: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(lab, name)
-    assert str(caught.value).startswith(f"agentlab has no name {name!r}. {said}")
+    assert str(caught.value).startswith(f"agentlab has no name {name!r}. {message}")
 
 
 def test_a_key_as_a_wrong_keyword_is_not_repeated() -> None:

@@ -331,9 +331,9 @@ NO_SCHEMAS: dict[str, tuple[Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("function", "schema", "said"), NO_SCHEMAS.values(), ids=NO_SCHEMAS.keys())
-def test_an_impossible_schema_is_refused(function: Any, schema: Any, said: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=said):
+@pytest.mark.parametrize(("function", "schema", "message"), NO_SCHEMAS.values(), ids=NO_SCHEMAS.keys())
+def test_an_impossible_schema_is_refused(function: Any, schema: Any, message: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=message):
         tool(schema=schema)(function)
 
 
@@ -367,11 +367,11 @@ DEFINITIONS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("function", "said"), DEFINITIONS.values(), ids=DEFINITIONS.keys())
-def test_an_unusable_function_is_refused_by_name(function: Any, said: str) -> None:
+@pytest.mark.parametrize(("function", "message"), DEFINITIONS.values(), ids=DEFINITIONS.keys())
+def test_an_unusable_function_is_refused_by_name(function: Any, message: str) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         as_tools([function])
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 NAMES = {
@@ -439,11 +439,11 @@ INVALID = {
 }
 
 
-@pytest.mark.parametrize(("function", "arguments", "said"), INVALID.values(), ids=INVALID.keys())
-def test_wrong_arguments_are_explained_to_the_model(function: Any, arguments: str, said: str) -> None:
+@pytest.mark.parametrize(("function", "arguments", "message"), INVALID.values(), ids=INVALID.keys())
+def test_wrong_arguments_are_explained_to_the_model(function: Any, arguments: str, message: str) -> None:
     result = call_tool(function, arguments)
     assert result.error == "invalid_arguments"
-    assert said in result.content
+    assert message in result.content
     assert "nothing was executed" in result.content
     assert "pydantic" not in result.content
     assert result.arguments == arguments
@@ -598,26 +598,26 @@ def test_no_exception_of_a_tool_escapes_the_run(error: BaseException, how: str) 
         raise error
 
     made = lab.tool(name="t", inline=how == "inline", on_cancel="wait" if "waited" in how else "cancel")
-    assert_is_told(made(later if how.startswith("async") else sync), "exception", type(error).__name__)
+    assert_is_reported(made(later if how.startswith("async") else sync), "exception", type(error).__name__)
 
 
 @pytest.mark.parametrize("value", [Speechless(), {"deep": [Speechless()]}, abruptly()], ids=["value", "in-a-dict", "generator"])
 def test_no_exception_of_a_returned_value_escapes_the_run(value: Any) -> None:
-    assert_is_told(lab.tool(name="t")(lambda: value), "unserialisable", "cannot be turned into JSON")
+    assert_is_reported(lab.tool(name="t")(lambda: value), "unserialisable", "cannot be turned into JSON")
 
 
-def assert_is_told(made: lab.Tool, error: str, said: str) -> None:
+def assert_is_reported(made: lab.Tool, error: str, message: str) -> None:
     """Assert that the model gets the error, the run continues, a store keeps it, and all of it can be displayed."""
     store = lab.Store()
     run = run_of([call("t"), "I see."], tools=[made], observers=[store])
     result = go(ended(run))
     assert_is_whole(run)
-    told = result.history[0].tool_results[0]
-    assert (result.text, told.error) == ("I see.", error)
-    assert said in told.content
-    assert repr(told) and told._repr_mimebundle_()
+    tool_result = result.history[0].tool_results[0]
+    assert (result.text, tool_result.error) == ("I see.", error)
+    assert message in tool_result.content
+    assert repr(tool_result) and tool_result._repr_mimebundle_()
     assert result.to_frame("tools")["error"].tolist() == [error]
-    assert store.load(run.id).history[0].tool_results[0].content == told.content
+    assert store.load(run.id).history[0].tool_results[0].content == tool_result.content
 
 
 async def ended(run: lab.Run) -> lab.RunResult:
@@ -643,7 +643,7 @@ def test_a_keyboard_interrupt_on_a_thread_is_the_tools_own() -> None:
     def sync() -> str:
         raise KeyboardInterrupt
 
-    assert_is_told(lab.tool(name="t")(sync), "exception", "KeyboardInterrupt")
+    assert_is_reported(lab.tool(name="t")(sync), "exception", "KeyboardInterrupt")
 
 
 def test_exceptions_without_a_text_in_observers_listeners_and_conditions_are_reported() -> None:
@@ -1003,15 +1003,15 @@ async def rename(call: ToolCall, execute: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("layer", "said"),
+    ("layer", "message"),
     [
         (forget, r"forget.* returned None: return the result, as in `return await execute\(call\)`"),
         (rename, "change only its arguments"),
     ],
 )
-def test_a_forbidden_action_of_a_middleware_is_raised_and_recorded(layer: Any, said: str) -> None:
+def test_a_forbidden_action_of_a_middleware_is_raised_and_recorded(layer: Any, message: str) -> None:
     run = run_of([call("look"), "end"], tool_middleware=[layer])
-    with pytest.raises(lab.errors.ConfigurationError, match=said):
+    with pytest.raises(lab.errors.ConfigurationError, match=message):
         go(ended(run))
     assert run.result is not None
     assert run.result.stop_reason is lab.StopReason.ERROR

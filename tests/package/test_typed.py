@@ -159,9 +159,10 @@ def test_a_users_program_has_the_intended_types(installed: Path) -> None:
     done = checked(installed, PROGRAM)
     assert ": error:" not in done.stdout, done.stdout
     short = [
-        re.sub(r"\bpandas\S*DataFrame", "pandas.DataFrame", told) for told in re.findall(r'Revealed type is "(.*)"', done.stdout)
+        re.sub(r"\bpandas\S*DataFrame", "pandas.DataFrame", revealed)
+        for revealed in re.findall(r'Revealed type is "(.*)"', done.stdout)
     ]
-    assert [told.replace("builtins.", "").replace("pandas.core.frame.", "pandas.") for told in short] == REVEALED
+    assert [revealed.replace("builtins.", "").replace("pandas.core.frame.", "pandas.") for revealed in short] == REVEALED
 
 
 @pytest.mark.timeout(300)
@@ -169,9 +170,9 @@ def test_every_public_name_has_a_type(installed: Path) -> None:
     program = "import agentlab as lab\n" + "".join(f"reveal_type(lab.{name})\n" for name in lab.__all__)
     done = checked(installed, program)
     assert ": error:" not in done.stdout, done.stdout
-    told = re.findall(r'Revealed type is "(.*)"', done.stdout)
-    assert len(told) == len(lab.__all__)
-    untyped = [name for name, kind in zip(lab.__all__, told, strict=True) if kind in ("Any", "builtins.object")]
+    revealed = re.findall(r'Revealed type is "(.*)"', done.stdout)
+    assert len(revealed) == len(lab.__all__)
+    untyped = [name for name, kind in zip(lab.__all__, revealed, strict=True) if kind in ("Any", "builtins.object")]
     assert untyped == []
 
 
@@ -232,7 +233,7 @@ def pages(installed: Path) -> Path:
     return folder
 
 
-def told_by_pyright(installed: Path, *what: str) -> list[str]:
+def pyright_report(installed: Path, *what: str) -> list[str]:
     """The output of strict pyright for these files: its errors, and the types that it reveals."""
     settings = {
         "typeCheckingMode": "strict",
@@ -245,9 +246,9 @@ def told_by_pyright(installed: Path, *what: str) -> list[str]:
     command = [sys.executable, "-m", "basedpyright", "-p", str(installed), "--pythonpath", sys.executable, "--outputjson"]
     done = subprocess.run(command, cwd=installed, capture_output=True, text=True, check=False)
     assert done.stdout.strip().startswith("{"), done.stderr
-    said = json.loads(done.stdout)
-    assert said["summary"]["filesAnalyzed"] > 0
-    return [f"{Path(one['file']).name}: {one['message']}" for one in said["generalDiagnostics"]]
+    reported = json.loads(done.stdout)
+    assert reported["summary"]["filesAnalyzed"] > 0
+    return [f"{Path(one['file']).name}: {one['message']}" for one in reported["generalDiagnostics"]]
 
 
 @pytest.mark.timeout(300)
@@ -258,7 +259,7 @@ def test_code_in_readme_and_documentation_is_typed_strictly(installed: Path, pag
 
 @pytest.mark.timeout(300)
 def test_code_in_readme_and_documentation_is_typed_strictly_for_pyright(installed: Path, pages: Path) -> None:
-    assert told_by_pyright(installed, "pages") == []
+    assert pyright_report(installed, "pages") == []
 
 
 @pytest.mark.timeout(300)
@@ -267,11 +268,11 @@ def test_pyright_knows_every_public_name_and_no_other(installed: Path) -> None:
     wrong = "lab.Budget(max_cots=3)\nlab.Agent('', tool=[])\nif lab.StepCountIs(1): pass\n"
     wrong += "def edit(run: lab.Run) -> None:\n    run.limits.max_stpes = 3\n"
     (installed / "names.py").write_text(f"import agentlab as lab\n{names}{wrong}", encoding="utf-8")
-    told = told_by_pyright(installed, "names.py")
-    known = re.findall(r'Type of "lab\.(\w+)" is "(.*)"', "\n".join(told))
+    report = pyright_report(installed, "names.py")
+    known = re.findall(r'Type of "lab\.(\w+)" is "(.*)"', "\n".join(report))
     assert sorted(name for name, _ in known) == lab.__all__
     assert [name for name, kind in known if "Unknown" in kind or kind == "Any"] == []
-    errors = [one for one in told if 'Type of "lab.' not in one]
+    errors = [one for one in report if 'Type of "lab.' not in one]
     for part in ("max_cots", '"tool"', 'returns type "NoReturn" rather than "bool"', "max_stpes"):
         assert sum(part in one for one in errors) == 1, errors
     assert len(errors) == 4

@@ -41,12 +41,12 @@ def which_limit(seen: Facts) -> str | None:
     facts = seen.get("which")
     if facts is None:
         return None
-    said = str(facts.get("says") or "")
+    limit_text = str(facts.get("says") or "")
     if facts.get("as_data"):
         return "as data" + (", with the value" if any("value=" in one for one in facts.get("met", ())) else "")
-    if any(sign.isdigit() for sign in said):
+    if any(sign.isdigit() for sign in limit_text):
         return "in a sentence"
-    return "only that a limit was reached" if said else "no"
+    return "only that a limit was reached" if limit_text else "no"
 
 
 def joined(seen: Facts) -> str | None:

@@ -223,7 +223,7 @@ RUNS = runs_of(("one", True, "completed"))
 
 
 @pytest.mark.parametrize(
-    ("function", "frame", "said"),
+    ("function", "frame", "messages"),
     [
         pytest.param("tokens", RUNS, ["run_id, step, cumulative_tokens", "columns", "lab.frame(results)"], id="runs for steps"),
         pytest.param("cost", STEPS.drop(columns="cumulative_cost_usd"), ["column cumulative_cost_usd"], id="one column"),
@@ -233,11 +233,11 @@ RUNS = runs_of(("one", True, "completed"))
         pytest.param("stop_reasons", None, ["NoneType", 'lab.frame(results, "runs")'], id="nothing"),
     ],
 )
-def test_an_undrawable_frame_is_an_error_that_says_what_to_pass(function: str, frame: Any, said: list[str]) -> None:
+def test_an_undrawable_frame_is_an_error_that_says_what_to_pass(function: str, frame: Any, messages: list[str]) -> None:
     with pytest.raises(errors.ConfigurationError) as raised:
         getattr(lab.plots, function)(frame)
 
-    assert all(words in str(raised.value) for words in said), str(raised.value)
+    assert all(words in str(raised.value) for words in messages), str(raised.value)
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame(), STEPS.iloc[:0], lab.frame([])], ids=["nothing", "no rows", "no runs"])

@@ -303,7 +303,7 @@ def test_names_from_outside_are_drawn_literally(plot: Any, frame: pd.DataFrame) 
 
 
 @pytest.mark.parametrize(
-    ("do", "said"),
+    ("do", "message"),
     [
         pytest.param(lambda: lab.plots.bands(THREE, "steps"), "what='steps'", id="what"),
         pytest.param(
@@ -315,7 +315,7 @@ def test_names_from_outside_are_drawn_literally(plot: Any, frame: pd.DataFrame) 
         pytest.param(lambda: lab.plots.small_multiples(lab.plots.tokens, THREE, columns=0), "columns=0", id="columns"),
     ],
 )
-def test_invalid_input_names_the_value(do: Any, said: str) -> None:
+def test_invalid_input_names_the_value(do: Any, message: str) -> None:
     with pytest.raises(errors.ConfigurationError) as caught:
         do()
-    assert said in str(caught.value)
+    assert message in str(caught.value)

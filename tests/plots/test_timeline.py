@@ -202,7 +202,7 @@ def test_no_events_give_empty_data_and_a_note(nothing: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         pytest.param(7, "int", id="a number"),
         pytest.param("run", "str", id="a text"),
@@ -210,11 +210,11 @@ def test_no_events_give_empty_data_and_a_note(nothing: Any) -> None:
         pytest.param(run_of(looping(end=1)).to_frame(), "columns at_s, event, detail", id="steps"),
     ],
 )
-def test_an_undrawable_object_is_an_error_that_says_what_to_pass(wrong: Any, said: str) -> None:
+def test_an_undrawable_object_is_an_error_that_says_what_to_pass(wrong: Any, message: str) -> None:
     with pytest.raises(errors.ConfigurationError) as raised:
         lab.plots.timeline(wrong)
 
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert 'result.to_frame("events")' in str(raised.value)
 
 

@@ -302,8 +302,8 @@ def test_every_part_of_the_credentials_is_secret(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
     headers = signed(PLAIN)
-    told = json.dumps(headers)
-    hidden = Redactor(secrets_in_headers(headers, sure=True)).text(told)
+    headers_text = json.dumps(headers)
+    hidden = Redactor(secrets_in_headers(headers, sure=True)).text(headers_text)
     for secret in (KEY, TOKEN, headers["authorization"], headers["authorization"].rpartition("=")[2]):
         assert secret not in hidden
 
@@ -331,8 +331,8 @@ async def _asked(model: HttpModel) -> Any:
 
 
 def test_an_instruction_in_mid_conversation_has_the_role_user() -> None:
-    said = body(USER, Message("assistant", "I think so."), Message("system", "Call it."))
-    assert said["messages"][-1] == {"role": "user", "content": [{"text": "Call it."}]}
+    request_body = body(USER, Message("assistant", "I think so."), Message("system", "Call it."))
+    assert request_body["messages"][-1] == {"role": "user", "content": [{"text": "Call it."}]}
 
 
 def test_what_is_known_of_the_key_before_the_first_step(monkeypatch: pytest.MonkeyPatch):

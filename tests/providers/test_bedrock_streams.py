@@ -62,24 +62,24 @@ def start(index: int = 0, **kind: Any) -> tuple[str, Any]:
 @settings(max_examples=80, deadline=None)
 def test_a_stream_is_read_like_a_whole_body(answer: Answer, places: list[int]):
     expected = PLAIN.parse(whole(answer))
-    found, told = parse_stream("bedrock", cut(stream(answer), places))
+    found, emitted = parse_stream("bedrock", cut(stream(answer), places))
     assert comparable(found) == comparable(expected)
     assert found.native == expected.native
     assert found.signal.confidence is HIGH
-    assert "".join(event.text for event in told if isinstance(event, TextDelta)) == found.text
-    assert "".join(event.text for event in told if isinstance(event, ReasoningDelta)) == found.reasoning
+    assert "".join(event.text for event in emitted if isinstance(event, TextDelta)) == found.text
+    assert "".join(event.text for event in emitted if isinstance(event, ReasoningDelta)) == found.reasoning
     for number, call in enumerate(found.tool_calls):
-        pieces = [event for event in told if isinstance(event, ToolCallDelta) and event.index == number]
+        pieces = [event for event in emitted if isinstance(event, ToolCallDelta) and event.index == number]
         assert json.loads("".join(piece.arguments for piece in pieces) or "{}") == json.loads(call.arguments)
         assert {(piece.name, piece.id) for piece in pieces} == {(call.name, call.id)}
-    assert [event.signal.finish_reason for event in told if isinstance(event, SignalSeen)] == [found.signal.finish_reason]
+    assert [event.signal.finish_reason for event in emitted if isinstance(event, SignalSeen)] == [found.signal.finish_reason]
 
 
 def test_every_cut_into_two_chunks():
-    expected, told = parse_stream("bedrock", [stream(SPOKEN)])
+    expected, emitted = parse_stream("bedrock", [stream(SPOKEN)])
     body = stream(SPOKEN)
     for at in range(len(body) + 1):
-        assert parse_stream("bedrock", [body[:at], body[at:]]) == (expected, told)
+        assert parse_stream("bedrock", [body[:at], body[at:]]) == (expected, emitted)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -253,16 +253,16 @@ def test_streams_are_read_alike_in_any_chunks():
         if not recording["streaming"]:
             continue
         name, data, cap = PROVIDERS[recording["wire"]], body(recording), recording["requested_cap"]
-        expected, told = parse_stream(name, [data], cap)
+        expected, emitted = parse_stream(name, [data], cap)
         check_types(expected)
         places = [chance.randrange(len(data) + 1) for _ in range(chance.randrange(1, 30))] if data else []
-        found, told_in_pieces = parse_stream(name, cut(data, places), cap)
+        found, emitted_in_pieces = parse_stream(name, cut(data, places), cap)
         assert found == expected or repr(found) == repr(expected), recording["id"]  # a NaN in `raw` is equal to nothing
-        assert told_in_pieces == told
+        assert emitted_in_pieces == emitted
         # The last event may lack its blank line: its text is then in the response only.
-        spoken = "".join(event.text for event in told if isinstance(event, TextDelta))
+        spoken = "".join(event.text for event in emitted if isinstance(event, TextDelta))
         assert expected.text.startswith(spoken) or recording["authenticity"] in ("doubtful", "recorded-body"), recording["id"]
-        if any(isinstance(event, SignalSeen) for event in told):
+        if any(isinstance(event, SignalSeen) for event in emitted):
             assert expected.signal.finish_reason is not F.UNKNOWN or expected.signal.raw_value is not None
 
 

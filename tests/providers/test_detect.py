@@ -182,7 +182,7 @@ def test_other_refusals_stay_errors(code: Any):
 @pytest.mark.parametrize("streaming", [None, True, False])
 def test_a_too_large_body_is_not_examined_and_reported(name: str, streaming: bool | None, monkeypatch: pytest.MonkeyPatch):
     for module in ("detectors", "finish_detection"):
-        monkeypatch.setattr(f"agentlab.providers.{module}.LARGEST_ANSWER_BYTES", 2_000)
+        monkeypatch.setattr(f"agentlab.providers.{module}.MAX_ANSWER_BYTES", 2_000)
     body = stream("openai", Answer()) if streaming else json.dumps(whole("openai", Answer())).encode()
     just = body + b"\n" * (2_000 - len(body))
     assert detect(name, just, streaming=streaming) == detect(name, body, streaming=streaming)
@@ -242,6 +242,6 @@ def test_deeply_nested_objects_are_no_answer():
 
 
 def test_an_unknown_wire_that_lost_a_piece_has_no_clean_end():
-    said = [b'data: {"text": "pay 100 "}', b'data: {"text": ', b'data: {"text": "to Bob", "finish_reason": "stop"}']
-    assert detect("nobody-knows-it", b"\n\n".join([*said, b""])).finish_reason is F.UNKNOWN
-    assert detect("nobody-knows-it", b"\n\n".join([said[0], said[2], b""])).finish_reason is F.END_TURN
+    lines = [b'data: {"text": "pay 100 "}', b'data: {"text": ', b'data: {"text": "to Bob", "finish_reason": "stop"}']
+    assert detect("nobody-knows-it", b"\n\n".join([*lines, b""])).finish_reason is F.UNKNOWN
+    assert detect("nobody-knows-it", b"\n\n".join([lines[0], lines[2], b""])).finish_reason is F.END_TURN

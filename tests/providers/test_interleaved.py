@@ -43,16 +43,16 @@ def answer(word: str, *, calls: bool = True) -> Answer:
     )
 
 
-def stream(name: str, said: Answer) -> bytes:
+def stream(name: str, spoken: Answer) -> bytes:
     if name == "bedrock":
-        return bedrock_bodies.stream(said)
-    return responses_bodies.stream(said) if name.endswith("-responses") else bodies.stream(name, said)
+        return bedrock_bodies.stream(spoken)
+    return responses_bodies.stream(spoken) if name.endswith("-responses") else bodies.stream(name, spoken)
 
 
 def read(parser: StreamParser, pieces: Sequence[bytes]) -> tuple[list[StreamEvent], ModelResponse]:
-    told = [event for piece in pieces for event in parser.feed(piece)]
+    emitted = [event for piece in pieces for event in parser.feed(piece)]
     parser.finish()
-    return told, parser.response()
+    return emitted, parser.response()
 
 
 def pieces(data: bytes, seed: int) -> list[bytes]:
@@ -69,22 +69,22 @@ def test_interleaved_streams_through_one_object(name: str, words: Sequence[str])
     for _ in range(10):
         parsers = {word: one.stream_parser() for word in words}
         waiting = {word: pieces(stream(name, answer(word)), chance.randrange(10**6)) for word in words}
-        told: dict[str, list[StreamEvent]] = {word: [] for word in words}
+        emitted: dict[str, list[StreamEvent]] = {word: [] for word in words}
         while any(waiting.values()):
             word = chance.choice([word for word in words if waiting[word]])
-            told[word] += parsers[word].feed(waiting[word].pop(0))
+            emitted[word] += parsers[word].feed(waiting[word].pop(0))
         for word, parser in parsers.items():
             parser.finish()
-            assert told[word] == alone[word][0]
+            assert emitted[word] == alone[word][0]
             assert parser.response() == alone[word][1]
-            assert_says_only(word, parser.response())
+            assert_contains_only(word, parser.response())
 
 
-def assert_says_only(word: str, response: ModelResponse) -> None:
+def assert_contains_only(word: str, response: ModelResponse) -> None:
     assert response.text == f"{word} one {word} two {word} thrée"
     assert response.reasoning == f"{word}? {word}!"
-    said = [(call.name, json.loads(call.arguments), call.closed) for call in response.tool_calls]
-    assert said == [(f"tool_{word}", {"say": f"{word} and {word}"}, True), ("both", {word: [1, 2]}, True)]
+    spoken = [(call.name, json.loads(call.arguments), call.closed) for call in response.tool_calls]
+    assert spoken == [(f"tool_{word}", {"say": f"{word} and {word}"}, True), ("both", {word: [1, 2]}, True)]
     assert response.signal.finish_reason is FinishReason.TOOL_CALLS
     assert response.usage.output_tokens == len(word)
 
@@ -100,9 +100,9 @@ def test_a_broken_stream_leaves_no_state_behind(name: str):
         sound.feed(second)
     broken.finish()
     sound.finish()
-    assert_says_only("beta", sound.response())
+    assert_contains_only("beta", sound.response())
     broken.reset()
-    assert_says_only("alpha", read(broken, [whole])[1])
+    assert_contains_only("alpha", read(broken, [whole])[1])
 
 
 @every_provider
@@ -125,7 +125,7 @@ def test_streams_in_threads_through_one_object(name: str):
     for number in range(4):
         assert len(found[number]) == 15
         for response in found[number]:
-            assert_says_only(WORDS[number], response)
+            assert_contains_only(WORDS[number], response)
 
 
 # Two runs of one agent ---------------------------------------------------------------------------------------------------------

@@ -98,8 +98,8 @@ def test_the_name_of_a_provider_begins_with_its_file_name() -> None:
 
 def test_only_the_requested_file_is_imported() -> None:
     ask = "import sys; import agentlab as lab; lab.Provider('openai-responses', model='m')"
-    told = f"{ask}; print(*[name for name in sys.modules if name.startswith('agentlab.providers.')])"
-    loaded = subprocess.run([sys.executable, "-c", told], check=True, capture_output=True, text=True).stdout.split()
+    code = f"{ask}; print(*[name for name in sys.modules if name.startswith('agentlab.providers.')])"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     others = {f"agentlab.providers.{path.stem}" for path in vendor_files()} - {"agentlab.providers.openai"}
     assert "agentlab.providers.openai" in loaded and not others & set(loaded)
 

@@ -22,7 +22,7 @@ F, HIGH, MEDIUM, LOW = FinishReason, Confidence.HIGH, Confidence.MEDIUM, Confide
 # Gemini: a call whose arguments arrive in pieces -----------------------------------------------------------------------------
 
 
-def said(path: str, *, more: bool = False, **value: Any) -> dict[str, Any]:
+def partial(path: str, *, more: bool = False, **value: Any) -> dict[str, Any]:
     return {"jsonPath": path, **value, **({"willContinue": True} if more else {})}
 
 
@@ -45,9 +45,9 @@ def pieces(*calls: dict[str, Any] | None, finish: str | None = "STOP") -> bytes:
 
 BEGIN = piece(name="book")
 SHIP = (
-    [said("$.ship", stringValue="Sea", more=True)],
-    [said("$.ship", stringValue="gull", more=True)],
-    [said("$.ship", stringValue="")],
+    [partial("$.ship", stringValue="Sea", more=True)],
+    [partial("$.ship", stringValue="gull", more=True)],
+    [partial("$.ship", stringValue="")],
 )
 WHOLE_SHIP = [BEGIN, *(piece(*arguments) for arguments in SHIP)]
 SAILS = [("book", '{"ship":"Seagull"}', True)]
@@ -58,7 +58,7 @@ IN_PIECES = [
         pieces(*WHOLE_SHIP[:-1], piece(*SHIP[-1], more=False)), SAILS, (F.TOOL_CALLS, HIGH), id="closed by its last value"
     ),
     pytest.param(
-        pieces(piece(said("$.a", stringValue="1"), name="f", more=False)),
+        pieces(piece(partial("$.a", stringValue="1"), name="f", more=False)),
         [("f", '{"a":"1"}', True)],
         (F.TOOL_CALLS, HIGH),
         id="one piece",
@@ -79,9 +79,11 @@ IN_PIECES = [
     pytest.param(
         pieces(
             BEGIN,
-            piece(said("$.guests[0].name", stringValue="Ada"), said("$.guests[0].age", numberValue=36)),
+            piece(partial("$.guests[0].name", stringValue="Ada"), partial("$.guests[0].age", numberValue=36)),
             piece(
-                said("$.guests[1].name", stringValue="Bo"), said("$['a.b']", boolValue=False), said("$.c", nullValue="NULL_VALUE")
+                partial("$.guests[1].name", stringValue="Bo"),
+                partial("$['a.b']", boolValue=False),
+                partial("$.c", nullValue="NULL_VALUE"),
             ),
             {},
         ),
@@ -98,11 +100,13 @@ IN_PIECES = [
         pieces(BEGIN, {"name": "pay"}), [("book", "{}", False), ("pay", "{}", True)], (F.TOOL_CALLS, LOW), id="an end lost"
     ),
     *(
-        pytest.param(pieces(BEGIN, piece(said(path, numberValue=1)), {}), [("book", "{}", False)], (F.TOOL_CALLS, LOW), id=path)
+        pytest.param(
+            pieces(BEGIN, piece(partial(path, numberValue=1)), {}), [("book", "{}", False)], (F.TOOL_CALLS, LOW), id=path
+        )
         for path in ("", "$", "ship", "$..ship", "$[*]", "$[0]", "$.a.")
     ),
     pytest.param(
-        pieces(BEGIN, piece(said("$.a[7]", numberValue=1)), {}),
+        pieces(BEGIN, piece(partial("$.a[7]", numberValue=1)), {}),
         [("book", '{"a":[]}', False)],
         (F.TOOL_CALLS, LOW),
         id="a gap in a list",
@@ -112,17 +116,17 @@ IN_PIECES = [
 
 @pytest.mark.parametrize(("data", "calls", "ended"), IN_PIECES)
 def test_a_call_in_pieces_is_one_call(data: bytes, calls: list[tuple[str, str, bool]], ended: tuple[F, Confidence]):
-    response, told = parse_stream("gemini", [data])
+    response, emitted = parse_stream("gemini", [data])
     assert [(call.name, call.arguments, call.closed) for call in response.tool_calls] == calls
     assert (response.signal.finish_reason, response.signal.confidence) == ended
     for number, (name, arguments, closed) in enumerate(calls):
-        deltas = [event for event in told if isinstance(event, ToolCallDelta) and event.index == number]
+        deltas = [event for event in emitted if isinstance(event, ToolCallDelta) and event.index == number]
         assert {event.name for event in deltas} == {name}
         assert "".join(event.arguments for event in deltas) == arguments or not closed
     chance = random.Random(3)
     for _ in range(5):
-        again, told_again = parse_stream("gemini", cut(data, [chance.randrange(len(data)) for _ in range(9)]))
-        assert (again, told_again) == (response, told)
+        again, emitted_again = parse_stream("gemini", cut(data, [chance.randrange(len(data)) for _ in range(9)]))
+        assert (again, emitted_again) == (response, emitted)
 
 
 def test_a_call_in_pieces_is_sent_back_in_one_piece():
@@ -157,9 +161,9 @@ def begun(**fields: Any) -> dict[str, Any]:
 
 
 def block(number: int, kind: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[str, Any]]:
-    told = [{"type": "content_block_delta", "index": number, "delta": delta} for delta in deltas]
+    emitted = [{"type": "content_block_delta", "index": number, "delta": delta} for delta in deltas]
     start = {"type": "content_block_start", "index": number, "content_block": kind}
-    return [start, *told, {"type": "content_block_stop", "index": number}]
+    return [start, *emitted, {"type": "content_block_stop", "index": number}]
 
 
 def ended(reason: str, **usage: Any) -> list[dict[str, Any]]:
@@ -208,12 +212,12 @@ def test_the_usage_of_a_summary_is_counted():
 
 def test_a_message_may_begin_with_its_content():
     call = {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}
-    response, told = parse_stream(
+    response, emitted = parse_stream(
         "anthropic", [sse([begun(content=[call], stop_reason="tool_use"), {"type": "message_stop"}], named=True)]
     )
     assert [(found.id, found.arguments, found.closed) for found in response.tool_calls] == [("t1", '{"a":1}', True)]
     assert (response.signal.finish_reason, response.signal.confidence) == (F.TOOL_CALLS, HIGH)
-    assert [event.name for event in told if isinstance(event, ToolCallDelta)] == ["f"]
+    assert [event.name for event in emitted if isinstance(event, ToolCallDelta)] == ["f"]
 
 
 def test_the_end_of_one_message_does_not_end_the_next():
@@ -234,12 +238,12 @@ GUARDED = [
 @pytest.mark.parametrize(("reason", "action", "expected"), GUARDED)
 def test_a_bedrock_guardrail_is_no_ordinary_end(reason: str | None, action: str, expected: tuple[F, Confidence, str]):
     stop = {"type": "message_stop", ACTION: action}
-    streamed, told = parse_stream("anthropic", [sse([begun(stop_reason=reason), *text(0, "Hi"), stop], named=True)])
+    streamed, emitted = parse_stream("anthropic", [sse([begun(stop_reason=reason), *text(0, "Hi"), stop], named=True)])
     body = provider("anthropic").parse(claude(reason, **{ACTION: action}))
     for response in (streamed, body):
         found = response.signal
         assert (found.finish_reason, found.confidence, found.raw_value) == expected
-    assert [event.signal.finish_reason for event in told if isinstance(event, SignalSeen)] == [expected[0]]
+    assert [event.signal.finish_reason for event in emitted if isinstance(event, SignalSeen)] == [expected[0]]
 
 
 # Chat completions --------------------------------------------------------------------------------------------------------------

@@ -392,8 +392,8 @@ def test_gemini_model_names(model: str, path: str):
 
 @pytest.mark.parametrize("name", WIRES)
 def test_an_instruction_in_mid_conversation_has_the_wires_role(name: str):
-    said = body(name, USER, Message("assistant", "I think so."), Message("system", "Call it."), instructions="Be brief.")
-    newest = said["contents" if name == "gemini" else "messages"][-1]
+    request_body = body(name, USER, Message("assistant", "I think so."), Message("system", "Call it."), instructions="Be brief.")
+    newest = request_body["contents" if name == "gemini" else "messages"][-1]
     if name == "gemini":
         assert newest == {"role": "user", "parts": [{"text": "Call it."}]}
     else:

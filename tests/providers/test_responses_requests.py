@@ -133,14 +133,14 @@ FUNCTION_CALL = {"type": "function_call", "call_id": "t1", "name": "search", "ar
 
 @each
 def test_another_wires_turn_is_rebuilt(name: str):
-    said, called = body(name, CALL)["input"]
+    message_item, called = body(name, CALL)["input"]
     full = name in ("openrouter-responses", "compatible-responses")
     if full:
-        assert said.pop("id").startswith("msg_")
+        assert message_item.pop("id").startswith("msg_")
         assert called.pop("id") == "fc_t1"
-        assert (said.pop("status"), called.pop("status")) == ("completed", "completed")
+        assert (message_item.pop("status"), called.pop("status")) == ("completed", "completed")
     content = [{"type": "output_text", "text": "Let me see", "annotations": []}] if full else "Let me see"
-    assert said == {"type": "message", "role": "assistant", "content": content}
+    assert message_item == {"type": "message", "role": "assistant", "content": content}
     assert called == FUNCTION_CALL
 
 
@@ -320,6 +320,6 @@ def test_an_entra_token_replaces_a_key(monkeypatch: pytest.MonkeyPatch):
 
 @each
 def test_an_instruction_in_mid_conversation_has_the_role_system(name: str):
-    said = body(name, USER, Message("assistant", "I think so."), Message("system", "Call it."), instructions="Be brief.")
+    message_item = body(name, USER, Message("assistant", "I think so."), Message("system", "Call it."), instructions="Be brief.")
     newest = {"role": "system", "content": "Call it."}
-    assert said["input"][-1] in (newest, {"type": "message", **newest})
+    assert message_item["input"][-1] in (newest, {"type": "message", **newest})

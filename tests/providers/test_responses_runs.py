@@ -49,9 +49,9 @@ def test_two_turns_over_a_server(name: str, manner: str | None):
     assert served.asked[0].path.endswith("/responses")
     assert first["input"] == [{"role": "user", "content": "go"}]
     assert first["instructions"] == second["instructions"] == "Be brief"
-    thought, said, call, outcome = second["input"][1:]
+    thought, answer_item, call, outcome = second["input"][1:]
     assert (thought["type"], thought["encrypted_content"]) == ("reasoning", "sealed")
-    assert (said["type"], said["content"][0]["text"]) == ("message", "Let me see")
+    assert (answer_item["type"], answer_item["content"][0]["text"]) == ("message", "Let me see")
     assert (call["type"], call["call_id"], json.loads(call["arguments"])) == ("function_call", "c0", {"q": "tea"})
     assert outcome == {"type": "function_call_output", "call_id": "c0", "output": "saw tea"}
     assert "previous_response_id" not in second

@@ -127,9 +127,9 @@ def test_unknown_reasons_are_logged_once_per_provider_model_and_value(
     word = f"word of {name}, seen here alone"
     for model in ("a", "b", "a"):
         registry.detect(f"{name}:{model}", {"choices": [{"message": {"content": "Hi"}, "finish_reason": word}]})
-    said = [record.message for record in caplog.records if record.name == "agentlab.providers"]
+    logged = [record.message for record in caplog.records if record.name == "agentlab.providers"]
     models = [f"({model})" if name == "openai" else f"({name}:{model})" for model in "ab"]
-    assert [next(one for one in models if one in text) for text in said] == models
+    assert [next(one for one in models if one in text) for text in logged] == models
     looked = [record for record in caplog.records if record.name == "agentlab.signals"]
     assert len(looked) == (name != "openai")  # an unknown provider is logged once, for any model
 
@@ -367,7 +367,7 @@ def test_a_misspelt_provider_is_logged_once(registry: SignalRegistry, caplog: py
 
 
 @pytest.mark.parametrize(
-    ("payload", "told"),
+    ("payload", "explanation"),
     [
         (b"", "empty"),
         ("", "empty"),
@@ -378,10 +378,10 @@ def test_a_misspelt_provider_is_logged_once(registry: SignalRegistry, caplog: py
     ],
 )
 @pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "nobody-knows"])
-def test_a_payload_that_is_no_response_is_reported(registry: SignalRegistry, name: str, payload: Any, told: str) -> None:
+def test_a_payload_that_is_no_response_is_reported(registry: SignalRegistry, name: str, payload: Any, explanation: str) -> None:
     found = registry.detect(name, payload)
     assert (found.finish_reason, found.confidence) == (F.UNKNOWN, LOW)
-    assert told in found.message
+    assert explanation in found.message
 
 
 JSON = st.recursive(

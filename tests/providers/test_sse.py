@@ -110,9 +110,9 @@ def test_a_long_event_takes_linear_time():
 def test_kinds_of_bodies(body: bytes, events: list[tuple[bytes, bytes]], values: list[object]):
     for pieces in ([body], [bytes([byte]) for byte in body]):
         incoming = Incoming()
-        told = [event for piece in pieces for event in incoming.feed(piece)]
+        emitted = [event for piece in pieces for event in incoming.feed(piece)]
         last, read = incoming.finish()
-        assert (told + last, read) == (events, values)
+        assert (emitted + last, read) == (events, values)
         assert not incoming.damaged
 
 

@@ -104,8 +104,8 @@ def test_sampling_parameters_are_refused_before_the_request_is_sent(option: dict
     (name, value), sent = next(iter(option.items())), replace(REQUEST, options=option)
     with pytest.raises(ConfigurationError) as caught:
         resolve("anthropic@2026-10-21:claude-sonnet-4-6").build_request(sent)
-    said = f"options['{name}']={value}: Anthropic's API version 2026-10-21 refuses temperature, top_k, top_p. Leave it out, or write "
-    assert str(caught.value) == said + "anthropic@2023-06-01:claude-sonnet-4-6."
+    text = f"options['{name}']={value}: Anthropic's API version 2026-10-21 refuses temperature, top_k, top_p. Leave it out, or write "
+    assert str(caught.value) == text + "anthropic@2023-06-01:claude-sonnet-4-6."
     assert json.loads(resolve("anthropic:claude-sonnet-4-6").build_request(sent).body)[name] == value
     assert json.loads(resolve("anthropic@2023-01-01:claude-sonnet-4-6").build_request(sent).body)[name] == value
 

@@ -65,12 +65,12 @@ def test_an_unfinished_turn_is_no_end() -> None:
     """Chunks before the last one contain `end_turn`."""
     on = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "end_turn"}]}
     end = {"choices": [{"index": 0, "delta": {"content": "b"}, "finish_reason": "length"}]}
-    found, told = parse_stream("xai", [sse([on, on, end, "[DONE]"])])
+    found, emitted = parse_stream("xai", [sse([on, on, end, "[DONE]"])])
     assert (found.signal.finish_reason, found.signal.confidence) == (F.MAX_TOKENS, HIGH)
-    assert [event.signal.finish_reason for event in told if isinstance(event, SignalSeen)] == [F.MAX_TOKENS]
-    torn, told = parse_stream("xai", [sse([on, on])])
+    assert [event.signal.finish_reason for event in emitted if isinstance(event, SignalSeen)] == [F.MAX_TOKENS]
+    torn, emitted = parse_stream("xai", [sse([on, on])])
     assert (torn.signal.finish_reason, torn.signal.confidence, torn.signal.raw_value) == (F.UNKNOWN, LOW, None)
-    assert not [event for event in told if isinstance(event, SignalSeen)]
+    assert not [event for event in emitted if isinstance(event, SignalSeen)]
     whole = provider("xai").parse(chat("end_turn")).signal
     assert (whole.finish_reason, whole.confidence, whole.raw_value) == (F.UNKNOWN, LOW, "end_turn")
 
@@ -147,11 +147,11 @@ def test_a_streamed_sample_is_read_like_the_whole(
         chunks += [sample({"index": index, "delta": {key: value}}) for key, value in message.items() if key == "role"]
         chunks.append(sample({"index": index, "delta": message, **{k: v for k, v in part.items() if k == "finish_reason"}}))
     body = sse([*chunks, "[DONE]"])
-    found, told = parse_stream("xai", [body])
+    found, emitted = parse_stream("xai", [body])
     assert (found.signal.finish_reason, found.signal.confidence, found.signal.raw_value) == expected
     assert (found.text, [call.id for call in found.tool_calls]) == (text, calls)
-    assert "".join(event.text for event in told if isinstance(event, TextDelta)) == text
-    assert {event.signal.finish_reason for event in told if isinstance(event, SignalSeen)} <= {expected[0]}
+    assert "".join(event.text for event in emitted if isinstance(event, TextDelta)) == text
+    assert {event.signal.finish_reason for event in emitted if isinstance(event, SignalSeen)} <= {expected[0]}
     assert parse_stream("xai", cut(body, range(0, len(body), 7)))[0] == found
 
 

@@ -95,10 +95,10 @@ def test_details_of_events_around_a_cut_answer(event: events.Event, expected: st
     ],
 )
 def test_every_changed_setting_is_named(change: dict[str, Any], expected: str) -> None:
-    told = detail(events.LimitsChanged(1.0, BEFORE, replace(BEFORE, **change), "panel"))
+    text = detail(events.LimitsChanged(1.0, BEFORE, replace(BEFORE, **change), "panel"))
 
-    assert told.startswith(expected)
-    assert told.endswith(" (by panel)")
+    assert text.startswith(expected)
+    assert text.endswith(" (by panel)")
 
 
 def test_a_changed_field_of_the_terminating_tools_is_named_alone() -> None:

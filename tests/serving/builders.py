@@ -72,12 +72,12 @@ class Parrot:
             await asyncio.sleep(self.delay_s)
         finally:
             self.at_once -= 1
-        said = users(request)
-        if "finish" in said[-1]:
-            return call("finalize", {"answer": said[-1]})
-        if "look" in said[-1] and request.messages[-1].role == "user":
+        user_texts = users(request)
+        if "finish" in user_texts[-1]:
+            return call("finalize", {"answer": user_texts[-1]})
+        if "look" in user_texts[-1] and request.messages[-1].role == "user":
             return call("look", {"q": "there"}, text="I look.")
-        return say(" | ".join(said))
+        return say(" | ".join(user_texts))
 
 
 def parrot(delay_s: float = 0.0, **more: Any) -> lab.Agent:
@@ -133,15 +133,15 @@ def process(*arguments: str, cwd: Path, end: int = signal.SIGTERM, env: dict[str
         env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
     ) as started:
         assert started.stderr is not None
-        said: list[str] = []
+        user_texts: list[str] = []
         try:
             for line in started.stderr:
-                said.append(line)
+                user_texts.append(line)
                 found = re.search(r"running on (http://[^ ]+)", line)
                 if found:
                     break
             else:
-                raise AssertionError("".join(said))
+                raise AssertionError("".join(user_texts))
             threading.Thread(target=started.stderr.read, daemon=True).start()
             with httpx.Client(base_url=found.group(1), timeout=60, trust_env=False) as client:
                 yield client

@@ -116,8 +116,8 @@ def test_a_token_comes_from_the_environment_or_the_command_line(folder: Path) ->
 def test_the_quickstart_notebook_is_served(folder: Path) -> None:
     notebook = ROOT / "notebooks" / "01_quickstart.ipynb"
     with process(f"{notebook}:clerk", "--db", "kept.sqlite", cwd=folder) as client:
-        told = client.get("/openapi.json").json()["info"]["description"]
-        assert "search_lost_property" in told
+        description = client.get("/openapi.json").json()["info"]["description"]
+        assert "search_lost_property" in description
     assert (folder / "kept.sqlite").exists()  # in the working folder of the command, not in that of the notebook
 
 
@@ -136,7 +136,7 @@ def test_a_chat_from_a_notebook_keeps_its_recordings(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reason"),
     [
         (["bots_for_tests:agent", "--host", "0.0.0.0"], "--host 0.0.0.0 can be reached from other machines: set a token"),
         (["bots_for_tests:agent", "--host", "lab.example"], "set a token with AGENTLAB_SERVE_TOKEN"),
@@ -154,13 +154,13 @@ def test_a_chat_from_a_notebook_keeps_its_recordings(folder: Path) -> None:
     ],
 )
 def test_an_object_that_cannot_be_served_is_reported(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], reason: str
 ) -> None:
     monkeypatch.delenv("AGENTLAB_SERVE_TOKEN", raising=False)
     assert main(["serve", *arguments]) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert "Traceback" not in told
+    output = capsys.readouterr().err
+    assert reason in output
+    assert "Traceback" not in output
 
 
 def test_without_the_extra_the_error_says_what_to_install(folder: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_notebook_is_executed_up_to_the_cell_that_defines_the_name(folder: Pat
 
 
 @pytest.mark.parametrize(
-    ("cells", "said"),
+    ("cells", "reason"),
     [
         (["agent = 1 / 0"], "Cell 2 of book.ipynb failed with ZeroDivisionError: division by zero. Fix that first."),
         (["x = 1", "raise KeyError(5)", "agent = 1"], "Cell 4 of book.ipynb failed with KeyError"),
@@ -210,11 +210,11 @@ def test_a_notebook_is_executed_up_to_the_cell_that_defines_the_name(folder: Pat
         (["if False:\n    agent = 1"], "There is no name defined in book.ipynb, cell 2,: 'agent'"),
     ],
 )
-def test_a_notebook_without_the_name_is_reported(folder: Path, cells: list[str], said: str) -> None:
+def test_a_notebook_without_the_name_is_reported(folder: Path, cells: list[str], reason: str) -> None:
     notebook(folder, *cells)
     with pytest.raises(ConfigurationError) as caught:
         load("book.ipynb:agent")
-    assert said in str(caught.value)
+    assert reason in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"cells": [5]}', '{"worksheets": []}', "\x00"])

@@ -92,8 +92,8 @@ def test_the_endpoints_have_the_documented_form() -> None:
         ]:
             answer = client.post(path, content=body % config, headers=headers)
             assert answer.status_code == 200, answer.text
-            told = answer.json()
-            assert {name: told[name] for name in ("response", "saved_ai_messages", "generated_messages")} == {
+            received = answer.json()
+            assert {name: received[name] for name in ("response", "saved_ai_messages", "generated_messages")} == {
                 "response": '{"answer":"IC 41"}',
                 "saved_ai_messages": True,
                 "generated_messages": [*first, look, seen, ended, gave],
@@ -103,12 +103,12 @@ def test_the_endpoints_have_the_documented_form() -> None:
 def test_an_invalid_request_is_answered_with_field_and_advice() -> None:
     chat = lab.Chat(parrot())
     with serving(chat) as client:
-        for name, (path, body, status, kind, said) in WRONG.items():
+        for name, (path, body, status, kind, error_text) in WRONG.items():
             raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-            told = error_of(client.post(path, content=raw, headers={"content-type": "application/json"}))
-            assert told[:2] == (status, kind), (name, told)
-            assert said in told[2], (name, told)
-            assert len(told[2]) < 1000
+            received = error_of(client.post(path, content=raw, headers={"content-type": "application/json"}))
+            assert received[:2] == (status, kind), (name, received)
+            assert error_text in received[2], (name, received)
+            assert len(received[2]) < 1000
         assert error_of(client.get("/chat")) == (405, "wrong_method", "/chat accepts POST.")
         assert chat.context_ids() == []
         whole = {**OK, "terminating_config": {**FINISH, "max_invocations": 2.0}}  # JSON has one kind of number
@@ -120,7 +120,7 @@ def test_an_internal_error_has_the_status_of_its_cause() -> None:
         return scripted([error])
 
     refused = ProviderStatusError("openai (gpt) answered with status 401: no. Check the API key.", status=401)
-    for agent, status, kind, said in [
+    for agent, status, kind, error_text in [
         (failing_with(refused), 502, "provider", "Check the API key"),
         (scripted([say("half", finish=FinishReason.ERROR)]), 502, "provider", ""),
         (scripted([]), 502, "provider", "The script has 0 answers"),
@@ -135,10 +135,10 @@ def test_an_internal_error_has_the_status_of_its_cause() -> None:
     ]:
         chat = lab.Chat(agent)
         with serving(chat) as client:
-            told = error_of(client.post("/chat", json=OK))
-            assert told[:2] == (status, kind), told
-            assert said in told[2]
-            assert "sk-proj" not in told[2]
+            received = error_of(client.post("/chat", json=OK))
+            assert received[:2] == (status, kind), received
+            assert error_text in received[2]
+            assert "sk-proj" not in received[2]
             assert chat.context_ids() == []  # unchanged
 
 
@@ -167,8 +167,8 @@ def test_a_concurrent_write_by_another_process_is_a_conflict(tmp_path: Path) -> 
 
     chat = lab.Chat(lab.Agent(Meddler()), tmp_path / "c.sqlite")
     with serving(chat) as client:
-        told = error_of(client.post("/chat", json=OK))
-        assert told[:2] == (409, "context_changed")
+        received = error_of(client.post("/chat", json=OK))
+        assert received[:2] == (409, "context_changed")
         assert [message.text for message in chat.messages("a")] == ["I was faster."]
 
 
@@ -275,11 +275,11 @@ def test_a_hundred_concurrent_contexts_do_not_mix() -> None:
     chat = lab.Chat(lab.Agent(model, tools=[finalize]))
 
     async def talk(client: httpx.AsyncClient, context_id: str) -> list[str]:
-        said = []
+        error_text = []
         for turn in range(3):
             answer = await client.post("/chat", json={"context_id": context_id, "message": f"{context_id}-{turn}"})
-            said.append(answer.json()["response"])
-        return said
+            error_text.append(answer.json()["response"])
+        return error_text
 
     async def main(url: Any) -> list[list[str]]:
         # the server closes connections that idle for 5 s
@@ -288,8 +288,8 @@ def test_a_hundred_concurrent_contexts_do_not_mix() -> None:
             return await asyncio.gather(*[talk(client, f"c{number}") for number in range(100)])
 
     with serving(chat) as client:
-        told = asyncio.run(main(client.base_url))
-        for number, answers in enumerate(told):
+        received = asyncio.run(main(client.base_url))
+        for number, answers in enumerate(received):
             assert answers == [" | ".join(f"c{number}-{turn}" for turn in range(upto + 1)) for upto in range(3)]
             assert [message.text for message in chat.messages(f"c{number}")][::2] == [f"c{number}-{turn}" for turn in range(3)]
     assert model.most_at_once == 100
@@ -351,7 +351,7 @@ def test_the_openapi_document_matches_the_endpoints() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "said"),
+    ("ask", "error_text"),
     [
         (lambda chat: chat.chat("", "go"), "context_id=''"),
         (lambda chat: chat.chat("ä", "go"), "context_id='\\xe4': pass 1 to 200 printable ASCII characters"),
@@ -371,10 +371,10 @@ def test_the_openapi_document_matches_the_endpoints() -> None:
         (lambda chat: chat.chat("a", "go", ["finalise"]), "Did you mean 'finalize'?"),
     ],
 )
-def test_the_methods_name_the_invalid_value(ask: Any, said: str) -> None:
+def test_the_methods_name_the_invalid_value(ask: Any, error_text: str) -> None:
     with lab.Chat(parrot()) as chat, pytest.raises(ChatInputError) as caught:
         asyncio.run(ask(chat))
-    assert said in str(caught.value)
+    assert error_text in str(caught.value)
 
 
 def test_the_methods_accept_the_arguments_of_a_run() -> None:

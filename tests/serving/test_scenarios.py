@@ -136,8 +136,8 @@ def test_an_inserted_assistant_message_is_sent_to_the_model(opened: Callable[...
     assert (added["response"], added["stop_reason"], added["generated_messages"]) == ("Your parcel is here.", None, [])
     assert added["saved_ai_messages"] is True
     assert added["messages"] == [{"role": "assistant", "content": "Your parcel is here."}]
-    told = door.chat(context_id="a", message="Thanks")["response"]
-    assert told == "assistant: Your parcel is here. | user: Thanks"
+    response_text = door.chat(context_id="a", message="Thanks")["response"]
+    assert response_text == "assistant: Your parcel is here. | user: Thanks"
 
 
 def test_tool_calls_and_results_are_returned_and_stored_in_order(opened: Callable[..., Door]) -> None:
@@ -150,12 +150,12 @@ def test_tool_calls_and_results_are_returned_and_stored_in_order(opened: Callabl
         {"type": "tool_response", "tool_call_id": "call_look", "tool_output": "saw there"},
         ai("look there"),
     ]
-    _, made, result, said = reply["messages"]
+    _, made, result, last_message = reply["messages"]
     assert (made["role"], made["content"]) == ("assistant", "I look.")
     assert made["tool_calls"] == [{"id": "call_look", "name": "look", "arguments": '{"q": "there"}'}]
     assert result["role"] == "tool"
     assert result["tool_results"] == [{"call_id": "call_look", "name": "look", "content": "saw there", "error": None}]
-    assert said["content"] == reply["response"] == "look there"
+    assert last_message["content"] == reply["response"] == "look there"
     assert [message.role for message in door.kept.messages("a")] == ["user", "assistant", "tool", "assistant"]
 
 

@@ -122,20 +122,20 @@ def assert_tools_agree(run: lab.Run, ledger: Ledger) -> None:
     for name in {tool for _, tool in ledger.entries}:
         mine = [result for result in results if result.name == name]
         began, ended = ledger.count("began", name), ledger.count("ended", name)
-        told = sum(1 for result in mine if result.error is None)
+        with_result = sum(1 for result in mine if result.error is None)
         assert began <= len(mine), f"{name} began {began} times and has {len(mine)} results"
         assert {result.error for result in mine} <= ({None, "not_executed"} if name in WAITED_FOR else {None, "interrupted"})
-        assert told <= ended <= began
+        assert with_result <= ended <= began
         if name in WAITED_FOR:
-            assert told == ended == began, f"{name} is waited for, began {began} times and {told} results are told"
+            assert with_result == ended == began, f"{name} is waited for, began {began} times and {with_result} results are told"
         if name == "ponder":
             cut, cut_late = ledger.count("cut", name), ledger.count("cut in clean-up", name)
             assert cut + cut_late <= 1, "one cancel cuts once: a clean-up that has started is awaited"
             assert ledger.count("cleaned", name) == began - cut_late
-            assert (ended, told) == (began - cut, began - cut - cut_late)
+            assert (ended, with_result) == (began - cut, began - cut - cut_late)
 
 
-async def assert_it_goes_on(run: lab.Run) -> None:
+async def assert_it_continues(run: lab.Run) -> None:
     """Assert that a branch from its end takes another step: the conversation can be sent to a model."""
     for one in family(run):
         branch = one.fork(at=len(one.history), message="And now?", model=ScriptedProvider(lambda request, index: "more"))

@@ -102,8 +102,8 @@ def scripted(*observers: Any) -> lab.Agent:
         """Look a key up."""
         return "value of " + key
 
-    said = ScriptedProvider(lambda request, number: call("lookup", {"key": f"k{number}"}, cost="0.0001", id=f"c{number}"))
-    return lab.Agent(said, tools=[lookup], observers=observers)
+    model = ScriptedProvider(lambda request, number: call("lookup", {"key": f"k{number}"}, cost="0.0001", id=f"c{number}"))
+    return lab.Agent(model, tools=[lookup], observers=observers)
 
 
 def steps_in_a_run(size: int, folder: Path) -> dict[str, float]:

@@ -71,7 +71,9 @@ class Moments:
         if self.clock is not None:
             loop.time = self.clock.monotonic  # type: ignore[method-assign]
         loop.set_task_factory(self._made)
-        loop.set_exception_handler(lambda _, told: self.problems.append(f"told to the loop: {told.get('message')}"))
+        loop.set_exception_handler(
+            lambda _, loop_context: self.problems.append(f"told to the loop: {loop_context.get('message')}")
+        )
 
     def leave(self) -> None:
         """Stop counting."""
@@ -142,7 +144,7 @@ class Doing:
     paused: bool
     at_work: bool
     held: bool
-    whole_steps: int
+    complete_steps: int
 
 
 class TimeRunsOut:
@@ -166,7 +168,7 @@ class TimeRunsOut:
 
     def _turn(self, clock: ManualClock, *, held: bool) -> None:
         for run in self.runs:
-            at_work, whole = run.timeline.clock.is_running, run.timeline.whole_steps
+            at_work, whole = run.timeline.clock.is_running, run.timeline.complete_steps
             in_the_step = at_work and len(run.history) == whole
             self.before[run.id] = Doing(
                 run.state is lab.RunState.PAUSED, at_work, held and in_the_step and len(self.runs) == 1, whole
@@ -185,7 +187,7 @@ class TimeRunsOut:
                 assert result.stop_reason != "timeout", "time counted while the run was idle"
                 continue
             assert result.stop_reason in {"timeout", "completed", "terminating_tool", "error"}
-            assert len(run.history) <= doing.whole_steps + 1, "a step started after the time had run out"
+            assert len(run.history) <= doing.complete_steps + 1, "a step started after the time had run out"
             if doing.held:
                 assert result.history[-1].decision.stop_reason == "timeout", "the step was not cut at its await"
 

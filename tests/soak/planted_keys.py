@@ -154,8 +154,8 @@ class Says(lab.StopCondition):
     word: str
 
     def read(self, history: lab.RunHistory) -> lab.Reading:
-        said = history[-1].text
-        return lab.Reading(f"Says({self.word})", said, self.word, self.word in said)
+        newest_text = history[-1].text
+        return lab.Reading(f"Says({self.word})", newest_text, self.word, self.word in newest_text)
 
 
 def _in_conditions() -> dict[str, Any]:

@@ -189,7 +189,7 @@ async def ponder_over(history: lab.RunHistory) -> bool:
 
 
 def scripted(
-    *said: Said, stop: object = None, timeout: float | None = None, **more: Any
+    *script: Said, stop: object = None, timeout: float | None = None, **more: Any
 ) -> Callable[[Ledger, Any, str], lab.Run]:
     """A run on a script, with all tools."""
 
@@ -197,7 +197,7 @@ def scripted(
         more.setdefault("continuation", None)
         terminating = more.get("terminating")
         kept = {name: value for name, value in more.items() if name != "terminating"}
-        agent = lab.Agent(Slow(said), tools=tools(ledger), observers=[store], **kept)
+        agent = lab.Agent(Slow(script), tools=tools(ledger), observers=[store], **kept)
         return agent.run("go", stop=stop, budget=Budget(max_turns=20, timeout=timeout), terminating=terminating)
 
     return make

@@ -27,7 +27,7 @@ from agentlab.engine import worker
 from agentlab.model.finish_reasons import StopReason
 from agentlab.storage.store import Store
 
-from .invariants import assert_agreement, assert_it_goes_on, assert_live_panel_agrees
+from .invariants import assert_agreement, assert_it_continues, assert_live_panel_agrees
 from .moments import Act, ManualClock, Moments, TimeRunsOut, cancel_the_task, cancel_the_task_late, from_a_thread, press_ctrl_c
 from .scenes import SCENES, Ledger, Scene, calls, tools
 from .table import show
@@ -50,7 +50,7 @@ WAYS: dict[str, Callable[[lab.Run], Act]] = {
 
 
 @pytest.fixture(autouse=True)
-def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
@@ -72,7 +72,7 @@ def _table() -> Iterator[None]:
     yield
     rows = rows_of_the_table()
     if rows:
-        show("cancelling", ("what goes on", "cut off by", "moments", "ended", "tools", "slowest end"), rows)
+        show("cancelling", ("activity", "cut off by", "moments", "ended", "tools", "slowest end"), rows)
 
 
 def tools_now() -> set[threading.Thread]:
@@ -130,7 +130,7 @@ def cut_off(scene: Scene, way: str, at: int, store: Store) -> tuple[lab.Run, Led
                 runner.run(finished(run))
             if isinstance(act, TimeRunsOut):
                 act.check()
-            runner.run(assert_it_goes_on(run))
+            runner.run(assert_it_continues(run))
         return run, ledger, moments, how, took_s
 
 
@@ -253,7 +253,7 @@ def test_a_background_run_is_cut_short_at_every_moment(
             assert left == []
             if isinstance(act, TimeRunsOut):
                 act.check()
-            worker.submit(assert_it_goes_on(run)).result()
+            worker.submit(assert_it_continues(run)).result()
         assert moments.problems == []
         wait_for_threads()
         assert_agreement(run, ledger, store, frames=at % EVERY == 4)

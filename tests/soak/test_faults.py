@@ -145,10 +145,10 @@ def test_the_table_of_the_faults() -> None:
     if len(_seen) != len(FAULTS) * len(TALKS):
         pytest.skip("only a part of the matrix was run")
 
-    def told(name: str, streaming: bool) -> str:
+    def outcome_of(name: str, streaming: bool) -> str:
         return counted(outcome for fault, talk, outcome in _seen if fault == name and talk.streaming is streaming)
 
-    rows = [(name, told(name, False), told(name, True)) for name in FAULTS]
+    rows = [(name, outcome_of(name, False), outcome_of(name, True)) for name in FAULTS]
     text = show("faults", (f"fault, on {len(NAMES)} wires", "a whole body", "a stream"), rows)
     assert len(text.splitlines()) == len(FAULTS) + 1
     for streaming, words in ((False, "whole bodies"), (True, "streams")):
@@ -229,8 +229,8 @@ def spoilt_anywhere(kind: str, step: int) -> list[tuple[str, str, int, str]]:
             body = talk.bodies()[SPOILT - 1]
             for at in places(len(body), step):
                 outcomes[one_place(talk, kind, make(at))] += 1
-        told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
-        rows.append((kind, "streams" if streaming else "whole bodies", outcomes.total(), told))
+        outcome_of = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
+        rows.append((kind, "streams" if streaming else "whole bodies", outcomes.total(), outcome_of))
     return rows
 
 
@@ -271,15 +271,15 @@ def test_a_body_without_any_content_is_known_to_be_truncated_at_every_place(talk
         return
     for at in range(1, len(body)):
         parser = talk.provider().stream_parser()
-        told = parser.feed(body[:at])
+        outcome_of = parser.feed(body[:at])
         parser.finish()
-        if told or not _is_unrecognised(parser.response()):
+        if outcome_of or not _is_unrecognised(parser.response()):
             break
         assert parser.cut_short, body[:at]
     assert at > len(b"data: {")
 
 
-PLACES = ("fault", "where", "places", "what came of it")
+PLACES = ("fault", "where", "places", "outcome")
 
 
 @pytest.mark.parametrize("kind", ["reset", "cut", "garbled"])

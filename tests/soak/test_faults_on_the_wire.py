@@ -160,10 +160,10 @@ def test_the_table_of_the_wire() -> None:
     if len(_seen) != len(ON_THE_WIRE) * len(TALKS):
         pytest.skip("only a part of the matrix was run")
 
-    def told(name: str, streaming: bool) -> str:
+    def outcome_of(name: str, streaming: bool) -> str:
         return counted(outcome for fault, talk, outcome in _seen if fault == name and talk.streaming is streaming)
 
-    rows = [(name, told(name, False), told(name, True)) for name in ON_THE_WIRE]
+    rows = [(name, outcome_of(name, False), outcome_of(name, True)) for name in ON_THE_WIRE]
     show("faults-on-the-wire", (f"by a real server, on {len(NAMES)} wires", "a whole body", "a stream"), rows)
 
 
@@ -222,7 +222,7 @@ def test_an_injected_refused_connection_equals_a_real_one() -> None:
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
 def test_an_endless_answer_is_abandoned(streaming: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.engine.client.LARGEST_ANSWER_BYTES", 2_000_000)
+    monkeypatch.setattr("agentlab.engine.client.MAX_ANSWER_BYTES", 2_000_000)
     sent = 0
 
     def endless(to: Handler) -> None:

@@ -65,9 +65,9 @@ def runs_of(text: str) -> list[lab.Run]:
         if index == 4 and request.instructions == "fails":
             raise ProviderConnectionError(text)
         calls = {1: call(text, text, id=text), 2: call("archive", {"query": text}), 3: call("archive", {"query": "fail"})}
-        said = calls.get(index) or say(text)
-        signal = TerminationSignal(said.signal.finish_reason, Confidence.LOW, text, text, text)
-        return replace(said, text=text, reasoning=text, signal=signal, model=text, response_id=text, raw={text: text})
+        response = calls.get(index) or say(text)
+        signal = TerminationSignal(response.signal.finish_reason, Confidence.LOW, text, text, text)
+        return replace(response, text=text, reasoning=text, signal=signal, model=text, response_id=text, raw={text: text})
 
     def met(history: lab.RunHistory) -> str:
         return text if len(history) > 1 else ""
@@ -206,7 +206,7 @@ def test_the_checks_detect_each_fault() -> None:
     assert list(wrong_with(Displayable("html", "x", f'<div class="mathjax_ignore"><b title="{M}">$x$</b></div>'))) == []
 
 
-def _told(name: str, shown: Iterator[Displayable]) -> tuple[list[object], list[tuple[str, str, str]]]:
+def _row(name: str, shown: Iterator[Displayable]) -> tuple[list[object], list[tuple[str, str, str]]]:
     """A row of the table, and its faults."""
     kinds = dict.fromkeys(("html", "text", "trait", "svg"), 0)
     wrong = []
@@ -216,14 +216,14 @@ def _told(name: str, shown: Iterator[Displayable]) -> tuple[list[object], list[t
     return [name, *kinds.values(), len(wrong) or "text"], wrong
 
 
-COLUMNS = ["said, in every free place", "HTML", "plain text", "texts of widgets", "SVG", "what came of it"]
+COLUMNS = ["text, in every free place", "HTML", "plain text", "texts of widgets", "SVG", "outcome"]
 
 
 @pytest.mark.timeout(300)
 def test_hostile_output_is_shown_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     everything = " ".join(TEXTS[name] for name in SHORT)
-    row, wrong = _told("all of these at once", displays_of(runs_of(everything)))
+    row, wrong = _row("all of these at once", displays_of(runs_of(everything)))
     show("hostile-shown", COLUMNS, [row])
     assert wrong == []
 
@@ -234,7 +234,7 @@ def test_each_hostile_text_is_shown_as_text_in_every_display_and_plot(monkeypatc
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     rows, wrong = [], []
     for name, text in TEXTS.items():
-        row, found = _told(name, all_of(runs_of(text)))
+        row, found = _row(name, all_of(runs_of(text)))
         rows.append(row)
         wrong += found
     show("hostile-shown-each", COLUMNS, rows)
@@ -285,12 +285,12 @@ def test_plots_draw_names_letter_by_letter() -> None:
             "small_multiples": lambda steps=steps: plots.small_multiples(plots.tokens, steps),
         }
         for plot, draw in made.items():
-            row, found = _told(f"{plot}: {part[0]} … {part[-1]}", of_picture(plot, drawn := draw()))
+            row, found = _row(f"{plot}: {part[0]} … {part[-1]}", of_picture(plot, drawn := draw()))
             written = _texts_in(drawn)
             lost = [name for name in part if not any(_beginning(TEXTS[name]) in text for text in written)]
             rows.append([row[0], len(part) - len(lost), ", ".join(lost) or "none", row[-1]])
             wrong += found + [(plot, name, "not drawn") for name in lost]
-    show("hostile-plots", ["plot of groups", "names drawn as they are", "lost", "what came of them"], rows)
+    show("hostile-plots", ["plot of groups", "names drawn as they are", "lost", "outcome"], rows)
     assert wrong == []
 
 

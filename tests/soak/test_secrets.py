@@ -35,10 +35,10 @@ Sinks = dict[str, str]
 def _planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, value in IN_ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    known_keys.look()
+    known_keys.read_environment()
     yield
     monkeypatch.undo()
-    known_keys.look()
+    known_keys.read_environment()
 
 
 class Everything(logging.Handler):
@@ -198,14 +198,14 @@ def _below(widget: Any) -> Iterator[ipywidgets.Widget]:
 
 
 def _what_if(store: lab.Store) -> str:
-    said = []
+    parts = []
     for call in (lambda: lab.backtest(store, lab.StepCountIs([1, 2])), lambda: lab.suggest(store, lab.StepCountIs([1, 2]))):
         try:
-            told = call()
-            said.append(repr(told) + (_cells(told) if hasattr(told, "to_csv") else ""))
+            returned = call()
+            parts.append(repr(returned) + (_cells(returned) if hasattr(returned, "to_csv") else ""))
         except lab.AgentlabError as error:
-            said += traceback.format_exception(error)
-    return "\n".join(said)
+            parts += traceback.format_exception(error)
+    return "\n".join(parts)
 
 
 @pytest.mark.timeout(300)
@@ -292,7 +292,7 @@ def test_data_sent_to_other_processes_and_back_contain_no_key(tmp_path: Path) ->
     source = SOURCES["tool result"]
     with serving(script=source.says) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", SENT)
-        agent = lab.Agent(lab.Provider("openai", model="some-model", base_url=server.base), tools=[tells_all], retry=QUICK)
+        agent = lab.Agent(lab.Provider("openai", model="some-model", base_url=server.base), tools=[verbose], retry=QUICK)
         sent = pickle.dumps(agent)
         study = lab.Experiment([agent], ["go"], store=tmp_path / "study.sqlite", budget=lab.Budget(max_turns=5))
         results = asyncio.run(study.run(progress=False))
@@ -315,7 +315,7 @@ def look(q: str = "") -> str:
     return ALL
 
 
-tells_all = look
+verbose = look
 
 
 def test_importers_redact_foreign_records(tmp_path: Path) -> None:

@@ -42,11 +42,11 @@ def _planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, value in IN_ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
-    known_keys.look()
+    known_keys.read_environment()
     known_keys.remember([SENT])
     yield
     monkeypatch.undo()
-    known_keys.look()
+    known_keys.read_environment()
 
 
 def runs_from_everywhere() -> list[lab.Run]:
@@ -77,7 +77,7 @@ def named_after_keys() -> list[lab.Run]:
     return runs
 
 
-def told(name: str, columns: list[str], texts: Iterator[tuple[str, str]]) -> list[tuple[str, list[str], str]]:
+def report(name: str, columns: list[str], texts: Iterator[tuple[str, str]]) -> list[tuple[str, list[str], str]]:
     """A row for each place with its number of keys; the found keys with the surrounding text."""
     rows: dict[str, list[int]] = {}
     found = []
@@ -103,14 +103,14 @@ COLUMNS = ["looked for in", "texts", "characters", "found"]
 def test_no_planted_key_is_in_displays_of_runs() -> None:
     runs = runs_from_everywhere()
     shown = ((one.where.partition(",")[0].partition(" by ")[0], one.text) for one in displays_of(runs))
-    assert told("secrets-shown", COLUMNS, shown) == []
+    assert report("secrets-shown", COLUMNS, shown) == []
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_no_planted_key_is_in_a_plot() -> None:
     shown = ((one.where.partition(":")[0], one.text) for one in plots(named_after_keys(), by=("provider",)))
-    assert told("secrets-plots", COLUMNS, shown) == []
+    assert report("secrets-plots", COLUMNS, shown) == []
 
 
 def test_no_planted_key_is_in_an_experiment(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,11 +146,11 @@ def test_no_planted_key_is_in_an_experiment(capfd: pytest.CaptureFixture[str], m
             yield from ((one.where, one.text) for one in of_html("agreement", results.agreement()))
             yield "its picture: alt", results.plot().alt
             yield "warnings", " ".join(str(one.message) for one in warned)
-        told_ = capfd.readouterr()
-        assert "100%" in told_.err or "1/1" in told_.err
-        yield "bars", told_.out + told_.err
+        reported = capfd.readouterr()
+        assert "100%" in reported.err or "1/1" in reported.err
+        yield "bars", reported.out + reported.err
 
-    assert told("secrets-experiment-shown", COLUMNS, texts()) == []
+    assert report("secrets-experiment-shown", COLUMNS, texts()) == []
 
 
 def test_no_planted_key_is_in_figures_or_reprs(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_no_planted_key_is_in_figures_or_reprs(tmp_path: Path) -> None:
         yield from ((one.where, one.text) for one in of_frame("suggestion.frame", suggested.frame))
         yield "suggestion.why", " ".join(suggested.why)
 
-    assert told("secrets-figures", COLUMNS, texts()) == []
+    assert report("secrets-figures", COLUMNS, texts()) == []
 
 
 def test_no_planted_key_is_in_imported_records(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_no_planted_key_is_in_imported_records(tmp_path: Path) -> None:
         steps.to_parquet(tmp_path / "steps.parquet")
         yield from _imported("Parquet of others", lambda: lab.importers.parquet(tmp_path / "steps.parquet"))
 
-    assert told("secrets-imported", COLUMNS, texts()) == []
+    assert report("secrets-imported", COLUMNS, texts()) == []
 
 
 def _imported(name: str, read: Any) -> Iterator[tuple[str, str]]:
@@ -277,7 +277,7 @@ def test_no_planted_key_is_in_a_traceback_with_the_values_of_variables() -> None
                 )
                 yield "rich, show_locals", out.file.getvalue()  # type: ignore[attr-defined]
 
-    assert told("secrets-locals", COLUMNS, texts()) == []
+    assert report("secrets-locals", COLUMNS, texts()) == []
 
 
 def _errors(name: str) -> Iterator[BaseException]:

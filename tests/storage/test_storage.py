@@ -61,7 +61,7 @@ from agentlab.storage import SqliteStorage
 from agentlab.testing.contracts import head, steps
 
 storage = SqliteStorage(sys.argv[1])
-said = [[run.head.run_id, run.steps] for run in storage.runs()], storage.notes("remark"), len(storage.steps("run"))
+found = [[run.head.run_id, run.steps] for run in storage.runs()], storage.notes("remark"), len(storage.steps("run"))
 refused = []
 for write in (
     lambda: storage.begin(head("new")), lambda: storage.note("run", "remark", "x"), lambda: storage.delete("run"),
@@ -72,7 +72,7 @@ for write in (
     except StorageError as error:
         refused.append(str(error))
 storage.close()
-print(json.dumps([*said, refused]))
+print(json.dumps([*found, refused]))
 """
 
 
@@ -126,7 +126,7 @@ def test_a_file_on_a_read_only_disk_can_be_read(tmp_path: Path, how: str) -> Non
     assert (runs, count) == ([["run", 2]], 2)
     assert notes == ({} if how == "of-an-earlier-version" else {"run": "seen"})
     assert len(refused) == 5
-    assert all(str(path) in said and "cannot be written to" in said for said in refused)
+    assert all(str(path) in reported and "cannot be written to" in reported for reported in refused)
 
 
 # Formats -----------------------------------------------------------------------------------------------------------------------

@@ -499,7 +499,7 @@ def test_a_run_of_an_earlier_version_that_counted_turns_is_loaded(store: Store) 
 
 
 def test_invalid_input_names_the_value(store: Store) -> None:
-    for do, said in (
+    for do, problem in (
         (lambda: store.load("nobody"), "There is no run 'nobody'"),
         (lambda: store.resume("nobody"), "There is no run 'nobody'"),
         (lambda: store.delete("nobody"), "There is no run 'nobody'"),
@@ -507,7 +507,7 @@ def test_invalid_input_names_the_value(store: Store) -> None:
         (lambda: store.frame("steps", "abc"), "pass a list of ids"),
         (lambda: store.frame("steps", ["abc"]), "There is no run 'abc'"),
     ):
-        with pytest.raises(errors.AgentlabError, match=said):
+        with pytest.raises(errors.AgentlabError, match=problem):
             do()
 
 
@@ -579,13 +579,13 @@ def test_a_long_tool_result_is_stored_once_and_restored_everywhere() -> None:
 def test_a_step_of_an_earlier_version_has_its_results_everywhere() -> None:
     run = run_of([call("look", {"q": "it"}), "end"])
     go(taken(run, 2))
-    step, said = run.history[0], run.timeline.messages_of(1)
+    step, messages = run.history[0], run.timeline.messages_of(1)
     old = {
         "step": {
             **codec.to_jsonable(step),
             "tool_results": [{**codec.to_jsonable(step)["tool_results"][0], "value": {"json": "saw it"}}],
         },
-        "messages": [message_json.plain(message) for message in said],
+        "messages": [message_json.plain(message) for message in messages],
         "events": [codec.event_to_jsonable(event) for event in run.events if isinstance(event, ToolFinished)],
     }
     kept = codec.restore_results(json.loads(json.dumps(old)))

@@ -44,15 +44,15 @@ class Log:
     """Records each finished step durably and then reports it: it observes after the store. After step `last`
     it blocks, so that the kill may come at any later time."""
 
-    def __init__(self, path: Path, told: int, last: int) -> None:
+    def __init__(self, path: Path, report_fd: int, last: int) -> None:
         self.file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-        self.told, self.last = told, last
+        self.report_fd, self.last = report_fd, last
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, StepCompleted):
             os.write(self.file, f"{event.step.index}\n".encode())
             os.fsync(self.file)
-            os.write(self.told, b".")
+            os.write(self.report_fd, b".")
             while event.step.index == self.last:
                 signal.pause()
 
@@ -83,13 +83,13 @@ def begun(path: Path, log: Path, last: int) -> tuple[int, int]:
 def killed_at_random(path: Path, log: Path, chance: random.Random, step_s: float) -> list[int]:
     """The steps that were finished before the kill."""
     steps = chance.randint(0, STEPS)
-    process, told = begun(path, log, steps + 3 if steps + 3 < STEPS else 0)
+    process, report_fd = begun(path, log, steps + 3 if steps + 3 < STEPS else 0)
     for _ in range(steps):
-        os.read(told, 1)
+        os.read(report_fd, 1)
     time.sleep(chance.uniform(0.0, step_s))
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
-    os.close(told)
+    os.close(report_fd)
     return [int(line) for line in log.read_text().split()] if log.exists() else []
 
 
@@ -191,10 +191,10 @@ def test_the_user_is_asked_about_a_tool_that_must_not_run_twice(
         result = asyncio.run(taken(run))
         assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "end")
         assert paid.read_bytes() == b"5\n" * times
-        told = result.history[1].tool_results[0]
-        assert told.error == error
+        report_fd = result.history[1].tool_results[0]
+        assert report_fd.error == error
         if error:
-            assert 'it may have run already, with {"eur": 5}.' in told.content
+            assert 'it may have run already, with {"eur": 5}.' in report_fd.content
         assert store.load(run_id).history[1].tool_results[0].error == error
 
 

@@ -124,11 +124,11 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize(("harm", "said"), FAULTS.values(), ids=FAULTS.keys())
-def test_faulty_files_are_reported(store: Store, tmp_path: Path, harm: Any, said: str) -> None:
+@pytest.mark.parametrize(("harm", "message"), FAULTS.values(), ids=FAULTS.keys())
+def test_faulty_files_are_reported(store: Store, tmp_path: Path, harm: Any, message: str) -> None:
     store.export(tmp_path)
     harm(tmp_path)
-    with pytest.raises(StorageError, match=said):
+    with pytest.raises(StorageError, match=message):
         Store().import_from(tmp_path)
 
 

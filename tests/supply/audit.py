@@ -58,12 +58,12 @@ def verdict(known: Answer | None, answer: Answer | None, *, must_look_up: bool =
         )
     if answer is None:
         return 2, "NOT AUDITED: the database was there and then gave no answer about the pins. Try again."
-    told = [f"{answer.looked_up} pinned versions were looked up: {len(answer.faults)} known vulnerabilities."]
-    told += [f"  {fault}" for fault in answer.faults]
+    lines = [f"{answer.looked_up} pinned versions were looked up: {len(answer.faults)} known vulnerabilities."]
+    lines += [f"  {fault}" for fault in answer.faults]
     if answer.skipped:
-        told.append(f"{len(answer.skipped)} could not be looked up: {', '.join(answer.skipped)}.")
+        lines.append(f"{len(answer.skipped)} could not be looked up: {', '.join(answer.skipped)}.")
     status = 1 if answer.faults else 2 if answer.skipped and must_look_up else 0
-    return status, "\n".join(told)
+    return status, "\n".join(lines)
 
 
 def ask(requirements: Path) -> Answer | None:
@@ -90,8 +90,8 @@ def main(arguments: list[str]) -> int:
         first.write_text(f"{KNOWN_FAULT}\n")
         known = ask(first)
     answer = ask(CONSTRAINTS) if known is not None and known.faults else None
-    status, told = verdict(known, answer, must_look_up="--must-look-up" in arguments)
-    print(told)
+    status, lines = verdict(known, answer, must_look_up="--must-look-up" in arguments)
+    print(lines)
     return status
 
 

@@ -50,11 +50,11 @@ class Build:
     after_copy: bool
 
 
-def read(told: str) -> Build:
+def read(output: str) -> Build:
     """Parse the output of `repo2docker --no-build --debug`."""
-    python = re.search(r"^Building conda environment for python=(\S+)", told, re.MULTILINE)
-    installs = [found.group(1) for found in re.finditer(r"^RUN \S*/bin/pip (install .*)$", told, re.MULTILINE)]
-    copied, run = told.find("COPY --chown=0:0 src/ ${REPO_DIR}/"), told.find("/bin/pip install")
+    python = re.search(r"^Building conda environment for python=(\S+)", output, re.MULTILINE)
+    installs = [found.group(1) for found in re.finditer(r"^RUN \S*/bin/pip (install .*)$", output, re.MULTILINE)]
+    copied, run = output.find("COPY --chown=0:0 src/ ${REPO_DIR}/"), output.find("/bin/pip install")
     return Build(python and python.group(1), tuple(installs), -1 < copied < run)
 
 

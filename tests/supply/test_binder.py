@@ -69,7 +69,7 @@ def test_the_badge_opens_an_existing_notebook() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("output", "messages"),
     [
         pytest.param(SAID + COPY + RUN, [], id="as it should be"),
         pytest.param(SAID.replace("3.11", "3.10") + COPY + RUN, ["python 3.10 would"], id="another python"),
@@ -78,10 +78,10 @@ def test_the_badge_opens_an_existing_notebook() -> None:
         pytest.param("", ["python None would", "not be installed", "before the repository"], id="nothing"),
     ],
 )
-def test_the_output_of_repo2docker_is_parsed(told: str, said: list[str]) -> None:
-    found = binder.faults(binder.read(told))
-    assert len(found) == len(said)
-    assert all(part in fault for part, fault in zip(said, found, strict=True))
+def test_the_output_of_repo2docker_is_parsed(output: str, messages: list[str]) -> None:
+    found = binder.faults(binder.read(output))
+    assert len(found) == len(messages)
+    assert all(part in fault for part, fault in zip(messages, found, strict=True))
 
 
 def test_the_packages_of_its_base_are_pins() -> None:

@@ -109,7 +109,7 @@ SKIPPED = {"name": "httpx", "skip_reason": "Dependency not found on PyPI and cou
 
 
 @pytest.mark.parametrize(
-    ("known", "found", "must", "status", "said"),
+    ("known", "found", "must", "status", "message"),
     [
         pytest.param(answer(FAULTY), answer(SOUND), False, 0, "1 pinned versions were looked up: 0 known", id="sound"),
         pytest.param(answer(FAULTY), answer(SOUND, FAULTY), False, 1, "CVE-2020-1747; mended in 5.3.1", id="a fault"),
@@ -120,10 +120,10 @@ SKIPPED = {"name": "httpx", "skip_reason": "Dependency not found on PyPI and cou
         pytest.param(answer(FAULTY), answer(SKIPPED), True, 2, "1 could not be looked up: httpx", id="one package is unknown"),
     ],
 )
-def test_the_audit_reports_what_it_knows(known, found, must: bool, status: int, said: str) -> None:
-    code, told = audit.verdict(known, found, must_look_up=must)
+def test_the_audit_reports_what_it_knows(known, found, must: bool, status: int, message: str) -> None:
+    code, verdict_text = audit.verdict(known, found, must_look_up=must)
     assert code == status
-    assert said in told
+    assert message in verdict_text
 
 
 def test_an_invalid_report_is_refused() -> None:

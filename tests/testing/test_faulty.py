@@ -170,13 +170,13 @@ def test_the_bytes_before_a_break(kind: Callable[[int], faults.Fault], after: in
         async def ask() -> InjectedAnswer:
             return injected_answer(BODY)
 
-        came, told = b"", ""
+        came, error_text = b"", ""
         try:
             async for chunk in (await kind(after).answer(ask, Attempt("here", None))).chunks():
                 came += chunk
         except ProviderConnectionError as error:
-            told = str(error)
-        assert told.startswith("here: ")
+            error_text = str(error)
+        assert error_text.startswith("here: ")
         return came
 
     assert asyncio.run(main()) == BODY[:after]
@@ -199,8 +199,8 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "said"), BAD.values(), ids=BAD)
-def test_an_invalid_value_is_named(make: Callable[[], object], said: str) -> None:
+@pytest.mark.parametrize(("make", "message"), BAD.values(), ids=BAD)
+def test_an_invalid_value_is_named(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         make()
-    assert said in str(caught.value)
+    assert message in str(caught.value)

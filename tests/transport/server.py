@@ -51,9 +51,9 @@ class Handler(BaseHTTPRequestHandler):
         elif route == "busy":
             self._send(b'{"error": "busy"}', ("retry-after", "2"), status=429)
         elif route == "leaky":
-            told = {"your header": self.headers.get("authorization"), "sent": sent.decode(), "organization": "acme-research-lab"}
+            echo = {"your header": self.headers.get("authorization"), "sent": sent.decode(), "organization": "acme-research-lab"}
             self._send(
-                json.dumps(told).encode(),
+                json.dumps(echo).encode(),
                 ("set-cookie", "session=c00kie-v4lue-long; path=/"),
                 ("openai-organization", "acme-research-lab"),
                 ("x-request-id", "req_1"),

@@ -157,14 +157,14 @@ def test_every_provider_is_notified_of_an_exception(provider: str):
 def test_anthropic_wrapped_in_frames_is_the_same_stream():
     plain = text_stream("anthropic", ANSWER)
     wrapped = chunk_frames(plain)
-    expected, told = parse_stream("anthropic", [plain])
+    expected, emitted = parse_stream("anthropic", [plain])
     chance = random.Random(3)
     for _ in range(30):
         pieces = cut(wrapped, [chance.randrange(len(wrapped)) for _ in range(9)])
-        found, told_in_pieces = parse_stream("anthropic", pieces)
-        assert (found, told_in_pieces) == (expected, told)
-    assert any(isinstance(event, TextDelta) for event in told)
-    assert any(isinstance(event, ReasoningDelta) for event in told)
+        found, emitted_in_pieces = parse_stream("anthropic", pieces)
+        assert (found, emitted_in_pieces) == (expected, emitted)
+    assert any(isinstance(event, TextDelta) for event in emitted)
+    assert any(isinstance(event, ReasoningDelta) for event in emitted)
     assert detect("anthropic", wrapped) == expected.signal
     assert detect("anthropic", wrapped[: len(wrapped) // 2]).finish_reason is F.UNKNOWN
 

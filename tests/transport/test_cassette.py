@@ -214,12 +214,12 @@ MALFORMED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("document", "said"), MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_cassette_is_an_error(tmp_path: Path, document: Any, said: str) -> None:
+@pytest.mark.parametrize(("document", "message"), MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_cassette_is_an_error(tmp_path: Path, document: Any, message: str) -> None:
     file = tmp_path / "set" / "wrong.json"
     file.parent.mkdir()
     file.write_text(json.dumps(document))
-    with pytest.raises(MalformedCassetteError, match=rf"^set/wrong\.json, {said}") as caught:
+    with pytest.raises(MalformedCassetteError, match=rf"^set/wrong\.json, {message}") as caught:
         load_cassettes(tmp_path)
     assert "Repair the file by hand" in str(caught.value)
 
@@ -249,10 +249,10 @@ def test_a_missing_folder_lists_the_existing_ones(tmp_path: Path) -> None:
     missing = tmp_path / "fixtures" / "research" / "deep"
     with pytest.raises(FixtureNotFoundError) as caught:
         load_cassettes(missing)
-    said = str(caught.value)
-    assert said.startswith(f"{missing} does not exist: ")
-    assert f"{tmp_path / 'fixtures'}, contains notes.txt, other/." in said
-    assert f'with agentlab.record("{missing}")' in said
+    message = str(caught.value)
+    assert message.startswith(f"{missing} does not exist: ")
+    assert f"{tmp_path / 'fixtures'}, contains notes.txt, other/." in message
+    assert f'with agentlab.record("{missing}")' in message
     assert isinstance(caught.value, FileNotFoundError)
     assert isinstance(caught.value, FixtureError)
 
@@ -276,9 +276,9 @@ def test_a_folder_found_elsewhere_is_named(tmp_path, monkeypatch, where, given, 
     monkeypatch.chdir(tmp_path / where)
     with pytest.raises(FixtureNotFoundError) as caught:
         load_cassettes(given)
-    said = str(caught.value)
-    assert (f"{given} does not exist. Did you mean {meant!r}? That path exists." in said) is (meant is not None)
-    assert ("the nearest existing folder" in said) is (meant is None)
+    message = str(caught.value)
+    assert (f"{given} does not exist. Did you mean {meant!r}? That path exists." in message) is (meant is not None)
+    assert ("the nearest existing folder" in message) is (meant is None)
 
 
 def test_a_folder_without_cassettes(tmp_path: Path) -> None:

@@ -239,11 +239,11 @@ def test_frames_stay_valid_and_chunks_add_up(places: list[int], words: list[str]
     if not {KEY, LEAKED} & set(words):
         assert (redacted, moved) == (body, sizes)
     parser = Bedrock(model="m").stream_parser()
-    told, at = [], 0
+    emitted, at = [], 0
     for size in moved:
-        told += parser.feed(redacted[at : at + size])
+        emitted += parser.feed(redacted[at : at + size])
         at += size
-    assert "".join(event.text for event in told if isinstance(event, TextDelta)) == "".join(texts)
+    assert "".join(event.text for event in emitted if isinstance(event, TextDelta)) == "".join(texts)
 
 
 def test_a_boundary_between_frames_stays_between_them() -> None:

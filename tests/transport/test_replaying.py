@@ -218,30 +218,30 @@ def test_a_miss_shows_the_nearest_recording_and_the_differences(cassette: Write)
         interaction(chat("Hello", "Compare the lighthouses", temperature=0)),
         interaction(chat("Bye")),
     ]
-    said = missed(index(*recorded, cassette=cassette), chat("Hello", "Compare the lightships", max_tokens=5))
-    assert said.splitlines()[:4] == [
+    message = missed(index(*recorded, cassette=cassette), chat("Hello", "Compare the lightships", max_tokens=5))
+    assert message.splitlines()[:4] == [
         "No recording matches this request to POST llm.example/v1/chat. The nearest is turns.json, interaction 2, and differs in",
         '  messages[1].content: recorded "Compare the lighthouses", requested "Compare the lightships"',
         "  temperature: recorded 0, requested nothing",
         "  max_tokens: recorded nothing, requested 5",
     ]
-    assert "agentlab.record(" in said
-    assert 'match="order"' in said
+    assert "agentlab.record(" in message
+    assert 'match="order"' in message
 
 
 def test_long_values_are_cut_to_their_difference(cassette: Write) -> None:
     text = "The same words again and again. " * 30
-    said = missed(index(interaction(chat(text + "left")), cassette=cassette), chat(text + "right"))
-    line = said.splitlines()[1]
+    message = missed(index(interaction(chat(text + "left")), cassette=cassette), chat(text + "right"))
+    line = message.splitlines()[1]
     assert "left" in line
     assert "right" in line
     assert len(line) < 250
 
 
 def test_many_differences_are_counted(cassette: Write) -> None:
-    said = missed(index(interaction({f"f{n}": 0 for n in range(50)}), cassette=cassette), {f"f{n}": 1 for n in range(50)})
-    assert "  and 42 more fields" in said
-    assert len(said) < 1500
+    message = missed(index(interaction({f"f{n}": 0 for n in range(50)}), cassette=cassette), {f"f{n}": 1 for n in range(50)})
+    assert "  and 42 more fields" in message
+    assert len(message) < 1500
 
 
 @pytest.mark.parametrize(
@@ -261,9 +261,9 @@ def test_any_body_can_be_missed(cassette: Write, body: bytes) -> None:
 
 def test_a_miss_at_another_address_lists_the_recordings(cassette: Write) -> None:
     where = index(*(interaction(uri=f"https://llm.example/v1/{n}") for n in range(20)), cassette=cassette)
-    said = missed(where, {}, "https://llm.example/v2?key=" + "a" * 20)
-    assert said.startswith("Nothing recorded for POST llm.example/v2. Recorded are:\n  POST llm.example/v1/0\n")
-    assert "and 12 more" in said
+    message = missed(where, {}, "https://llm.example/v2?key=" + "a" * 20)
+    assert message.startswith("Nothing recorded for POST llm.example/v2. Recorded are:\n  POST llm.example/v1/0\n")
+    assert "and 12 more" in message
 
 
 @pytest.mark.parametrize("key", LOOK_LIKE_KEYS.values(), ids=LOOK_LIKE_KEYS)
@@ -278,9 +278,9 @@ def test_a_miss_never_shows_a_key(cassette: Write, key: str) -> None:
         (chat("x"), f"https://llm.example/{key}/x"),
         ({key: 1}, URL),
     ):
-        said = missed(where, body, url)
-        assert key not in said
-        assert key[:16] not in said
+        message = missed(where, body, url)
+        assert key not in message
+        assert key[:16] not in message
 
 
 def test_interactions_other_than_http_are_mentioned(cassette: Write) -> None:

@@ -23,8 +23,8 @@ ARGUMENTS = {"id": "a1", "call_id": "a1", "tool_calls": [{"id": "a1"}]}
 
 def chat(a: str, b: str, first: str, arguments: Any = ARGUMENTS) -> dict[str, Any]:
     calls = [{"id": one, "type": "function", "function": {"name": "f", "arguments": json.dumps(arguments)}} for one in (a, b)]
-    told = [{"role": "tool", "tool_call_id": one, "content": f"result {n}"} for n, one in enumerate(_order(a, b, first))]
-    return {"messages": [{"role": "user", "content": "go"}, {"role": "assistant", "tool_calls": calls}, *told]}
+    tool_messages = [{"role": "tool", "tool_call_id": one, "content": f"result {n}"} for n, one in enumerate(_order(a, b, first))]
+    return {"messages": [{"role": "user", "content": "go"}, {"role": "assistant", "tool_calls": calls}, *tool_messages]}
 
 
 def responses(a: str, b: str, first: str, arguments: Any = ARGUMENTS) -> dict[str, Any]:
@@ -32,35 +32,41 @@ def responses(a: str, b: str, first: str, arguments: Any = ARGUMENTS) -> dict[st
         {"type": "function_call", "id": f"fc_{one}", "call_id": one, "name": "f", "arguments": json.dumps(arguments)}
         for one in (a, b)
     ]
-    said = {"type": "message", "role": "assistant", "id": f"msg_{a}", "content": [{"type": "output_text", "text": "so"}]}
-    told = [
+    message_item = {"type": "message", "role": "assistant", "id": f"msg_{a}", "content": [{"type": "output_text", "text": "so"}]}
+    tool_messages = [
         {"type": "function_call_output", "call_id": one, "output": f"result {n}"} for n, one in enumerate(_order(a, b, first))
     ]
-    return {"input": [{"role": "user", "content": "go"}, said, *calls, *told]}
+    return {"input": [{"role": "user", "content": "go"}, message_item, *calls, *tool_messages]}
 
 
 def anthropic(a: str, b: str, first: str, arguments: Any = ARGUMENTS) -> dict[str, Any]:
     calls = [{"type": "tool_use", "id": one, "name": "f", "input": arguments} for one in (a, b)]
-    told = [{"type": "tool_result", "tool_use_id": one, "content": f"result {n}"} for n, one in enumerate(_order(a, b, first))]
+    tool_messages = [
+        {"type": "tool_result", "tool_use_id": one, "content": f"result {n}"} for n, one in enumerate(_order(a, b, first))
+    ]
     return {
         "messages": [
             {"role": "user", "content": "go"},
             {"role": "assistant", "content": calls},
-            {"role": "user", "content": told},
+            {"role": "user", "content": tool_messages},
         ]
     }
 
 
 def bedrock(a: str, b: str, first: str, arguments: Any = ARGUMENTS) -> dict[str, Any]:
     calls = [{"toolUse": {"toolUseId": one, "name": "f", "input": arguments}} for one in (a, b)]
-    told = [{"toolResult": {"toolUseId": one, "content": [{"text": f"result {n}"}]}} for n, one in enumerate(_order(a, b, first))]
-    return {"messages": [{"role": "assistant", "content": calls}, {"role": "user", "content": told}]}
+    tool_messages = [
+        {"toolResult": {"toolUseId": one, "content": [{"text": f"result {n}"}]}} for n, one in enumerate(_order(a, b, first))
+    ]
+    return {"messages": [{"role": "assistant", "content": calls}, {"role": "user", "content": tool_messages}]}
 
 
 def gemini(a: str, b: str, first: str, arguments: Any = ARGUMENTS) -> dict[str, Any]:
     calls = [{"functionCall": {"id": one, "name": "f", "args": arguments}} for one in (a, b)]
-    told = [{"functionResponse": {"id": one, "name": "f", "response": {"n": n}}} for n, one in enumerate(_order(a, b, first))]
-    return {"contents": [{"role": "model", "parts": calls}, {"role": "user", "parts": told}]}
+    tool_messages = [
+        {"functionResponse": {"id": one, "name": "f", "response": {"n": n}}} for n, one in enumerate(_order(a, b, first))
+    ]
+    return {"contents": [{"role": "model", "parts": calls}, {"role": "user", "parts": tool_messages}]}
 
 
 def _order(a: str, b: str, first: str) -> tuple[str, str]:
