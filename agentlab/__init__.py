@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from agentlab.analysis.suggestion import Suggestions as Suggestions
     from agentlab.engine import termination as termination
     from agentlab.engine.client import RetryPolicy as RetryPolicy
+    from agentlab.engine.control import Approval as Approval
+    from agentlab.engine.control import PendingCall as PendingCall
     from agentlab.engine.lockstep import Lockstep as Lockstep
     from agentlab.engine.next_actions import NextAction as NextAction
     from agentlab.engine.termination import DecisionContext as DecisionContext
@@ -117,6 +119,7 @@ _NAMES = {
     "analysis.suggest": "suggest",
     "analysis.suggestion": "Suggestion Suggestions",
     "engine.client": "RetryPolicy",
+    "engine.control": "Approval PendingCall",
     "engine.lockstep": "Lockstep",
     "engine.next_actions": "NextAction",
     "engine.termination": "DecisionContext decide is_stop_condition_met",

@@ -19,6 +19,7 @@ from agentlab._internal.lazy import helps_with_keywords
 from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context
 from agentlab.engine.client import HttpModel, Model, RetryPolicy
+from agentlab.engine.control import Approval, PendingCall
 from agentlab.engine.plan import RunPlan, RunPrefix
 from agentlab.engine.termination import Policy
 from agentlab.engine.unreachable import never_met, warn_of
@@ -26,7 +27,7 @@ from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import as_condition
 from agentlab.limits.policies import CONTINUATION, ContinuationPolicy, TerminatingTools
-from agentlab.limits.settings import RunSettings, as_continuation, as_policy, as_terminating
+from agentlab.limits.settings import RunSettings, as_approve, as_continuation, as_policy, as_terminating
 from agentlab.model.conversation import Conversation
 from agentlab.model.messages import JSON, Message, ModelRequest, ToolCall, ToolResult, ToolSpec
 from agentlab.model.responses import ModelResponse
@@ -48,6 +49,8 @@ RunTool: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
 ToolMiddleware: TypeAlias = Callable[[ToolCall, RunTool], Awaitable[ToolResult]]
 """Wraps each tool call: takes the call and the function that executes it, returns the result; may raise StopRequested."""
 Blame: TypeAlias = Callable[[str, Exception], None]
+Approver: TypeAlias = Callable[[PendingCall], "bool | Approval | Awaitable[bool | Approval]"]
+"""Decides on a tool call that waits for approval: True, False or an Approval."""
 
 
 class Agent(Displayable):
@@ -62,6 +65,9 @@ class Agent(Displayable):
     policy        a function `(signal, context) -> Decision`, sync or async, default for its runs: decides what to do with a response
     continuation  a ContinuationPolicy, default for its runs: limits the calls that continue a truncated answer; None: no continuation
     terminating   names of the tools that end a run, or TerminatingTools: if an answer calls no tool, the model is reminded
+    approve       patterns of tool names, default for its runs: a person is asked before such a tool is called; True: before every
+                  tool; a stop condition among them: before every tool once it is met
+    approver      a function `(call) -> decision`, sync or async, that decides on these calls; see `lab.Approval`
     stream        True to request the answer as a stream
     options       further fields of the provider's request body, such as {"temperature": 0}
     middleware    async functions `(request, ask) -> response` around each model call, the first outermost
@@ -80,7 +86,8 @@ class Agent(Displayable):
         (<StopReason.STOP_CONDITION: 'stop_condition'>, 4, Decimal('0.014346'))
     """
 
-    max_depth: int | None = call_context.MAX_DEPTH  # for agents pickled before this attribute existed
+    max_depth: int | None = call_context.MAX_DEPTH  # for agents pickled before these attributes existed
+    approver: Approver | None = None
 
     @helps_with_keywords
     def __init__(
@@ -94,6 +101,8 @@ class Agent(Displayable):
         policy: Policy | None = None,
         continuation: ContinuationPolicy | None = CONTINUATION,
         terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
+        approve: object = None,
+        approver: Approver | None = None,
         stream: bool = False,
         options: Mapping[str, JSON] | None = None,
         middleware: Sequence[Middleware] = (),
@@ -118,6 +127,8 @@ class Agent(Displayable):
             continuation=as_continuation(continuation),
             terminating=self.known_terminating(as_terminating(terminating)),
         )
+        self.settings = replace(self.settings, approve=as_approve(approve, self.tools))
+        self.approver: Approver | None = _as_approver(approver)
         self.stream = stream
         self.options: Mapping[str, JSON] = types.MappingProxyType(dict(options or {}))
         self.middleware: tuple[Middleware, ...] = _functions("middleware", middleware)
@@ -138,6 +149,8 @@ class Agent(Displayable):
         policy: Policy | None = None,
         continuation: ContinuationPolicy | None = None,
         terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
+        approve: object = None,
+        approver: Approver | None = None,
         messages: Iterable[Message] = (),
         observers: Sequence[RunObserver] = (),
         transport: Transport | None = None,
@@ -145,8 +158,9 @@ class Agent(Displayable):
         """Return a new run on this prompt: `await` it, step through it, or `start()` it.
 
         A setting of None means the agent's default; so `continuation=None` does not turn continuation off here, unlike in `Agent`.
-        `messages` are an earlier conversation, placed before the prompt. `transport` is by default that of the surrounding `lab.replay`
-        or `lab.record`, which the run keeps after the `with` block.
+        `approve` names the tools that a person is asked about, and `approver` decides on them (see `lab.Approval`); without an
+        approver, see `run.approve`. `messages` are an earlier conversation, placed before the prompt. `transport` is by default that of
+        the surrounding `lab.replay` or `lab.record`, which the run keeps after the `with` block.
 
         Example:
             >>> run = brief.run("What is the capital of France?", budget=lab.Budget(max_turns=3))
@@ -158,11 +172,13 @@ class Agent(Displayable):
         if not isinstance(prompt, str) or not prompt.strip():
             raise ConfigurationError(f"prompt={prompt!r}: pass the task as text.")
         call_context.refuse_too_deep()
-        settings = self.settings_for(budget=budget, stop=stop, policy=policy, continuation=continuation, terminating=terminating)
+        settings = self.settings_for(
+            budget=budget, stop=stop, policy=policy, continuation=continuation, terminating=terminating, approve=approve
+        )
         warn_of(never_met(settings, self), stacklevel=3)
         conversation = Conversation(messages)
         conversation.append(Message("user", prompt))
-        return self.run_on(conversation, settings, transport, observers)
+        return self.run_on(conversation, settings, transport, observers, _as_approver(approver))
 
     def run_on(
         self,
@@ -170,10 +186,12 @@ class Agent(Displayable):
         settings: RunSettings,
         transport: Transport | None = None,
         observers: Sequence[RunObserver] = (),
+        approver: Approver | None = None,
     ) -> Run:
         """Return a run on a conversation; its prompt is the newest message that is not from the assistant or a tool."""
         prefix = RunPrefix.of_messages(conversation)
-        return Run(RunPlan(self, prefix, settings, transport or current(), (*self.observers, *observers)))
+        watched_by = (*self.observers, *observers)
+        return Run(RunPlan(self, prefix, settings, transport or current(), watched_by, approver=approver or self.approver))
 
     def settings_for(
         self,
@@ -183,6 +201,7 @@ class Agent(Displayable):
         policy: Policy | None = None,
         continuation: ContinuationPolicy | None = None,
         terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
+        approve: object = None,
     ) -> RunSettings:
         """Return the settings that a run begins with, by default those of the agent."""
         settings = _settings(self.settings, budget, stop, policy)
@@ -190,6 +209,8 @@ class Agent(Displayable):
             settings = replace(settings, continuation=as_continuation(continuation))
         if terminating is not None:
             settings = replace(settings, terminating=self.known_terminating(as_terminating(terminating)))
+        if approve is not None:
+            settings = replace(settings, approve=as_approve(approve, self.tools))
         return settings
 
     @helps_with_keywords
@@ -313,6 +334,12 @@ def _functions(name: str, given: Iterable[F]) -> tuple[F, ...]:
     if wrong := [one for one in given if not callable(one)]:
         raise ConfigurationError(f"{name}={wrong[0]!r}: pass a list of functions, such as {name}=[mine].")
     return given
+
+
+def _as_approver(approver: Approver | None) -> Approver | None:
+    if approver is None or callable(approver):
+        return approver
+    raise ConfigurationError(f"approver={approver!r}: pass a function that takes the call, such as approver=lambda call: True.")
 
 
 def _name_of(model: Model) -> str:

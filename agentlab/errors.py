@@ -68,6 +68,7 @@ from agentlab._internal.errors import (
 )
 from agentlab._internal.lazy import module_hooks
 from agentlab.records.result import (
+    AwaitingApproval,
     CallLimitReached,
     ConditionReached,
     CostBudgetReached,
@@ -86,6 +87,7 @@ from agentlab.records.result import (
 __all__ = [
     "AgentlabError",
     "AgentlabWarning",
+    "AwaitingApproval",
     "CallLimitReached",
     "ChatInputError",
     "ConditionReached",

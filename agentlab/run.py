@@ -29,7 +29,7 @@ from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context, next_actions
 from agentlab.engine.branches import Branches, fork_plan
-from agentlab.engine.control import Control
+from agentlab.engine.control import Approval, Control, PendingCall
 from agentlab.engine.next_actions import NextAction
 from agentlab.engine.plan import AgentSpec, Origin
 from agentlab.engine.stepper import Stepper
@@ -111,7 +111,7 @@ class RunOf(Displayable, Generic[A]):
 
     @property
     def state(self) -> RunState:
-        """The state of the run: ready, running, paused or ended.
+        """The state of the run: ready, running, paused, waiting for approval, or ended.
 
         Example:
             >>> run.state, ended.state
@@ -160,6 +160,18 @@ class RunOf(Displayable, Generic[A]):
         return self.stepper.context.result
 
     @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The tool calls that wait for approval, also of child runs; see `approve`.
+
+        Example:
+            >>> run.limits.approve = ["get_*"]
+            >>> result = await run
+            >>> result.stop_reason, [call.tool for call in run.pending]
+            (<StopReason.AWAITING_APPROVAL: 'awaiting_approval'>, ['get_weather', 'get_weather'])
+        """
+        return tuple([call for _, call in _waiting(self)])
+
+    @property
     def children(self) -> tuple[Self, ...]:
         """The child runs that this run's tools started (`agent.as_tool`), in order, including those under way.
 
@@ -198,6 +210,10 @@ class RunOf(Displayable, Generic[A]):
             Panel(Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)))
         """
         return lazy.call("agentlab.notebook.panel:panel", self)
+
+    def __dir__(self) -> list[str]:
+        """The names for a person; the parts that do the work are left out."""
+        return [name for name in super().__dir__() if name not in ("stepper", "worker", "control", "timeline")]
 
     def __repr__(self) -> str:
         end = f", {self.result.stop_reason}" if self.result is not None else ""
@@ -324,6 +340,52 @@ class RunOf(Displayable, Generic[A]):
         """
         self.stepper.resume()
 
+    def approve(
+        self,
+        call: str | PendingCall | None = None,
+        *,
+        arguments: Mapping[str, Any] | str | None = None,
+        answer: str | None = None,
+        refuse: str | None = None,
+    ) -> None:
+        """Decide on one of the `pending` tool calls, by its id, or on all of them; from any thread.
+
+        arguments   call the tool with other arguments
+        answer      do not call the tool; the model reads this text as its result
+        refuse      do not call the tool; the model reads this text as an error
+
+        A run with a person there goes on at once, any other with the next `await`. Raises ConfigurationError if no such call waits.
+
+        Example:
+            >>> run.limits.approve = ["get_*"]
+            >>> (await run).truncated, run.state
+            (True, <RunState.WAITING: 'waiting'>)
+            >>> run.approve(run.pending[0], answer="Sunny.")
+            >>> run.approve(refuse="Not that city.")
+            >>> (await run).history[0].tool_results[1].content
+            'The person refused: Not that city.'
+        """
+        given = {
+            name: value for name, value in (("arguments", arguments), ("answer", answer), ("refuse", refuse)) if value is not None
+        }
+        if len(given) > 1:
+            raise ConfigurationError(f"approve({', '.join(f'{name}=…' for name in given)}): pass one of them.")
+        waiting = _waiting(self)
+        known = ", ".join(f"{one.call_id!r} ({one.tool})" for _, one in waiting) or "none"
+        chosen = [(run, one) for run, one in waiting if call is None or call in (one, one.call_id)]
+        if not chosen:
+            what = "" if call is None else repr(getattr(call, "call_id", call))
+            raise ConfigurationError(f"approve({what}): no such call waits for approval. Pending: {known}.")
+        if len(chosen) > 1 and (call is not None or arguments is not None or answer is not None):
+            raise ConfigurationError(f"approve(…): {len(chosen)} calls wait; name one of run.pending. Pending: {known}.")
+        approval = Approval.allow(arguments)
+        if answer is not None:
+            approval = Approval.answer(answer)
+        elif refuse is not None:
+            approval = Approval.refuse(refuse)
+        for run, one in chosen:
+            run.stepper.decide(one.call_id, approval)
+
     def stop(self, reason: str = "no reason given") -> None:
         """End the run after the step under way, or at once if there is none. A run that has ended stays as it is.
 
@@ -372,6 +434,7 @@ class RunOf(Displayable, Generic[A]):
         policy: Policy | None = None,
         continuation: ContinuationPolicy | None = None,
         terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
+        approve: object = None,
         agent: A | None = None,
         model: str | Provider | Model | None = None,
         prompt: str | None = None,
@@ -380,7 +443,7 @@ class RunOf(Displayable, Generic[A]):
     ) -> Self:
         """Return a new run, not started, that shares the first `at` steps (0 to all). This run stays as it is.
 
-        budget, stop, policy, continuation, terminating   other settings; by default the current ones of this run
+        budget, stop, policy, continuation, terminating, approve   other settings; by default the current ones of this run
         agent           another agent
         model           the same agent (tools, instructions, defaults) on another model
         prompt          another task instead of this run's; the kept steps are unchanged
@@ -405,6 +468,7 @@ class RunOf(Displayable, Generic[A]):
             policy=policy,
             continuation=continuation,
             terminating=terminating,
+            approve=approve,
             agent=agent,
             model=model,
             prompt=prompt,
@@ -448,5 +512,13 @@ class RunOf(Displayable, Generic[A]):
             stop=settings.stop,
             continuation=settings.continuation,
             terminating=settings.terminating,
+            approve=settings.approve,
             prompt=prompt,
         )
+
+
+def _waiting(run: Any) -> list[tuple[Any, PendingCall]]:
+    """Return the calls that wait for approval, of a run and of its child runs that can go on, each with its run."""
+    own = [(run, call) for call in run.control.approvals.pending] if run.result is None else []
+    below = [child for child in run.children if child.result is None and not child.branches.was_loaded]
+    return own + [found for child in below for found in _waiting(child)]

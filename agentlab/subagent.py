@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Annotated, Any, cast
 
@@ -137,6 +137,10 @@ class SubAgent:
     ) -> str:
         """Do the task, or continue an earlier run; return the outcome as text."""
         context = call_context.here()
+        waiting = None if context is None else context.builder.waiting_child
+        if context is not None and waiting is not None and waiting.call_id == context.tool_call.id:
+            await waiting.go_on()
+            return _answer(waiting.run, waiting.before, waiting.handle, context)
         if not continue_run:
             if not task.strip():
                 raise ConfigurationError("There is no task: say what the sub-agent shall do.")
@@ -284,22 +288,55 @@ async def _run_child(context: ToolCallContext | None, run: Run, before: RunHisto
     context.builder.open_children.append(child)
     settings = run.limits.snapshot()
     caller.emit(events.ChildStarted(caller.clock.elapsed_s(), step, context.tool_call.id, name, run.id, settings))
-    try:
-        await run
-    except Exception:  # the error is in the run's result
+    await OpenRun(context, run, before, name, handle, child).go_on()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenRun:
+    """A child run until its end. If it waits for approval and nobody is there, the tool call that started it waits too."""
+
+    context: ToolCallContext
+    run: Run
+    before: RunHistory
+    name: str
+    handle: str
+    child: OpenChild
+
+    @property
+    def call_id(self) -> str:
+        """The tool call that started it."""
+        return self.context.tool_call.id
+
+    async def go_on(self) -> None:
+        """Run it to its end. Raises RunFailed if it waits for approval; the caller's step is then left at this call."""
+        run, control, builder = self.run, self.context.caller.control, self.context.builder
+        builder.waiting_child = control.below = None
+        waits = False
+        try:
+            waits = (await run).stop_reason is StopReason.AWAITING_APPROVAL and run.stepper.is_waiting
+        except Exception:  # the error is in the run's result
+            if run.result is None:
+                raise
+        finally:
+            if not waits:
+                self.give_up()
+        if waits:
+            builder.waiting_child, control.below = self, run.control
+            raise RunFailed(run.stepper.waiting().detail, run.stepper.outcome)
+
+    def give_up(self) -> None:
+        """Record its usage in the caller's step. If it has not ended, it is cancelled: the caller was interrupted."""
+        run, context, caller = self.run, self.context, self.context.caller.timeline
         if run.result is None:
-            raise
-    finally:
-        if run.result is None:  # the caller was interrupted while this run was between two steps
             run.cancel()
-        used = run.history.since(len(before))
+        used = run.history.since(len(self.before))
         ended = None if run.result is None else run.result.stop_reason
         counted = (len(used), used.calls, used.usage, used.cost, used.known_tokens, used.known_cost_usd)
-        use = ChildUse(run.id, context.tool_call.id, name, handle, ended, *counted)
-        context.builder.open_children.remove(child)
+        use = ChildUse(run.id, self.call_id, self.name, self.handle, ended, *counted)
+        context.builder.open_children.remove(self.child)
         context.builder.children.append(use)
-        below.parent_limit = None
-        caller.emit(events.ChildEnded(caller.clock.elapsed_s(), step, use))
+        run.stepper.context.parent_limit = None
+        caller.emit(events.ChildEnded(caller.clock.elapsed_s(), caller.next_step, use))
 
 
 def _left_of_caller(context: ToolCallContext) -> Remaining:

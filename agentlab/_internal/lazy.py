@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 _EVENTS = (
     "RunStarted", "RunPaused", "RunResumed", "RunEnded", "StepStarted", "StepCompleted", "Nudged", "CallRetried", "AskedAgain",
     "TextReceived", "StopReasonObserved", "ContinuationAttempted", "ContinuationEnded", "ToolPayloadRepair", "ToolStarted",
-    "ToolFinished", "ChildStarted", "ChildEnded", "LimitsChanged", "Warned",
+    "ToolFinished", "ApprovalRequested", "ApprovalGiven", "ChildStarted", "ChildEnded", "LimitsChanged", "Warned",
 )  # fmt: skip
 
 _HINTS = {

@@ -24,7 +24,7 @@ from agentlab.storage.store import Store
 
 OWN_ENDS = frozenset({
     StopReason.COMPLETED, StopReason.TERMINATING_TOOL, StopReason.TRUNCATED, StopReason.CONTENT_FILTERED,
-    StopReason.NUDGES_EXHAUSTED,
+    StopReason.NUDGES_EXHAUSTED, StopReason.AWAITING_APPROVAL,
 })  # fmt: skip
 """Ends of a run that do not depend on its limits. An error from a response is another one, see `_ends`."""
 

@@ -15,7 +15,7 @@ from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import as_condition
 from agentlab.limits.policies import ContinuationPolicy
-from agentlab.limits.settings import as_continuation, as_policy, as_terminating
+from agentlab.limits.settings import as_approve, as_continuation, as_policy, as_terminating
 
 if TYPE_CHECKING:
     from agentlab.engine.control import Control
@@ -228,6 +228,7 @@ def fork_plan(
     policy: Any,
     continuation: ContinuationPolicy | None,
     terminating: Any,
+    approve: Any,
     agent: Any,
     model: Any,
     prompt: str | None,
@@ -249,6 +250,7 @@ def fork_plan(
         policy=before.policy if policy is None else as_policy(policy),
         continuation=before.continuation if continuation is None else as_continuation(continuation),
         terminating=before.terminating if terminating is None else chosen.known_terminating(as_terminating(terminating)),
+        approve=before.approve if approve is None else as_approve(approve, chosen.tools),
     )
     if stop is not None:
         known = never_met(before, context.agent)
@@ -268,4 +270,5 @@ def fork_plan(
         origin=Origin(parent=run, forked_at=at, parent_run_id=run.id),
         holds=tuple([hold.at(at) for hold in context.holds]),
         again=context.again,
+        approver=context.approver,
     )

@@ -6,10 +6,12 @@ run is the outermost one: its limits and its agent's `max_depth` apply to every 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -49,16 +51,20 @@ class RunContext:
     `run` is the user's run object, opaque here. `in_force` are the settings of the newest step; `parent_limit` lowers the settings of
     a child run. `caller` is the run whose tool call started this one, `outermost` the first run of nested tool calls, `depth` the
     distance to it. `outside_history` is the usage of runs below the outermost one that no history counts. `holds` are tool calls that
-    must not be repeated unless `again` allows it. `ending` is why the run ends with its newest step, or None.
+    must not be repeated unless `again` allows it. `approver` decides on calls that wait for approval. `deadline` is the timeout of the
+    step under way, and `waits_below` counts child runs that wait for a person: meanwhile the clock and the timeout stand. `ending` is
+    why the run ends with its newest step, or None.
     """
 
     __slots__ = (
         "again",
         "agent",
+        "approver",
         "begins_with",
         "builder",
         "caller",
         "control",
+        "deadline",
         "depth",
         "ending",
         "holds",
@@ -75,6 +81,7 @@ class RunContext:
         "run_id",
         "timeline",
         "transport",
+        "waits_below",
         "waits_for_tool",
         "warned_unknown",
     )
@@ -84,12 +91,14 @@ class RunContext:
         self.timeline, self.control = timeline, control
         self.run_id: str = plan.run_id or os.urandom(6).hex()
         self.replay_key: str = self.run_id
-        self.agent, self.transport, self.limits = plan.agent, plan.transport, LiveSettings(plan.settings)
+        self.agent, self.transport, self.limits = plan.agent, plan.transport, LiveSettings(plan.settings, plan.agent.tools)
         self.origin: Origin[Any] = plan.origin
-        self.holds, self.again = plan.holds, plan.again
+        self.holds, self.again, self.approver = plan.holds, plan.again, plan.approver
         self.in_force: RunSettings = plan.settings
         self.parent_limit: Callable[[RunSettings], RunSettings] | None = None
         self.builder: StepBuilder | None = None
+        self.deadline: asyncio.Timeout | None = None
+        self.waits_below = 0
         self.ending: Ending | None = None
         self.result: RunResult | None = None
         above = here()
@@ -203,6 +212,33 @@ class ToolCallContext:
             None if budget.max_cost is None else max(ZERO, budget.max_cost - spent.cost_usd),
             None if budget.timeout is None else max(0.0, budget.timeout - self.caller.timeline.clock.elapsed_s()),
         )
+
+
+@contextlib.contextmanager
+def time_of_callers_stands(run: RunContext) -> Iterator[None]:
+    """Stop the clocks and the timeouts of the runs whose tool calls wait for this one, while it waits for a person."""
+    above: list[tuple[RunContext, float | None]] = []
+    began_s, caller = time.monotonic(), run.caller
+    while caller is not None:
+        caller.waits_below += 1
+        if caller.waits_below == 1:
+            due = None if caller.deadline is None or caller.deadline.expired() else caller.deadline.when()
+            above.append((caller, due))
+            caller.timeline.clock.stop()
+            if due is not None and caller.deadline is not None:
+                caller.deadline.reschedule(None)
+        caller = caller.caller
+    try:
+        yield
+    finally:
+        caller = run.caller
+        while caller is not None:
+            caller.waits_below -= 1
+            caller = caller.caller
+        for one, due in above:
+            one.timeline.clock.start()
+            if due is not None and one.deadline is not None:
+                one.deadline.reschedule(due + time.monotonic() - began_s)
 
 
 _Reset: TypeAlias = "Token[ToolCallContext | None]"

@@ -1,10 +1,190 @@
-"""Pause, stop and cancel: requests from any thread, kept until the run acts on them."""
+"""Pause, stop, cancel, and the approval of tool calls: requests from any thread, kept until the run acts on them."""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+from agentlab._internal.display import Displayable
+from agentlab._internal.errors import ConfigurationError
+from agentlab._internal.redaction import redacted_repr
+
+# Approvals ----------------------------------------------------------------------------------------------------------------------
+
+Decided: TypeAlias = Literal["approved", "edited", "answered", "refused"]
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class Approval(Displayable):
+    """A decision on a tool call that waits for approval: `allow`, `answer` or `refuse`.
+
+    `decision` is `approved`, `edited` (the tool gets `arguments`, JSON text), `answered` (the model reads `text` in place of a result)
+    or `refused` (`text` is the reason).
+
+    Example:
+        >>> lab.Approval.allow({"city": "Graz"})
+        Approval(decision='edited', arguments='{"city": "Graz"}', text='')
+        >>> lab.Approval.refuse("Too expensive.").decision
+        'refused'
+    """
+
+    decision: Decided = "approved"
+    arguments: str | None = None
+    text: str = ""
+
+    @classmethod
+    def allow(cls, arguments: Mapping[str, object] | str | None = None) -> Approval:
+        """Call the tool, with other arguments if they are given: a dict, or the text of a JSON object.
+
+        Example:
+            >>> lab.Approval.allow().decision
+            'approved'
+        """
+        if arguments is None:
+            return cls()
+        try:
+            text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments), ensure_ascii=False)
+            if isinstance(json.loads(text), dict):
+                return cls("edited", text)
+        except (TypeError, ValueError):
+            pass
+        raise ConfigurationError(
+            f'arguments={arguments!r}: pass the arguments of the tool as a dict, such as {{"city": "Graz"}}.'
+        )
+
+    @classmethod
+    def answer(cls, text: str) -> Approval:
+        """Do not call the tool: the model reads `text` as its result.
+
+        Example:
+            >>> lab.Approval.answer("IC 41, seat 12.").text
+            'IC 41, seat 12.'
+        """
+        if not isinstance(text, str):
+            raise ConfigurationError(f"answer={text!r}: pass the result as text.")
+        return cls("answered", None, text)
+
+    @classmethod
+    def refuse(cls, message: str = "") -> Approval:
+        """Do not call the tool: the model reads an error with this message.
+
+        Example:
+            >>> lab.Approval.refuse().decision
+            'refused'
+        """
+        if not isinstance(message, str):
+            raise ConfigurationError(f"refuse={message!r}: pass a message to the model as text.")
+        return cls("refused", None, message)
+
+
+def as_approval(decision: object) -> Approval:
+    """Return the decision of an approver: an Approval, or True or False. Raises ConfigurationError for anything else."""
+    if isinstance(decision, Approval):
+        return decision
+    if isinstance(decision, bool):
+        return Approval.allow() if decision else Approval.refuse()
+    raise ConfigurationError(f"The approver returned {decision!r}: return True, False, or lab.Approval.allow(), for example.")
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class PendingCall(Displayable):
+    """A tool call that waits for approval: `arguments` as the model sent them, `why` the run asks, and `since` when.
+
+    Example:
+        >>> careful = lab.Agent(ScriptedProvider([call("search", {"words": "umbrella"})]), tools=[search], approve=["search"])
+        >>> run = careful.run("?")
+        >>> (await run).stop_reason
+        <StopReason.AWAITING_APPROVAL: 'awaiting_approval'>
+        >>> run.pending[0].tool, run.pending[0].arguments, run.pending[0].why
+        ('search', '{"words": "umbrella"}', "approve has 'search'")
+    """
+
+    call_id: str
+    tool: str
+    arguments: str
+    step: int
+    why: str
+    since: datetime
+    run_id: str
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds since the run asked.
+
+        Example:
+            >>> careful = lab.Agent(ScriptedProvider([call("search", {"words": "umbrella"})]), tools=[search], approve=["search"])
+            >>> run = careful.run("?")
+            >>> (await run).truncated
+            True
+            >>> run.pending[0].waited_s >= 0
+            True
+        """
+        return max(0.0, (datetime.now(UTC) - self.since).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A decision on a call, and the seconds until it was made."""
+
+    approval: Approval
+    waited_s: float
+
+
+class StepSuspended(BaseException):
+    """The step is left at a tool call that waits for approval. The step builder is kept, and the step goes on there."""
+
+
+class Approvals:
+    """The calls of the step under way that a person was asked about, and the decisions so far.
+
+    `waits_at` is the id of the call at which the step was left. Until it is decided, the step cannot go on.
+    """
+
+    __slots__ = ("_lock", "asked", "given", "waits_at")
+
+    def __init__(self) -> None:
+        self.asked: dict[str, PendingCall] = {}
+        self.given: dict[str, Given] = {}
+        self.waits_at: str | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls without a decision."""
+        return tuple([call for call in tuple(self.asked.values()) if call.call_id not in self.given])
+
+    @property
+    def waits(self) -> bool:
+        """True if the next call has no decision."""
+        return self.waits_at is not None and self.waits_at not in self.given
+
+    def ask(self, calls: Iterable[PendingCall]) -> None:
+        """Add calls that wait."""
+        self.asked |= {call.call_id: call for call in calls}
+
+    def decide(self, call_id: str, approval: Approval) -> tuple[PendingCall, Given] | None:
+        """Keep a decision; None if the call is not asked about, or decided already: the first decision counts."""
+        with self._lock:
+            if call_id not in self.asked or call_id in self.given:
+                return None
+            call = self.asked[call_id]
+            given = self.given[call_id] = Given(approval, call.waited_s)
+        return call, given
+
+    def clear(self) -> None:
+        """Forget all: the step is over."""
+        with self._lock:
+            self.asked, self.given, self.waits_at = {}, {}, None
+
+
+# Pause, stop, cancel ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +200,17 @@ class Control:
     """Requests to one run, or to several in lockstep. It has no reference to a run: the stepper reads it between steps.
 
     `stop_request` and `cancelled` are never reset. Pauses count only until `close()`, which is called when the run ends.
+    `below` is the control of a child run that waits for approval without a person, so that the tool call that started it waits too.
     """
 
-    __slots__ = ("_closed", "_lock", "_paused_at", "_paused_s", "cancelled", "is_paused", "stop_request")
+    __slots__ = (
+        "_attending", "_closed", "_lock", "_paused_at", "_paused_s", "approvals", "below", "cancelled", "is_paused", "stop_request",
+    )  # fmt: skip
 
     def __init__(self) -> None:
+        self.approvals = Approvals()
+        self.below: Control | None = None
+        self._attending = 0
         self.is_paused = False
         self.stop_request: StopRequest | None = None
         self.cancelled = False
@@ -52,6 +238,49 @@ class Control:
             0.0
         """
         return self._paused_s + (time.monotonic() - self._paused_at if self.pausing else 0.0)
+
+    @property
+    def waits(self) -> bool:
+        """True if the step under way was left at a tool call that waits for approval, here or in a child run.
+
+        Example:
+            >>> run.control.waits
+            False
+        """
+        return self.approvals.waits or (self.below is not None and self.below.waits)
+
+    @property
+    def attended(self) -> bool:
+        """True if a person is there who can decide on calls: the run goes on in the background, or its live panel is shown.
+
+        Example:
+            >>> leave = run.control.attend()
+            >>> run.control.attended
+            True
+            >>> leave()
+        """
+        return self._attending > 0
+
+    def attend(self) -> Callable[[], None]:
+        """Say that a person is there; return a function that ends this.
+
+        Example:
+            >>> leave = run.control.attend()
+            >>> leave()
+            >>> run.control.attended
+            False
+        """
+        with self._lock:
+            self._attending += 1
+        left = False
+
+        def leave() -> None:
+            nonlocal left
+            with self._lock:
+                self._attending -= not left
+                left = True
+
+        return leave
 
     @property
     def must_end(self) -> bool:

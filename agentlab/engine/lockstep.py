@@ -81,8 +81,14 @@ class Rounds(Generic[R]):
 
     @property
     def outcome(self) -> tuple[RunResult, ...]:
-        """The results of the runs that have ended."""
-        return tuple([run.result for run in self.runs if run.result is not None])
+        """The results of the runs that have ended, or wait for approval."""
+        return tuple([run.stepper.outcome for run in self.runs if run.result is not None or run.stepper.is_waiting])
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if all runs that have not ended wait for approval, and no other work is under way."""
+        going = [run for run in self.runs if run.result is None]
+        return bool(going) and all(run.stepper.is_waiting for run in going)
 
     @property
     def is_held(self) -> bool:
@@ -124,7 +130,7 @@ class Rounds(Generic[R]):
         """Each run handles its stop itself."""
 
     def _on_event(self, event: events.Event) -> None:
-        if type(event) in (events.RunResumed, events.RunEnded):  # may end a wait; called from any thread
+        if type(event) in (events.RunResumed, events.RunEnded, events.ApprovalGiven):  # may end a wait; called from any thread
             self._check_end()
             self.affinity.wake_up()
 

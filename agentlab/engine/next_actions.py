@@ -208,6 +208,10 @@ def _after_a_cancel(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     yield from _resume(run, "The run was cancelled; its complete steps are kept.")
 
 
+def _after_waiting(run: RunLike, result: RunResult) -> Iterator[NextAction]:
+    yield from _resume(run, "The run ended while it waited for approval; its complete steps are kept.")
+
+
 def _resume(run: RunLike, why: str) -> Iterator[NextAction]:
     at = _usable_steps(run)
     increase = raised_limits(run.limits.snapshot(), run.history.prefix(at))
@@ -227,6 +231,7 @@ _ACTIONS_BY_STOP_REASON: Mapping[StopReason, Callable[[RunLike, RunResult], Iter
     StopReason.TRUNCATED: _after_a_cut,
     StopReason.CONTENT_FILTERED: _after_a_filter,
     StopReason.NUDGES_EXHAUSTED: _after_nudges,
+    StopReason.AWAITING_APPROVAL: _after_waiting,
     StopReason.CANCELLED: _after_a_cancel,
     StopReason.ERROR: _after_an_error,
 }
@@ -259,7 +264,9 @@ def _usable_steps(run: RunLike) -> int:
     return steps - (last.error is not None or last.decision.stop_reason in _UNUSABLE)
 
 
-_UNUSABLE = (StopReason.ERROR, StopReason.CANCELLED, StopReason.CONTENT_FILTERED, StopReason.NUDGES_EXHAUSTED)
+_UNUSABLE = (
+    StopReason.ERROR, StopReason.CANCELLED, StopReason.CONTENT_FILTERED, StopReason.NUDGES_EXHAUSTED, StopReason.AWAITING_APPROVAL,
+)  # fmt: skip
 
 
 def _condition_failed(step: StepResult | None) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from agentlab.engine.client import Model
+    from agentlab.engine.control import Given, PendingCall
     from agentlab.limits.policies import TerminatingTools
     from agentlab.limits.settings import RunSettings
     from agentlab.model.messages import JSON, ModelRequest, ToolSpec
@@ -243,6 +244,16 @@ def _completed(step: StepResult) -> bool:
     return step.decision.stop_reason is StopReason.COMPLETED
 
 
+@dataclass(frozen=True, slots=True)
+class SuspendedStep:
+    """A step from a store that waits for approval: what it has so far, the calls that were asked about, and the decisions."""
+
+    step: StepResult
+    asked: tuple[PendingCall, ...]
+    given: Mapping[str, Given]
+    waits_at: str | None
+
+
 NO_ORIGIN: Origin[Any] = Origin()
 """The origin of a run that is neither a fork nor a child."""
 
@@ -266,6 +277,8 @@ class RunPlan:
     events: Sequence[Event] = ()
     holds: tuple[Hold, ...] = ()
     again: Callable[[ToolCall], object] | None = None
+    approver: Callable[[PendingCall], object] | None = None
+    suspended: SuspendedStep | None = None
     ending: Ending | None = None
     ended_at_s: float = 0.0
 

@@ -137,5 +137,7 @@ def _in_settings(ours: RunSettings, theirs: RunSettings) -> Iterator[str]:
     if ours.terminating != theirs.terminating:
         tools = "none" if ours.terminating is None else ", ".join(ours.terminating.tools)
         yield f"terminating tools {tools}"
+    if ours.approve != theirs.approve:
+        yield f"approve {', '.join(map(str, ours.approve)) or 'nothing'}"
     if ours.policy is not theirs.policy:
         yield "another policy"

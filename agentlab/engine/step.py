@@ -21,7 +21,7 @@ from agentlab._internal.formatting import in_words as number_in_words
 from agentlab._internal.redaction import in_words, redact
 from agentlab.engine import call_context
 from agentlab.engine.ask import BudgetExhausted
-from agentlab.engine.control import StopRequest
+from agentlab.engine.control import StepSuspended, StopRequest
 from agentlab.engine.plan import Ending
 from agentlab.engine.step_builder import StepBuilder
 from agentlab.engine.tool_calls import execute_tools, remind
@@ -44,15 +44,20 @@ if TYPE_CHECKING:
 async def take_step(run: RunContext) -> StepResult | None:
     """Take the next step and record it. `run.ending` is then why the run ends with it, or None.
 
-    Returns None if the run ends without another step. A cancel is raised once the step is recorded, and so is an error that a person
+    Returns None if the run ends without another step, or if the step waits for approval (`run.builder` is then kept, and the next call
+    goes on with that step). A cancel is raised once the step is recorded, and so is an error that a person
     has to fix (`StepBuilder.fail`).
     """
-    run.ending = _before(run)
-    if run.ending is not None:
-        return None
-    builder = _begin(run)
+    builder = run.builder
+    if builder is None:
+        run.ending = _before(run)
+        if run.ending is not None:
+            return None
+        builder = _begin(run)
     try:
         await _ask_and_act(run, builder)
+    except StepSuspended:
+        return None
     except Exception as error:
         builder.fail(error)
     except BaseException as error:  # a cancel or an interrupt: record what is there, then raise it
@@ -114,19 +119,23 @@ async def _ask_and_act(run: RunContext, builder: StepBuilder) -> None:
         await _act(run, builder)
         return
     try:
-        async with asyncio.timeout(limit_s - builder.started_s) as scope:
+        async with asyncio.timeout(limit_s - run.timeline.clock.elapsed_s()) as run.deadline:
             await _act(run, builder)
     except TimeoutError as error:
-        if not scope.expired():
+        if run.deadline is None or not run.deadline.expired():
             raise
         where = "".join(f", while {note}" for note in getattr(error.__cause__, "__notes__", ()))  # the work that was interrupted
         reason = redact(f"Budget reached: timeout {number_in_words(limit_s, 's')}{where}.")
         builder.decision = Decision(Action.ABORT, reason, StopReason.TIMEOUT, INCREASE_BUDGET)
+    finally:
+        run.deadline = None
 
 
 async def _act(run: RunContext, builder: StepBuilder) -> None:
     try:
-        response = await take_turn(run, builder)
+        if builder.response is None:
+            builder.response = await take_turn(run, builder)
+        response = builder.response
         if builder.decision.action is Action.EXECUTE_TOOLS:
             await execute_tools(run, builder, response)
         elif builder.decision.action is Action.COMPLETE and builder.settings.terminating is not None:
@@ -150,6 +159,18 @@ def _append(run: RunContext, builder: StepBuilder, error: BaseException | None =
         builder.error = error
     step, run.builder = builder.build(timeline), None
     timeline.append(step)
+    if run.control.approvals.asked:
+        run.control.approvals.clear()
+
+
+def abandon(run: RunContext, builder: StepBuilder, ending: Ending) -> None:
+    """Record the step that waits for approval, without the calls that were not executed: the run ends."""
+    if builder.waiting_child is not None:
+        builder.waiting_child.give_up()
+    run.control.below = None
+    builder.decision = Decision(Action.ABORT, ending.detail, ending.stop_reason, "retry")
+    _append(run, builder)
+    _complete(run, builder, None, ending)
 
 
 async def _read(run: RunContext, builder: StepBuilder) -> tuple[Reading | None, Exception | None]:

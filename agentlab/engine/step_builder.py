@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentlab._internal.redaction import in_words
 from agentlab.errors import ConfigurationError, FixtureError, MissingUsageError, ProviderError
@@ -56,6 +56,8 @@ class StepBuilder:
 
     `open_calls` counts the model calls that have not returned. `open_children` holds the child runs that have not ended.
     `answer` merges the answers of several calls, `parts` are the texts before it. `notice` says that the answer is incomplete.
+    `response` is the answer that the step acts on, `started_tools` the number of tool calls that were begun, and `waiting_child` a
+    child run that waits for approval, with what continues it. A step that waits for approval is kept in its builder.
     """
 
     __slots__ = (
@@ -69,13 +71,16 @@ class StepBuilder:
         "open_calls",
         "open_children",
         "parts",
+        "response",
         "seams",
         "settings",
         "started_s",
+        "started_tools",
         "stop_request",
         "terminating",
         "to_raise",
         "tool_results",
+        "waiting_child",
     )
 
     def __init__(self, settings: RunSettings, started_s: float) -> None:
@@ -96,6 +101,19 @@ class StepBuilder:
         self.seams: list[Seam] = []
         self.terminating: ToolResult | None = None
         self.notice = ""
+        self.response: ModelResponse | None = None
+        self.started_tools = 0
+        self.waiting_child: Any = None
+
+    @classmethod
+    def of_step(cls, step: StepResult, settings: RunSettings) -> StepBuilder:
+        """Return the builder of a step that waited for approval when it was stored."""
+        builder = cls(settings, step.started_s)
+        builder.calls, builder.tool_results = list(step.calls), list(step.tool_results)
+        builder.children = [child for child in step.children if not child.cut_off]
+        builder.decision, builder.answer, builder.seams = step.decision, step.answer, list(step.seams)
+        builder.response = step.answer or step.calls[-1].response
+        return builder
 
     # Usage so far -----------------------------------------------------------------------------------------------------------
 

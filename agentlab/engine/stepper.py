@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from agentlab._internal.redaction import in_words
+from agentlab._internal.asyncio_tools import cancel_and_wait
+from agentlab._internal.redaction import in_words, redact
+from agentlab.engine import call_context
 from agentlab.engine.call_context import RunContext
 from agentlab.engine.client import check_key
-from agentlab.engine.control import Control, StopRequest
-from agentlab.engine.plan import Ending, RunPlan
-from agentlab.engine.step import stopped, take_step
+from agentlab.engine.control import Approval, Control, PendingCall, StopRequest, as_approval
+from agentlab.engine.plan import Ending, RunPlan, SuspendedStep
+from agentlab.engine.step import abandon, stopped, take_step
+from agentlab.engine.step_builder import StepBuilder
 from agentlab.engine.timeline import Clock, Timeline
 from agentlab.engine.unreachable import never_met
 from agentlab.engine.worker import LoopAffinity, wait_to_begin
@@ -38,6 +43,8 @@ class Stepper:
         self._interrupts = 0
         self._task: asyncio.Task[Any] | None = None
         timeline.events.extend(plan.events)
+        if plan.suspended is not None:
+            self._restore_step(plan.suspended)
         if plan.ending is not None:
             self._restore_end(plan.ending, plan.ended_at_s)
         self.context.limits.subscribe(self._limits_changed)
@@ -55,7 +62,7 @@ class Stepper:
     # One step ---------------------------------------------------------------------------------------------------------------
 
     async def step_once(self) -> StepResult | None:
-        """Take one step, on the owning loop. Returns None if the run ended without another one."""
+        """Take one step, on the owning loop. Returns None if the run ended without another one, or waits and nobody is there."""
         async with self.affinity.turn:
             if not self.has_begun:
                 await wait_to_begin()
@@ -65,7 +72,10 @@ class Stepper:
                 self._end_between_steps()
                 return None
             self._begin()
-            return await self._interruptible_step()
+            step = None if self.control.waits else await self._interruptible_step()
+            while self.is_waiting and await self._decided():
+                step = await self._interruptible_step()
+            return step
 
     def _begin(self) -> None:
         if self.has_begun:
@@ -128,6 +138,83 @@ class Stepper:
             self.record_error(error)
         return history.last if len(history) > before else None
 
+    # Approval ---------------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if the step under way waits for approval."""
+        return self.control.waits and not self.has_ended
+
+    async def _decided(self) -> bool:
+        """Wait until the approver or a person has decided on the next call. False if neither is there, or if the run ended."""
+        context, control, wake = self.context, self.control, self.affinity.wake
+        approver = context.approver or context.outermost.approver
+        asked = asyncio.ensure_future(self._ask(approver)) if approver is not None and control.approvals.waits else None
+        if asked is not None:
+            asked.add_done_callback(lambda _: wake.set())
+        try:
+            with call_context.time_of_callers_stands(context):
+                while control.waits and not control.must_end:
+                    is_asking = asked is not None and not asked.done()
+                    if not is_asking and not (control.attended or context.outermost.control.attended):
+                        return False
+                    wake.clear()
+                    if control.waits and not control.must_end:
+                        await wake.wait()
+        finally:
+            if asked is not None:
+                _, cut = await cancel_and_wait([asked])
+                if cut is not None:
+                    raise cut
+        if control.must_end:
+            self._end_between_steps()
+        return not self.has_ended
+
+    async def _ask(self, approver: Callable[[PendingCall], object]) -> None:
+        """Ask the approver about the next call. Its error refuses the call."""
+        approvals = self.control.approvals
+        call = approvals.asked[approvals.waits_at or ""]
+        try:
+            decision = approver(call)
+            approval = as_approval(await decision if inspect.isawaitable(decision) else decision)
+        except Exception as error:
+            message = f"The approver raised {in_words(error)}"
+            self.timeline.warn_once(f"{message} The call of {call.tool} is refused.")
+            approval = Approval.refuse(message)
+        self.decide(call.call_id, approval)
+
+    def decide(self, call_id: str, approval: Approval) -> bool:
+        """Decide on a call, from any thread. False if it is decided already."""
+        decided = self.control.approvals.decide(call_id, approval)
+        if decided is not None:
+            (call, given), timeline = decided, self.timeline
+            at_s, name = timeline.clock.elapsed_s(), redact(approval.text)
+            timeline.emit(
+                events.ApprovalGiven(
+                    at_s, call.step, call_id, call.tool, approval.decision, given.waited_s, approval.arguments, name
+                )
+            )
+            self.affinity.wake_up()
+        return decided is not None
+
+    def _restore_step(self, suspended: SuspendedStep) -> None:
+        """Restore a step from a store that waits for approval."""
+        context, approvals, step = self.context, self.control.approvals, suspended.step
+        context.builder = StepBuilder.of_step(step, context.in_force)
+        approvals.ask(suspended.asked)
+        approvals.given, approvals.waits_at = dict(suspended.given), suspended.waits_at
+        self.timeline.clock = Clock(step.started_s + step.duration_s)
+
+    def waiting(self) -> Ending:
+        """Return why the run does not go on: it waits for approval."""
+        control: Control | None = self.control
+        calls: list[str] = []
+        while control is not None:
+            calls += [f"{call.tool}({call.arguments})" for call in control.approvals.pending]
+            control = control.below
+        detail = f"Waiting for approval of {' and '.join(calls)}: call run.approve(), then `await run` again."
+        return Ending(StopReason.AWAITING_APPROVAL, redact(detail))
+
     # Control ----------------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
@@ -182,6 +269,8 @@ class Stepper:
         with self.affinity.lock:
             if self.has_ended or (if_idle and self.affinity.is_busy):
                 return False
+            if self.context.builder is not None and self._task is None:
+                abandon(self.context, self.context.builder, ending)
             self._mark_last_step(ending)
             self.context.result = result = self.context.result_for(ending)
         self.control.close()
@@ -222,10 +311,8 @@ class Stepper:
 
     @property
     def outcome(self) -> RunResult:
-        """The result; only after the end."""
-        result = self.context.result
-        assert result is not None  # noqa: S101  for the type checker: it is read only after the end
-        return result
+        """The result; of a run that waits for approval, a result that says so."""
+        return self.context.result or self.context.result_for(self.waiting())
 
     @property
     def is_stepping(self) -> bool:

@@ -1,18 +1,25 @@
-"""The part of a step that acts: executes the tools that the model called, or reminds it to call a terminating one."""
+"""The part of a step that acts: executes the tools that the model called, or reminds it to call a terminating one.
+
+A tool that needs approval is executed once a person has decided; until then the step is left (`StepSuspended`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from agentlab._internal.asyncio_tools import GRACE_S, sheltered
 from agentlab._internal.redaction import in_words, redact_known
 from agentlab.engine import call_context
-from agentlab.engine.control import StopRequest
+from agentlab.engine.control import Given, PendingCall, StepSuspended, StopRequest
 from agentlab.errors import ConfigurationError
+from agentlab.limits.evaluation import read_condition
 from agentlab.limits.reading import Action, Decision
 from agentlab.model.conversation import NOT_DONE
 from agentlab.model.finish_reasons import StopReason
@@ -53,24 +60,28 @@ async def execute_tools(run: RunContext, builder: StepBuilder, response: ModelRe
     After a stop, the remaining calls get a result that says they were not executed. After a terminating tool, they are removed from
     the conversation.
     """
-    timeline, agent = run.timeline, run.agent
+    timeline = run.timeline
     terminating = builder.settings.terminating
     for number, tool_call in enumerate(response.tool_calls, 1):
-        timeline.emit(events.ToolStarted(timeline.clock.elapsed_s(), timeline.next_step, tool_call))
+        if number <= len(builder.tool_results):
+            continue  # done before the step waited for approval
+        given = await _approval_of(run, builder, response.tool_calls[number - 1 :])
+        if number > builder.started_tools:
+            builder.started_tools = number
+            timeline.emit(events.ToolStarted(timeline.clock.elapsed_s(), timeline.next_step, tool_call))
         started = time.perf_counter()
         token = call_context.enter(run, builder, tool_call)
         try:
-            if agent.tool_middleware and tool_call.closed:
-                executed = await _through_middleware(run, builder, tool_call)
-            else:
-                executed = await _execute(run, tool_call)
+            executed = await _carry_out(run, builder, tool_call, given)
         except BaseException:  # an interrupt: the effect of the tool so far is unknown
             cut_s = time.perf_counter() - started
             result = ToolResult(tool_call.id, tool_call.name, INTERRUPTED, None, "interrupted", tool_call.arguments, cut_s)
-            _record_result(run, builder, result)
+            _record_result(run, builder, _with_decision(result, tool_call, given))
             raise
         finally:
             call_context.leave(token)
+        if builder.waiting_child is not None:  # its result comes when the child run goes on
+            raise StepSuspended
         result = executed.result
         _record_result(run, builder, result)
         if executed.cut is not None:
@@ -89,6 +100,94 @@ def _record_result(run: RunContext, builder: StepBuilder, result: ToolResult) ->
     builder.tool_results.append(result)
     timeline = run.timeline
     timeline.emit(events.ToolFinished(timeline.clock.elapsed_s(), timeline.next_step, result))
+
+
+# Approval -----------------------------------------------------------------------------------------------------------------------
+
+
+async def _approval_of(run: RunContext, builder: StepBuilder, calls: Sequence[ToolCall]) -> Given | None:
+    """Return the decision on the first of these calls, None if nobody has to be asked. Raises StepSuspended until there is one.
+
+    All calls of the step that need approval are asked about at once.
+    """
+    approvals, patterns, first = run.control.approvals, run.limits.snapshot().approve, calls[0]
+    if not patterns and not approvals.asked:
+        return None
+    if first.id not in approvals.asked:
+        by_condition = await _condition_met(run, builder)
+        reasons = [(call, _why(run, call, by_condition)) for call in calls if call.id not in approvals.asked]
+        if not reasons[0][1]:
+            return None
+        step, now = run.timeline.next_step, datetime.now(UTC)
+        new = [(call, why) for call, why in reasons if why]
+        approvals.ask([PendingCall(call.id, call.name, call.arguments, step, why, now, run.run_id) for call, why in new])
+        approvals.waits_at = first.id
+        for call, why in new:
+            run.timeline.emit(events.ApprovalRequested(run.timeline.clock.elapsed_s(), step, call, why))
+    approvals.waits_at = first.id
+    if first.id not in approvals.given:
+        raise StepSuspended
+    return approvals.given[first.id]
+
+
+def _why(run: RunContext, tool_call: ToolCall, by_condition: str) -> str:
+    """Return why a person is asked before this call, "" if nobody is. A call that cannot be executed needs no approval."""
+    if tool_call.name not in run.agent.tools or not tool_call.closed:
+        return ""
+    patterns = [part for part in run.limits.snapshot().approve if isinstance(part, str) and fnmatchcase(tool_call.name, part)]
+    return f"approve has {patterns[0]!r}" if patterns else by_condition
+
+
+async def _condition_met(run: RunContext, builder: StepBuilder) -> str:
+    """Return which condition of `approve` is met, with the step under way in the history, or that it raised; "" if none."""
+    conditions = [part for part in run.limits.snapshot().approve if not isinstance(part, str)]
+    if not conditions:
+        return ""
+    history = run.timeline.history.prefix(len(run.timeline.history))
+    history.append(builder.build(run.timeline))
+    for condition in conditions:
+        try:
+            reading = await read_condition(condition, history)
+        except Exception as error:
+            return f"{condition!r} raised {in_words(error)}"
+        if reading.met:
+            return ", ".join(map(str, reading.deciding()))
+    return ""
+
+
+async def _carry_out(run: RunContext, builder: StepBuilder, tool_call: ToolCall, given: Given | None) -> Executed:
+    """Execute a call, or do what the person decided instead. Only calls that are executed go through the middleware."""
+    call = tool_call
+    if given is not None:
+        approval = given.approval
+        if approval.decision in ("answered", "refused"):
+            content, error = approval.text, None
+            if approval.decision == "refused":
+                content = f"The person refused: {content}" if content else "The person refused this call. It was not executed."
+                error = "refused"
+            value = None if error else content
+            result = ToolResult(call.id, call.name, redact_known(content), value, error, call.arguments)
+            return Executed(_with_decision(result, tool_call, given))
+        if approval.arguments is not None:
+            call = replace(call, arguments=approval.arguments)
+    if run.agent.tool_middleware and call.closed:
+        executed = await _through_middleware(run, builder, call)
+    else:
+        executed = await _execute(run, call)
+    executed.result = _with_decision(executed.result, tool_call, given)
+    return executed
+
+
+def _with_decision(result: ToolResult, tool_call: ToolCall, given: Given | None) -> ToolResult:
+    """Add a person's decision to the result of a call."""
+    if given is None:
+        return result
+    executed = result.executed_arguments or given.approval.arguments
+    decision = given.approval.decision
+    return replace(result, arguments=tool_call.arguments, executed_arguments=executed, approval=decision, waited_s=given.waited_s)
+
+
+# Execution ----------------------------------------------------------------------------------------------------------------------
 
 
 async def _through_middleware(run: RunContext, builder: StepBuilder, tool_call: ToolCall) -> Executed:
@@ -174,6 +273,8 @@ async def _refused(run: RunContext, tool_call: ToolCall) -> ToolResult | None:
     if not before:
         return None
     run.holds = tuple([replace(hold, answered=step, by=tool_call.id) if hold in before else hold for hold in run.holds])
+    if tool_call.id in run.control.approvals.given:
+        return None
     again, failed = run.again or run.outermost.again, ""
     try:
         allowed = False if again is None else again(tool_call)

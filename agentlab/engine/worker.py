@@ -32,7 +32,8 @@ INTERRUPT_GRACE_S = 5.0
 
 
 class RunState(StrEnum):
-    """State of a run: READY before the first step and between manual ones, PAUSED between steps at a person's request.
+    """State of a run: READY before the first step and between manual ones, PAUSED between steps at a person's request, WAITING within
+    a step for a person's approval of a tool call.
 
     Example:
         >>> list(lab.RunState)
@@ -44,6 +45,7 @@ class RunState(StrEnum):
     READY = "ready"
     RUNNING = "running"
     PAUSED = "paused"
+    WAITING = "waiting"
     ENDED = "ended"
 
 
@@ -77,6 +79,11 @@ class Steps(Protocol[S_co, Outcome_co]):
     @property
     def is_held(self) -> bool:
         """True if the next step has to wait."""
+        ...
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if a step waits for approval."""
         ...
 
     async def step_once(self) -> S_co:
@@ -121,6 +128,8 @@ class Worker(Generic[S_co, Outcome]):
         steps = self.steps
         if steps.has_ended:
             return RunState.ENDED
+        if steps.is_waiting:
+            return RunState.WAITING
         if steps.is_stepping:
             return RunState.RUNNING
         if steps.control.is_paused:
@@ -139,9 +148,11 @@ class Worker(Generic[S_co, Outcome]):
         while not self.steps.has_ended:
             await self._owned(self._while_paused)
             yield await self._owned(self.steps.step_once)
+            if self.steps.is_waiting:  # and nobody is there
+                return
 
     async def to_the_end(self) -> Outcome:
-        """Take the remaining steps and return the outcome."""
+        """Take the remaining steps, up to one that waits for approval if nobody is there; return the outcome."""
         return self.steps.outcome if self.steps.has_ended else await self._owned(self._drive)
 
     # In the background ------------------------------------------------------------------------------------------------------
@@ -185,6 +196,8 @@ class Worker(Generic[S_co, Outcome]):
     def wait(self, timeout_s: float | timedelta | None = None) -> Outcome | None:
         """Block until the end and return the outcome; None after `timeout_s`."""
         steps = self.steps
+        if steps.is_waiting and not steps.affinity.is_busy:
+            return steps.outcome
         if not steps.has_ended:
             if self._home is None and not steps.affinity.is_busy and timeout_s is None:
                 raise ConfigurationError(steps.not_started)
@@ -227,6 +240,8 @@ class Worker(Generic[S_co, Outcome]):
             while not steps.has_ended:
                 await self._while_paused()
                 await steps.step_once()
+                if steps.is_waiting:  # and nobody is there
+                    break
         return steps.outcome
 
     async def _while_paused(self) -> None:
@@ -256,7 +271,7 @@ class Worker(Generic[S_co, Outcome]):
         self, work: Callable[[], Coroutine[Any, Any, object]], claimed: asyncio.AbstractEventLoop | None
     ) -> None:
         """Do the work without an awaiter."""
-        unwatch = on_stop_button(self.steps.cancel)
+        unwatch, leave = on_stop_button(self.steps.cancel), self.steps.control.attend()
         try:
             await work()
         except Exception as error:
@@ -264,6 +279,7 @@ class Worker(Generic[S_co, Outcome]):
                 raise
         finally:
             unwatch()
+            leave()
             self._release(claimed)
 
     def _release(self, claimed: asyncio.AbstractEventLoop | None) -> None:

@@ -426,6 +426,8 @@ _SPAN_EVENTS: Mapping[type[events.Event], tuple[str, tuple[str, ...]]] = {
     ),
     events.ContinuationEnded: ("agentlab.continuation_ended", ("step", "outcome", "attempts", "duration_s")),
     events.ToolPayloadRepair: ("agentlab.tool_payload_repair", ("step", "issue", "attempted", "succeeded")),
+    events.ApprovalRequested: ("agentlab.approval_requested", ("step", "why")),
+    events.ApprovalGiven: ("agentlab.approval_given", ("step", "tool", "decision", "waited_s")),
     events.Nudged: ("agentlab.nudged", ("step", "consecutive", "allowed")),
     events.CallRetried: ("agentlab.call_retried", ("step", "attempt", "wait_s")),
     events.AskedAgain: ("agentlab.asked_again", ("step", "call", "attempt", "remaining")),

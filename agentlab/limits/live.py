@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import warnings
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
@@ -19,7 +19,7 @@ from agentlab.limits.condition_tree import describe, leaf_switched
 from agentlab.limits.fields import unknown_name
 from agentlab.limits.policies import ContinuationPolicy, TerminatingTools
 from agentlab.limits.reading import Decision
-from agentlab.limits.settings import EDITABLE, PART_OF, PARTS, Read, RunSettings, Written
+from agentlab.limits.settings import EDITABLE, PART_OF, PARTS, Read, RunSettings, Written, as_approve
 
 # Live settings --------------------------------------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ class LiveSettings(Displayable):
         20
     """
 
-    __slots__ = ("_listeners", "_lock", "_settings")
+    __slots__ = ("_listeners", "_lock", "_settings", "_tools")
 
     max_turns = _Live[int | None, int | None]()
     max_calls = _Live[int | None, int | None]()
@@ -84,8 +84,9 @@ class LiveSettings(Displayable):
     nudge_message = _Live[str, str]()
     max_invocations = _Live[int, int]()
 
-    def __init__(self, settings: RunSettings | None = None) -> None:
+    def __init__(self, settings: RunSettings | None = None, tools: Collection[str] | None = None) -> None:
         self._settings = settings or RunSettings()
+        self._tools = tools
         self._lock = threading.RLock()
         self._listeners: list[LimitListener] = []
 
@@ -176,6 +177,27 @@ class LiveSettings(Displayable):
         self.edit(terminating=terminating)
 
     @property
+    def approve(self) -> tuple[str | StopCondition, ...]:
+        """What a person is asked before, live: patterns of tool names, and conditions that ask before any tool once they are met.
+
+        Set it to a list, to True for every tool, or to None.
+
+        Example:
+            >>> run.limits.approve = ["find_*", lab.MaxCost(0.01)]
+            >>> run.limits.approve
+            ('find_*', MaxCost(usd=0.01))
+            >>> run.limits.approve = ["pay"]
+            Traceback (most recent call last):
+                ...
+            agentlab.errors.LimitError: approve: no tool of the agent fits 'pay'. Its tools: get_weather, find_trains, final...
+        """
+        return self._settings.approve
+
+    @approve.setter
+    def approve(self, approve: object) -> None:
+        self.edit(approve=approve)
+
+    @property
     def conditions(self) -> dict[str, StopCondition]:
         """The single conditions of `stop`, by unique names.
 
@@ -188,8 +210,8 @@ class LiveSettings(Displayable):
     def edit(self, *, by: str = "code", **fields: Any) -> RunSettings:
         """Change fields of the budget, the continuation policy or the terminating tools, all or none. Returns the new settings.
 
-        `budget`, `stop`, `policy`, `continuation` and `terminating` are replaced as a whole, before single fields change; None removes
-        the latter four. `by` names the author in the LimitsChanged event.
+        `budget`, `stop`, `policy`, `continuation`, `terminating` and `approve` are replaced as a whole, before single fields change;
+        None removes the latter five. `by` names the author in the LimitsChanged event.
 
         Example:
             >>> run.limits.edit(max_turns=5, max_cost=0.02).budget
@@ -199,6 +221,9 @@ class LiveSettings(Displayable):
             if name not in PART_OF and name not in PARTS:
                 raise LimitError(unknown_name("limit", name, [*PART_OF, *PARTS]))
         wholes = {name: PARTS[name](fields.pop(name)) for name in PARTS if name in fields}
+
+        if "approve" in wholes:
+            as_approve(wholes["approve"], self._tools)  # which checks the names
 
         def changed(now: RunSettings) -> RunSettings:
             now = dataclasses.replace(now, **cast("dict[str, Any]", wholes))

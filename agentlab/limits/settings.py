@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TypeVar, cast
 
 from agentlab._internal.display import Displayable
@@ -26,7 +27,8 @@ class RunSettings(Displayable):
 
     `policy` is a function, sync or async, that decides what to do with each response, see `agentlab.engine.termination`; None means the
     standard table. `continuation` limits the calls that continue a truncated response. `terminating` names the tools that end the run;
-    without them, an answer without tool calls ends it.
+    without them, an answer without tool calls ends it. `approve` holds patterns of tool names and conditions: a person is asked before
+    a tool that fits a pattern is called, and before any tool once a condition is met.
 
     If max_turns is not set, it is the largest count of steps or calls that is set, but at least 20: the default is never lower than
     another limit, and ends runs that have none.
@@ -43,6 +45,7 @@ class RunSettings(Displayable):
     policy: Callable[..., Decision | Awaitable[Decision]] | None = None
     continuation: ContinuationPolicy = CONTINUATION
     terminating: TerminatingTools | None = None
+    approve: tuple[str | StopCondition, ...] = ()
 
     def __post_init__(self) -> None:
         for leaf in () if self.stop is None else self.stop.leaves():
@@ -88,6 +91,28 @@ def as_terminating(terminating: object) -> TerminatingTools | None:
     return TerminatingTools(cast("tuple[str, ...]", terminating))  # which checks it
 
 
+def as_approve(approve: object, tools: Collection[str] | None = None) -> tuple[str | StopCondition, ...]:
+    """Return patterns of tool names and conditions, from a list or a single one; True means every tool, None or False none.
+
+    Raises LimitError for a pattern that fits none of `tools`; None means that they are not known.
+    """
+    if approve is None or isinstance(approve, bool):
+        return ("*",) if approve else ()
+    listed = approve if isinstance(approve, Iterable) and not isinstance(approve, str) else [approve]
+    parts = tuple([_as_pattern(one) if isinstance(one, str) or hasattr(one, "spec") else as_condition(one) for one in listed])
+    for part in parts if tools is not None else ():
+        if isinstance(part, str) and part != "*" and not any(fnmatchcase(name, part) for name in tools or ()):
+            raise LimitError(f"approve: no tool of the agent fits {part!r}. Its tools: {', '.join(tools or ()) or 'none'}.")
+    return parts
+
+
+def _as_pattern(tool: object) -> str:
+    pattern = tool if isinstance(tool, str) else getattr(tool, "name", None)
+    if not isinstance(pattern, str) or not pattern:
+        raise LimitError(f'approve={tool!r}: give names of tools, such as approve=["pay", "book_*"], or stop conditions.')
+    return pattern
+
+
 def _as_budget(budget: object) -> Budget:
     if isinstance(budget, Budget):
         return budget
@@ -104,6 +129,7 @@ PARTS: dict[str, Callable[[object], object]] = {
     "policy": as_policy,
     "continuation": as_continuation,
     "terminating": as_terminating,
+    "approve": as_approve,
 }
 """The parts of RunSettings, each with the check for a new value."""
 

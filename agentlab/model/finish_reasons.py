@@ -58,6 +58,7 @@ class StopReason(StrEnum):
     TRUNCATED = "truncated"
     CONTENT_FILTERED = "content_filtered"
     NUDGES_EXHAUSTED = "nudges_exhausted"
+    AWAITING_APPROVAL = "awaiting_approval"
     CANCELLED = "cancelled"
     ERROR = "error"
 

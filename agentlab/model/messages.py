@@ -64,11 +64,14 @@ class ToolResult(Displayable):
 
     `content` is the text for the model; `value` is what the function returned, or the exception that it raised. `error` is None for
     success, else one word: `unknown_tool`, `invalid_arguments`, `exception`, `timeout`, `unserialisable`, `not_executed`, `interrupted`
-    (cut off by the end of the run), `may_have_run` (started in a process that died, and not repeated). `stop` is set if the tool
-    requested the end of the run.
+    (cut off by the end of the run), `may_have_run` (started in a process that died, and not repeated), `refused` (by a person). `stop`
+    is set if the tool requested the end of the run.
 
     `arguments` are those that the model sent. If a tool middleware changed something, `middleware` names it: `arguments`, `result`, or
     `answer` (the tool was not executed); `executed_arguments` are those that the tool received.
+
+    If a person was asked first, `approval` is the decision: `approved`, `edited` (the arguments, see `executed_arguments`), `answered`
+    (in the tool's place) or `refused`; `waited_s` are the seconds until then.
 
     Example:
         >>> ended.history[0].tool_results[0].content
@@ -87,6 +90,8 @@ class ToolResult(Displayable):
     stop: Stop | None = None
     executed_arguments: str | None = None
     middleware: str = ""
+    approval: str = ""
+    waited_s: float | None = None
 
     @property
     def is_error(self) -> bool:
@@ -179,11 +184,11 @@ def made(data: Any) -> Message:
 
 _RESULT_FIELDS = ("call_id", "name", "content", "error", "arguments", "duration_s")
 
-_CHANGED_FIELDS = ("middleware", "executed_arguments")
+_CHANGED_FIELDS = ("middleware", "executed_arguments", "approval", "waited_s")
 
 
 def _result(result: ToolResult) -> dict[str, Any]:
-    names = _RESULT_FIELDS + _CHANGED_FIELDS if result.middleware else _RESULT_FIELDS
+    names = _RESULT_FIELDS + _CHANGED_FIELDS if result.middleware or result.approval else _RESULT_FIELDS
     stop = {} if result.stop is None else {"stop": result.stop.reason}
     return {name: getattr(result, name) for name in names} | stop
 

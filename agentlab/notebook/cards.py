@@ -218,7 +218,10 @@ def _continuation(value: Any) -> Card:
 def _settings(value: RunSettings) -> Card:
     policy = "standard" if value.policy is None else getattr(value.policy, "__name__", value.policy)
     more = (("stop", _or(value.stop)), ("terminating", _or(value.terminating)), ("continuation", value.continuation))
-    return Card(type(value).__name__, (*((name, held) for name, held, _ in _limits(value.budget)), *more, ("policy", policy)))
+    asks = (("approve", ", ".join(map(str, value.approve))),) if value.approve else ()
+    return Card(
+        type(value).__name__, (*((name, held) for name, held, _ in _limits(value.budget)), *more, *asks, ("policy", policy))
+    )
 
 
 @_card_of("LiveSettings")
@@ -352,6 +355,8 @@ def _agent(value: Agent) -> Card:
     ]
     if settings.terminating is not None:
         rows.append(("terminating", settings.terminating))
+    if settings.approve:
+        rows.append(("approve", ", ".join(map(str, settings.approve))))
     if value.options:
         rows.append(("options", ", ".join(value.options)))
     return Card(f"Agent {value.name}", (*rows, ("stream", value.stream)))

@@ -404,8 +404,12 @@ TOOL_COLUMNS: tuple[Column, ...] = (
     _of_tool("call_id", "string", "the provider's id of the call", "call_id"),
     _of_tool("tool", "string", "the tool's name", "name"),
     _of_tool("arguments", "string", "the arguments that the model sent", "arguments"),
-    _of_tool("executed_arguments", "string", "the arguments after a middleware; NA: unchanged", "executed_arguments"),
+    _of_tool("executed_arguments", "string", "the arguments after a middleware or a person; NA: unchanged", "executed_arguments"),
     _of_tool("middleware", "string", "what a middleware changed: arguments, result, or answer", "middleware", _or_none),
+    _of_tool(
+        "approval", "string", "a person's decision: approved, edited, answered or refused; NA: not asked", "approval", _or_none
+    ),
+    _of_tool("waited_s", "Float64", "seconds until that decision, which do not count as time of the run", "waited_s"),
     _of_tool("content", "string", "the text that the model received", "content"),
     _of_tool("error", "string", "the kind of error, in one word", "error"),
     _of_tool("stopped_run", "boolean", "True if the tool requested the end of the run", lambda result: result.stop is not None),

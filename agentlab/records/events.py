@@ -265,6 +265,46 @@ class ToolFinished(Event):
 
 @redacted_repr
 @dataclass(frozen=True, slots=True)
+class ApprovalRequested(Event):
+    """The run asks a person before it calls a tool, for the reason `why`.
+
+    Example:
+        >>> careful = lab.Agent(ScriptedProvider([call("search", {"words": "umbrella"}), "Done."]), tools=[search], approve=True)
+        >>> result = await careful.run("?", approver=lambda call: True)
+        >>> [(event.tool_call.name, event.why) for event in result.events if isinstance(event, lab.events.ApprovalRequested)]
+        [('search', "approve has '*'")]
+    """
+
+    step: int
+    tool_call: ToolCall
+    why: str
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class ApprovalGiven(Event):
+    """A person or the approver decided on a tool call after `waited_s` seconds, which do not count as time of the run.
+
+    `decision` is `approved`, `edited` (`arguments` replace those of the model), `answered` or `refused` (with `text`).
+
+    Example:
+        >>> careful = lab.Agent(ScriptedProvider([call("search", {"words": "umbrella"}), "Done."]), tools=[search], approve=True)
+        >>> result = await careful.run("?", approver=lambda call: lab.Approval.refuse("Not now."))
+        >>> [(event.decision, event.text) for event in result.events if isinstance(event, lab.events.ApprovalGiven)]
+        [('refused', 'Not now.')]
+    """
+
+    step: int
+    call_id: str
+    tool: str
+    decision: str
+    waited_s: float
+    arguments: str | None = None
+    text: str = ""
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
 class ChildStarted(Event):
     """A tool call is about to start the run of a sub-agent with these `settings`. The child run's events go to its own observers.
 
@@ -439,7 +479,7 @@ def detail_of(event: Event) -> str:
             ]
             changes += [
                 f"{name} {getattr(event.before, name)!r} -> {getattr(event.after, name)!r}"
-                for name in ("stop", "policy")
+                for name in ("stop", "policy", "approve")
                 if getattr(event.before, name) != getattr(event.after, name)
             ]
             return f"{', '.join(changes)} (by {event.by})"
@@ -470,6 +510,11 @@ def detail_of(event: Event) -> str:
             return f"{event.tool_call.name}({event.tool_call.arguments})"
         case ToolFinished():
             return f"{event.result.name}: {event.result.error or 'ok'}"
+        case ApprovalRequested():
+            return f"{event.tool_call.name}({event.tool_call.arguments}): {event.why}"
+        case ApprovalGiven():
+            with_text = "".join(f": {part}" for part in (event.arguments, event.text) if part)
+            return f"{event.tool} {event.decision} after {event.waited_s:.1f} s{with_text}"
         case ChildStarted():
             return f"{event.tool}: run {event.run_id}, {event.settings.budget!r}"
         case ChildEnded():

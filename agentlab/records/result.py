@@ -354,6 +354,18 @@ class NudgesExhausted(RunStopped):
     """
 
 
+class AwaitingApproval(RunStopped):
+    """The run waits for a person to approve a tool call.
+
+    Example:
+        >>> careful = lab.Agent(ScriptedProvider([call("search", {"words": "umbrella"})]), tools=[search], approve=["search"])
+        >>> (await careful.run("?")).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.AwaitingApproval: Waiting for approval of search({"words": "umbrella"}): call run.approve(), th...
+    """
+
+
 class RunCancelled(RunStopped):
     """The run was cancelled.
 
@@ -390,6 +402,7 @@ _STOPPED: Mapping[StopReason, type[RunStopped]] = {
     StopReason.TRUNCATED: ResponseTruncated,
     StopReason.CONTENT_FILTERED: ResponseFiltered,
     StopReason.NUDGES_EXHAUSTED: NudgesExhausted,
+    StopReason.AWAITING_APPROVAL: AwaitingApproval,
     StopReason.CANCELLED: RunCancelled,
     StopReason.ERROR: RunFailed,
 }
@@ -415,6 +428,7 @@ FOR_STOP_REASON: Mapping[StopReason, str] = {
     StopReason.TRUNCATED: INCREASE_BUDGET,
     StopReason.CONTENT_FILTERED: MODIFY_PROMPT,
     StopReason.NUDGES_EXHAUSTED: MODIFY_PROMPT,
+    StopReason.AWAITING_APPROVAL: RETRY,
     StopReason.CANCELLED: RETRY,
     StopReason.ERROR: RETRY,
 }

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from agentlab.agent import Agent, Run
 from agentlab.engine.client import CallContext
-from agentlab.engine.plan import Ending, Hold, Origin, RunPlan, RunPrefix
+from agentlab.engine.control import Given, PendingCall
+from agentlab.engine.plan import Ending, Hold, Origin, RunPlan, RunPrefix, SuspendedStep
 from agentlab.engine.termination import Policy
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.limits.combinators import Custom, as_condition
@@ -32,9 +34,16 @@ from agentlab.transport import current
 #
 # Before a tool with `idempotent=False` starts, its call is stored in a note too, since it may have run when the run is resumed. The
 # note then keeps the call and the step in which it was repeated, for branches that begin before that step.
+#
+# A step that waits for approval is kept in a note with all it has so far, the calls that were asked about, and the decisions. It is
+# written again with each decision, and before and after each further tool call. If a call was begun and has no result, it may have run:
+# its decision is dropped, and the person is asked again.
 
 SUB_AGENTS_NOTE = "sub-agents of the step under way"
 """The name of the note of sub-agents."""
+
+WAITING_NOTE = "step that waits for approval"
+"""The name of the note of a step that waits for approval, with the decisions so far."""
 
 BEGUN_TOOLS_NOTE = "tools that were begun"
 """The name of the note of tools that may have run."""
@@ -62,6 +71,28 @@ def load_holds(storage: Storage, run: StoredRun) -> tuple[Hold, ...]:
         Hold(ToolCall(call["id"], call["name"], call["arguments"]), call.get("answered")).at(run.steps) for call in note["calls"]
     ]
     return tuple([hold for hold in holds if hold.answered is not None or note["step"] > run.steps])
+
+
+def load_waiting(storage: Storage, run: StoredRun) -> dict[str, Any] | None:
+    """Return the note of the step that waits for approval, if that step is not stored since."""
+    text = storage.notes(WAITING_NOTE, [run.head.run_id]).get(run.head.run_id) if run.end is None else None
+    note: dict[str, Any] | None = None if text is None else json.loads(text)
+    return note if note is not None and note["step"] == run.steps + 1 else None
+
+
+def _suspended(note: dict[str, Any], run_id: str, step: StepResult) -> SuspendedStep:
+    asked = [codec.from_jsonable(PendingCall, one) for one in note["asked"]]
+    given = {call_id: codec.from_jsonable(Given, one) for call_id, one in note["given"].items()}
+    done = {result.call_id for result in step.tool_results}
+    if (begun := note["begun"]) and begun not in done:
+        given.pop(begun, None)
+        call = next(one for one in step.tool_calls if one.id == begun)
+        since = datetime.now(UTC)
+        why = "it was begun before, and its process ended: it may have run already"
+        again = PendingCall(call.id, call.name, call.arguments, step.index, why, since, run_id)
+        asked = [one for one in asked if one.call_id != begun] + [again]
+    waits_at = next((call.id for call in step.tool_calls if call.id not in done), None)
+    return SuspendedStep(step, tuple(asked), given, waits_at if any(one.call_id == waits_at for one in asked) else None)
 
 
 def interrupted_use(storage: Storage, runs: Iterable[StoredRun]) -> dict[str, tuple[ChildUse, ...]]:
@@ -148,10 +179,23 @@ def _load_run(
             happened.append(body["events"])  # decoded later: they may refer to later steps
             yield body["step"]
 
+    note, waiting = load_waiting(storage, stored), None
+    if note is not None:
+        body = codec.restore_results(note["body"])
+        messages.extend(message_json.made(message) for message in body["messages"])
+        happened.append(body["events"])
+        waiting = _suspended(note, run_id, codec.from_jsonable(StepResult, body["step"]))
     unfinished = interrupted_use_at_end(end) or interrupted_use(storage, [stored]).get(run_id, ())
+    holds = load_holds(storage, stored)
+    if waiting is not None:  # its sub-agents and tools that have ended are in it
+        counted = {child.run_id for child in waiting.step.children if not child.cut_off}
+        unfinished = tuple([use for use in unfinished if use.run_id not in counted])
+        done = {result.call_id for result in waiting.step.tool_results}
+        holds = tuple([hold for hold in holds if hold.answered is not None or hold.call.id not in done])
     history = RunHistory(_decode_steps(stored_steps()), unfinished)
     agent = _agent_of(head) if agent is None else _checked_agent(agent, run_id, head)
-    settings = _settings(head, history, end, defaults or agent.settings, stop=stop, policy=policy)
+    latest = None if waiting is None else waiting.step.settings
+    settings = _settings(head, history, end, latest, defaults or agent.settings, stop=stop, policy=policy)
     history = _with_functions(history, settings)
     happened += [] if end is None else [end["events"]]
     plan = RunPlan(
@@ -168,7 +212,9 @@ def _load_run(
         ),
         run_id=run_id,
         events=[event for some in happened for event in codec.events_from_jsonable(some, history)],
-        holds=load_holds(storage, stored),
+        holds=holds,
+        approver=agent.approver,
+        suspended=waiting,
         ending=None if end is None else _ending(end),
         ended_at_s=0.0 if end is None else end["at_s"],
     )
@@ -207,20 +253,25 @@ def _settings(
     head: dict[str, Any],
     history: RunHistory,
     end: dict[str, Any] | None,
+    latest: RunSettings | None,
     own: RunSettings,
     *,
     stop: object,
     policy: Policy | None,
 ) -> RunSettings:
-    """Return the latest settings: those of the run's end, else those of its last step, else those of its head (for a run without a step
-    since it was first stored)."""
+    """Return the latest settings: those of the run's end, else of the step that waits for approval, else of its last step, else of its
+    head (for a run without a step since it was first stored)."""
     if end is not None and end["settings"] is not None:
         settings = codec.from_jsonable(RunSettings, end["settings"])
+    elif latest is not None:
+        settings = latest
     elif history.last is not None and len(history) > head["steps_before"]:
         settings = history.last.settings
     else:
         settings = codec.from_jsonable(RunSettings, head["settings"])
-    parts = {name: getattr(own, name) for name in ("stop", "policy", "continuation", "terminating")}  # with their functions
+    parts = {
+        name: getattr(own, name) for name in ("stop", "policy", "continuation", "terminating", "approve")
+    }  # with their functions
     same = {name: part for name, part in parts.items() if part is not None and _is_stored_as(part, getattr(settings, name))}
     settings = replace(settings, **same)
     if stop is not None:

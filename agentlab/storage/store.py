@@ -264,6 +264,9 @@ class Store(Displayable):
         have run. `again`, a function of that call, sync or async, is called first: if it returns True, the tool is executed; if it
         raises, the tool is not executed. The same applies to branches that begin before that call.
 
+        A step that waits for approval is continued, not taken again: `run.pending` lists its calls, and decisions are kept. A call that
+        was begun when its process ended is asked about again.
+
         `take_over` resumes a run that another process seems to write, such as a process on a lost machine. Raises ConfigurationError if
         the run has ended or is running, and if its tools or other functions are missing.
 
@@ -311,7 +314,7 @@ class Store(Displayable):
             raise ConfigurationError(
                 f"The run {run_id!r} has ended, but its end could not be written yet: call store.save() first."
             )
-        elif here.run.state is not RunState.READY:
+        elif here.run.state is not RunState.READY and (here.run.stepper.affinity.is_busy or not here.run.pending):
             raise ConfigurationError(f"The run {run_id!r} is running in this process: use that Run object, or stop it first.")
 
     def delete(self, run_id: str) -> None:

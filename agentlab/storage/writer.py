@@ -32,7 +32,7 @@ from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 from agentlab.storage import Storage, StoredHead, StoredStep, codec
 from agentlab.storage.codec import Redact, redact_json
-from agentlab.storage.loader import BEGUN_TOOLS_NOTE, SUB_AGENTS_NOTE, children_note, holds_note
+from agentlab.storage.loader import BEGUN_TOOLS_NOTE, SUB_AGENTS_NOTE, WAITING_NOTE, children_note, holds_note
 
 RUN_CONSTANT_COLUMNS = ("run_id", "provider", "model")
 """Columns of the steps frame that are constant within a run: they are not stored, but added on reading."""
@@ -76,6 +76,9 @@ class RunWriter:
                     self._note_child(event)
                 case events.ToolStarted():
                     self._note_tool(event)
+                    self._note_waiting(event.tool_call.id)
+                case events.ApprovalRequested() | events.ApprovalGiven() | events.ToolFinished():
+                    self._note_waiting()
         except StorageError as error:
             message = f"{error} The run {self.run.id} stays in memory until then; store.save() tries again."
             if self.run.result is None:
@@ -123,6 +126,22 @@ class RunWriter:
             with self._lock:
                 self._tools.append(Hold(event.tool_call))
                 self._note_holds(event.step)
+
+    def _note_waiting(self, begun: str = "") -> None:
+        """Note a step that has waited for approval since it began: what it has so far, and the decisions."""
+        run, context = self.run, self.run.stepper.context
+        approvals, builder = context.control.approvals, context.builder
+        if not approvals.asked or builder is None or run.timeline.complete_steps != self._steps:
+            return
+        with self._lock:
+            timeline = run.timeline
+            last = timeline.next_step - 1
+            begin = sum([len(timeline.messages_of(step)) for step in range(last + 1)])
+            step = builder.build(timeline)
+            body = codec.step_to_jsonable(step, run.messages[begin:], run.events[self._events :])
+            asked = [codec.to_jsonable(call) for call in tuple(approvals.asked.values())]
+            given = {call_id: codec.to_jsonable(one) for call_id, one in dict(approvals.given).items()}
+            self._note(WAITING_NOTE, {"step": step.index, "body": body, "asked": asked, "given": given, "begun": begun})
 
     def _note_holds(self, step: int) -> None:
         self._note(BEGUN_TOOLS_NOTE, holds_note(step, [*self.run.stepper.context.holds, *self._tools]))

@@ -57,9 +57,10 @@ class RunView:
         )  # fmt: skip
 
     def watch(self) -> None:
-        """Redraw whenever the run changes, unless it has ended."""
+        """Redraw whenever the run changes, unless it has ended. A person is there, who can approve tool calls."""
         run = self.state.run
         if run.state is not RunState.ENDED:
+            run.control.attend()
             self.answer.answer.watch()
             run.observe(self._on_event)
             run.limits.subscribe(lambda before, after, by: self.state.redraw())
