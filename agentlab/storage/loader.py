@@ -181,10 +181,7 @@ def _load_run(
 
     note, waiting = load_waiting(storage, stored), None
     if note is not None:
-        body = codec.restore_results(note["body"])
-        messages.extend(message_json.made(message) for message in body["messages"])
-        happened.append(body["events"])
-        waiting = _suspended(note, run_id, codec.from_jsonable(StepResult, body["step"]))
+        waiting = _suspended(note, run_id, codec.from_jsonable(StepResult, codec.restore_results(note["body"])["step"]))
     unfinished = interrupted_use_at_end(end) or interrupted_use(storage, [stored]).get(run_id, ())
     holds = load_holds(storage, stored)
     if waiting is not None:  # its sub-agents and tools that have ended are in it
@@ -193,6 +190,9 @@ def _load_run(
         done = {result.call_id for result in waiting.step.tool_results}
         holds = tuple([hold for hold in holds if hold.answered is not None or hold.call.id not in done])
     history = RunHistory(_decode_steps(stored_steps()), unfinished)
+    if note is not None:
+        messages.extend(message_json.made(message) for message in note["body"]["messages"])
+        happened.append(note["body"]["events"])
     agent = _agent_of(head) if agent is None else _checked_agent(agent, run_id, head)
     latest = None if waiting is None else waiting.step.settings
     settings = _settings(head, history, end, latest, defaults or agent.settings, stop=stop, policy=policy)

@@ -1,0 +1,511 @@
+"""The run asks a person before it calls a tool: by an approver, at a run that waits, or between two awaits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import agentlab as lab
+from agentlab import Approval, StopReason, errors, events
+from agentlab.engine.worker import RunState
+from agentlab.experiments.experiment import Experiment
+from agentlab.model.messages import ToolCall, ToolResult
+from agentlab.model.responses import ModelResponse
+from agentlab.testing import ScriptedProvider, call, say
+from engine.builders import go
+from thread_tools import wait_until as until
+
+
+class Desk:
+    """Tools that record their calls, and an agent that pays, and then is done."""
+
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+
+    def pay(self, amount: int) -> str:
+        """Pay."""
+        self.done.append(amount)
+        return f"paid {amount}"
+
+    def look(self, q: str) -> str:
+        """Look something up."""
+        self.done.append(q)
+        return f"saw {q}"
+
+    def agent(self, *answers: Any, **more: Any) -> lab.Agent:
+        script = [*(answers or [call("pay", {"amount": 5})]), "Done."]
+        return lab.Agent(ScriptedProvider(script), tools=[self.pay, self.look], **more)
+
+
+def several(*named: tuple[str, dict[str, Any]]) -> ModelResponse:
+    """An answer with several tool calls: c1, c2, …"""
+    calls = [ToolCall(f"c{number}", name, json.dumps(given)) for number, (name, given) in enumerate(named, 1)]
+    return say(finish=lab.FinishReason.TOOL_CALLS, calls=calls)
+
+
+async def end_of(run: lab.Run) -> lab.RunResult:
+    return await run
+
+
+def kinds(run: lab.Run) -> list[str]:
+    return [type(event).__name__ for event in run.events]
+
+
+# Who is asked, and about what ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("approve", "asks"),
+    [
+        pytest.param(["pay"], True, id="the name"),
+        pytest.param("p*", True, id="one pattern"),
+        pytest.param(True, True, id="True"),
+        pytest.param(["*"], True, id="every tool"),
+        pytest.param(["look"], False, id="another tool"),
+        pytest.param([], False, id="an empty list"),
+        pytest.param(False, False, id="False"),
+        pytest.param(None, False, id="None"),
+        pytest.param([lab.StepCountIs(1)], True, id="a condition that is met with this step"),
+        pytest.param([lab.StepCountIs(2)], False, id="a condition that is not met"),
+        pytest.param(["look", lambda history: True], True, id="a function"),
+        pytest.param([lambda history: 1 / 0], True, id="a condition that raises"),
+    ],
+)
+def test_asks_before_tools_that_fit(approve: Any, asks: bool) -> None:
+    desk = Desk()
+    run = desk.agent().run("?", approve=approve)
+    result = go(end_of(run))
+    assert result.stop_reason is (StopReason.AWAITING_APPROVAL if asks else StopReason.COMPLETED)
+    assert [one.tool for one in run.pending] == ["pay"] * asks
+    assert desk.done == ([] if asks else [5])
+    assert (run.result is None) is asks
+
+
+def test_why_it_asks() -> None:
+    run = Desk().agent().run("?", approve=["p*"])
+    go(end_of(run))
+    assert run.pending[0].why == "approve has 'p*'"
+    failing = Desk().agent().run("?", approve=[lambda history: 1 / 0])
+    go(end_of(failing))
+    assert "ZeroDivisionError" in failing.pending[0].why
+
+
+def test_names_the_tools_if_a_pattern_fits_none() -> None:
+    desk = Desk()
+    with pytest.raises(errors.LimitError, match=r"no tool of the agent fits 'book_\*'. Its tools: pay, look"):
+        desk.agent().run("?", approve=["book_*"])
+    with pytest.raises(errors.LimitError, match="fits 'book'"):
+        desk.agent(approve=["book"])
+    run = desk.agent().run("?")
+    with pytest.raises(errors.LimitError, match="fits 'book'"):
+        run.limits.approve = "book"
+    with pytest.raises(errors.ConfigurationError):
+        desk.agent().run("?", approve=[7])
+    with pytest.raises(errors.ConfigurationError, match="approver"):
+        desk.agent().run("?", approver=7)  # type: ignore[arg-type]
+
+
+def test_is_a_default_of_the_agent_a_live_limit_and_kept_by_a_fork() -> None:
+    desk = Desk()
+    agent = desk.agent(approve=["pay"])
+    assert agent.run("?").limits.approve == ("pay",)
+    assert agent.run("?", approve=()).limits.approve == ()
+    run = agent.run("?")
+    assert run.fork(at=0).limits.approve == ("pay",)
+    assert run.fork(at=0, approve=[]).limits.approve == ()
+    run.limits.approve = None
+    assert go(end_of(run)).stop_reason is StopReason.COMPLETED
+    (changed,) = [event for event in run.events if isinstance(event, events.LimitsChanged)]
+    assert (changed.before.approve, changed.after.approve) == (("pay",), ())
+    assert "approve ('pay',) -> ()" in run.to_frame("events")["detail"].tolist()[0]
+
+
+# Nobody there -------------------------------------------------------------------------------------------------------------------
+
+
+def test_continues_the_same_step_without_asking_the_model_again() -> None:
+    def ended(*, first_wait: bool) -> tuple[lab.Run, Desk]:
+        desk = Desk()
+        run = desk.agent().run("?", approve=["pay"], approver=None if first_wait else lambda pending: True)
+        if first_wait:
+            result = go(end_of(run))
+            assert (result.stop_reason, result.truncated, len(run.history)) == (StopReason.AWAITING_APPROVAL, True, 0)
+            assert run.state is RunState.WAITING
+            assert go(end_of(run)).stop_reason is StopReason.AWAITING_APPROVAL  # nothing happens until somebody decides
+            run.approve()
+            assert run.pending == ()
+        go(end_of(run))
+        return run, desk
+
+    (waited, desk), (at_once, other) = ended(first_wait=True), ended(first_wait=False)
+    assert desk.done == other.done == [5]
+    assert kinds(waited) == kinds(at_once)
+    assert len(waited.history) == len(at_once.history) == 2
+    assert waited.messages[2].tool_results[0].content == "paid 5"
+    for what in ("steps", "calls", "tools"):
+        ours, theirs = waited.to_frame(what), at_once.to_frame(what)
+        same = [name for name in ours if not name.endswith(("_s", "_at", "run_id"))]
+        assert ours[same].equals(theirs[same])
+
+
+def test_step_and_iteration_leave_a_run_that_waits() -> None:
+    async def scenario() -> None:
+        run = Desk().agent().run("?", approve=True)
+        assert await run.step() is None
+        assert [step async for step in run] == []
+        run.approve()
+        step = await run.step()
+        assert step is not None and step.index == 1
+
+    go(scenario())
+
+
+@pytest.mark.parametrize(
+    ("decision", "content", "error", "approval", "executed", "done"),
+    [
+        pytest.param({}, "paid 5", None, "approved", None, [5], id="approved"),
+        pytest.param({"arguments": {"amount": 3}}, "paid 3", None, "edited", '{"amount": 3}', [3], id="edited"),
+        pytest.param({"arguments": '{"amount":3}'}, "paid 3", None, "edited", '{"amount":3}', [3], id="edited as JSON"),
+        pytest.param({"answer": "By phone."}, "By phone.", None, "answered", None, [], id="answered"),
+        pytest.param({"refuse": "Too much."}, "The person refused: Too much.", "refused", "refused", None, [], id="refused"),
+        pytest.param({"refuse": ""}, "The person refused this call. It was not executed.", "refused", "refused", None, [], id="no word"),
+    ],
+)  # fmt: skip
+def test_decisions(decision: Any, content: str, error: str | None, approval: str, executed: str | None, done: list[int]) -> None:
+    desk = Desk()
+    run = desk.agent().run("?", approve=["pay"])
+    go(end_of(run))
+    run.approve(**decision)
+    assert go(end_of(run)).stop_reason is StopReason.COMPLETED
+    (result,) = run.history[0].tool_results
+    assert (result.content, result.error, result.approval, result.executed_arguments) == (content, error, approval, executed)
+    assert json.loads(result.arguments) == {"amount": 5}
+    assert result.waited_s is not None and result.waited_s >= 0
+    assert desk.done == done
+    row = run.to_frame("tools").iloc[0]
+    assert row["approval"] == approval
+    assert row["waited_s"] == result.waited_s
+
+
+def test_calls_are_decided_one_by_one_in_any_order() -> None:
+    desk = Desk()
+    answer = several(("look", {"q": "a"}), ("pay", {"amount": 1}), ("look", {"q": "b"}), ("pay", {"amount": 2}))
+    run = desk.agent(answer).run("?", approve=["pay"])
+    go(end_of(run))
+    assert desk.done == ["a"]  # what nobody has to approve runs before the first that waits
+    assert [one.call_id for one in run.pending] == ["c2", "c4"]
+    run.approve("c4")
+    go(end_of(run))
+    assert desk.done == ["a"]  # in order: c2 is next
+    run.approve(run.pending[0])
+    go(end_of(run))
+    assert desk.done == ["a", 1, "b", 2]
+    assert run.to_frame("tools")["approval"].fillna("").tolist() == ["", "approved", "", "approved"]
+
+
+def test_errors_name_what_is_pending() -> None:
+    run = Desk().agent(several(("pay", {"amount": 1}), ("pay", {"amount": 2}))).run("?", approve=["pay"])
+    with pytest.raises(errors.ConfigurationError, match="Pending: none"):
+        run.approve()
+    go(end_of(run))
+    with pytest.raises(errors.ConfigurationError, match=r"Pending: 'c1' \(pay\), 'c2' \(pay\)"):
+        run.approve("c3")
+    with pytest.raises(errors.ConfigurationError, match="2 calls wait"):
+        run.approve(answer="Done.")
+    with pytest.raises(errors.ConfigurationError, match="pass one of them"):
+        run.approve("c1", answer="a", refuse="b")
+    with pytest.raises(errors.ConfigurationError, match="as a dict"):
+        run.approve("c1", arguments="[1")
+    assert len(run.pending) == 2
+    run.approve("c1")
+    with pytest.raises(errors.ConfigurationError, match="no such call"):
+        run.approve("c1")
+
+
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+def test_stop_and_cancel_end_a_run_that_waits(how: str) -> None:
+    desk = Desk()
+    run = desk.agent(several(("look", {"q": "a"}), ("pay", {"amount": 1}))).run("?", approve=["pay"])
+    go(end_of(run))
+    getattr(run, how)()
+    assert run.result is not None
+    assert run.result.stop_reason is (StopReason.EXPLICIT_STOP if how == "stop" else StopReason.CANCELLED)
+    assert run.pending == ()
+    assert [result.name for result in run.history[0].tool_results] == ["look"]
+    assert [result.error for result in run.messages[-1].tool_results] == [None, "not_executed"]
+    assert kinds(run)[-2:] == ["StepCompleted", "RunEnded"]
+    assert run.history[0].calls
+    with pytest.raises(errors.ConfigurationError):
+        run.approve()
+
+
+def test_terminating_tool_that_waits() -> None:
+    desk = Desk()
+    run = desk.agent().run("?", approve=["pay"], terminating=["pay"])
+    go(end_of(run))
+    run.approve()
+    assert (go(end_of(run)).stop_reason, run.history.last.tool_results[0].value) == (StopReason.TERMINATING_TOOL, "paid 5")  # type: ignore[union-attr]
+
+
+def test_middleware_comes_after_the_approval() -> None:
+    seen: list[str] = []
+
+    async def double(tool_call: ToolCall, execute: Callable[[ToolCall], Any]) -> ToolResult:
+        seen.append(tool_call.arguments)
+        amount = json.loads(tool_call.arguments)["amount"]
+        return await execute(replace(tool_call, arguments=json.dumps({"amount": 2 * amount})))
+
+    desk = Desk()
+    run = desk.agent(tool_middleware=[double]).run("?", approve=["pay"])
+    go(end_of(run))
+    assert seen == []
+    run.approve(arguments={"amount": 7})
+    go(end_of(run))
+    (result,) = run.history[0].tool_results
+    assert desk.done == [14]
+    assert (result.arguments, result.executed_arguments) == ('{"amount": 5}', '{"amount": 14}')
+    assert (result.approval, result.middleware) == ("edited", "arguments")
+
+
+def test_calls_that_cannot_be_executed_are_not_asked_about() -> None:
+    result = go(end_of(Desk().agent(call("fly", {})).run("?", approve=True)))
+    assert result.history[0].tool_results[0].error == "unknown_tool"
+
+
+# An approver --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("decision", "content"),
+    [
+        (True, "paid 5"),
+        (False, "The person refused this call. It was not executed."),
+        (Approval.allow({"amount": 2}), "paid 2"),
+        (Approval.answer("No need."), "No need."),
+        (Approval.refuse("No."), "The person refused: No."),
+    ],
+)
+@pytest.mark.parametrize("is_async", [True, False])
+def test_an_approver_decides(decision: bool | Approval, content: str, is_async: bool) -> None:
+    async def later(pending: lab.PendingCall) -> bool | Approval:
+        await asyncio.sleep(0)
+        return decision
+
+    approver: Any = later if is_async else lambda pending: decision
+    result = go(end_of(Desk().agent().run("?", approve=["pay"], approver=approver)))
+    assert result.history[0].tool_results[0].content == content
+
+
+@pytest.mark.parametrize("approver", [lambda pending: 1 / 0, lambda pending: "yes"], ids=["raises", "returns something else"])
+def test_an_approver_that_fails_refuses(approver: Any) -> None:
+    desk = Desk()
+    with pytest.warns(errors.AgentlabWarning, match="approver"):
+        result = go(end_of(desk.agent(approver=approver).run("?", approve=["pay"])))
+    assert desk.done == []
+    assert result.history[0].tool_results[0].error == "refused"
+
+
+def test_each_call_is_asked_about_once() -> None:
+    asked: list[str] = []
+
+    async def approver(pending: lab.PendingCall) -> bool:
+        asked.append(pending.call_id)
+        await asyncio.sleep(0.001)
+        return True
+
+    desk = Desk()
+    go(end_of(desk.agent(several(*[("pay", {"amount": n}) for n in range(4)])).run("?", approve=True, approver=approver)))
+    assert asked == ["c1", "c2", "c3", "c4"]
+    assert desk.done == [0, 1, 2, 3]
+
+
+def test_the_wait_counts_neither_as_time_nor_against_the_timeout() -> None:
+    async def approver(pending: lab.PendingCall) -> bool:
+        await asyncio.sleep(0.3)
+        return True
+
+    run = Desk().agent().run("?", approve=["pay"], approver=approver, budget=lab.Budget(timeout=0.25))
+    result = go(end_of(run))
+    assert result.stop_reason is StopReason.COMPLETED
+    assert run.history.elapsed_s < 0.25
+    assert run.history[0].tool_results[0].waited_s > 0.29  # type: ignore[operator]
+
+
+def test_cancel_ends_a_hanging_approver() -> None:
+    async def scenario() -> None:
+        async def approver(pending: lab.PendingCall) -> bool:
+            await asyncio.sleep(60)
+            return True
+
+        run = Desk().agent().run("?", approve=True, approver=approver)
+        work = asyncio.ensure_future(end_of(run))
+        while not run.pending:
+            await asyncio.sleep(0.001)
+        assert run.state is RunState.WAITING
+        run.cancel()
+        assert (await asyncio.wait_for(work, 5)).stop_reason is StopReason.CANCELLED
+
+    go(scenario())
+
+
+# A person there -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_in_the_background_waits_for_the_person() -> None:
+    desk = Desk()
+    run = desk.agent().run("?", approve=["pay"], budget=lab.Budget(timeout=0.2))
+    run.worker.launch()
+    until(lambda: bool(run.pending))
+    time.sleep(0.25)
+    assert run.state is RunState.WAITING
+    assert desk.done == []
+    run.approve()
+    result = run.wait(timeout_s=5)
+    assert result is not None and result.stop_reason is StopReason.COMPLETED
+    assert result.history.elapsed_s < 0.2
+
+
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+def test_stop_and_cancel_end_the_wait(how: str) -> None:
+    run = Desk().agent().run("?", approve=["pay"])
+    run.worker.launch()
+    until(lambda: bool(run.pending))
+    run.pause()
+    getattr(run, how)()
+    result = run.wait(timeout_s=5)
+    assert result is not None and result.stop_reason in (StopReason.EXPLICIT_STOP, StopReason.CANCELLED)
+    assert len(run.history) == 1
+
+
+def test_a_paused_run_executes_the_call_and_then_waits() -> None:
+    run = Desk().agent().run("?", approve=["pay"])
+    run.worker.launch()
+    until(lambda: bool(run.pending))
+    run.pause()
+    run.approve()
+    until(lambda: run.state is RunState.PAUSED)
+    assert len(run.history) == 1
+    run.resume()
+    assert run.wait(timeout_s=5) is not None
+
+
+def test_one_decision_counts_if_two_threads_decide() -> None:
+    for _ in range(20):
+        desk = Desk()
+        run = desk.agent().run("?", approve=["pay"])
+        go(end_of(run))
+        call_id, start = run.pending[0].call_id, threading.Barrier(2)
+
+        def decide(approval: Approval, start: threading.Barrier = start, run: lab.Run = run, call_id: str = call_id) -> None:
+            start.wait()
+            run.stepper.decide(call_id, approval)
+
+        threads = [threading.Thread(target=decide, args=(one,)) for one in (Approval.allow(), Approval.refuse("No."))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (given,) = [event for event in run.events if isinstance(event, events.ApprovalGiven)]
+        go(end_of(run))
+        assert run.history[0].tool_results[0].approval == given.decision
+
+
+def test_start_without_a_page_returns_with_a_run_that_waits() -> None:
+    run = Desk().agent().run("?", approve=["pay"]).start()
+    assert run.state is RunState.WAITING
+    waiting = run.wait()
+    assert waiting is not None and waiting.stop_reason is StopReason.AWAITING_APPROVAL
+    run.approve()
+    assert run.start().result is not None
+
+
+# Child runs, locksteps, experiments ---------------------------------------------------------------------------------------------
+
+
+def with_child(desk: Desk, **more: Any) -> lab.Run:
+    scout = desk.agent(approve=["pay"]).as_tool("scout", "Pays.")
+    top = lab.Agent(ScriptedProvider([call("scout", {"task": "Pay."}), "All done."]), tools=[scout])
+    return top.run("?", **more)
+
+
+def test_a_child_run_waits_without_a_person() -> None:
+    desk = Desk()
+    run = with_child(desk)
+    assert go(end_of(run)).stop_reason is StopReason.AWAITING_APPROVAL
+    assert [(one.tool, one.run_id) for one in run.pending] == [("pay", run.children[0].id)]
+    assert run.state is RunState.WAITING
+    run.approve()
+    result = go(end_of(run))
+    assert (result.text, desk.done, len(run.children)) == ("All done.", [5], 1)
+    assert kinds(run).count("ToolStarted") == kinds(run).count("ChildStarted") == kinds(run).count("ChildEnded") == 1
+    assert [use.calls for use in run.history[0].children] == [2]
+    assert run.history.calls == 4
+
+
+def test_a_child_run_waits_for_the_person_and_the_time_of_its_caller_stands() -> None:
+    desk = Desk()
+    run = with_child(desk, budget=lab.Budget(timeout=0.3))
+    run.worker.launch()
+    until(lambda: bool(run.pending))
+    time.sleep(0.4)
+    run.approve()
+    result = run.wait(timeout_s=5)
+    assert result is not None and result.stop_reason is StopReason.COMPLETED
+    assert result.history.elapsed_s < 0.3
+
+
+def test_the_approver_of_the_outermost_run_decides_for_its_children() -> None:
+    desk = Desk()
+    result = go(end_of(with_child(desk, approver=lambda pending: True)))
+    assert (result.stop_reason, desk.done) == (StopReason.COMPLETED, [5])
+
+
+def test_the_end_of_the_caller_ends_a_child_that_waits() -> None:
+    desk = Desk()
+    run = with_child(desk)
+    go(end_of(run))
+    run.stop("enough")
+    assert run.children[0].result is not None
+    assert run.pending == ()
+    assert len(run.history[0].children) == 1
+    assert desk.done == []
+
+
+def test_a_lockstep_takes_the_others_to_their_end() -> None:
+    async def scenario() -> None:
+        waits, other = Desk().agent().run("?", approve=["pay"]), Desk().agent().run("?")
+        both = lab.Lockstep([waits, other])
+        results = await both
+        assert [result.stop_reason for result in results] == [StopReason.AWAITING_APPROVAL, StopReason.COMPLETED]
+        assert both.results[0] is None
+        waits.approve()
+        assert [result.stop_reason for result in await both] == [StopReason.COMPLETED] * 2
+
+    go(scenario())
+
+
+def test_an_experiment_ends_the_run() -> None:
+    desk = Desk()
+    experiment = Experiment({"careful": desk.agent(approve=["pay"])}, ["?"], store=lab.Store())
+    results = go(experiment.run())
+    (row,) = results.frame("runs").to_dict("records")
+    assert (row["stop_reason"], row["truncated"]) == ("awaiting_approval", True)
+    assert desk.done == []
+
+
+def test_an_ended_run_that_waited_can_be_continued() -> None:
+    desk = Desk()
+    run = desk.agent().run("?", approve=["pay"])
+    go(end_of(run))
+    run.stepper.end(run.stepper.waiting())
+    assert run.result is not None and run.result.stop_reason is StopReason.AWAITING_APPROVAL
+    with pytest.raises(errors.AwaitingApproval):
+        run.result.raise_for_stop()
+    assert run.next_actions[0].at == 0
