@@ -25,7 +25,7 @@
     └── RunStopped                    from `result.raise_for_stop()`, with the result on it
         ├── TurnLimitReached, CallLimitReached, TokenBudgetReached, CostBudgetReached, TimeoutReached
         ├── ConditionReached, ExplicitlyStopped, ResponseTruncated, ResponseFiltered, NudgesExhausted
-        └── RunCancelled, RunFailed
+        └── AwaitingApproval, RunCancelled, RunFailed
 
     StopRequested                     not an error: raise it in a tool or a middleware to end the run
 

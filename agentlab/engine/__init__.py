@@ -6,7 +6,7 @@ A run is made of parts, and one step passes through them from top to bottom:
 
     plan             a run as frozen values: its plan, the steps that a fork keeps, its origin, its ending, its snapshot
     worker           takes the steps on one event loop at a time, awaited by the caller or in the background
-    control          requests to pause, stop or cancel, from any thread
+    control          requests to pause, stop or cancel, and the approval of tool calls, from any thread
     stepper          the life cycle of one run: it begins, waits while paused, puts edited limits into force, takes its steps, and ends
     call_context     the state of a run, the current tool call, and the limits that runs started in it inherit
     step             one step (before, ask, decide, act, read, end), and the decision whether the run ends with it
