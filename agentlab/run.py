@@ -362,7 +362,8 @@ class RunOf(Displayable, Generic[A]):
             (True, <RunState.WAITING: 'waiting'>)
             >>> run.approve(run.pending[0], answer="Sunny.")
             >>> run.approve(refuse="Not that city.")
-            >>> (await run).history[0].tool_results[1].content
+            >>> step = await run.step()
+            >>> step.tool_results[1].content
             'The person refused: Not that city.'
         """
         given = {

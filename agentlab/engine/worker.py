@@ -37,7 +37,7 @@ class RunState(StrEnum):
 
     Example:
         >>> list(lab.RunState)
-        [<RunState.READY: 'ready'>, <RunState.RUNNING: 'running'>, <RunState.PAUSED: 'paused'>, <RunState.ENDED:...
+        [<RunState.READY: 'ready'>, <RunState.RUNNING: 'running'>, <RunState.PAUSED: 'paused'>, <RunState.WAITI...
         >>> ended.state is lab.RunState.ENDED
         True
     """

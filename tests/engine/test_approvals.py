@@ -390,8 +390,8 @@ def test_a_paused_run_executes_the_call_and_then_waits() -> None:
     until(lambda: bool(run.pending))
     run.pause()
     run.approve()
-    until(lambda: run.state is RunState.PAUSED)
-    assert len(run.history) == 1
+    until(lambda: len(run.history) == 1 and run.state is RunState.PAUSED)
+    assert run.events[-1].step.index == 1
     run.resume()
     assert run.wait(timeout_s=5) is not None
 

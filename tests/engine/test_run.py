@@ -774,9 +774,9 @@ def test_an_unknown_attribute_is_a_plain_attribute_error() -> None:
 def test_a_run_offers_its_methods_and_its_parts() -> None:
     verbs = {"start", "step", "wait", "pause", "resume", "stop", "cancel", "fork", "next_actions", "apply", "observe", "with_id"}
     values = {"id", "agent", "prompt", "limits", "state", "history", "messages", "events", "result", "children", "origin"}
-    parts = {"timeline", "control", "stepper", "worker", "branches"}
+    asked = {"pending", "approve"}
     offered = {name for name in dir(lab.Agent(ScriptedProvider(["hi"])).run("go")) if not name.startswith("_")}
-    assert offered == verbs | values | parts | {"to_frame", "panel"}
+    assert offered == verbs | values | asked | {"branches", "to_frame", "panel"}
     assert len(offered) <= 30
 
 

@@ -168,6 +168,7 @@ all_settings = st.builds(
     st.none() | names.map(codec.MissingFunction),
     st.builds(ContinuationPolicy, max_continuations_per_turn=st.integers(0, 9), hint=names),
     st.none() | st.builds(TerminatingTools, st.lists(names, min_size=1, max_size=2, unique=True).map(tuple)),
+    st.lists(names | conditions, max_size=2).map(tuple),
 )
 steps = st.builds(
     StepResult,
@@ -220,6 +221,7 @@ def test_restored_conditions_give_the_same_readings(one: StopCondition) -> None:
 def event_of(kind: type[events.Event]) -> st.SearchStrategy[events.Event]:
     known = {"settings": all_settings, "before": all_settings, "after": all_settings, "result": results, "tool_call": tool_calls}
     by_type = {"float": seconds, "int": st.integers(0, 99), "str": texts, "bool": st.booleans(), "int | None": counts}
+    by_type |= {"str | None": st.none() | texts}
     by_type |= {
         "FinishReason": st.sampled_from(FinishReason),
         "str | int | None": st.none() | texts | st.integers(),
