@@ -185,7 +185,7 @@ class LiveSettings(Displayable):
         Example:
             >>> run.limits.approve = ["find_*", lab.MaxCost(0.01)]
             >>> run.limits.approve
-            ('find_*', MaxCost(usd=0.01))
+            ('find_*', MaxCost(0.01))
             >>> run.limits.approve = ["pay"]
             Traceback (most recent call last):
                 ...

@@ -134,10 +134,8 @@ class RunWriter:
         if not approvals.asked or builder is None or run.timeline.complete_steps != self._steps:
             return
         with self._lock:
-            timeline = run.timeline
-            last = timeline.next_step - 1
-            begin = sum([len(timeline.messages_of(step)) for step in range(last + 1)])
-            step = builder.build(timeline)
+            prefix, step = run.timeline.prefix(), builder.build(run.timeline)
+            begin = prefix.marks[-1] if prefix.marks else prefix.first_length
             body = codec.step_to_jsonable(step, run.messages[begin:], run.events[self._events :])
             asked = [codec.to_jsonable(call) for call in tuple(approvals.asked.values())]
             given = {call_id: codec.to_jsonable(one) for call_id, one in dict(approvals.given).items()}

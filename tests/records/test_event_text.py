@@ -9,6 +9,7 @@ import pytest
 
 from agentlab import Budget, ContinuationPolicy, MaxCost, RunSettings, TerminatingTools
 from agentlab.limits.reading import Remaining
+from agentlab.model.messages import ToolCall
 from agentlab.model.responses import Hole
 from agentlab.records import events
 from agentlab.records.columns import EVENT_COLUMNS, Source
@@ -77,6 +78,22 @@ def test_details_of_events_around_a_cut_answer(event: events.Event, expected: st
 
 
 @pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (
+            events.ApprovalRequested(1.0, 2, ToolCall("c1", "pay", '{"amount": 5}'), "approve has 'pay'"),
+            "pay({\"amount\": 5}): approve has 'pay'",
+        ),
+        (events.ApprovalGiven(1.0, 2, "c1", "pay", "approved", 2.04), "pay approved after 2.0 s"),
+        (events.ApprovalGiven(1.0, 2, "c1", "pay", "edited", 2.0, '{"amount": 3}'), 'pay edited after 2.0 s: {"amount": 3}'),
+        (events.ApprovalGiven(1.0, 2, "c1", "pay", "refused", 2.0, None, "Too much."), "pay refused after 2.0 s: Too much."),
+    ],
+)
+def test_details_of_approvals(event: events.Event, expected: str) -> None:
+    assert detail(event) == expected
+
+
+@pytest.mark.parametrize(
     ("change", "expected"),
     [
         pytest.param({"budget": Budget(max_turns=20, max_tokens=9)}, "max_tokens None -> 9", id="the budget"),
@@ -91,6 +108,7 @@ def test_details_of_events_around_a_cut_answer(event: events.Event, expected: st
             "max_turns 20 -> 64, terminating None -> TerminatingTools(",
             id="terminating tools",
         ),
+        pytest.param({"approve": ("pay",)}, "approve () -> ('pay',)", id="approvals"),
         pytest.param({}, " (by panel)", id="nothing"),
     ],
 )
