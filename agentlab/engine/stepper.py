@@ -215,6 +215,11 @@ class Stepper:
         detail = f"Waiting for approval of {' and '.join(calls)}: call run.approve(), then `await run` again."
         return Ending(StopReason.AWAITING_APPROVAL, redact(detail))
 
+    def end_waiting(self) -> None:
+        """End a run that waits for approval, where no person will come: in an experiment, in a server."""
+        if self.is_waiting:
+            self.end(self.waiting())
+
     # Control ----------------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:

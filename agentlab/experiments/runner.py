@@ -159,8 +159,7 @@ async def run_cell(common: Common, job: Job, shared_budget: SharedBudget, limite
                 return Outcome(job.run_id, state, shared_budget.parts(job.run_id), held_back=why)
             with call_context.watched(of_tools):
                 await run.stepper.step_quietly()
-                if run.stepper.is_waiting:  # for a person, who is not there
-                    run.stepper.end(run.stepper.waiting())
+                run.stepper.end_waiting()
             if not _was_cancelled(run):  # an interrupted step is booked already
                 shared_budget.book(job.run_id, spent_by(run.history))
         result, reason = run.result, run.result.stop_reason.value

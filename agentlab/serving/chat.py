@@ -288,7 +288,10 @@ class Chat(Displayable):
                 raise ContextNotFoundError(
                     f"The context {context_id!r} has no message: begin it with chat or add_message, or ask without a context."
                 )
-            result = await self._run(before, new_message, config)
+            run = self._run(before, new_message, config)
+            await run
+            run.stepper.end_waiting()
+            result = run.stepper.outcome
             if result.stop_reason is StopReason.ERROR:
                 raise RunFailed(result.detail, result) from result.error
             new = tuple(result.messages[len(before) :])

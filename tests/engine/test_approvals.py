@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from thread_tools import wait_until as until
 
 import agentlab as lab
 from agentlab import Approval, StopReason, errors, events
@@ -20,7 +21,8 @@ from agentlab.model.messages import ToolCall, ToolResult
 from agentlab.model.responses import ModelResponse
 from agentlab.testing import ScriptedProvider, call, say
 from engine.builders import go
-from thread_tools import wait_until as until
+
+UNSAID = "The person refused this call. It was not executed."
 
 
 class Desk:
@@ -175,9 +177,9 @@ def test_step_and_iteration_leave_a_run_that_waits() -> None:
         pytest.param({"arguments": '{"amount":3}'}, "paid 3", None, "edited", '{"amount":3}', [3], id="edited as JSON"),
         pytest.param({"answer": "By phone."}, "By phone.", None, "answered", None, [], id="answered"),
         pytest.param({"refuse": "Too much."}, "The person refused: Too much.", "refused", "refused", None, [], id="refused"),
-        pytest.param({"refuse": ""}, "The person refused this call. It was not executed.", "refused", "refused", None, [], id="no word"),
+        pytest.param({"refuse": ""}, UNSAID, "refused", "refused", None, [], id="no word"),
     ],
-)  # fmt: skip
+)
 def test_decisions(decision: Any, content: str, error: str | None, approval: str, executed: str | None, done: list[int]) -> None:
     desk = Desk()
     run = desk.agent().run("?", approve=["pay"])
@@ -286,7 +288,7 @@ def test_calls_that_cannot_be_executed_are_not_asked_about() -> None:
     ("decision", "content"),
     [
         (True, "paid 5"),
-        (False, "The person refused this call. It was not executed."),
+        (False, UNSAID),
         (Approval.allow({"amount": 2}), "paid 2"),
         (Approval.answer("No need."), "No need."),
         (Approval.refuse("No."), "The person refused: No."),
@@ -500,11 +502,24 @@ def test_an_experiment_ends_the_run() -> None:
     assert desk.done == []
 
 
+def test_a_chat_gives_a_truncated_answer() -> None:
+    async def scenario() -> None:
+        desk = Desk()
+        with lab.Chat(desk.agent(approve=["pay"])) as chat:
+            reply = await chat.chat("anna", "Pay.")
+            assert reply.stop_reason is StopReason.AWAITING_APPROVAL
+            assert desk.done == []
+            assert reply.result is not None and reply.result.messages[-1].role == "tool"
+            assert (await chat.chat("anna", "And now?")).response == "Done."
+
+    go(scenario())
+
+
 def test_an_ended_run_that_waited_can_be_continued() -> None:
     desk = Desk()
     run = desk.agent().run("?", approve=["pay"])
     go(end_of(run))
-    run.stepper.end(run.stepper.waiting())
+    run.stepper.end_waiting()
     assert run.result is not None and run.result.stop_reason is StopReason.AWAITING_APPROVAL
     with pytest.raises(errors.AwaitingApproval):
         run.result.raise_for_stop()
