@@ -16,7 +16,7 @@ import traitlets
 
 from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import label, printable
-from agentlab.analysis.outcomes import Goal
+from agentlab.analysis.backtest import Goal
 from agentlab.analysis.sources import Recorded, records_of
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
