@@ -58,7 +58,7 @@ class RunDiff(pd.DataFrame):
 
         Example:
             >>> lab.diff(result, others[0]).what
-            'prompt'
+            'answer'
         """
         what: str = self.attrs["what"]
         return what
@@ -72,7 +72,7 @@ class RunDiff(pd.DataFrame):
             -1722
         """
         a, b = self.attrs["tokens"]
-        return _minus(b, a)
+        return None if a is None or b is None else int(b - a)
 
     @property
     def cost_difference_usd(self) -> float | None:
@@ -105,11 +105,8 @@ class RunDiff(pd.DataFrame):
             'No difference in 4 steps. Tokens +0 (3,146 → 3,146), cost +$0, end stop_condition, both.'
         """
         at, cost = self.first_difference, self.cost_difference_usd
-        first = (
-            f"No difference in {counted(self.attrs['steps'], 'step')}"
-            if at is None
-            else f"First difference: step {at}, {self.what}"
-        )
+        none = f"No difference in {counted(self.attrs['steps'], 'step')}"
+        first = none if at is None else f"First difference: step {at}, {self.what}"
         before, after = ["unknown" if one is None else f"{one:,}" for one in self.attrs["tokens"]]
         more = "unknown" if self.tokens_difference is None else f"{self.tokens_difference:+,}"
         dollars = "unknown" if cost is None else f"{'-' if cost < 0 else '+'}${exactly(Decimal(str(abs(cost))))}"
