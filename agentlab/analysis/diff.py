@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import zip_longest
@@ -21,6 +21,7 @@ from agentlab._internal.redaction import redact, text_of
 from agentlab._internal.safe_text import AS_WRITTEN, cut, printable
 from agentlab.errors import ConfigurationError
 from agentlab.limits.reading import Action
+from agentlab.limits.settings import RunSettings
 from agentlab.model.messages import Message
 from agentlab.records.columns import is_recorded, source_of, step_rows
 from agentlab.records.frames import Recorded, array
@@ -275,6 +276,15 @@ def _resumes(decision: Any) -> bool:
 
 
 def _rows(a: _Side, b: _Side) -> Iterator[dict[str, Any]]:
+    known: dict[tuple[int, int], bool] = {}
+
+    def same_limits(one: RunSettings, other: RunSettings) -> bool:
+        """True if they are the same in a store, which has functions by name; most steps of a run share one object."""
+        pair = id(one), id(other)
+        if pair not in known:
+            known[pair] = one is other or codec.to_jsonable(one) == codec.to_jsonable(other)
+        return known[pair]
+
     prompt_differs = None not in (a.instructions, b.instructions) and a.instructions != b.instructions
     for number, (left, right) in enumerate(zip_longest(a.steps, b.steps), start=1):
         if left is None or right is None:
@@ -282,13 +292,13 @@ def _rows(a: _Side, b: _Side) -> Iterator[dict[str, Any]]:
         else:
             prompt_differs |= a.given[number - 1] != b.given[number - 1]
             is_shared = number <= max(a.forked_at, b.forked_at) and _is_shared(left, right)
-            what = "prompt" if prompt_differs and not is_shared else _difference_of(left, right)
+            what = "prompt" if prompt_differs and not is_shared else _difference_of(left, right, same_limits)
             prompt_differs &= is_shared
             both_ended = number == len(a.steps) == len(b.steps) and None not in (a.stop_reason, b.stop_reason)
             what = what or ("end" if both_ended and a.stop_reason != b.stop_reason else "")
         tokens = _minus(_at(b.tokens, number, b.total_tokens), _at(a.tokens, number, a.total_tokens))
         cost = _minus(_at(b.cost_usd, number, b.total_cost_usd), _at(a.cost_usd, number, a.total_cost_usd))
-        yield {
+        row = {
             "step": number,
             "same": not what,
             "differs_in": what,
@@ -297,6 +307,7 @@ def _rows(a: _Side, b: _Side) -> Iterator[dict[str, Any]]:
             "cumulative_tokens_difference": tokens,
             "cumulative_cost_usd_difference": _usd(cost),
         }
+        yield {column: row[column] for column in _DIFF}
 
 
 def _at(sums: list[Any], number: int, total: Any) -> Any:
@@ -320,9 +331,9 @@ def _plus(one: Any, other: Any) -> Any:
     return None if one is None or other is None else one + other
 
 
-def _difference_of(a: StepResult, b: StepResult) -> str:
+def _difference_of(a: StepResult, b: StepResult, same_limits: Callable[[RunSettings, RunSettings], bool]) -> str:
     """Return the first thing in which two steps differ, as in `differs_in`; "" if none does."""
-    if a.settings is not b.settings and codec.to_jsonable(a.settings) != codec.to_jsonable(b.settings):
+    if not same_limits(a.settings, b.settings):
         return "limits"
     if _answer(a) != _answer(b):
         return "answer"
