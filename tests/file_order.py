@@ -1,9 +1,8 @@
 """The order of files for parallel tests (`make test`): the browser's from one end, the rest from the other.
 
-The browser tests mostly wait. Run in sequence by one worker, they share a server and a page, and leave the cores to
-the tests that compute; run by all workers, they would wait and compute at the same moments. Other tests wait too: for kernels to
-start, for processes to be killed. So there is one worker more than a small machine has cores. A worker that finishes first
-takes over
+The browser tests mostly wait. Run in sequence by one worker, they share a server and a page, and leave the cores to the tests
+that compute; run by all workers, they would wait and compute at the same moments. Other tests wait too: for kernels to start,
+for processes to be killed. So there is one worker more than a small machine has cores. A worker that finishes first takes over
 files from the others: the longest files are at both ends, so that short ones are left to share.
 """
 

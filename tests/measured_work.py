@@ -35,8 +35,7 @@ def takes_no_more(work: Callable[[], object], than: Callable[[], object], times:
     """True if this takes at most the given multiple of that one's CPU time.
 
     For single calls of C code, which cannot be counted. Both are measured in turn, and the least of each counts: other load on
-    the machine
-    only adds to a time, at random; code that is too slow is slow in every round.
+    the machine only adds to a time, at random; code that is too slow is slow in every round.
     """
     least_s = [float("inf"), float("inf")]
     for _ in range(ROUNDS):

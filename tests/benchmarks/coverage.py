@@ -1,9 +1,8 @@
 """How often the intervals of comparisons contain the true value, in simulated experiments with known answers.
 
 `python -m tests.benchmarks --only coverage --no-peers` prints the share for every interval, number of prompts and number of
-repeats,
-over 200 experiments each (100 where providers are compared), and in brackets how many had no interval. A correct 95 % interval
-contains the true value 95 times in 100.
+repeats, over 200 experiments each (100 where providers are compared), and in brackets how many had no interval. A correct 95 %
+interval contains the true value 95 times in 100.
 
 Each experiment draws new prompts. The difficulty differs between prompts and by provider; on average the providers are equal.
 Costs are lognormal with a total sigma of 1, 0.8 of it between prompts.

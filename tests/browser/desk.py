@@ -1,6 +1,5 @@
 """One page with JupyterLab open and one kernel, lent to one test after another: loading Lab and starting a kernel take longer
-than most
-tests.
+than most tests.
 
 A test finds the same state as in a new page: no open notebook, the light theme, a kernel without names, widgets or runs. State that
 cannot be reset is discarded, and the next test gets a new page.

@@ -107,8 +107,7 @@ class LabPage(WidgetPage):
 
     def kernel_value(self, expression: str) -> str:
         """The repr of an expression in the kernel, evaluated silently. It waits for a running cell, but not for recent clicks
-        and input,
-        which arrive on another channel (a subshell).
+        and input, which arrive on another channel (a subshell).
         """
         ask = """async expression => { %s
             const ask = { code: '', silent: true, store_history: false, user_expressions: { value: expression } };

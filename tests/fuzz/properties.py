@@ -3,12 +3,10 @@
 Which losses a wire can show, and which it cannot:
 
 - Chat completions are not numbered. A lost piece of text leaves no trace, nor does a lost piece of a call's arguments if the
-  rest is
-  JSON, nor a lost usage. Visible: a missing finish reason or `[DONE]`, an unreadable event, content after the end.
+  rest is JSON, nor a lost usage. Visible: a missing finish reason or `[DONE]`, an unreadable event, content after the end.
 - Gemini numbers nothing either and has no last event: after its finish reason a stream may end at any event.
 - Anthropic's blocks have a start, an end and a number, so the loss of either is visible, as is the loss of the message's start;
-  a lost
-  piece in the middle of a block is not.
+  a lost piece in the middle of a block is not.
 - Bedrock's blocks are similar, but text has no start event, and the end of the message may come without the usage. Each
   frame has a checksum.
 - Responses repeat everything several times and number their events: a lost piece is recovered or noticed, except the first.

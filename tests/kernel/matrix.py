@@ -1,8 +1,7 @@
 """The kernel tests on several versions of ipykernel: `make kernels`.
 
 Each version gets a small environment, `.venv-kernel-VERSION`, with that ipykernel and its dependencies; everything else comes
-from the
-current environment.
+from the current environment.
 """
 
 from __future__ import annotations

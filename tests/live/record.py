@@ -1,9 +1,8 @@
 """Record the fixtures of the local model again: `make record-local`.
 
 Installs llama.cpp's server and a small model into `.venv-local` (the server is compiled, which takes about eight minutes and
-needs a
-C++ compiler), runs the scenarios as agents against it, streaming and not, over OpenAI's two wires and Anthropic's, and writes
-`fixtures/local`. Nothing else needs the model.
+needs a C++ compiler), runs the scenarios as agents against it, streaming and not, over OpenAI's two wires and Anthropic's, and
+writes `fixtures/local`. Nothing else needs the model.
 """
 
 from __future__ import annotations

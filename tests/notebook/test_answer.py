@@ -369,7 +369,7 @@ async def by_steps(run: Run) -> None:
         await run.step()
 
 
-@pytest.mark.usefixtures("_someone_to_click")
+@pytest.mark.usefixtures("_front_end")
 @pytest.mark.parametrize("drive", [in_the_background, awaited, by_steps])
 def test_a_recorded_stream_arrives_in_the_panel_at_its_own_pace(drive: Callable[[Run], Awaitable[None]]) -> None:
     def get_weather(city: str, day: str) -> dict[str, object]:
@@ -414,7 +414,7 @@ def test_a_recorded_stream_arrives_in_the_panel_at_its_own_pace(drive: Callable[
     assert shown(panel.run_view.answer.text.value) == markup.escape(run.result.text, 10_000)
 
 
-@pytest.mark.usefixtures("_someone_to_click")
+@pytest.mark.usefixtures("_front_end")
 def test_ten_thousand_pieces_cause_a_handful_of_redraws() -> None:
     async def speak(context: CallContext) -> ModelResponse:
         for index in range(10_000):
@@ -436,7 +436,7 @@ def test_ten_thousand_pieces_cause_a_handful_of_redraws() -> None:
     assert max(map(len, values)) < LONGEST + 500
 
 
-@pytest.mark.usefixtures("_someone_to_click")
+@pytest.mark.usefixtures("_front_end")
 def test_a_panel_shows_nothing_of_a_fork() -> None:
     def runs_on() -> Speaker:
         return Speaker((speech("of the run", then=call("look_up", {"word": "x"})), speech("of the fork")))

@@ -58,8 +58,7 @@ def shown(run: Run) -> Panel:
 
 def in_the_middle(view: LiveView, control: Any, begin: Callable[[], object], person: Callable[[], object]) -> None:
     """`begin` triggers a drawing that changes `control`; while the change is on its way to the page, the user acts, or waits
-    for the
-    drawing and acts then. Returns when the drawing is done.
+    for the drawing and acts then. Returns when the drawing is done.
     """
     sent, under_way, has_acted = control.send_state, threading.Event(), threading.Event()
 

@@ -1,8 +1,7 @@
 """The observations in the words of the table, by the same rules for every framework, including this one.
 
 `Cell.ran` is True if `make peers` ran the scenario. If a framework has no driver for a scenario, there is no cell here: facts
-from its
-documentation are in `read.py`.
+from its documentation are in `read.py`.
 """
 
 from __future__ import annotations

@@ -335,7 +335,7 @@ def test_an_instruction_in_mid_conversation_has_the_role_user() -> None:
     assert request_body["messages"][-1] == {"role": "user", "content": [{"text": "Call it."}]}
 
 
-def test_what_is_known_of_the_key_before_the_first_step(monkeypatch: pytest.MonkeyPatch):
+def test_the_key_is_checked_as_far_as_possible_before_the_first_step(monkeypatch: pytest.MonkeyPatch):
     """Without botocore there are no signatures; with it, a search for credentials may use the network, so it is left to the call."""
     run = lab.Agent(PLAIN).run("go")
     run.stepper.refuse_without_key()

@@ -1,6 +1,5 @@
 """Streams on the Responses wire: the same response as from a whole body, for any chunks and server variants; no clean end of a
-broken
-stream.
+broken stream.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Keys are planted in runs and searched for in all displays of runs: plots, the explorer, several panels, figures, other
-frames. None
-is found.
+frames. None is found.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Known vulnerabilities of the pinned versions: `make audit`.
 
 pip-audit asks the package index's advisory database, in a separate environment, `.venv-audit`. It counts a package that it
-could not look up as one without faults, so it is first asked about a version with a well-known fault: if it does not find
-that, nothing was looked up, and this script says so. The exit status is 1 if a fault was found, otherwise 0; with
-`--must-look-up` 2
+could not look up as one without faults, so it is first asked about a version with a well-known fault: if it does not find that,
+nothing was looked up, and this script says so. The exit status is 1 if a fault was found, otherwise 0; with `--must-look-up` 2
 if nothing could be looked up.
 """
 

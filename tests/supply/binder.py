@@ -1,9 +1,8 @@
 """Binder's build of `binder/`: `make binder`; `make binder ARGS=install` installs it too and runs the first notebook there.
 
-repo2docker, in a separate environment, prints without Docker what it would build. With `install` the Python packages of its base
-are installed at the versions of its lock file, which are older than ours, then `binder/requirements.txt` over them, with the
-command
-that it would run; `pip check` must succeed, and the first notebook must run from top to bottom.
+repo2docker, in a separate environment, prints without Docker what it would build. With `install` the Python packages of its
+base are installed at the versions of its lock file, which are older than ours, then `binder/requirements.txt` over them, with
+the command that it would run; `pip check` must succeed, and the first notebook must run from top to bottom.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The tests with the lowest versions that pyproject.toml allows: `make lowest`.
 
 The environment is `.venv-lowest`, made from the pins in lowest.txt beside this file. `make lowest ARGS=lock` makes new pins
-from the
-lower bounds of all requirements of agentlab and its extras; their dependencies are as new as possible, and packages that only tests
-need are as in constraints.txt.
+from the lower bounds of all requirements of agentlab and its extras; their dependencies are as new as possible, and packages
+that only tests need are as in constraints.txt.
 """
 
 from __future__ import annotations
