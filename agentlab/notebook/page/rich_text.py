@@ -64,6 +64,7 @@ _ATTRIBUTES = {
     "td": {"colspan", "rowspan"},
 }
 _IMAGE_START = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,")
+_LINK_START = re.compile(r"(?i)https?://|mailto:")
 
 
 def _filtered(tag: str, name: str, value: str) -> str | None:
@@ -71,7 +72,7 @@ def _filtered(tag: str, name: str, value: str) -> str | None:
     if name == "src":
         return value if _IMAGE_START.match(value) else None
     if name == "href":
-        return None if value.lower().startswith("data:") else value
+        return value if _LINK_START.match(value) else None
     return value
 
 
@@ -85,7 +86,6 @@ def _cleaner() -> nh3.Cleaner:
         link_rel="noopener noreferrer nofollow",
         set_tag_attribute_values={"a": {"target": "_blank"}},
         url_schemes={"http", "https", "mailto", "data"},
-        url_relative="deny",
     )
 
 
