@@ -1,22 +1,25 @@
 """A run as plain JSON for the page. Fields named `html` or `…_html` are safe HTML; all others are plain text, numbers or None.
 
-Unknown values are None, never zero. Without `timing` there are no times, so that recorded fixtures give the same data each time.
+Unknown values are None, never zero. Without `timing` there are no times, and runs are
+numbered, so that recorded fixtures give the same data each time.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from agentlab._internal.formatting import as_set, counted
+from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import escape, one_line, printable
 from agentlab.engine.next_actions import NextAction
-from agentlab.engine.run_tree import RunNode, differences, family_of
+from agentlab.engine.run_tree import differences, family_of
 from agentlab.limits.budget import DefaultTurns
 from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading, Scalar
@@ -24,7 +27,7 @@ from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.responses import marked
 from agentlab.notebook.page.rich_text import code, markdown, sanitised, value_html
 from agentlab.notebook.panel.markup import LimitNow, limits_now, share_of
-from agentlab.notebook.panel.step_detail import child_use, line, seconds, sections, seen, who_took
+from agentlab.notebook.panel.step_detail import child_use, line, seconds, sections, seen
 from agentlab.records import events
 from agentlab.records.events import detail_of, step_of
 from agentlab.records.result import RunResult
@@ -44,7 +47,7 @@ _STATES = {RunState.READY: "idle", RunState.RUNNING: "running", RunState.PAUSED:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is shown of runs: times, and the raw responses of these steps (True: of all)."""
+    """What is shown of runs: times and ids, which differ at each execution, and the raw responses of these steps (True: of all)."""
 
     timing: bool = True
     raw: bool | frozenset[int] = False
@@ -58,45 +61,58 @@ class Shown:
         return None if value is None or not self.timing else round(value, 4)
 
 
-def page_data(runs: Sequence[Run], title: str, shown: Shown = Shown()) -> JSON:  # noqa: B008  frozen
-    """Return all runs of the families of these runs, each after the run that it came from; the first one is open."""
-    nodes = {node.run.id: node for run in runs for node in family_of(run)}
-    seen_names: dict[str, int] = {}
-    made = []
-    for node in nodes.values():
-        data = run_data(node, shown, frozenset(nodes))
-        name = data["name"]
-        seen_names[name] = seen_names.get(name, 0) + 1
-        if seen_names[name] > 1:
-            data["name"] = f"{name} ({seen_names[name]})"
-        made.append(data)
-    return {"version": VERSION, "title": printable(title), "open": runs[0].id, "runs": made}
+def page_data(runs: Sequence[Run], title: str, shown: Shown = Shown()) -> JSON:
+    """Return all runs of the families of these runs, each after the run that it came from. Steps that a branch shares with its parent
+    are the same objects in both."""
+    family = {node.run.id: node.run for run in runs for node in family_of(run)}
+    ids = {run_id: run_id if shown.timing else f"run-{place}" for place, run_id in enumerate(family, start=1)}
+    made: dict[str, JSON] = {}
+    names: Counter[str] = Counter()
+    for run in family.values():
+        parent = run.origin.parent
+        data = run_data(run, shown, ids, made[parent.id]["steps"] if parent is not None and parent.id in made else ())
+        names[data["name"]] += 1
+        if names[data["name"]] > 1:
+            data["name"] += f" ({names[data['name']]})"
+        made[run.id] = data
+    return {"version": VERSION, "title": printable(title), "open": ids[runs[0].id], "runs": [*made.values()]}
 
 
 def as_json(data: JSON) -> str:
-    """Return data as JSON that can stand in a script element, without keys: they are looked for once more in all of it."""
-    text = redact(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
-    return text.translate(_ESCAPED)
+    """Return data as JSON for a script element, without keys: they are looked for once more in all of it.
+
+    Of a branch the steps that it shares with its parent are left out: `kept` is their number.
+    """
+    by_id = {run["id"]: run for run in data["runs"]}
+    runs = [_without_shared(run, by_id.get(run["parent"])) for run in data["runs"]]
+    text = json.dumps({**data, "runs": runs}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return redact(text).translate(_ESCAPED)
 
 
 _ESCAPED = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
 
 
+def _without_shared(run: JSON, parent: JSON | None) -> JSON:
+    pairs = zip(run["steps"], () if parent is None else parent["steps"], strict=False)
+    kept = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], pairs))
+    return {**run, "kept": kept, "steps": run["steps"][kept:]} if kept else run
+
+
 # A run --------------------------------------------------------------------------------------------------------------------------
 
 
-def run_data(node: RunNode[Run], shown: Shown, known: frozenset[str]) -> JSON:
-    """Return one run with all its steps; `known` are the ids of the runs in the page."""
-    run, history = node.run, node.run.history
-    origin = run.origin
+def run_data(run: Run, shown: Shown, ids: Mapping[str, str], of_parent: Sequence[JSON] = ()) -> JSON:
+    """Return one run with all its steps; `ids` has the ids of the runs in the page, `of_parent` the steps of the run it is forked
+    from."""
+    history, origin = run.history, run.origin
     before = origin.parent or origin.caller
     watched = _Watched.of(run, shown)
     return {
-        "id": run.id,
-        "name": _name(node),
+        "id": ids[run.id],
+        "name": _name(run),
         "agent": one_line(run.agent.name),
         "model": one_line(f"{run.agent.model.name}:{run.agent.model.model}"),
-        "parent": before.id if before is not None and before.id in known else None,
+        "parent": None if before is None else ids.get(before.id),
         "forked_at": origin.forked_at,
         "called_by": None if origin.called_by is None else one_line(origin.called_by),
         "state": _STATES[run.state],
@@ -113,14 +129,14 @@ def run_data(node: RunNode[Run], shown: Shown, known: frozenset[str]) -> JSON:
         "limits": limit_rows(run, shown),
         "end": end_data(run.result),
         "actions": [_action(place, one) for place, one in enumerate(run.next_actions)],
-        "steps": list(steps_data(run, shown, known, watched)),
+        "steps": list(steps_data(run, shown, ids, watched, of_parent)),
         "marks": watched.marks,
     }
 
 
-def _name(node: RunNode[Run]) -> str:
+def _name(run: Run) -> str:
     """Return how a branch differs from the run it was forked from, the handle of a child run, else the agent's name."""
-    run, origin = node.run, node.run.origin
+    origin = run.origin
     handle = next((use.handle for use in _uses_of(origin.caller) if use.run_id == run.id), "")
     if origin.parent is None:
         return one_line(handle or run.agent.name)
@@ -210,7 +226,10 @@ def limit_rows(run: Run, shown: Shown) -> list[JSON]:
 
 
 def _limit_row(several: Sequence[LimitNow], run: Run) -> JSON:
-    limit = min(several, key=lambda one: (Decimal(str(one.reading.limit)), isinstance(one.reading.limit, DefaultTurns))) if len(several) > 1 else several[0]
+    def comes_first(one: LimitNow) -> tuple[Decimal, bool]:
+        return Decimal(str(one.reading.limit)), isinstance(one.reading.limit, DefaultTurns)
+
+    limit = min(several, key=comes_first) if len(several) > 1 else several[0]
     reading = limit.reading
     share = None if limit.off or limit.negated else share_of(reading.value, reading.limit)
     return {
@@ -232,7 +251,9 @@ def _label(limit: LimitNow) -> str:
     reading = limit.reading
     label = _LABELS.get(limit.total or "")
     if label is None:
-        label = f"Call of {reading.limit}" if reading.goal else "Finish reason" if reading.name == "FinishReasonIs" else reading.name
+        label = (
+            f"Call of {reading.limit}" if reading.goal else "Finish reason" if reading.name == "FinishReasonIs" else reading.name
+        )
     return one_line(f"not: {label}" if limit.negated else label)
 
 
@@ -245,21 +266,25 @@ def _unit_of(run: Run, name: str) -> str:
 # Steps --------------------------------------------------------------------------------------------------------------------------
 
 
-def steps_data(run: Run, shown: Shown, known: frozenset[str], watched: _Watched, since: int = 0) -> Iterator[JSON]:
-    """Yield the steps of a run after the first `since`."""
+def steps_data(
+    run: Run, shown: Shown, ids: Mapping[str, str], watched: _Watched, of_parent: Sequence[JSON] = ()
+) -> Iterator[JSON]:
+    """Yield the steps of a run, those that it shares with its parent as they are there."""
     tokens: int | None = 0
     cost: Decimal | None = Decimal(0)
-    history = run.history
+    history, parent = run.history, run.origin.parent
     for place in range(len(history)):
         step = history[place]
         tokens = None if tokens is None or step.all_tokens is None else tokens + step.all_tokens
         cost = None if cost is None or step.all_cost_usd is None else cost + step.all_cost_usd
-        if place >= since:
-            settled = bool(place) and history[place - 1].settings is step.settings
-            yield _step(run, step, shown, known, watched, settled=settled) | {"total_tokens": tokens, "total_cost_usd": number(cost)}
+        if parent is not None and place < len(of_parent) and parent.history[place] is step:
+            yield of_parent[place]
+            continue
+        settled = bool(place) and history[place - 1].settings == step.settings
+        yield _step(run, step, shown, ids, watched, settled=settled) | {"total_tokens": tokens, "total_cost_usd": number(cost)}
 
 
-def _step(run: Run, step: StepResult, shown: Shown, known: frozenset[str], watched: _Watched, *, settled: bool) -> JSON:
+def _step(run: Run, step: StepResult, shown: Shown, ids: Mapping[str, str], watched: _Watched, *, settled: bool) -> JSON:
     names = ["calls", "signal", "decision", "readings", *([] if settled else ["limits"])]
     names += ["raw"] if shown.has_raw(step.index) else []
     return {
@@ -275,7 +300,7 @@ def _step(run: Run, step: StepResult, shown: Shown, known: frozenset[str], watch
         "reads": _reads(step.readings),
         "spans": watched.spans(step) if shown.timing else [],
         "details": sanitised(sections(run, step, names, timing=shown.timing)),
-        "children": [use.run_id for use in step.children if use.run_id in known],
+        "children": [ids[use.run_id] for use in step.children if use.run_id in ids],
     }
 
 
@@ -294,13 +319,15 @@ def step_html(run: Run, step: StepResult, shown: Shown) -> str:
         if call.response.reasoning:
             length = counted(len(call.response.reasoning), "character")
             body = markdown(call.response.reasoning, f"{where}.calls[{place}].response.reasoning")
-            parts.append(f'<details class="agentlab-reasoning"><summary>Reasoning <span class="agentlab-note">{length}</span></summary>{body}</details>')
+            summary = f'<summary>Reasoning <span class="agentlab-note">{length}</span></summary>'
+            parts.append(f'<details class="agentlab-reasoning">{summary}{body}</details>')
     if step.text:
         remarks = [*map(str, step.seams), *(f"A piece is missing {hole}" for hole in step.holes)]
         below = "".join(f'<div class="agentlab-note">{line(remark)}</div>' for remark in remarks[:MOST_CALLS])
         parts.append(f'<div class="agentlab-assistant">{markdown(marked(step.text, step.holes), f"{where}.text")}{below}</div>')
     if step.response is not None and step.response.refusal:
-        parts.append(f'<div class="agentlab-assistant"><div class="agentlab-note">The model refused:</div>{markdown(step.response.refusal)}</div>')
+        refusal = markdown(step.response.refusal, f"{where}.response.refusal")
+        parts.append(f'<div class="agentlab-assistant"><div class="agentlab-note">The model refused:</div>{refusal}</div>')
     if not step.calls:
         parts.append('<div class="agentlab-note">No answer was received.</div>')
     if step.error is not None:
@@ -374,7 +401,9 @@ def _result(result: ToolResult | None, where: str) -> str:
         return ""
     notes = []
     if result.executed_arguments is not None:
-        notes.append('<div class="agentlab-note">Executed with other arguments, by a middleware:</div>' + code(result.executed_arguments))
+        notes.append(
+            '<div class="agentlab-note">Executed with other arguments, by a middleware:</div>' + code(result.executed_arguments)
+        )
     if result.middleware == "answer":
         notes.append('<div class="agentlab-note">Answered by a middleware, not executed.</div>')
     elif "result" in result.middleware:
@@ -435,11 +464,16 @@ class _Watched:
             elif isinstance(event, events.ChildEnded):
                 self._span(step, "child", event.child.handle, started.get(event.child.run_id, event.at_s), event.at_s)
             elif (kind := _KINDS.get(type(event))) is not None:
-                text = seen(printable(detail_of(event)))[:500]
+                text = seen(printable(detail_of(event) or "paused"))[:500]  # a pause has no detail
                 self.marks.append({"at_s": self.shown.time(event.at_s), "step": step, "kind": kind, "text": text})
 
     def _span(self, step: int, kind: str, label: str, begin: float, end: float) -> None:
-        span = {"kind": kind, "label": one_line(label, 60), "start_s": self.shown.time(max(0.0, begin)), "end_s": self.shown.time(end)}
+        span = {
+            "kind": kind,
+            "label": one_line(label, 60),
+            "start_s": self.shown.time(max(0.0, begin)),
+            "end_s": self.shown.time(end),
+        }
         self.tools.setdefault(step, []).append(span)
 
     def spans(self, step: StepResult) -> list[JSON]:

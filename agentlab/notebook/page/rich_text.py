@@ -40,18 +40,21 @@ LARGEST_IMAGE, WIDEST_IMAGE = 500_000, 1_000
 _MARGIN = 4_096
 """Characters beyond the cut that are searched for keys, so that no half of a key remains."""
 
-LANGUAGES = frozenset(
-    "bash c c++ console cpp csharp css csv diff dockerfile go html ini java javascript js json jsx julia kotlin latex lua make makefile "
-    "markdown md php py pycon python python3 r rb ruby rs rust scala sh shell sql swift tex toml ts tsx typescript xml yaml yml zsh".split()
-)
+LANGUAGES = {
+    "bash", "c", "c++", "console", "cpp", "csharp", "css", "csv", "diff", "dockerfile", "go", "html", "ini", "java",
+    "javascript", "js", "json", "jsx", "julia", "kotlin", "latex", "lua", "make", "makefile", "markdown", "md", "php", "py",
+    "pycon", "python", "python3", "r", "rb", "ruby", "rs", "rust", "scala", "sh", "shell", "sql", "swift", "tex", "toml", "ts",
+    "tsx", "typescript", "xml", "yaml", "yml", "zsh",
+}  # fmt: skip
 """Languages of code blocks that are coloured; others are shown plain."""
 
 # The sanitiser ------------------------------------------------------------------------------------------------------------------
 
-_TAGS = frozenset(
-    "a b bdi blockquote br code dd del details div dl dt em figcaption figure h3 h4 h5 h6 hr i img li ol p pre s small span strong summary "
-    "table tbody td th thead tr ul".split()
-)
+_TAGS = {
+    "a", "b", "bdi", "blockquote", "br", "code", "dd", "del", "details", "div", "dl", "dt", "em", "figcaption", "figure", "h3",
+    "h4", "h5", "h6", "hr", "i", "img", "li", "ol", "p", "pre", "s", "small", "span", "strong", "summary", "table", "tbody",
+    "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
 _ATTRIBUTES = {
     "*": {"class", "dir"},
     "a": {"href"},
@@ -79,7 +82,7 @@ def _filtered(tag: str, name: str, value: str) -> str | None:
 @cache
 def _cleaner() -> nh3.Cleaner:
     return nh3.Cleaner(
-        tags=set(_TAGS),
+        tags=_TAGS,
         clean_content_tags={"script", "style", "template", "noscript", "iframe", "object", "svg", "math"},
         attributes=_ATTRIBUTES,
         attribute_filter=_filtered,

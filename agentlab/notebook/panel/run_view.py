@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
@@ -103,6 +104,10 @@ class Panel(LiveView):
                 self._run_views[run.id].watch()
             self._put(self._run_views[run.id].view)
         self._redrawer.mark()
+
+    def to_html(self, path: Any = None, *, timing: bool = True, raw: bool | Iterable[int] = False) -> str | Path:
+        """Write the run and its branches as one HTML file; see `Run.to_html`."""
+        return self.run.to_html(path, timing=timing, raw=raw)
 
     def _compose(self) -> None:
         self._services = PanelServices(self.guard, self._redrawer.mark, self.open, self._agents)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
@@ -151,6 +152,12 @@ class SideBySide(LiveView):
 
     def _finished(self) -> object:
         return "all" if self.lockstep.ended else None
+
+    def to_html(self, path: Any = None, *, timing: bool = True, raw: bool | Iterable[int] = False) -> str | Path:
+        """Write the runs and their branches as one HTML file; see `Run.to_html`."""
+        from agentlab.notebook.page import to_html  # the page is made of parts of the panel
+
+        return to_html(self.runs, path, timing=timing, raw=raw)
 
     def _static(self) -> StaticRuns:
         return StaticRuns(self.runs, self._courses)

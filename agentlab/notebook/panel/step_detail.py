@@ -13,7 +13,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -46,9 +46,7 @@ def detail(run: Run, index: int, opened: Collection[str] = OPEN_AT_FIRST) -> str
 def sections(run: Run, step: StepResult, names: Iterable[str] = (), opened: Collection[str] = (), *, timing: bool = True) -> str:
     """Sections of a step, by default all; `timing` False leaves out times, so that a recorded fixture gives the same text each time."""
     made = ((name, *_SECTIONS[name](run, step, timing)) for name in names or _SECTIONS)
-    return "".join(
-        _section(name, title, body, is_open=name in opened, about=about) for name, title, about, body in made if body
-    )
+    return "".join(_section(name, title, body, is_open=name in opened, about=about) for name, title, about, body in made if body)
 
 
 def _section(name: str, title: str, body: str, *, is_open: bool, about: str) -> str:
@@ -154,7 +152,11 @@ def _tools(step: StepResult) -> str:
         parts.append(_tool(call, result, here, f"{here}.tool_calls[{number}]", uses))
     if len(step.tool_calls) > MOST_TOOLS:
         parts.append(note(f"… {len(step.tool_calls) - MOST_TOOLS} more: {here}.tool_calls"))
-    parts += [note(f"In an earlier attempt, which ended with its process: {child_use(use)}.") for use in step.children if use.cut_off]
+    parts += [
+        note(f"In an earlier attempt, which ended with its process: {child_use(use)}, run {use.run_id[:6]}.")
+        for use in step.children
+        if use.cut_off
+    ]
     return "".join(parts)
 
 
@@ -179,7 +181,7 @@ def _tool(call: ToolCall, result: ToolResult | None, step: str, where: str, uses
         rows.append((label, code(result.content, f"in {step}.tool_results")))
         if result.stop is not None:
             rows.append(("stop", note(result.stop.reason)))
-    rows += [("sub-agent", note(child_use(use))) for use in uses]
+    rows += [("sub-agent", note(f"{child_use(use)}, run {use.run_id[:6]}")) for use in uses]
     return f'<div class="agentlab-tool{failed}">{head}{_rows([_row(who, body, "agentlab-label") for who, body in rows])}</div>'
 
 
@@ -187,7 +189,7 @@ def child_use(use: ChildUse) -> str:
     """Return how a sub-agent's run ended, and its usage, which is not part of the step's own calls."""
     ended = "cut off" if use.stop_reason is None else use.stop_reason.replace("_", " ")
     spent = f"{use.steps} step{'s' * (use.steps != 1)}, {tokens(use.usage.total_tokens)} tokens, {dollars(use.cost.usd)}"
-    return f"{_name(use.handle)}: {ended}, {spent}, run {use.run_id[:6]}"
+    return f"{_name(use.handle)}: {ended}, {spent}"
 
 
 def _calls_summary(step: StepResult) -> str:
