@@ -12,8 +12,7 @@ import agentlab as lab
 from agentlab import Budget
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.ending import MOST_OFFERS, Ending
-from agentlab.notebook.panel.run_view import Panel
+from agentlab.notebook.panel.run_view import MOST_OFFERS, Ending, Panel
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
@@ -57,7 +56,7 @@ def test_nothing_is_told_or_offered_while_the_run_goes_on() -> None:
 
 
 def test_a_limit_is_raised_and_the_branch_goes_on_in_the_panel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.notebook.panel.ending.time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr("agentlab.notebook.panel.run_view.time", SimpleNamespace(monotonic=lambda: 100.0))
     panel = ended(searching(2))
     run, ending = panel.run, panel.run_view.ending
     assert "truncated · turn_limit" in ending.text.value

@@ -14,8 +14,7 @@ import agentlab as lab
 from agentlab import Budget, ContinuationPolicy
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.panel import live_view
-from agentlab.notebook.panel.run_view import Panel
-from agentlab.notebook.panel.static_view import MOST_STEPS
+from agentlab.notebook.panel.run_view import MOST_STEPS, Panel
 from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 

@@ -278,7 +278,8 @@ def _image_of(value: object) -> str:
     elif isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)
     else:
-        data = value._repr_png_() if hasattr(type(value), "_repr_png_") else None
+        drawn_as = getattr(value, "_repr_png_", None)
+        data = drawn_as() if callable(drawn_as) else None
     return _embedded(data) if isinstance(data, bytes) else ""
 
 

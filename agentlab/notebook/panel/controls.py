@@ -12,7 +12,7 @@ import traitlets
 
 from agentlab.engine.run_tree import family_of
 from agentlab.errors import ConfigurationError
-from agentlab.notebook.panel.state import PanelState
+from agentlab.notebook.panel.live_view import PanelState
 from agentlab.run import Run, RunState
 
 ONE_RUN = ("The run has ended.", "It pauses after this step.", "The run is under way.", "It is paused already.")

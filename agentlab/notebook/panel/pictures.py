@@ -28,8 +28,8 @@ from agentlab._internal.safe_text import printable
 from agentlab.limits.budget import Budget
 from agentlab.limits.conditions import MaxCost, MaxTokensUsed
 from agentlab.notebook.panel import markup
+from agentlab.notebook.panel.live_view import PanelState, RunningTotals
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.state import PanelState, RunningTotals
 from agentlab.plots import branch_tree
 from agentlab.plots.figure import COLOURS, TEXT, PlotAxes, PlotFigure, shorten
 from agentlab.plots.run_timeline import TimelinePart, draw_timeline, timeline_data, timeline_part
