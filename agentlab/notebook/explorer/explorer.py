@@ -46,9 +46,8 @@ from agentlab.notebook.explorer.limits import (
 )
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import Face, NumberField
-from agentlab.notebook.panel.live_view import LiveView, StaticOutputs, is_drawing, panel_html
+from agentlab.notebook.panel.live_view import LiveView, Picture, StaticOutputs, is_drawing, panel_html
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.pictures import Picture
 
 SETTLED_S = 0.8
 """Time after the last change until the choice is saved in the notebook's file."""

@@ -20,7 +20,7 @@ import ipywidgets as widgets
 from IPython import display
 
 from agentlab._internal.kernel import has_page, mend
-from agentlab._internal.safe_text import AS_WRITTEN
+from agentlab._internal.safe_text import AS_WRITTEN, printable
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
@@ -28,7 +28,6 @@ from agentlab.run import Run
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
-    from agentlab.notebook.panel.pictures import Picture
 
 Output = tuple[dict[str, str], dict[str, Any]]
 """One output of a cell: data and metadata by mime type."""
@@ -50,6 +49,28 @@ STYLE, LIVE_STYLE, KEPT_STYLE = _sheet("static.css"), _sheet("live.css"), _sheet
 
 
 # Without a kernel ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A PNG with its alternative text; `about` is a remark below it. `width` and `height` are in pixels of the page, of which the
+    PNG may have more."""
+
+    png: bytes
+    alt: str
+    width: int
+    height: int
+    about: str = ""
+
+    def as_html(self) -> str:
+        """The picture embedded in the page, with the remark below."""
+        return markup.picture(self.png, f"{self.alt} {self.about}".strip(), self.width) + markup.note(self.about)
+
+    def as_output(self) -> tuple[dict[str, str], dict[str, Any]]:
+        """The picture as an output of a cell: data and metadata by mime type. Without text, since times differ between runs."""
+        alt = printable(f"{self.alt} {self.about}".strip())
+        data = {"image/png": base64.b64encode(self.png).decode()}
+        return data, {"image/png": {"width": self.width, "height": self.height, "alt": alt}}
 
 
 class StaticOutputs(ABC):

@@ -15,9 +15,9 @@ from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import Answer, ShownAnswer, answer_html
 from agentlab.notebook.panel.controls import action_button, set_button, why_not
-from agentlab.notebook.panel.live_view import LiveView, StaticOutputs, panel_html
+from agentlab.notebook.panel.live_view import LiveView, Picture, StaticOutputs, panel_html
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.pictures import SCALE, Courses, PacedPicture, Picture, figure_html, state_of
+from agentlab.notebook.panel.pictures import SCALE, Courses, PacedPicture, figure_html, state_of
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.plots.figure import DPI
 from agentlab.records import events
