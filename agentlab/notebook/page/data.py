@@ -27,7 +27,7 @@ from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.responses import marked
 from agentlab.notebook.page.rich_text import code, markdown, sanitised, value_html
 from agentlab.notebook.panel.markup import LimitNow, limits_now, share_of
-from agentlab.notebook.panel.step_detail import child_use, line, seconds, sections, seen
+from agentlab.notebook.panel.step_detail import Extent, child_use, line, seconds, sections, seen
 from agentlab.records import events
 from agentlab.records.events import detail_of, step_of
 from agentlab.records.result import RunResult
@@ -117,7 +117,7 @@ def run_data(run: Run, shown: Shown, ids: Mapping[str, str], of_parent: Sequence
         "called_by": None if origin.called_by is None else one_line(origin.called_by),
         "state": _STATES[run.state],
         "system_html": _instructions(run),
-        "prompt_html": "".join(_message(message, "") for message in run.timeline.messages_of(0)),
+        "prompt_html": sanitised("".join(_message(message, "") for message in run.timeline.messages_of(0))),
         "totals": {
             "steps": len(history),
             "tokens": history.tokens,
@@ -156,7 +156,7 @@ def _uses_of(run: Run | None) -> Iterator[ChildUse]:
 
 def _instructions(run: Run) -> str:
     text = run.agent.instructions
-    return f'<div class="agentlab-system">{markdown(text, "run.agent.instructions")}</div>' if text else ""
+    return sanitised(f'<div class="agentlab-system">{markdown(text, "run.agent.instructions")}</div>') if text else ""
 
 
 def _action(place: int, action: NextAction) -> JSON:
@@ -181,7 +181,7 @@ def end_data(result: RunResult | None) -> JSON | None:
         said = f"The provider {raw}, read as {signal.finish_reason} (confidence {signal.confidence})."
     output = ""
     if result.output is not None:
-        output = value_html(result.output) or _text_or_json(result.text, "run.result.output")
+        output = sanitised(value_html(result.output) or _text_or_json(result.text, "run.result.output"))
     return {
         "kind": "terminated" if result.terminated else "truncated",
         "stop_reason": str(result.stop_reason),
@@ -299,7 +299,7 @@ def _step(run: Run, step: StepResult, shown: Shown, ids: Mapping[str, str], watc
         "started_s": shown.time(step.started_s),
         "reads": _reads(step.readings),
         "spans": watched.spans(step) if shown.timing else [],
-        "details": sanitised(sections(run, step, names, timing=shown.timing)),
+        "details": sanitised(sections(run, step, names, extent=Extent(shown.timing, empty_columns=False))),
         "children": [ids[use.run_id] for use in step.children if use.run_id in ids],
     }
 
@@ -336,7 +336,7 @@ def step_html(run: Run, step: StepResult, shown: Shown) -> str:
     said = run.timeline.messages_of(step.index)
     answered = max((place for place, message in enumerate(said) if message.role in ("assistant", "tool")), default=-1)
     parts += [_message(message, where) for message in said[answered + 1 :]]
-    return "".join(parts)
+    return sanitised("".join(parts))
 
 
 def _message(message: Message, where: str) -> str:

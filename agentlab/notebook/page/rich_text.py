@@ -137,7 +137,7 @@ def _pre(text: str, language: str) -> str:
     """Return a box of code. One that scrolls can be reached by the keyboard."""
     text = seen(text)
     lexer = _lexer(language.lower()) if len(text) <= LONGEST_COLOURED else None
-    html = quoted(text) if lexer is None else _coloured(text, lexer)
+    html = quoted(text, quote=False) if lexer is None else _coloured(text, lexer)
     css = "agentlab-code agentlab-json" if language == "json" else "agentlab-code"
     reach = ' tabindex="0"' if text.count("\n") > 10 or len(text) > 600 else ""
     return f'<pre class="{css}" dir="auto"{reach}>\n{html}</pre>'  # HTML drops the first line break of a <pre>

@@ -43,9 +43,19 @@ def detail(run: Run, index: int, opened: Collection[str] = OPEN_AT_FIRST) -> str
     return f'<div class="agentlab-detail">{_head(step)}{sections(run, step, opened=opened)}</div>'
 
 
-def sections(run: Run, step: StepResult, names: Iterable[str] = (), opened: Collection[str] = (), *, timing: bool = True) -> str:
-    """Sections of a step, by default all; `timing` False leaves out times, so that a recorded fixture gives the same text each time."""
-    made = ((name, *_SECTIONS[name](run, step, timing)) for name in names or _SECTIONS)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Extent:
+    """What sections hold: times, which differ at each execution, and columns of tables without a value."""
+
+    timing: bool = True
+    empty_columns: bool = True
+
+
+def sections(
+    run: Run, step: StepResult, names: Iterable[str] = (), opened: Collection[str] = (), *, extent: Extent = Extent()
+) -> str:
+    """Sections of a step, by default all."""
+    made = ((name, *_SECTIONS[name](run, step, extent)) for name in names or _SECTIONS)
     return "".join(_section(name, title, body, is_open=name in opened, about=about) for name, title, about, body in made if body)
 
 
@@ -196,10 +206,10 @@ def _calls_summary(step: StepResult) -> str:
     return f"{len(step.calls)} · {tokens(step.usage.total_tokens)} tokens · {dollars(step.cost.usd)}"
 
 
-def _calls(step: StepResult, timing: bool) -> str:
+def _calls(step: StepResult, extent: Extent) -> str:
     if not step.calls:
         return note("No call was answered.")
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for call in step.calls[-MOST_CALLS:]:
         usage = call.usage
         remarks = [] if call.used else ["discarded by a middleware"]
@@ -213,13 +223,33 @@ def _calls(step: StepResult, timing: bool) -> str:
         rows.append(
             (call.index, call.response.signal.finish_reason, tokens(usage.input_tokens), _cached(usage),
              tokens(usage.output_tokens), _or_dash(usage.reasoning_tokens), cost, _or_dash(call.requested_cap),
-             seconds(call.duration_s) if timing else "", call.retries, "; ".join(remarks))
+             seconds(call.duration_s) if extent.timing else "", call.retries, "; ".join(remarks))
         )  # fmt: skip
-    heads = ("call", "finish reason", "input", "cached", "output", "reasoning", "cost", "cap", "time", "retries", "")
+    heads: Sequence[str] = (
+        "call",
+        "finish reason",
+        "input",
+        "cached",
+        "output",
+        "reasoning",
+        "cost",
+        "cap",
+        "time",
+        "retries",
+        "",
+    )
+    numbers: Sequence[int] = (0, *range(2, 10))
+    if not extent.empty_columns:
+        kept = [place for place in range(len(heads)) if any(row[place] not in _EMPTY for row in rows)]
+        heads, rows = [heads[place] for place in kept], [tuple(row[place] for place in kept) for row in rows]
+        numbers = [at for at, place in enumerate(kept) if place in numbers]
     earlier = note(f"… {len(step.calls) - MOST_CALLS} earlier calls") if len(step.calls) > MOST_CALLS else ""
     response = step.response
     about = [("answered by", response.model), ("response id", response.response_id)] if response is not None else []
-    return earlier + markup.table(heads, rows, numbers=(0, *range(2, 10))) + facts(about)
+    return earlier + markup.table(heads, rows, numbers=numbers) + facts(about)
+
+
+_EMPTY = ("–", "", 0)
 
 
 def _cached(usage: Usage) -> str:
@@ -354,15 +384,15 @@ def _raw(step: StepResult) -> str:
     return "".join(parts)
 
 
-_SECTIONS: Mapping[str, Callable[[Run, StepResult, bool], tuple[str, str, str]]] = {
-    "messages": lambda run, step, timing: ("Messages", "new to the model, and its answer", _messages(run, step)),
-    "tools": lambda run, step, timing: ("Tool calls", _tools_summary(step), _tools(step)),
-    "calls": lambda run, step, timing: ("Model calls", _calls_summary(step), _calls(step, timing)),
-    "signal": lambda run, step, timing: ("Why the response ended", _signal_summary(step), _signal(step)),
-    "decision": lambda run, step, timing: ("What followed", step.decision.action.replace("_", " "), _decision(step)),
-    "readings": lambda run, step, timing: ("Stop condition", _met(step.readings), _readings(step.readings)),
-    "limits": lambda run, step, timing: ("Limits in force", "and what was left after the step", _limits(step, timing)),
-    "raw": lambda run, step, timing: ("Raw response", "as the provider sent it", _raw(step)),
+_SECTIONS: Mapping[str, Callable[[Run, StepResult, Extent], tuple[str, str, str]]] = {
+    "messages": lambda run, step, extent: ("Messages", "new to the model, and its answer", _messages(run, step)),
+    "tools": lambda run, step, extent: ("Tool calls", _tools_summary(step), _tools(step)),
+    "calls": lambda run, step, extent: ("Model calls", _calls_summary(step), _calls(step, extent)),
+    "signal": lambda run, step, extent: ("Why the response ended", _signal_summary(step), _signal(step)),
+    "decision": lambda run, step, extent: ("What followed", step.decision.action.replace("_", " "), _decision(step)),
+    "readings": lambda run, step, extent: ("Stop condition", _met(step.readings), _readings(step.readings)),
+    "limits": lambda run, step, extent: ("Limits in force", "and what was left after the step", _limits(step, extent.timing)),
+    "raw": lambda run, step, extent: ("Raw response", "as the provider sent it", _raw(step)),
 }
 """Title, summary beside the title, and HTML of each section; a section without HTML is left out."""
 
