@@ -23,8 +23,9 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import STANDARD_TYPES
 from pygments.util import ClassNotFound
 
+from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import redact
-from agentlab._internal.safe_text import AS_WRITTEN, escape, printable
+from agentlab._internal.safe_text import AS_WRITTEN, escape, printable, whole
 from agentlab.notebook.panel.step_detail import seen
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _cleaner() -> nh3.Cleaner:
 
 def sanitised(html: str) -> str:
     """Return HTML in which nothing is left but the tags and attributes of the allow-list."""
-    return _cleaner().clean(html)
+    return _cleaner().clean(whole(html))
 
 
 # Texts --------------------------------------------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ def _cut(text: str, longest: int, where: str) -> tuple[str, str]:
 def _indented(text: str) -> tuple[str, str]:
     """Return JSON with line breaks, and its language; other text as it is."""
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False), "json"
+        return printable(json.dumps(json.loads(text), indent=2, ensure_ascii=False)), "json"  # once more: escapes are gone
     except (ValueError, RecursionError):
         return text, ""
 
@@ -258,7 +259,7 @@ def _table_of(value: object) -> str:
     rows, columns = frame.shape
     shown = frame.iloc[:MOST_ROWS, :MOST_COLUMNS]
     html = printable(shown.to_html(border=0, max_rows=None, max_cols=None, justify="left"))
-    more = f"{rows:,} rows, {columns:,} columns"
+    more = f"{counted(rows, 'row')}, {counted(columns, 'column')}"
     if shown.shape != frame.shape:
         more += f"; the first {shown.shape[0]:,} and {shown.shape[1]:,} are shown"
     return f'<div class="agentlab-table" tabindex="0">{html}</div><div class="agentlab-note">{more}</div>'
