@@ -2,7 +2,7 @@
 
 May import: `experiments` and what is below it; not `serving`.
 
-    cards     what is shown of each public value
+    cards     the display of each public value
     panel     `run.panel()`, `lab.panel`
     page      `run.to_html()`
     explorer  `lab.explore`

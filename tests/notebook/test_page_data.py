@@ -22,18 +22,18 @@ import html5lib
 import pandas as pd
 import pytest
 from inert import text_of, what_acts
-from soak.planted import ALL, IN_ENVIRONMENT, KEYS, SENT, found_in
+from measured_work import calls_in
+from soak.planted_keys import ALL, IN_ENVIRONMENT, KEYS, SENT, found_in
 from test_rich_text import HOSTILE as HOSTILE_TEXTS
 from test_rich_text import png
-from work_done import calls_in
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs
 from agentlab._internal import secrets as known_keys
+from agentlab.agent import Run
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.notebook.page import page_html, script, style
 from agentlab.notebook.page.data import Shown, as_json, page_data
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

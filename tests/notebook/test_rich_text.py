@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inert import text_of, what_acts
 from matplotlib.figure import Figure
+from measured_work import calls_in
 from PIL import Image
-from work_done import calls_in
 
 from agentlab._internal import secrets as known_keys
 from agentlab.notebook.page import rich_text

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import AS_WRITTEN, one_line
+from agentlab.agent import Run
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.page.data import Shown, as_json, page_data
-from agentlab.run import Run
 
 SCRIPTS = ("dom", "charts", "transcript", "side", "diff", "main")
 """The page's JavaScript in its order. The files share one scope."""

@@ -18,8 +18,10 @@ from typing import Any
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import escape, one_line, printable
+from agentlab.agent import Run
 from agentlab.engine.next_actions import NextAction
 from agentlab.engine.run_tree import differences, family_of
+from agentlab.engine.worker import RunState
 from agentlab.limits.budget import DefaultTurns
 from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading, Scalar
@@ -32,7 +34,6 @@ from agentlab.records import events
 from agentlab.records.events import detail_of, step_of
 from agentlab.records.result import RunResult
 from agentlab.records.step import ChildUse, StepResult
-from agentlab.run import Run, RunState
 
 JSON = dict[str, Any]
 

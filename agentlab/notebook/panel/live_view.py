@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import ipywidgets as widgets
 from IPython import display
 
-from agentlab._internal.kernel import has_page, mend
+from agentlab._internal.kernel import has_page, kernel_workarounds
 from agentlab._internal.safe_text import AS_WRITTEN, printable
+from agentlab.agent import Run
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
-from agentlab.run import Run
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
@@ -243,7 +243,7 @@ class LiveView(ABC):
     def _adopt_if_shown(self) -> None:
         """Let the kernel handle messages of these controls while a cell awaits something."""
         if self._shown_live or self._embedded:
-            kernel = mend()
+            kernel = kernel_workarounds()
             for control in self._controls():
                 kernel.adopt(control.comm)
 

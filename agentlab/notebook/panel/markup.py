@@ -16,7 +16,9 @@ from traitlets import CUnicode
 
 from agentlab._internal.safe_text import AS_WRITTEN, printable
 from agentlab._internal.safe_text import escape as escape  # noqa: PLC0414  the panel's parts import it from here
+from agentlab.agent import Run
 from agentlab.engine.next_actions import nothing_to_do
+from agentlab.engine.worker import RunState
 from agentlab.limits.budget import TOTAL_OF
 from agentlab.limits.combinators import AllOf, Custom, read_off
 from agentlab.limits.condition_tree import outline
@@ -24,7 +26,6 @@ from agentlab.limits.reading import Reading, Scalar
 from agentlab.model.finish_reasons import StopReason
 from agentlab.records.columns import named_leaves
 from agentlab.records.result import RunResult
-from agentlab.run import Run, RunState
 
 NEAR = 0.8
 """Share of a limit from which its bar is marked as near."""

@@ -22,6 +22,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from agentlab import plots
+from agentlab.agent import Run
+from agentlab.engine.worker import RunState
 from agentlab.limits.budget import Budget
 from agentlab.limits.conditions import MaxCost, MaxTokensUsed
 from agentlab.notebook.panel import markup
@@ -31,7 +33,6 @@ from agentlab.plots import branch_tree
 from agentlab.plots.figure import COLOURS, TEXT, PlotAxes, PlotFigure, shorten
 from agentlab.plots.run_timeline import TimelinePart, draw_timeline, timeline_data, timeline_part
 from agentlab.records.frames import array
-from agentlab.run import Run, RunState
 
 _BLUE, LIMIT, _GREEN = COLOURS[:3]
 TITLES = ("total tokens", "total cost, USD")
@@ -342,8 +343,8 @@ def timeline_picture(run: Run, chosen: int | None = None, pixels: float = TIMELI
     part = timeline_part(run, chosen)
     marked = chosen if part.has(chosen) else None
     at_the_end = part.whole or part.last == len(run.history)
-    goes_on = at_the_end and run.state is not RunState.ENDED
-    axes = cast(PlotAxes, draw_timeline(timeline_data(part.frame), begin_s=part.begin_s, marked=marked, goes_on=goes_on))
+    running = at_the_end and run.state is not RunState.ENDED
+    axes = cast(PlotAxes, draw_timeline(timeline_data(part.frame), begin_s=part.begin_s, marked=marked, running=running))
     figure = cast(PlotFigure, axes.figure)
     width, height = (round(inches * figure.get_dpi()) for inches in figure.get_size_inches())
     return Picture(figure.png(pixels), axes.alt, width, height, _about_timeline(part, run, chosen))

@@ -16,8 +16,10 @@ import ipywidgets as widgets
 
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import one_line, printable
+from agentlab.agent import Run
 from agentlab.engine.next_actions import NextAction, nothing_to_do
 from agentlab.engine.run_tree import family_of
+from agentlab.engine.worker import RunState
 from agentlab.limits.settings import RunSettings
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import Answer, AnswerView, ShownAnswer, answer_html, answer_label_html
@@ -29,7 +31,6 @@ from agentlab.notebook.panel.pictures import Chart, Curve, TimelineView, timelin
 from agentlab.notebook.panel.settings_editor import LimitEditor
 from agentlab.notebook.panel.step_browser import StepBrowser, StepTable
 from agentlab.records import events
-from agentlab.run import Run, RunState
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import ipywidgets as widgets
 
 from agentlab._internal.safe_text import printable
+from agentlab.agent import Run
 from agentlab.engine.lockstep import Lockstep
+from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import Answer, ShownAnswer, answer_html
@@ -21,7 +23,6 @@ from agentlab.notebook.panel.pictures import SCALE, Courses, PacedPicture, figur
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.plots.figure import DPI
 from agentlab.records import events
-from agentlab.run import Run, RunState
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent

@@ -20,6 +20,7 @@ from typing import Any
 from agentlab._internal.formatting import as_set, measured
 from agentlab._internal.redaction import REDACTED, is_secret_name, redact
 from agentlab._internal.safe_text import printable
+from agentlab.agent import Run
 from agentlab.limits.reading import Reading
 from agentlab.model.messages import JSON, Message, ToolCall, ToolResult
 from agentlab.model.responses import marked
@@ -27,7 +28,6 @@ from agentlab.model.usage import Usage
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import dollars, escape, escape_whole, note, tokens
 from agentlab.records.step import ChildUse, StepResult
-from agentlab.run import Run
 
 OPEN_AT_FIRST = frozenset({"messages", "tools"})
 """The sections that are open until a person closes them."""
