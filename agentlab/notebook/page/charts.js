@@ -54,7 +54,7 @@ function makeChart(store, measure, onLimit) {
     cursor.replaceChildren(draw("line", { x1: x, x2: x, y1: PLOT.top, y2: PLOT.height - PLOT.bottom }));
     if (known(total)) cursor.append(draw("circle", { cx: x, cy: scale.y(total), r: 3.5 }));
     const more = step && known(measure.own(step)) ? ` (+${measure.format(measure.own(step))})` : "";
-    readout.textContent = step ? `step ${at}: ${measure.format(total)}${more}` : "no steps yet";
+    readout.textContent = step ? `step ${count(at)}: ${measure.format(total)}${more}` : "no steps yet";
     const limit = scale.limit === null ? "" : `, limit ${measure.format(scale.limit)}`;
     dress(reader, {
       "aria-valuemin": Math.min(1, steps.length), "aria-valuemax": steps.length, "aria-valuenow": store.view.step,
@@ -100,7 +100,7 @@ function scaleOf(run, beside, measure, width) {
   const inner = width - PLOT.left - PLOT.right;
   const high = PLOT.height - PLOT.top - PLOT.bottom;
   return {
-    most, steps, limit, seen, row, width: inner, used,
+    most, steps, limit, seen, row, width: inner, used, unknown: run.steps.length > 0 && !last.length,
     x: (step) => PLOT.left + (inner * step) / steps,
     y: (value) => PLOT.height - PLOT.bottom - (high * Math.min(value, most)) / most,
     valueAt: (y) => Math.max(0, ((PLOT.height - PLOT.bottom - y) / high) * most),
@@ -116,6 +116,7 @@ function frameOf(scale, measure) {
     label(PLOT.left, "start", "0"),
     label(right, "end", `step ${count(scale.steps)}`),
     scale.used > 0 ? label(PLOT.left + scale.width / 2, "middle", `used ${measure.format(scale.used)}`) : null,
+    scale.unknown ? draw("text", { x: PLOT.left + scale.width / 2, y: foot - 32, "text-anchor": "middle", class: "page-tick unknown" }, "not reported") : null,
   ].filter(Boolean);
 }
 

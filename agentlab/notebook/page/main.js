@@ -10,7 +10,8 @@ function mountPage(root, store, send = null) {
   const onLimit = send ? (name, value) => send({ kind: "limit", run: store.view.open, name, value }) : null;
   const toggleCompare = () => compare(store);
   const bar = makeBar(store);
-  const chips = makeChips(store, toggleCompare);
+  const comparing = make("button", { type: "button", class: "page-button", onclick: toggleCompare }, "Compare");
+  const chips = makeChips(store, comparing);
   const scrubber = makeScrubber(store);
   const transcript = makeTranscript(store);
   const diff = makeDiff(store);
@@ -30,9 +31,9 @@ function mountPage(root, store, send = null) {
   const [end, actions, limits, step, runs] = drawerParts.map((one) => one.node);
   const drawer = make("aside", { class: "page-drawer", tabindex: -1, "aria-label": "About the run" },
     make("div", { class: "page-sections" }, end, usage.node, limits, step, actions, runs));
-  const flip = make("button", { type: "button", class: "page-button page-flip", "aria-pressed": "false", onclick: () => turn() }, "About the run");
+  const flip = make("button", { type: "button", class: "page-button page-flip", "aria-pressed": "false", onclick: () => turn() }, "Overview");
   const ask = make("button", { type: "button", class: "page-button icon", "aria-label": "Keys and marks", title: "Keys and marks (?)", onclick: () => help.showModal() }, "?");
-  const tools = make("div", { class: "page-tools" }, scrubber.node, search.node, flip, ask);
+  const tools = make("div", { class: "page-tools" }, scrubber.node, search.node, comparing, flip, ask);
   const frame = make("div", { class: "page-frame" },
     bar.node, chips.node, tools, make("main", { class: "page-main", "aria-label": "The conversation" }, transcript.node, diff.node), drawer, help);
   root.classList.add("agentlab-page", "tex2jax_ignore", "mathjax_ignore");
@@ -45,7 +46,7 @@ function mountPage(root, store, send = null) {
   function turn() {
     const on = frame.classList.toggle("turned");
     flip.setAttribute("aria-pressed", String(on));
-    flip.textContent = on ? "Transcript" : "About the run";
+    flip.textContent = on ? "Transcript" : "Overview";
   }
 
   function refresh() {
@@ -53,14 +54,14 @@ function mountPage(root, store, send = null) {
     waiting = 0;
     const run = store.run();
     const state = { store, view: store.view, run, step: run?.steps[store.view.step - 1] || null };
-    const comparing = store.view.compare !== null;
-    transcript.node.hidden = comparing;
-    diff.node.hidden = !comparing;
+    const beside = store.view.compare !== null;
+    transcript.node.hidden = beside;
+    diff.node.hidden = !beside;
     parts.forEach((one) => one.update(state));
     const moved = last.open === store.view.open && last.step !== store.view.step;
-    if (moved && !(followed() && run.state === "running")) (comparing ? diff : transcript).reveal(store.view.step);
-    if (last.compare === null && comparing) diff.goToFirst();
-    if (last.compare && !comparing) transcript.list.update();
+    if (moved && !(followed() && run.state === "running")) (beside ? diff : transcript).reveal(store.view.step);
+    if (last.compare === null && beside) diff.goToFirst();
+    if (last.compare && !beside) transcript.list.update();
     last = { open: store.view.open, step: store.view.step, compare: store.view.compare };
   }
   /** True if a new step was chosen because the reader is at the end: the list keeps to the end by itself. */

@@ -354,9 +354,9 @@ function headItem(run) {
 
 /** One step below its rule: number, finish reason, what it used, and what the conditions read. */
 function stepItem(store, run, step) {
-  const [shape, tone] = finishOf(step.finish);
+  const [shape, tone] = finishOf(step);
   const rule = make("header", { class: "page-rule" },
-    make("h3", {}, mark(shape, tone), `Step ${step.n}`),
+    make("h3", {}, mark(shape, tone), `Step ${count(step.n)}`),
     make("span", { class: "page-finish" }, words(step.finish) || "no answer"),
     make("span", { class: "page-facts" }, factsOf(step).map((fact) => make("span", {}, fact))),
     step.reads ? make("span", { class: "page-reads", title: step.reads }, step.reads) : null);
@@ -408,7 +408,7 @@ function linksOf(store, run, step) {
   const kept = run.forked_at === step.n && store.run(run.parent);
   return [
     ...children.map((one) => link(one, "sub-agent")),
-    ...branches.map((one) => link(one, "a branch starts here:")),
+    ...branches.map((one) => link(one, "branch:")),
     ...(kept ? [[mark("branch", "live"), "this run branched off here, from ", link(kept, "")[2]]] : []),
   ];
 }
