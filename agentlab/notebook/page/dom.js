@@ -111,14 +111,12 @@ const FINISHES = {
   content_filtered: ["square", "bad"],
   cancelled: ["square", "bad"],
   error: ["cross", "bad"],
+  no_answer: ["cross", "bad"],
 };
 const RANK = { plain: 0, good: 1, warn: 2, bad: 3 };
 
 /** Shape and tone of how a step finished; a ring if that is unknown. */
-function finishOf(step) {
-  const name = step.finish || (step.stop_reason === "error" ? "error" : "");
-  return Object.hasOwn(FINISHES, name) ? FINISHES[name] : ["ring", "warn"];
-}
+const finishOf = (step) => (Object.hasOwn(FINISHES, step.finish) ? FINISHES[step.finish] : ["ring", "warn"]);
 
 const SHAPES = {
   circle: "M5 1.5a3.5 3.5 0 1 0 0 7a3.5 3.5 0 1 0 0-7z",
@@ -188,10 +186,10 @@ function makeStore(data = {}) {
     },
     append(id, steps) {
       const all = store.steps(id).slice();
-      const follows = id === view.open && view.step === all.length && all.length > 0;
+      const follows = id === view.open && view.step === all.length;
       for (const step of steps) all[step.n - 1] = step;
       keep(id, { steps: all });
-      if (follows || (id === view.open && view.step === 0)) view.step = follows ? all.length : 1;
+      if (follows) view.step = all.length;
       tell("steps");
     },
     set(fields) {

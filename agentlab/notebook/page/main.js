@@ -22,7 +22,6 @@ function mountPage(root, store, send = null) {
   }, (step) => {
     store.set({ compare: null });
     store.choose(step);
-    refresh(); // the transcript goes to the step first, then to the hit in it
     transcript.revealHit(step);
   });
   const charts = MEASURES.map((measure) => makeChart(store, measure, onLimit));
@@ -30,7 +29,7 @@ function mountPage(root, store, send = null) {
   const drawerParts = [makeEnd(store), makeActions(), makeLimits(), makeStep(), makeRuns(store)];
   const [end, actions, limits, step, runs] = drawerParts.map((one) => one.node);
   const drawer = make("aside", { class: "page-drawer", tabindex: -1, "aria-label": "About the run" },
-    make("div", { class: "page-sections" }, end, usage.node, limits, step, actions, runs));
+    make("div", { class: "page-sections" }, end, actions, usage.node, limits, step, runs));
   const flip = make("button", { type: "button", class: "page-button page-flip", "aria-pressed": "false", onclick: () => turn() }, "Overview");
   const ask = make("button", { type: "button", class: "page-button icon", "aria-label": "Keys and marks", title: "Keys and marks (?)", onclick: () => help.showModal() }, "?");
   const tools = make("div", { class: "page-tools" }, scrubber.node, search.node, comparing, flip, ask);
@@ -49,7 +48,7 @@ function mountPage(root, store, send = null) {
     flip.textContent = on ? "Transcript" : "Overview";
   }
 
-  function refresh() {
+  function refresh({ person = false } = {}) {
     cancelAnimationFrame(waiting);
     waiting = 0;
     const run = store.run();
@@ -58,32 +57,31 @@ function mountPage(root, store, send = null) {
     transcript.node.hidden = beside;
     diff.node.hidden = !beside;
     parts.forEach((one) => one.update(state));
+    // What a person chooses is brought into view; a step that arrives is not: at the end, the list keeps to the end by itself.
     const moved = last.open === store.view.open && last.step !== store.view.step;
-    if (moved && !(followed() && run.state === "running")) (beside ? diff : transcript).reveal(store.view.step);
+    if (moved && person) (beside ? diff : transcript).reveal(store.view.step);
     if (last.compare === null && beside) diff.goToFirst();
     if (last.compare && !beside) transcript.list.update();
     last = { open: store.view.open, step: store.view.step, compare: store.view.compare };
   }
-  /** True if a new step was chosen because the reader is at the end: the list keeps to the end by itself. */
-  const followed = () => transcript.list.atEnd() && store.view.step === store.steps().length;
-
   /** Changes that come together are drawn once; a choice of the person at once. */
   const unsubscribe = store.subscribe((what) => {
-    if (what === "view") refresh();
-    else waiting ||= requestAnimationFrame(refresh);
+    if (what === "view") refresh({ person: true });
+    else waiting ||= requestAnimationFrame(() => refresh());
   });
 
+  const keyed = document.documentElement.classList.contains("agentlab-file") ? document : root; // in a notebook, other keys are not ours
   const keys = (event) => pageKey(event, { store, search, help, toggleCompare });
   const toPrint = () => transcript.print(true);
   const fromPrint = () => transcript.print(false);
-  root.addEventListener("keydown", keys);
+  keyed.addEventListener("keydown", keys);
   addEventListener("beforeprint", toPrint);
   addEventListener("afterprint", fromPrint);
   refresh();
   return () => {
     unsubscribe();
     cancelAnimationFrame(waiting);
-    root.removeEventListener("keydown", keys);
+    keyed.removeEventListener("keydown", keys);
     removeEventListener("beforeprint", toPrint);
     removeEventListener("afterprint", fromPrint);
     root.replaceChildren();

@@ -18,9 +18,9 @@ function makeBar(store) {
     if (!run) return;
     const [shape, tone, word] = stateOf(run);
     const badge = make("span", { class: `page-badge ${tone}`, role: "status" }, mark(shape, "", 9), word);
-    const [title, ...others] = [...new Set([store.title, run.agent, run.model].filter(Boolean))];
+    const [title, ...others] = [...new Set([run.agent, run.model].filter(Boolean))];
     const about = others.map((name) => make("bdi", { class: "page-model" }, name));
-    who.replaceChildren(badge, make("h1", {}, make("bdi", {}, title || "Run")), ...about);
+    who.replaceChildren(badge, make("h1", {}, make("bdi", {}, title || store.title || "Run")), ...about);
     gauges.replaceChildren(...GAUGES.map((one) => gaugeOf(run, one)).filter(Boolean));
   });
 }
@@ -370,7 +370,7 @@ const KEYS = [
 function makeHelp() {
   const rows = KEYS.map(([keys, what]) => make("tr", {}, make("th", { scope: "row" }, keys.split("  ").map((key) => [make("kbd", {}, key), " "])), make("td", {}, what)));
   const shapes = Object.entries(FINISHES).map(([name, [shape, tone]]) => make("li", {}, mark(shape, tone), words(name)));
-  shapes.push(make("li", {}, mark("ring", "warn"), "unknown, or no answer"));
+  shapes.push(make("li", {}, mark("ring", "warn"), "unknown"));
   const close = make("button", { type: "button", class: "page-button", onclick: () => dialog.close() }, "Close");
   const dialog = make("dialog", { class: "page-help", "aria-label": "Keys and marks" },
     make("h2", {}, "Keys"), make("table", {}, make("tbody", {}, rows)), make("h2", {}, "How a step finished"), make("ul", {}, shapes), close);

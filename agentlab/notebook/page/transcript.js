@@ -242,7 +242,7 @@ function makeTranscript(store) {
   scroller.addEventListener("scroll", () => {
     const person = list.scrolledByPerson();
     list.update();
-    if (person) store.choose(Math.min(list.current(), store.steps().length));
+    if (person) chosenHere(Math.min(list.current(), store.steps().length));
   });
   scroller.addEventListener("click", (event) => {
     if (event.target.closest("a, button, summary, input") || !getSelection().isCollapsed) return;
@@ -251,11 +251,11 @@ function makeTranscript(store) {
   });
   scroller.addEventListener("keydown", (event) => moveByKey(event, store, list, scroller));
 
-  let here = null; // a step that the person chose in the transcript itself: it is in view already
+  let here = false; // true while the person chooses a step in the transcript itself: it is in view already
   function chosenHere(index) {
-    here = index;
+    here = true;
     store.choose(index);
-    here = null;
+    here = false;
   }
 
   function follow(state) {
@@ -285,7 +285,7 @@ function makeTranscript(store) {
     update,
     /** Bring the chosen step into view, unless it was chosen by scrolling or clicking here. */
     reveal(step) {
-      if (here === null) list.show(step);
+      if (!here) list.show(step);
     },
     find(query) {
       found = query;
