@@ -3,8 +3,8 @@
 const PLOT = { height: 104, left: 2, right: 2, top: 16, bottom: 16 };
 
 const MEASURES = [
-  { title: "Tokens", unit: "tokens", total: (step) => step.total_tokens, own: (step) => step.tokens, format: count },
-  { title: "Cost", unit: "usd", total: (step) => step.total_cost_usd, own: (step) => step.cost_usd, format: dollars },
+  { title: "Tokens", unit: "tokens", field: "tokens", total: (step) => step.total_tokens, own: (step) => step.tokens, format: count },
+  { title: "Cost", unit: "usd", field: "cost_usd", total: (step) => step.total_cost_usd, own: (step) => step.cost_usd, format: dollars },
 ];
 
 /** The limit that bounds the whole of a unit: of the run's budget and conditions the one that comes first. */
@@ -54,7 +54,7 @@ function makeChart(store, measure, onLimit) {
     cursor.replaceChildren(draw("line", { x1: x, x2: x, y1: PLOT.top, y2: PLOT.height - PLOT.bottom }));
     if (known(total)) cursor.append(draw("circle", { cx: x, cy: scale.y(total), r: 3.5 }));
     const more = step && known(measure.own(step)) ? ` (+${measure.format(measure.own(step))})` : "";
-    readout.textContent = step ? `step ${at}: ${measure.format(total)}${more}` : "no steps yet";
+    readout.textContent = step ? `step ${count(at)}: ${measure.format(total)}${more}` : "no steps yet";
     const limit = scale.limit === null ? "" : `, limit ${measure.format(scale.limit)}`;
     dress(reader, {
       "aria-valuemin": Math.min(1, steps.length), "aria-valuemax": steps.length, "aria-valuenow": store.view.step,
@@ -100,7 +100,7 @@ function scaleOf(run, beside, measure, width) {
   const inner = width - PLOT.left - PLOT.right;
   const high = PLOT.height - PLOT.top - PLOT.bottom;
   return {
-    most, steps, limit, seen, row, width: inner, used,
+    most, steps, limit, seen, row, width: inner, own: run.totals[measure.field], unknown: run.steps.length > 0 && !last.length,
     x: (step) => PLOT.left + (inner * step) / steps,
     y: (value) => PLOT.height - PLOT.bottom - (high * Math.min(value, most)) / most,
     valueAt: (y) => Math.max(0, ((PLOT.height - PLOT.bottom - y) / high) * most),
@@ -115,7 +115,8 @@ function frameOf(scale, measure) {
     draw("line", { x1: PLOT.left, x2: right, y1: foot, y2: foot, class: "page-axis" }),
     label(PLOT.left, "start", "0"),
     label(right, "end", `step ${count(scale.steps)}`),
-    scale.used > 0 ? label(PLOT.left + scale.width / 2, "middle", `used ${measure.format(scale.used)}`) : null,
+    scale.own > 0 ? label(PLOT.left + scale.width / 2, "middle", `used ${measure.format(scale.own)}`) : null,
+    scale.unknown ? draw("text", { x: PLOT.left + scale.width / 2, y: foot - 32, "text-anchor": "middle", class: "page-tick unknown" }, "not reported") : null,
   ].filter(Boolean);
 }
 

@@ -98,7 +98,7 @@ function differencesOf(one, other, first, jump) {
     const [shape, tone, word] = stateOf(run);
     return [mark(shape, tone), run.end ? words(run.end.stop_reason) : word];
   };
-  const ends = one.end?.stop_reason === other.end?.stop_reason && one.state === other.state ? [endOf(one), " both"] : [endOf(one), " \u2192 ", endOf(other)];
+  const ends = one.end?.stop_reason === other.end?.stop_reason && one.state === other.state ? [endOf(one), make("span", { class: "page-quiet" }, ", both")] : [endOf(one), " \u2192 ", endOf(other)];
   return [
     fact("First difference", first === null ? "none: the steps are the same" : jump),
     fact("Steps", change("steps", count)), fact("Tokens", change("tokens", count)), fact("Cost", change("cost_usd", dollars)), fact("End", ends),
@@ -114,15 +114,15 @@ function pairItem(store, one, other, index, first) {
   const state = index === first ? "first" : sameStep(...steps) ? "same" : "other";
   const sides = steps.map((step) => (step ? fill(make("div", { class: "page-said" }), step.html) : make("p", { class: "page-quiet" }, "no such step: the run had ended")));
   if (state !== "same" && steps[0] && steps[1]) markOwn(sides);
-  return pairOf(`Step ${index}`, sides, state, steps);
+  return pairOf(`Step ${count(index)}`, sides, state, steps, [one, other]);
 }
 
-function pairOf(title, sides, state, steps) {
+function pairOf(title, sides, state, steps, runs = []) {
   const word = { first: "first difference", other: "differs", same: "the same", even: "" }[state];
   const rule = make("header", { class: "page-rule" }, make("h3", {}, title), word ? make("span", { class: `page-pair-state ${state}` }, word) : null);
   const once = state === "same";
-  const cells = (once ? sides.slice(0, 1) : sides).map((side, place) => make("div", { class: "page-side" },
-    steps?.[place] ? make("div", { class: "page-facts" }, make("span", {}, mark(...finishOf(steps[place].finish)), words(steps[place].finish)), factsOf(steps[place]).map((fact) => make("span", {}, fact))) : null, side));
+  const cells = (once ? sides.slice(0, 1) : sides).map((side, place) => make("div", { class: "page-side", "data-run": runs[place]?.name },
+    steps?.[place] ? make("div", { class: "page-facts" }, make("span", {}, mark(...finishOf(steps[place])), words(steps[place].finish)), factsOf(steps[place]).map((fact) => make("span", {}, fact))) : null, side));
   return make("article", { class: `page-item pair ${state}`, "aria-label": title }, rule, make("div", { class: once ? "page-pair once" : "page-pair" }, cells));
 }
 

@@ -55,7 +55,6 @@ function section(title, body, { open = true, name = "" } = {}) {
 // Values in words ------------------------------------------------------------------------------------------------------------
 
 const WHOLE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
-const SHORT = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
 
 /** True for a finite number; JSON has null where a value is unknown. */
 const known = (value) => typeof value === "number" && Number.isFinite(value);
@@ -76,9 +75,9 @@ function seconds(value) {
   if (value < 0.0005) return "<1 ms";
   if (value < 0.9995) return `${(1000 * value).toFixed(0)} ms`;
   if (value < 60) return `${value.toFixed(value < 10 ? 2 : 1)} s`;
-  const minutes = Math.floor(value / 60);
-  const rest = String(Math.floor(value % 60)).padStart(2, "0");
-  return minutes < 60 ? `${minutes} min ${rest} s` : `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+  const whole = Math.floor(value);
+  const [large, small, units] = whole < 3600 ? [Math.floor(whole / 60), whole % 60, ["min", "s"]] : [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, ["h", "min"]];
+  return small ? `${large} ${units[0]} ${String(small).padStart(2, "0")} ${units[1]}` : `${large} ${units[0]}`;
 }
 
 /** A value with the unit of its limit. */
@@ -112,11 +111,12 @@ const FINISHES = {
   content_filtered: ["square", "bad"],
   cancelled: ["square", "bad"],
   error: ["cross", "bad"],
+  no_answer: ["cross", "bad"],
 };
 const RANK = { plain: 0, good: 1, warn: 2, bad: 3 };
 
-/** Shape and tone of a finish reason; an unknown one is a ring. */
-const finishOf = (name) => (Object.hasOwn(FINISHES, name) ? FINISHES[name] : ["ring", "warn"]);
+/** Shape and tone of how a step finished; a ring if that is unknown. */
+const finishOf = (step) => (Object.hasOwn(FINISHES, step.finish) ? FINISHES[step.finish] : ["ring", "warn"]);
 
 const SHAPES = {
   circle: "M5 1.5a3.5 3.5 0 1 0 0 7a3.5 3.5 0 1 0 0-7z",
@@ -127,7 +127,7 @@ const SHAPES = {
   cross: "M1.8.2l3.2 3.2l3.2-3.2l1.6 1.6l-3.2 3.2l3.2 3.2l-1.6 1.6l-3.2-3.2l-3.2 3.2l-1.6-1.6l3.2-3.2l-3.2-3.2z",
   bars: "M1.5 .5h2.6v9h-2.6zM5.9 .5h2.6v9h-2.6z",
   play: "M1.5 .3l8 4.7l-8 4.7z",
-  branch: "M2 0h1.6v3.4c2.6.2 4.4 1.5 4.4 4v2.6h-1.6v-2.5c0-1.6-1-2.4-2.8-2.6v5.1h-1.6z",
+  branch: "M2.5.2a1.6 1.6 0 0 1 .6 3.1v.9h2.4c1.2 0 1.9-.4 1.9-1.1a1.6 1.6 0 1 1 1.2 0c0 1.5-1.3 2.3-3.1 2.3h-2.4v1.3a1.6 1.6 0 1 1-1.2 0v-3.4a1.6 1.6 0 0 1 .6-3.1z",
 };
 
 /** A shape in the colour of the text around it, for the eye only: words beside it say the same. */
@@ -186,10 +186,10 @@ function makeStore(data = {}) {
     },
     append(id, steps) {
       const all = store.steps(id).slice();
-      const follows = id === view.open && view.step === all.length && all.length > 0;
+      const follows = id === view.open && view.step === all.length;
       for (const step of steps) all[step.n - 1] = step;
       keep(id, { steps: all });
-      if (follows || (id === view.open && view.step === 0)) view.step = follows ? all.length : 1;
+      if (follows) view.step = all.length;
       tell("steps");
     },
     set(fields) {

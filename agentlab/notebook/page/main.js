@@ -10,7 +10,8 @@ function mountPage(root, store, send = null) {
   const onLimit = send ? (name, value) => send({ kind: "limit", run: store.view.open, name, value }) : null;
   const toggleCompare = () => compare(store);
   const bar = makeBar(store);
-  const chips = makeChips(store, toggleCompare);
+  const comparing = make("button", { type: "button", class: "page-button", onclick: toggleCompare }, "Compare");
+  const chips = makeChips(store, comparing);
   const scrubber = makeScrubber(store);
   const transcript = makeTranscript(store);
   const diff = makeDiff(store);
@@ -21,7 +22,6 @@ function mountPage(root, store, send = null) {
   }, (step) => {
     store.set({ compare: null });
     store.choose(step);
-    refresh(); // the transcript goes to the step first, then to the hit in it
     transcript.revealHit(step);
   });
   const charts = MEASURES.map((measure) => makeChart(store, measure, onLimit));
@@ -29,10 +29,10 @@ function mountPage(root, store, send = null) {
   const drawerParts = [makeEnd(store), makeActions(), makeLimits(), makeStep(), makeRuns(store)];
   const [end, actions, limits, step, runs] = drawerParts.map((one) => one.node);
   const drawer = make("aside", { class: "page-drawer", tabindex: -1, "aria-label": "About the run" },
-    make("div", { class: "page-sections" }, end, usage.node, limits, step, actions, runs));
-  const flip = make("button", { type: "button", class: "page-button page-flip", "aria-pressed": "false", onclick: () => turn() }, "About the run");
+    make("div", { class: "page-sections" }, end, actions, usage.node, limits, step, runs));
+  const flip = make("button", { type: "button", class: "page-button page-flip", "aria-pressed": "false", onclick: () => turn() }, "Overview");
   const ask = make("button", { type: "button", class: "page-button icon", "aria-label": "Keys and marks", title: "Keys and marks (?)", onclick: () => help.showModal() }, "?");
-  const tools = make("div", { class: "page-tools" }, scrubber.node, search.node, flip, ask);
+  const tools = make("div", { class: "page-tools" }, scrubber.node, search.node, comparing, flip, ask);
   const frame = make("div", { class: "page-frame" },
     bar.node, chips.node, tools, make("main", { class: "page-main", "aria-label": "The conversation" }, transcript.node, diff.node), drawer, help);
   root.classList.add("agentlab-page", "tex2jax_ignore", "mathjax_ignore");
@@ -45,44 +45,43 @@ function mountPage(root, store, send = null) {
   function turn() {
     const on = frame.classList.toggle("turned");
     flip.setAttribute("aria-pressed", String(on));
-    flip.textContent = on ? "Transcript" : "About the run";
+    flip.textContent = on ? "Transcript" : "Overview";
   }
 
-  function refresh() {
+  function refresh({ person = false } = {}) {
     cancelAnimationFrame(waiting);
     waiting = 0;
     const run = store.run();
     const state = { store, view: store.view, run, step: run?.steps[store.view.step - 1] || null };
-    const comparing = store.view.compare !== null;
-    transcript.node.hidden = comparing;
-    diff.node.hidden = !comparing;
+    const beside = store.view.compare !== null;
+    transcript.node.hidden = beside;
+    diff.node.hidden = !beside;
     parts.forEach((one) => one.update(state));
+    // What a person chooses is brought into view; a step that arrives is not: at the end, the list keeps to the end by itself.
     const moved = last.open === store.view.open && last.step !== store.view.step;
-    if (moved && !(followed() && run.state === "running")) (comparing ? diff : transcript).reveal(store.view.step);
-    if (last.compare === null && comparing) diff.goToFirst();
-    if (last.compare && !comparing) transcript.list.update();
+    if (moved && person) (beside ? diff : transcript).reveal(store.view.step);
+    if (last.compare === null && beside) diff.goToFirst();
+    if (last.compare && !beside) transcript.list.update();
     last = { open: store.view.open, step: store.view.step, compare: store.view.compare };
   }
-  /** True if a new step was chosen because the reader is at the end: the list keeps to the end by itself. */
-  const followed = () => transcript.list.atEnd() && store.view.step === store.steps().length;
-
   /** Changes that come together are drawn once; a choice of the person at once. */
   const unsubscribe = store.subscribe((what) => {
-    if (what === "view") refresh();
-    else waiting ||= requestAnimationFrame(refresh);
+    if (what === "view") refresh({ person: true });
+    else waiting ||= requestAnimationFrame(() => refresh());
   });
 
+  const keyed = document.documentElement.classList.contains("agentlab-file") ? document : root; // in a notebook, other keys are not ours
   const keys = (event) => pageKey(event, { store, search, help, toggleCompare });
   const toPrint = () => transcript.print(true);
   const fromPrint = () => transcript.print(false);
-  root.addEventListener("keydown", keys);
+  keyed.addEventListener("keydown", keys);
   addEventListener("beforeprint", toPrint);
   addEventListener("afterprint", fromPrint);
   refresh();
   return () => {
     unsubscribe();
     cancelAnimationFrame(waiting);
-    root.removeEventListener("keydown", keys);
+    keyed.removeEventListener("keydown", keys);
     removeEventListener("beforeprint", toPrint);
     removeEventListener("afterprint", fromPrint);
     root.replaceChildren();

@@ -18,8 +18,9 @@ function makeBar(store) {
     if (!run) return;
     const [shape, tone, word] = stateOf(run);
     const badge = make("span", { class: `page-badge ${tone}`, role: "status" }, mark(shape, "", 9), word);
-    const model = run.model && run.model !== run.agent ? make("bdi", { class: "page-model" }, run.model) : null;
-    who.replaceChildren(badge, make("h1", {}, make("bdi", {}, run.agent || store.title || "Run")), model || "");
+    const [title, ...others] = [...new Set([run.agent, run.model].filter(Boolean))];
+    const about = others.map((name) => make("bdi", { class: "page-model" }, name));
+    who.replaceChildren(badge, make("h1", {}, make("bdi", {}, title || store.title || "Run")), ...about);
     gauges.replaceChildren(...GAUGES.map((one) => gaugeOf(run, one)).filter(Boolean));
   });
 }
@@ -51,8 +52,8 @@ function usedOf(row) {
   const value = row.value === null ? "unknown" : amount(row.value, row.unit);
   const state = row.off ? "off" : row.met ? (known(row.share) ? "reached" : "met") : known(row.share) && row.share >= 0.8 ? "near" : "";
   if (row.goal) {
-    const called = row.value ? `called ${row.value === 1 ? "once" : `${amount(row.value, "")} times`}` : "not called yet";
-    return `${amount(row.limit, row.unit)}: ${typeof row.value === "string" ? row.value : called}`;
+    if (typeof row.value === "string") return row.value;
+    return row.value ? `called ${row.value === 1 ? "once" : `${amount(row.value, "")} times`}` : "not called yet";
   }
   const bound = row.limit === null || row.limit === undefined ? value : `${value} of ${amount(row.limit, row.unit)}`;
   return state ? `${bound}, ${state}` : bound;
@@ -63,14 +64,13 @@ function usedOf(row) {
 const allRuns = (state) => [...state.store.runs(), state.view.open, state.view.compare];
 
 /** A chip for each run, in the order of the tree; none where there is one run only. */
-function makeChips(store, compare) {
-  const row = make("div", { class: "page-chips", role: "group", "aria-label": "Runs" });
-  const button = make("button", { type: "button", class: "page-button", onclick: compare }, "Compare");
-  const node = make("nav", { class: "page-runs", "aria-label": "Runs" }, row, button);
+function makeChips(store, button) {
+  const row = make("div", { class: "page-chips" });
+  const node = make("nav", { class: "page-runs", "aria-label": "Runs" }, row);
   const chips = new Map(); // they stay, so that the focus does
   return part(node, allRuns, ({ view }) => {
     const rows = treeOf(store.runs());
-    node.hidden = rows.length < 2;
+    node.hidden = button.hidden = rows.length < 2;
     for (const { run, depth } of rows) {
       const chip = chips.get(run.id) || make("button", { type: "button", onclick: () => store.set({ open: run.id }) });
       chips.set(run.id, chip);
@@ -116,8 +116,8 @@ const THUMB = 14; // pixels, as in the style sheet
 /** A slider over the steps, with a tick for each: shaped and coloured by its finish reason. */
 function makeScrubber(store) {
   const slider = make("input", { type: "range", min: 1, step: 1, "aria-label": "Step", oninput: () => store.choose(Number(slider.value)) });
-  const ticks = draw("svg", { "aria-hidden": "true", height: 30 });
-  const track = make("div", { class: "page-track" }, ticks, slider);
+  const ticks = draw("svg", { "aria-hidden": "true", height: 32 });
+  const track = make("div", { class: "page-track" }, slider, ticks);
   const label = make("span", { class: "page-step" });
   const go = (by) => () => store.choose(store.view.step + by);
   const button = (name, sign, by) => make("button", { type: "button", class: "page-button icon", "aria-label": name, title: name, onclick: go(by) }, sign);
@@ -161,7 +161,7 @@ function ticksOf(run, width, hits) {
   const column = (n) => Math.round(x(n) / (steps > width / 9 ? 4 : 1));
   const columns = new Map();
   for (const step of run.steps) {
-    const [shape, tone] = finishOf(step.finish);
+    const [shape, tone] = finishOf(step);
     const at = column(step.n);
     const there = columns.get(at);
     if (!there || RANK[tone] > RANK[there.tone]) columns.set(at, { n: step.n, shape, tone, hit: there?.hit || hits.has(step.n) });
@@ -170,14 +170,14 @@ function ticksOf(run, width, hits) {
   const crowded = steps > width / 9;
   const found = [];
   for (const { n, shape, tone, hit } of columns.values()) {
-    const place = `translate(${(x(n) - 4).toFixed(1)} 17) scale(.8)`;
-    if (hit) found.push(draw("rect", { x: x(n) - 1.5, y: 0, width: 3, height: 30, class: "page-hit-tick" }));
-    if (crowded && tone === "plain") found.push(draw("rect", { x: x(n) - 0.5, y: 19, width: 1, height: 5, class: "page-mark plain" }));
+    const place = `translate(${(x(n) - 4.5).toFixed(1)} 11.5) scale(.9)`;
+    if (hit) found.push(draw("rect", { x: x(n) - 1.5, y: 1, width: 3, height: 30, class: "page-hit-tick" }));
+    if (crowded && tone === "plain") found.push(draw("rect", { x: x(n) - 0.5, y: 13, width: 1, height: 6, class: "page-mark plain" }));
     else found.push(draw("path", { d: SHAPES[shape], transform: place, "fill-rule": "evenodd", class: `page-mark ${tone}` }));
   }
   const marks = new Map(run.marks.filter((one) => one.step >= 1 && one.step <= steps).map((one) => [column(one.step), one]));
   for (const one of marks.values()) {
-    found.push(draw("path", { d: "M0 0h6l-3 5z", transform: `translate(${(x(one.step) - 3).toFixed(1)} 1)`, class: `page-mark ${one.kind === "warning" ? "warn" : "live"}` }));
+    found.push(draw("path", { d: "M0 0h6l-3 5z", transform: `translate(${(x(one.step) - 3).toFixed(1)} 0)`, class: `page-mark ${one.kind === "warning" ? "warn" : "live"}` }));
   }
   return found;
 }
@@ -263,10 +263,11 @@ function makeEnd(store) {
       body.replaceChildren(make("p", {}, mark(shape, tone), " ", { running: "still running", idle: "not started yet" }[run?.state] || word));
       return;
     }
+    const fired = end.fired.filter((one) => !end.detail.includes(one));
     body.replaceChildren(
       make("p", { class: "page-reason" }, mark(shape, tone), make("b", {}, words(end.stop_reason)), make("span", { class: "page-quiet" }, end.kind)),
       ...(end.detail ? [make("p", {}, end.detail)] : []),
-      ...(end.fired.length ? [make("p", {}, make("span", { class: "page-quiet" }, "condition "), end.fired.join(", "))] : []),
+      ...(fired.length ? [make("p", {}, make("span", { class: "page-quiet" }, "Fired: "), fired.join(", "))] : []),
       ...(end.signal ? [make("p", { class: "page-quiet" }, end.signal)] : []),
       ...outputOf(store, run));
   });
@@ -288,9 +289,11 @@ function makeLimits() {
   return part(node, (state) => [state.run?.limits], ({ run }) => {
     node.hidden = !run?.limits.length;
     body.replaceChildren(...(run?.limits || []).map((row) => {
-      const names = row.with.length > 1 ? make("small", {}, `${row.first ? `${row.name} comes first` : row.name} \u00b7 ${row.with.filter((name) => name !== row.name).join(", ")}`) : null;
+      const others = row.with.filter((name) => name !== row.name);
+      const names = others.length ? make("small", {}, `${row.name}${row.first ? " comes first" : ""} \u00b7 ${others.join(", ")}`) : null;
+      const name = make("span", { class: "page-limit-name" }, make("bdi", {}, row.label || row.name), names ? null : make("small", {}, row.name));
       return make("li", { class: row.off ? "off" : row.met ? "met" : "" },
-        make("span", { class: "page-limit-name" }, make("bdi", {}, row.label || row.name)), make("span", { class: "page-limit-used" }, usedOf(row)),
+        name, make("span", { class: "page-limit-used" }, usedOf(row)),
         known(row.share) && !row.goal && !row.off ? meterOf(row) : null, names);
     }));
   });
@@ -304,7 +307,7 @@ function makeStep() {
   return part(node, (state) => [state.step, state.run?.id], ({ step }) => {
     node.hidden = !step;
     if (!step) return;
-    const [shape, tone] = finishOf(step.finish);
+    const [shape, tone] = finishOf(step);
     title.textContent = `Step ${count(step.n)}`;
     aside.textContent = known(step.duration_s) ? seconds(step.duration_s) : "";
     const facts = [["finish reason", [mark(shape, tone), words(step.finish) || "no answer"]], ["then", words(step.action)],
@@ -367,6 +370,7 @@ const KEYS = [
 function makeHelp() {
   const rows = KEYS.map(([keys, what]) => make("tr", {}, make("th", { scope: "row" }, keys.split("  ").map((key) => [make("kbd", {}, key), " "])), make("td", {}, what)));
   const shapes = Object.entries(FINISHES).map(([name, [shape, tone]]) => make("li", {}, mark(shape, tone), words(name)));
+  shapes.push(make("li", {}, mark("ring", "warn"), "unknown"));
   const close = make("button", { type: "button", class: "page-button", onclick: () => dialog.close() }, "Close");
   const dialog = make("dialog", { class: "page-help", "aria-label": "Keys and marks" },
     make("h2", {}, "Keys"), make("table", {}, make("tbody", {}, rows)), make("h2", {}, "How a step finished"), make("ul", {}, shapes), close);

@@ -242,7 +242,7 @@ function makeTranscript(store) {
   scroller.addEventListener("scroll", () => {
     const person = list.scrolledByPerson();
     list.update();
-    if (person) store.choose(Math.min(list.current(), store.steps().length));
+    if (person) chosenHere(Math.min(list.current(), store.steps().length));
   });
   scroller.addEventListener("click", (event) => {
     if (event.target.closest("a, button, summary, input") || !getSelection().isCollapsed) return;
@@ -251,11 +251,11 @@ function makeTranscript(store) {
   });
   scroller.addEventListener("keydown", (event) => moveByKey(event, store, list, scroller));
 
-  let here = null; // a step that the person chose in the transcript itself: it is in view already
+  let here = false; // true while the person chooses a step in the transcript itself: it is in view already
   function chosenHere(index) {
-    here = index;
+    here = true;
     store.choose(index);
-    here = null;
+    here = false;
   }
 
   function follow(state) {
@@ -285,7 +285,7 @@ function makeTranscript(store) {
     update,
     /** Bring the chosen step into view, unless it was chosen by scrolling or clicking here. */
     reveal(step) {
-      if (here === null) list.show(step);
+      if (!here) list.show(step);
     },
     find(query) {
       found = query;
@@ -354,9 +354,9 @@ function headItem(run) {
 
 /** One step below its rule: number, finish reason, what it used, and what the conditions read. */
 function stepItem(store, run, step) {
-  const [shape, tone] = finishOf(step.finish);
+  const [shape, tone] = finishOf(step);
   const rule = make("header", { class: "page-rule" },
-    make("h3", {}, mark(shape, tone), `Step ${step.n}`),
+    make("h3", {}, mark(shape, tone), `Step ${count(step.n)}`),
     make("span", { class: "page-finish" }, words(step.finish) || "no answer"),
     make("span", { class: "page-facts" }, factsOf(step).map((fact) => make("span", {}, fact))),
     step.reads ? make("span", { class: "page-reads", title: step.reads }, step.reads) : null);
@@ -408,7 +408,7 @@ function linksOf(store, run, step) {
   const kept = run.forked_at === step.n && store.run(run.parent);
   return [
     ...children.map((one) => link(one, "sub-agent")),
-    ...branches.map((one) => link(one, "a branch starts here:")),
+    ...branches.map((one) => link(one, "branch:")),
     ...(kept ? [[mark("branch", "live"), "this run branched off here, from ", link(kept, "")[2]]] : []),
   ];
 }
