@@ -153,7 +153,7 @@ def test_a_family_of_replayed_runs() -> None:
     assert "Salzburg, by a wide margin" in text_of(first["end"]["output_html"]) and first["actions"] == []
     assert "You plan day trips" in text_of(first["system_html"]) and "I live in Vienna" in text_of(first["prompt_html"])
     assert shorter["end"]["kind"] == "truncated"
-    assert shorter["actions"][0]["label"] == "Raise the turn limit to 6 and go on"
+    assert shorter["actions"][0]["label"] == "Raise the turn limit to 6 and continue"
     assert shorter["actions"][0]["code"] == "branch = run.apply()\nresult = await branch"
     assert "edited in this branch" in edited["steps"][0]["html"] and "edited in this branch" not in steps[0]["html"]
 
@@ -426,11 +426,11 @@ def test_hostile_texts_are_inert_wherever_they_are(text: str) -> None:
 def _planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, value in IN_ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    known_keys.look()
+    known_keys.read_environment()
     known_keys.remember([SENT])
     yield
     monkeypatch.undo()
-    known_keys.look()
+    known_keys.read_environment()
 
 
 @pytest.mark.usefixtures("_planted")

@@ -129,7 +129,7 @@ def test_code_blocks_keep_their_text(language: str) -> None:
 def test_keys_are_removed_however_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     own = "q7Zs-0wn.Secret_of4Person"
     monkeypatch.setenv("MY_API_KEY", own)
-    known_keys.look()
+    known_keys.read_environment()
     for text in (
         KEY,
         own,
@@ -146,7 +146,7 @@ def test_keys_are_removed_however_they_are_written(monkeypatch: pytest.MonkeyPat
     frame = pd.DataFrame({KEY: [own]})
     assert KEY not in value_html(frame) and own not in value_html(frame)
     monkeypatch.undo()
-    known_keys.look()
+    known_keys.read_environment()
 
 
 def test_a_key_at_the_cut_is_not_halved() -> None:
