@@ -362,7 +362,7 @@ def test_marks() -> None:
     run = asyncio.run(go())
     own, branch = (data["marks"] for data in data_of(run)["runs"])
     assert [(mark["step"], mark["kind"]) for mark in own] == [(1, "limits"), (1, "limits")]
-    assert "max_turns 20 -> 5" in own[0]["text"] and branch == own
+    assert "max_turns 20 → 5 (by code)" == own[0]["text"] and branch == own
 
 
 # Hostile texts, keys ------------------------------------------------------------------------------------------------------------

@@ -465,7 +465,8 @@ class _Watched:
             elif isinstance(event, events.ChildEnded):
                 self._span(step, "child", event.child.handle, started.get(event.child.run_id, event.at_s), event.at_s)
             elif (kind := _KINDS.get(type(event))) is not None:
-                text = seen(printable(detail_of(event) or "paused"))[:500]  # a pause has no detail
+                words = "before the next step" if kind == "paused" else detail_of(event).replace(" -> ", " → ")
+                text = seen(printable(words))[:500]
                 self.marks.append({"at_s": self.shown.time(event.at_s), "step": step, "kind": kind, "text": text})
 
     def _span(self, step: int, kind: str, label: str, begin: float, end: float) -> None:
