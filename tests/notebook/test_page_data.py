@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -21,10 +20,10 @@ from typing import Any
 import html5lib
 import pandas as pd
 import pytest
-from inert import text_of, what_acts
+from inert import HOSTILE as HOSTILE_TEXTS
+from inert import hostile_run, text_of, to_the_end, what_acts
 from measured_work import calls_in
 from soak.planted_keys import ALL, IN_ENVIRONMENT, KEYS, SENT, found_in
-from test_rich_text import HOSTILE as HOSTILE_TEXTS
 from test_rich_text import png
 
 import agentlab as lab
@@ -50,15 +49,6 @@ def ended(script: Any, prompt: str = "Find it.", *, tools: Sequence[Any] = (sear
     model = ScriptedProvider(script) if not isinstance(script, ScriptedProvider) else script
     run = lab.Agent(model, tools=[*tools], **(agent or {})).run(prompt, **more)
     to_the_end(run)
-    return run
-
-
-def to_the_end(run: Run) -> Run:
-    async def go() -> None:
-        with contextlib.suppress(RuntimeError):  # the script's own
-            await run
-
-    asyncio.run(go())
     return run
 
 
@@ -362,34 +352,10 @@ def test_marks() -> None:
     run = asyncio.run(go())
     own, branch = (data["marks"] for data in data_of(run)["runs"])
     assert [(mark["step"], mark["kind"]) for mark in own] == [(1, "limits"), (1, "limits")]
-    assert "max_turns 20 → 5 (by code)" == own[0]["text"] and branch == own
+    assert own[0]["text"] == "max_turns 20 → 5 (by code)" and branch == own
 
 
 # Hostile texts, keys ------------------------------------------------------------------------------------------------------------
-
-
-def hostile_run(text: str) -> Run:
-    """A run that has this text in every place that takes one."""
-
-    def archive(query: str) -> str:
-        """Look it up."""
-        if "fail" in query:
-            raise ValueError(text)
-        return text
-
-    signal = lab.TerminationSignal(lab.FinishReason.TOOL_CALLS, lab.signals.Confidence.LOW, text, text, text)
-    calls = [call("archive", {"query": text}), call("archive", {"query": "fail"}), call(text[:200], text, id=text[:100])]
-    said = [dataclasses.replace(one, text=text, reasoning=text, refusal=text, model=text) for one in (*calls, say(text))]
-    said[0] = dataclasses.replace(said[0], signal=signal, raw={text: [text]})
-    model = ScriptedProvider(said, name=text, model=text)
-    agent = lab.Agent(model, tools=[archive], name=text, instructions=text)
-    condition = lab.Custom(lambda history: False, name=text)
-    before = [lab.Message("user", text), lab.Message("assistant", text)]
-    run = agent.run(text, stop=condition | StepCountIs(9), messages=before)
-    to_the_end(run)
-    run.fork(at=1, message=text, prompt=f"{text} again")
-    run.fork(at=1, tool_results={run.history[0].tool_calls[0].id: text})
-    return run
 
 
 def htmls(value: Any, name: str = "") -> Iterator[str]:

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inert import text_of, what_acts
+from inert import HOSTILE, text_of, what_acts
 from matplotlib.figure import Figure
 from measured_work import calls_in
 from PIL import Image
@@ -24,34 +24,6 @@ from agentlab.notebook.page import rich_text
 from agentlab.notebook.page.rich_text import code, markdown, sanitised, value_html
 
 KEY = "sk-" + "a1B2c3D4" * 4
-
-HOSTILE = {
-    "script": "<script>window.owned = 1</script>",
-    "out-of-the-box": '</pre></div></style></details></script><script>alert(1)</script><img src="/owned.png" onerror="alert(2)">',
-    "image": "![x](https://owned.example/pixel.png) ![y](/owned.png) ![z](javascript:alert(1))",
-    "image-of-data": "![x](data:image/svg+xml;base64,PHN2Zz4=) ![y](data:image/png;base64,iVBORw0KGgo=)",
-    "image-with-a-quote": '![" onerror="alert(1)](https://e.example/"onload="alert(1))',
-    "link": "[x](javascript:alert(1)) [y](JaVaScRiPt:alert(1)) [z](&#106;avascript:alert(1)) [w](<java\tscript:alert(1)>)",
-    "link-of-data": "[x](data:text/html,<script>alert(1)</script>) [y](vbscript:x) [z](file:///etc/passwd)",
-    "link-elsewhere": "[w](blob:x) [v](//owned.example) [u](ftp://owned.example)",
-    "link-within": "[x](relative/page.html) [y](#place) [z](?query) [w](/root)",
-    "autolink": "<javascript:alert(1)> <https://fine.example> <mailto:a@b.example> <data:text/html,x>",
-    "reference": "[x][1]\n\n[1]: javascript:alert(1) 'title'\n[2]: https://fine.example \"onclick=alert(1)\"",
-    "title": "[x](https://fine.example 'a\" onmouseover=\"alert(1)')",
-    "html": '<a href="javascript:alert(1)">x</a><style>body{background:url(/owned.css)}</style><svg onload=alert(1)><math href="x">',
-    "comment": "<!--><script>alert(1)</script>--> <![CDATA[<script>]]> <?php echo 1 ?>",
-    "entity": "&lt;script&gt; &#60;script&#62; &amp;lt;",
-    "fence": '```"><script>alert(1)</script>\nx\n```',
-    "fence-info": "```python onload=alert(1) <b>\nx = '</pre><script>'\n```",
-    "fence-open": "```html\n<script>alert(1)</script>",
-    "table": '| a | <b> |\n|:-:|--:|\n| <img onerror=1> | [x](javascript:1) |',
-    "math": r"$\href{javascript:alert(1)}{x}$ \(\sqrt{x}\) $$\rule{900px}{900px}$$ \[x\]",
-    "terminal": "\x1b[31mred\x1b[0m\x1b]8;;/owned\x07link\x1b]8;;\x07\x07\x00",
-    "turned": "\u202ereversed \u2067isolated \u200b\u200d\ufeffzero e" + "\u0301" * 60,
-    "half-a-character": "\ud83d alone, \ud83d\ude00 together",
-    "nested": "> " * 300 + "deep " + "* " * 300 + "[" * 300 + "`" * 301,
-    "mutation": "<noscript><p title=\"</noscript><img src=x onerror=alert(1)>\">x<form><math><mtext></form><mglyph><style></math>",
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())

@@ -17,7 +17,7 @@ from typing import Any
 
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import redact
-from agentlab._internal.safe_text import escape, one_line, printable
+from agentlab._internal.safe_text import cut, escape, one_line
 from agentlab.agent import Run
 from agentlab.engine.next_actions import NextAction
 from agentlab.engine.run_tree import differences, family_of
@@ -76,7 +76,7 @@ def page_data(runs: Sequence[Run], title: str, shown: Shown = Shown()) -> JSON:
         if names[data["name"]] > 1:
             data["name"] += f" ({names[data['name']]})"
         made[run.id] = data
-    return {"version": VERSION, "title": printable(title), "open": ids[runs[0].id], "runs": [*made.values()]}
+    return {"version": VERSION, "title": on_one_line(title, 200), "open": ids[runs[0].id], "runs": [*made.values()]}
 
 
 def as_json(data: JSON) -> str:
@@ -164,8 +164,8 @@ def _action(place: int, action: NextAction) -> JSON:
     given = [f"run.next_actions[{place}]"] if place else []
     given += ['prompt="…"'] if action.needs_prompt else []
     return {
-        "label": printable(action.label),
-        "why": printable(action.why),
+        "label": one_line(action.label, 200),
+        "why": on_one_line(action.why, 1_000),
         "code": f"branch = run.apply({', '.join(given)})\nresult = await branch",
     }
 
@@ -186,15 +186,20 @@ def end_data(result: RunResult | None) -> JSON | None:
     return {
         "kind": "terminated" if result.terminated else "truncated",
         "stop_reason": str(result.stop_reason),
-        "detail": printable(result.detail)[:2_000],
-        "fired": [printable(str(one)) for one in result.conditions_met],
-        "signal": seen(printable(said)),
+        "detail": seen(cut(result.detail, 2_000)),
+        "fired": [one_line(str(one), 300) for one in result.conditions_met],
+        "signal": on_one_line(said, 600),
         "output_html": output,
     }
 
 
 def _text_or_json(text: str, where: str) -> str:
     return code(text, where=where) if text[:1] in ("{", "[") else markdown(text, where)
+
+
+def on_one_line(text: str, longest: int = 80) -> str:
+    """Return a text from outside on one line, without characters that turn it round; empty for an empty one."""
+    return one_line(text, longest) if text.strip() else ""
 
 
 def number(value: Scalar) -> int | float | str | None:
@@ -204,7 +209,7 @@ def number(value: Scalar) -> int | float | str | None:
     if isinstance(value, Decimal | float):
         amount = float(value)
         return amount if math.isfinite(amount) else None
-    return printable(value) if isinstance(value, str) else value
+    return on_one_line(value) if isinstance(value, str) else value
 
 
 # Limits -------------------------------------------------------------------------------------------------------------------------
@@ -234,7 +239,7 @@ def _limit_row(several: Sequence[LimitNow], run: Run) -> JSON:
     reading = limit.reading
     share = None if limit.off or limit.negated else share_of(reading.value, reading.limit)
     return {
-        "name": printable(limit.reading.name),
+        "name": one_line(limit.reading.name),
         "label": _label(limit),
         "unit": _UNITS.get(limit.total or "") or _unit_of(run, limit.label),
         "value": number(reading.value),
@@ -244,7 +249,7 @@ def _limit_row(several: Sequence[LimitNow], run: Run) -> JSON:
         "goal": reading.goal,
         "off": limit.off,
         "first": len(several) > 1,
-        "with": [printable(one.reading.name) for one in several],
+        "with": [one_line(one.reading.name) for one in several],
     }
 
 
@@ -309,7 +314,7 @@ def _reads(readings: Reading | None) -> str:
     if readings is None:
         return ""
     met = {True: "met", False: "not met", None: "unknown"}[readings.met]
-    return seen(printable(" · ".join([*map(str, readings.leaves()), met])))[:500]
+    return one_line(" · ".join([*map(str, readings.leaves()), met]), 300)
 
 
 def step_html(run: Run, step: StepResult, shown: Shown) -> str:
@@ -466,7 +471,7 @@ class _Watched:
                 self._span(step, "child", event.child.handle, started.get(event.child.run_id, event.at_s), event.at_s)
             elif (kind := _KINDS.get(type(event))) is not None:
                 words = "before the next step" if kind == "paused" else detail_of(event).replace(" -> ", " → ")
-                text = seen(printable(words))[:500]
+                text = on_one_line(words, 500)
                 self.marks.append({"at_s": self.shown.time(event.at_s), "step": step, "kind": kind, "text": text})
 
     def _span(self, step: int, kind: str, label: str, begin: float, end: float) -> None:
