@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound=AgentSpec)
 
 
-class RunOf(Displayable, Generic[A]):
-    """A run of an agent of class A. `agentlab.agent` defines `Run` as `RunOf[Agent]`, since the two classes refer to each other."""
+class Run(Displayable, Generic[A]):
+    """A run of an agent of class A. `lab.Run` is the `Run[Agent]` in `agentlab.agent`, since the two classes refer to each other."""
 
     def __init__(self: Self, plan: RunPlan) -> None:
         self.timeline = Timeline(plan.prefix, plan.observers, plan.inherited)

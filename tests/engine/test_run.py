@@ -744,7 +744,7 @@ def test_a_call_that_is_never_awaited_still_warns() -> None:
         run_of(["end"]).step()
         gc.collect()
 
-    with pytest.warns(RuntimeWarning, match=r"coroutine 'RunOf\.step' was never awaited"):
+    with pytest.warns(RuntimeWarning, match=r"coroutine 'Run\.step' was never awaited"):
         forget()
 
 
