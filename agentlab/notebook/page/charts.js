@@ -77,7 +77,7 @@ function makeChart(store, measure, onLimit) {
   new ResizeObserver(redraw).observe(plot);
 
   const curve = part(node, (state) => [state.run, state.view.compare], redraw);
-  const chosen = part(node, (state) => [state.run, state.view.step], point);
+  const chosen = part(node, (state) => [state.run, state.view.step], () => hover(null)); // a key counts more than a pointer at rest
   return { node, update: (state) => [curve, chosen].forEach((one) => one.update(state)) };
 }
 

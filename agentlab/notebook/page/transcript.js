@@ -84,14 +84,15 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
     return [indexAt(y - OVERSCAN), Math.min(heights.length, indexAt(y + scroller.clientHeight + OVERSCAN) + 1)];
   }
 
+  function take(index, node) {
+    if (node.contains(document.activeElement)) scroller.focus({ preventScroll: true });
+    sizes.unobserve(node);
+    node.remove();
+    shown.delete(index);
+  }
+
   function place(from, to) {
-    for (const [index, node] of shown) {
-      if (index >= from && index < to) continue;
-      if (node.contains(document.activeElement)) scroller.focus({ preventScroll: true });
-      sizes.unobserve(node);
-      node.remove();
-      shown.delete(index);
-    }
+    for (const [index, node] of shown) if (index < from || index >= to) take(index, node);
     let next = after;
     for (let index = to - 1; index >= from; index--) {
       let node = shown.get(index);
@@ -126,12 +127,7 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
   }
 
   function drop(from) {
-    for (const [index, node] of shown) {
-      if (index < from) continue;
-      sizes.unobserve(node);
-      node.remove();
-      shown.delete(index);
-    }
+    for (const [index, node] of shown) if (index >= from) take(index, node);
   }
 
   // A fold that opens, a picture that arrives, or another width: the heights are read again before anything is painted.
@@ -213,7 +209,7 @@ function keepFolds(folding, key) {
     const name = `${key}/${place}`;
     if (folds.has(name)) fold.open = folds.get(name);
     fold.addEventListener("toggle", () => {
-      if (!printing) folds.set(name, fold.open);
+      if (!printing && fold.isConnected) folds.set(name, fold.open); // the event comes late: printing may be over, and its element gone
     });
   });
 }
@@ -260,6 +256,7 @@ function makeTranscript(store) {
 
   function follow(state) {
     for (const [index, node] of list.shown) {
+      node.setAttribute("aria-setsize", state.run.steps.length + 2);
       if (index > 0 && index === state.view.step) node.setAttribute("aria-current", "step");
       else node.removeAttribute("aria-current");
     }
