@@ -8,7 +8,7 @@ WORKERS ?= 3
 PROVIDER ?= all
 NBVAL = AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovider --nbval-current-env --override-ini addopts= --timeout 300 notebooks
 
-# Dozens of tests start a Python process. With this variable set, each of them would compile agentlab again.
+# Dozens of tests start a Python process. If this variable were set, each process would compile agentlab again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: audit beside binder lowest soak demo lab test test-all test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
@@ -19,7 +19,7 @@ demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no networ
 lab: $(VENV)/.lab ## open the quickstart in JupyterLab
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --LabApp.default_url=/lab/tree/notebooks/01_quickstart.ipynb
 
-test: $(VENV)/.dev ## run every test: unit, kernel, browser, notebooks; lint and notebooks run beside the others
+test: $(VENV)/.dev ## run every test: unit, kernel, browser, notebooks; lint and notebooks run in parallel with the others
 	tests/install_chromium
 	$(MAKE) --no-print-directory --jobs 2 test-all beside
 
@@ -45,7 +45,7 @@ refresh: $(VENV)/.dev ## execute the notebooks and write their outputs back
 	$(BIN)/python notebooks/refresh.py
 
 pictures: $(VENV)/.dev ## take the panel's pictures for the README again, including the animation; look at them before you commit them
-	$(BIN)/python -m pytest tests/browser/test_pictures.py tests/browser/test_moving_picture.py
+	$(BIN)/python -m pytest tests/browser/test_pictures.py tests/browser/test_animation.py
 	cp $(addprefix test-output/pictures/panel, -idle.png -running.png -stopped.png -dark.png -error.png .gif) notebooks/images/
 
 lint: $(VENV)/.dev ## check style, types, and the direction of imports

@@ -9,6 +9,12 @@
     run.panel()
 
 Every name below is imported when it is first used, so `import agentlab` is fast, prints nothing and writes no file.
+
+    agent     `lab.Agent`: a model, its tools and default limits
+    run       `lab.Run`: what a person does with a run
+    tools     defines a tool, calls its function, and turns its exception into a result for the model
+    subagent  an agent as a tool of another
+    errors    every error and warning
 """
 
 from __future__ import annotations
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     from agentlab import storage as storage
     from agentlab import testing as testing
     from agentlab.agent import Agent as Agent
+    from agentlab.agent import Run as Run
     from agentlab.analysis.agreement import Agreement as Agreement
     from agentlab.analysis.agreement import agreement as agreement
     from agentlab.analysis.backtest import backtest as backtest
@@ -92,7 +99,6 @@ if TYPE_CHECKING:
     from agentlab.records.history import RunHistory as RunHistory
     from agentlab.records.result import RunResult as RunResult
     from agentlab.records.step import StepResult as StepResult
-    from agentlab.run import Run as Run
     from agentlab.serving.chat import Chat as Chat
     from agentlab.serving.chat import ChatReply as ChatReply
     from agentlab.storage.store import Store as Store
@@ -104,7 +110,7 @@ if TYPE_CHECKING:
     frame = to_frame
 
 _NAMES = {
-    "agent": "Agent",
+    "agent": "Agent Run",
     "analysis.agreement": "Agreement agreement",
     "analysis.backtest": "backtest",
     "analysis.compare": "paired summary",
@@ -140,14 +146,13 @@ _NAMES = {
     "records.history": "RunHistory",
     "records.result": "RunResult",
     "records.step": "StepResult",
-    "run": "Run",
     "serving.chat": "Chat ChatReply",
     "storage.store": "Store",
     "tools": "Tool tool",
     "transport": "record",
     "transport.selection": "replay",
 }
-"""Modules, and the names that are public from there."""
+"""The public names by the module that defines them."""
 
 _PLACES = {name: f"{module}:{name}" for module, names in _NAMES.items() for name in names.split()} | {
     "errors": "errors",
@@ -170,7 +175,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
-        raise import_module("agentlab._internal.lazy").no_such_name("agentlab", name, __all__)
+        raise import_module("agentlab._internal.lazy").unknown_name_error("agentlab", name, __all__)
     place, _, inner = _PLACES[name].partition(":")
     module = import_module(f"agentlab.{place}")
     value = globals()[name] = getattr(module, inner) if inner else module
@@ -178,12 +183,12 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext agentlab`: the magic `%%agent`, completion of models by Tab, and tables in which `$` is a dollar sign."""
+    """`%load_ext agentlab`: add the magic `%%agent`, Tab completion of models, and tables that show `$` as a dollar sign."""
     import_module("agentlab.notebook.magics").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """`%unload_ext agentlab`: remove them again."""
+    """`%unload_ext agentlab`: remove the additions of `load_ipython_extension`."""
     import_module("agentlab.notebook.magics").unload(shell)
 
 

@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "starlette", "uvicorn"):
             raise
-        return _say(f"`serve` needs {error.name}: pip install '{EXTRA}'")
+        return _print_error(f"`serve` needs {error.name}: pip install '{EXTRA}'")
     parser = argparse.ArgumentParser("python -m agentlab", description=__doc__)
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser(
@@ -30,10 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(given.run(given))
     except AgentlabError as error:
-        return _say(str(error))
+        return _print_error(str(error))
 
 
-def _say(problem: str) -> int:
+def _print_error(problem: str) -> int:
     print(problem, file=sys.stderr)  # noqa: T201  a command prints its errors
     return 2
 

@@ -1,4 +1,7 @@
-"""An agent: a model with tools and instructions. It has no state; `agent.run(prompt)` creates a Run, which has."""
+"""An agent: a model with tools and instructions. It has no state; `agent.run(prompt)` creates a Run, which holds the state.
+
+The methods of a Run are in `agentlab.run`.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,7 @@ from agentlab._internal.lazy import helps_with_keywords
 from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context
 from agentlab.engine.client import HttpModel, Model, RetryPolicy
-from agentlab.engine.plan import RunPlan
-from agentlab.engine.snapshot import RunPrefix
+from agentlab.engine.plan import RunPlan, RunPrefix
 from agentlab.engine.termination import Policy
 from agentlab.engine.unreachable import never_met, warn_of
 from agentlab.errors import ConfigurationError, LimitError, ToolDefinitionError
@@ -31,7 +33,7 @@ from agentlab.model.responses import ModelResponse
 from agentlab.providers.base import Provider
 from agentlab.providers.registry import resolve
 from agentlab.records.events import RunObserver
-from agentlab.run import Run
+from agentlab.run import RunOf
 from agentlab.tools import Function, Tool, as_tools
 from agentlab.transport import Transport, current
 
@@ -57,16 +59,16 @@ class Agent(Displayable):
     model         `provider:model`, a `lab.Provider(…)`, or any object with `respond` (see agentlab.testing)
     tools         functions with annotations, sync or async, `lab.tool(…)` of one, or classes made from pydantic's BaseModel
     budget, stop  defaults for its runs; the default budget is `Budget(max_turns=20)`
-    policy        a function `(signal, context) -> Decision`, sync or async, default for its runs: decides on the end of a response
-    continuation  a ContinuationPolicy, default for its runs: caps on continuing a truncated answer; None: no continuation
-    terminating   names of the tools that end a run, or TerminatingTools: an answer that calls none of them gets a reminder
+    policy        a function `(signal, context) -> Decision`, sync or async, default for its runs: decides what to do with a response
+    continuation  a ContinuationPolicy, default for its runs: limits the calls that continue a truncated answer; None: no continuation
+    terminating   names of the tools that end a run, or TerminatingTools: if an answer calls no tool, the model is reminded
     stream        True to request the answer as a stream
     options       further fields of the provider's request body, such as {"temperature": 0}
     middleware    async functions `(request, ask) -> response` around each model call, the first outermost
     tool_middleware   async functions `(call, execute) -> result` around each tool call: they may change the arguments or the result,
-                  return another `ToolResult`, or end the run with StopRequested
+                  return a different `ToolResult`, or end the run with StopRequested
     retry         how failed calls are retried
-    observers     callables that get every event of every run
+    observers     callables that receive every event of every run
     name          the agent's name in frames and panels; the name of the model by default
     max_depth     depth of child runs below an outermost run of this agent: 3 allows a sub-agent of a sub-agent of a sub-agent;
                   0: none; None: no limit
@@ -123,7 +125,7 @@ class Agent(Displayable):
         self.observers: tuple[RunObserver, ...] = _functions("observers", observers)
         self.name: str = name or _name_of(self.model)
         if max_depth is not None and (isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0):
-            raise LimitError(f"max_depth={max_depth!r}: pass a whole number, 0 for no sub-agents at all, or None for no limit.")
+            raise LimitError(f"max_depth={max_depth!r}: pass a whole number, 0 for no sub-agents, or None for no limit.")
         self.max_depth = max_depth
 
     @helps_with_keywords
@@ -142,9 +144,9 @@ class Agent(Displayable):
     ) -> Run:
         """Return a new run on this prompt: `await` it, step through it, or `start()` it.
 
-        A setting that is None is the agent's own; so `continuation=None` does not switch continuation off, as it does for the agent.
-        `messages` go before the prompt (an earlier conversation); `transport` is that of the surrounding `lab.replay` or `lab.record`
-        by default. It is captured now: the run keeps it after the `with` block.
+        A setting of None means the agent's default; so `continuation=None` does not turn continuation off here, unlike in `Agent`.
+        `messages` are an earlier conversation, placed before the prompt. `transport` is by default that of the surrounding `lab.replay`
+        or `lab.record`, which the run keeps after the `with` block.
 
         Example:
             >>> run = brief.run("What is the capital of France?", budget=lab.Budget(max_turns=3))
@@ -169,7 +171,7 @@ class Agent(Displayable):
         transport: Transport | None = None,
         observers: Sequence[RunObserver] = (),
     ) -> Run:
-        """Return a run on a conversation; its prompt is the newest message of neither the assistant nor a tool."""
+        """Return a run on a conversation; its prompt is the newest message that is not from the assistant or a tool."""
         prefix = RunPrefix.of_messages(conversation)
         return Run(RunPlan(self, prefix, settings, transport or current(), (*self.observers, *observers)))
 
@@ -182,7 +184,7 @@ class Agent(Displayable):
         continuation: ContinuationPolicy | None = None,
         terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
     ) -> RunSettings:
-        """Return the settings that a run begins with; those left out are the agent's own."""
+        """Return the settings that a run begins with, by default those of the agent."""
         settings = _settings(self.settings, budget, stop, policy)
         if continuation is not None:
             settings = replace(settings, continuation=as_continuation(continuation))
@@ -200,17 +202,17 @@ class Agent(Displayable):
         stop: object = None,
         terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
     ) -> Tool:
-        """Return this agent as a tool of another one, which calls it with a `task` and gets its answer.
+        """Return this agent as a tool for another agent, which calls it with a `task` and receives its answer.
 
             research = Agent("…", tools=[search]).as_tool("research", "Looks things up.", budget=Budget(max_tokens=5_000))
             agent = Agent("…", tools=[research])
 
-        budget, stop, terminating   settings of each of its runs; those left out are the agent's own
+        budget, stop, terminating   settings of each of its runs, by default those of the agent
 
-        A child run is limited by what its caller has left of calls, tokens, money and time, and its use counts there. Its steps count
-        separately, at most as many as the outermost run has. Runs are nested up to `max_depth` of the outermost agent (3 by default).
-        The caller's model learns how the run ended and what is left, and may continue it: `continue_run`, `raise_budget`,
-        `fresh_context`. People see it in `run.children`. Raises the errors of `run` and `lab.tool` for impossible values.
+        A child run is limited by the calls, tokens, money and time that its caller has left, and its usage counts there. Its steps are
+        counted separately, up to the `max_turns` of the outermost run. Runs may be nested up to `max_depth` of the outermost agent (3
+        by default). The caller's model is informed how the run ended and what is left, and may continue it: `continue_run`,
+        `raise_budget`, `fresh_context`. `run.children` lists the child runs. Raises the errors of `run` and `lab.tool`.
 
         Example:
             >>> scout = brief.as_tool("scout", "Knows capitals.", budget=lab.Budget(max_turns=2))
@@ -240,7 +242,7 @@ class Agent(Displayable):
 
     @property
     def is_made_of_names(self) -> bool:
-        """True if the names of provider and model describe the agent: no tools or middleware, and no separate address or key."""
+        """True if the names of provider and model alone describe the agent: no tools, middleware, custom address or key."""
         model = self.model
         if not isinstance(model, HttpModel) or self.tools or self.middleware:
             return False
@@ -256,18 +258,18 @@ class Agent(Displayable):
                 near = difflib.get_close_matches(name, self.tools, n=1)
                 hint = f" Did you mean {near[0]!r}?" if near else ""
                 raise ToolDefinitionError(
-                    f"The terminating tool {name!r} is not one of the agent's.{hint} Its tools: {', '.join(self.tools) or 'none'}."
+                    f"The agent does not have the terminating tool {name!r}.{hint} Its tools: {', '.join(self.tools) or 'none'}."
                 )
         return terminating
 
     def through_middleware(self, ask: Ask, blame: Blame) -> Ask:
-        """Wrap `ask` in the middleware; `blame` is called with each layer that raised, the innermost first."""
+        """Wrap `ask` in the middleware; `blame` is called with each layer that raises, the innermost first."""
         for layer in reversed(self.middleware):
             ask = _wrapped(layer, ask, ModelResponse, "response", blame)
         return ask
 
     def through_tool_middleware(self, execute: RunTool, blame: Blame) -> RunTool:
-        """Wrap `execute` in the tool middleware, in the same way."""
+        """Wrap `execute` in the tool middleware, like `through_middleware`."""
         for layer in reversed(self.tool_middleware):
             execute = _wrapped(layer, execute, ToolResult, "result", blame)
         return execute
@@ -284,6 +286,25 @@ class Agent(Displayable):
         tools = f", tools=[{', '.join(map(one_line, self.tools))}]" if self.tools else ""
         stop = f", stop={self.settings.stop!r}" if self.settings.stop is not None else ""
         return f"Agent({one_line(_name_of(self.model))}{tools}, budget={self.settings.budget!r}{stop})"
+
+
+class Run(RunOf[Agent]):
+    """An agent working on one prompt; made by `agent.run(prompt)`.
+
+    `limits` are live and can be edited at any time, from any thread. A run uses one event loop at a time; calls from other loops are
+    passed on to it. It is made of parts: `timeline` records what happens, `control` holds requests to pause or stop, `stepper` takes
+    the steps, `worker` keeps them on one event loop, `branches` are the runs that were forked from it, `origin` is where it came from.
+
+    Example:
+        >>> with lab.replay("fixtures/trip"):
+        ...     run = agent.run(TASK)
+        >>> step = await run.step()
+        >>> [call.name for call in step.tool_calls]
+        ['get_weather', 'get_weather']
+        >>> run.limits.max_turns = 10
+        >>> (await run).stop_reason
+        <StopReason.STOP_CONDITION: 'stop_condition'>
+    """
 
 
 def _functions(name: str, given: Iterable[F]) -> tuple[F, ...]:
@@ -328,7 +349,7 @@ def _wrapped(
     what: str,
     blame: Blame,
 ) -> Callable[[G], Awaitable[T]]:
-    async def asked(given: G) -> T:
+    async def wrapper(given: G) -> T:
         try:
             answer = await layer(given, inner)
         except Exception as error:
@@ -339,4 +360,4 @@ def _wrapped(
             raise ConfigurationError(f"The middleware {layer!r} returned {answer!r}: return the {what}, as in `{how}`.")
         return answer
 
-    return asked
+    return wrapper

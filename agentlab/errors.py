@@ -7,7 +7,7 @@
     │   ├── LimitError                a limit, or another setting, with an impossible value
     │   ├── ToolDefinitionError       a function that cannot be offered as a tool
     │   └── ChatInputError            a field of a Chat's input
-    │       └── ContextNotFoundError  a context without messages
+    │       └── ContextNotFoundError  a context that has no messages
     ├── FixtureError                  recorded responses that cannot be used
     │   ├── FixtureNotFoundError
     │   ├── MalformedCassetteError
@@ -17,8 +17,8 @@
     │   ├── ProviderStatusError
     │   ├── ProviderPayloadError
     │   └── ProviderStreamError       a piece of a streamed answer was lost in transit
-    ├── MissingUsageError             Budget(missing_usage="fail") and a response without usage
-    ├── ContextChangedError           another process wrote to a chat's context in between
+    ├── MissingUsageError             a response has no usage, and Budget(missing_usage="fail") is set
+    ├── ContextChangedError           another process wrote to a chat's context during a request
     ├── StorageError                  runs cannot be written to, or read from, a store
     ├── StoredError                   the error of a stored run, with the message of the original
     ├── RunEndedError                 a step was requested from a run that has ended
@@ -30,529 +30,98 @@
     StopRequested                     not an error: raise it in a tool or a middleware to end the run
 
 Limits are outcomes, never exceptions: a run that reaches one returns its result. A ConfigurationError or a FixtureError inside
-a run is raised after the steps so far were recorded; a ProviderError ends the run as ERROR and is on the result.
+a run is raised after the steps so far are recorded. A ProviderError ends the run with ERROR and is stored in the result.
 
-Errors and warnings redact their messages and make control characters visible, so code that raises one need not.
+Errors and warnings redact their own messages and escape control characters; code that raises them need not.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import defined_in, only
-from agentlab._internal.safe_text import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from agentlab.records.result import RunResult
-
-
-def _safe(args: tuple[object, ...]) -> Iterator[object]:
-    """Redact keys in texts and make control characters visible: messages quote providers, models and tools."""
-    return (printable(arg) if isinstance(arg, str) else arg for arg in args)
-
-
-class AgentlabError(Exception):
-    """Root of all errors of agentlab. Messages contain no keys and no control characters.
-
-    Example:
-        >>> lab.Agent("openai")
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.UnknownProviderError: 'openai' is not a provider and a model: write provider:model, e.g....
-    """
-
-    def __init__(self, *args: object) -> None:
-        super().__init__(*_safe(args))
-
-    def __reduce__(self) -> Any:
-        """Pickle the message and the attributes; the default would call `__init__` with the message alone."""
-        return _unpickled, (type(self), self.args), self.__dict__
-
-    def _render_traceback_(self) -> list[str]:
-        """Return the traceback that IPython shows: the user's own code and the message."""
-        from agentlab._internal.display import rendered
-
-        return rendered(self)
-
-
-def _unpickled(kind: type[AgentlabError], args: tuple[object, ...]) -> AgentlabError:
-    error = kind.__new__(kind, *args)
-    error.args = args
-    return error
-
-
-class ConfigurationError(AgentlabError, ValueError):
-    """The configuration cannot work; the message names the value and the next step.
-
-    Example:
-        >>> lab.Agent(5)
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.ConfigurationError: 5 is not a model: pass a string such as 'openai:gpt-4.1-mini', or la...
-    """
-
-
-class UnknownProviderError(ConfigurationError):
-    """No provider of that name, or a string that is not `provider:model`.
-
-    Example:
-        >>> lab.Agent("opneai:gpt-5.4-mini")
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.UnknownProviderError: No provider 'opneai'. Did you mean 'openai'? Providers: anthropic,...
-    """
-
-
-class MissingKeyError(ConfigurationError):
-    """A live call needs an API key and none was found.
-
-    Example:
-        >>> await lab.Agent("openai:gpt-5.4-mini").run("Hello.")
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.MissingKeyError: No API key for openai. Set the environment variable OPENAI_API_KEY, or...
-    """
-
-
-class LimitError(ConfigurationError):
-    """A limit or another setting with an impossible value.
-
-    Example:
-        >>> lab.Budget(max_turns=0)
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.LimitError: Budget(max_turns=0): max_turns must be at least 1. None means no limit; left out, it...
-    """
-
-
-class ToolDefinitionError(ConfigurationError):
-    """A function that cannot be offered to a model as a tool.
-
-    Example:
-        >>> lab.tool(lambda words: words)
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.ToolDefinitionError: '<lambda>' cannot be a tool's name (letters, digits, _ and -, at mo...
-    """
-
-
-class ChatInputError(ConfigurationError):
-    """An input of a Chat is not valid; the message names the field.
-
-    Example:
-        >>> await lab.Chat(brief).chat("anna", " ")
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.ChatInputError: message=' ': pass a non-empty text.
-    """
-
-
-class ContextNotFoundError(ChatInputError, LookupError):
-    """`Chat.invoke` was called for a context without messages.
-
-    Example:
-        >>> await lab.Chat(brief).invoke("anna")
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.ContextNotFoundError: The context 'anna' has no message: begin it with chat or add_message, or ask...
-    """
-
-
-class FixtureError(AgentlabError):
-    """Recorded responses that cannot be used.
-
-    Example:
-        >>> issubclass(lab.errors.ReplayMissError, lab.errors.FixtureError)
-        True
-        >>> lab.replay("no-such-folder")
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.FixtureNotFoundError: no-such-folder does not exist:...
-    """
-
-
-class FixtureNotFoundError(FixtureError, FileNotFoundError):
-    """The fixture folder or file does not exist, or has no cassette.
-
-    Example:
-        >>> lab.replay("no-such-folder")
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.FixtureNotFoundError: no-such-folder does not exist:...
-    """
-
-
-class MalformedCassetteError(FixtureError, ValueError):
-    """A cassette that cannot be read.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from tempfile import mkdtemp
-        >>> path = Path(mkdtemp()) / "broken.yaml"
-        >>> written = path.write_text("interactions: 5")
-        >>> lab.replay(path)
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.MalformedCassetteError: broken.yaml, the top level: expected a mapping with a list `inte...
-    """
-
-
-class ReplayMissError(FixtureError, LookupError):
-    """A request that matches nothing recorded; the message shows the nearest recording and what differs.
-
-    Example:
-        >>> with lab.replay("fixtures/trip"):
-        ...     result = await agent.run("Another question.")
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.ReplayMissError: No recording matches this request to POST api.anthropic.com/v1/messages...
-    """
-
-
-class ProviderError(AgentlabError):
-    """The provider could not be reached, or answered with an error.
-
-    Example:
-        >>> result = await lab.Agent(ScriptedProvider([lab.errors.ProviderError("no answer")])).run("?")
-        >>> result.stop_reason, result.error
-        (<StopReason.ERROR: 'error'>, ProviderError('no answer'))
-    """
-
-
-class ProviderConnectionError(ProviderError):
-    """No complete response: the connection was refused, reset or timed out, or the response ended early.
-
-    Example:
-        >>> from agentlab.testing import faults, faulty
-        >>> with lab.replay("fixtures/trip"), faulty(faults.Refused(), times=None):
-        ...     result = await agent.run(TASK)
-        >>> type(result.error).__name__, result.stop_reason
-        ('ProviderConnectionError', <StopReason.ERROR: 'error'>)
-    """
-
-
-class ProviderStatusError(ProviderError):
-    """An HTTP status outside 200 to 299.
-
-    `status` is the HTTP status code; `retry_after_s` the seconds that the provider asks to wait, None if it does not say; `code` the
-    provider's own error code, such as `insufficient_quota`, or ""; `rate_limit` the account's limits as a `RateLimit`, None if the
-    headers do not contain them.
-
-    Example:
-        >>> from agentlab.testing import faults, faulty
-        >>> with lab.replay("fixtures/trip"), faulty(faults.Status(429, retry_after_s=2), times=None):
-        ...     result = await agent.run(TASK)
-        >>> result.error.status, result.error.retry_after_s
-        (429, 2.0)
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int,
-        retry_after_s: float | None = None,
-        code: str = "",
-        rate_limit: Any = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.retry_after_s = retry_after_s
-        self.rate_limit = rate_limit
-
-
-class ProviderPayloadError(ProviderError):
-    """A body that is not what the provider documents (not JSON, or not an object).
-
-    Example:
-        >>> from agentlab.testing import faults, faulty
-        >>> with lab.replay("fixtures/trip"), faulty(faults.Page(), times=None):
-        ...     result = await agent.run(TASK)
-        >>> type(result.error).__name__
-        'ProviderPayloadError'
-    """
-
-
-class ProviderStreamError(ProviderError):
-    """A streamed answer lost a piece in transit, and repeated requests did not return a complete one. The text of the step is what was
-    received; its `holes` are the places where pieces are missing.
-
-    Example:
-        >>> from dataclasses import replace
-        >>> from agentlab.model.responses import Hole
-        >>> holed = replace(say("pay 100 to Bob"), holes=(Hole(8),))
-        >>> result = await lab.Agent(ScriptedProvider([holed] * 3)).run("?")
-        >>> type(result.error).__name__, result.text, result.history[0].holes[0].place
-        ('ProviderStreamError', 'pay 100 to Bob', 8)
-    """
-
-
-class MissingUsageError(AgentlabError):
-    """The provider reported no usage, and the budget has `missing_usage="fail"`.
-
-    Example:
-        >>> silent = lab.Agent(ScriptedProvider([say("Hello.", tokens=(None, None))]))
-        >>> result = await silent.run("?", budget=lab.Budget(max_tokens=100, missing_usage="fail"))
-        >>> type(result.error).__name__
-        'MissingUsageError'
-    """
-
-
-class ContextChangedError(AgentlabError):
-    """Another process wrote to a chat's context during a request; nothing was saved.
-
-    Example:
-        >>> from agentlab.serving.contexts import Contexts
-        >>> contexts = Contexts()
-        >>> contexts.append("anna", [lab.Message("user", "Hello.")], after=0)
-        >>> contexts.append("anna", [lab.Message("user", "Hello?")], after=0)
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.ContextChangedError: The context 'anna' had 0 messages when the request began, and now h...
-    """
-
-
-class StorageError(AgentlabError):
-    """Runs cannot be written to, or read from, a store; the message names the place and the next step.
-
-    Example:
-        >>> lab.Store().load("monday")
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.StorageError: There is no run 'monday' in this store, which has 0 runs.
-    """
-
-
-class StoredError(AgentlabError):
-    """The error that ended a stored run. `kind` is the name of its class.
-
-    Example:
-        >>> store = lab.Store()
-        >>> result = await store.keep(lab.Agent(ScriptedProvider([lab.errors.ProviderError("no answer")])).run("?"))
-        >>> store.load(result.run_id).result.error.kind
-        'ProviderError'
-    """
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StoredError) and (other.kind, str(other)) == (self.kind, str(self))
-
-    def __hash__(self) -> int:
-        return hash((self.kind, str(self)))
-
-
-class RunEndedError(AgentlabError):
-    """A step was requested from a run that has ended.
-
-    Example:
-        >>> await ended.step()
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.RunEndedError: The run has ended (stop_condition: Stop condition met: HasToolCall(finali...
-    """
-
-
-class AgentlabWarning(UserWarning):
-    """A problem that does not end the run, such as a limit that cannot be watched, or a run without any limit.
-
-    Example:
-        >>> import warnings
-        >>> with warnings.catch_warnings(record=True) as caught:
-        ...     warnings.simplefilter("always")
-        ...     result = await brief.run("?", budget=lab.Budget(max_turns=None))
-        >>> str(caught[0].message)[:28]
-        'This run has no limit at all'
-    """
-
-    def __init__(self, *args: object) -> None:
-        super().__init__(*_safe(args))
-
-
-class StopRequested(Exception):  # noqa: N818  a request, like StopIteration, not an error
-    """Raise this in a tool or a middleware to end the run, with a reason and optionally the run's output.
-
-    Example:
-        >>> def check(city: str) -> str:
-        ...     'Check a city.'
-        ...     raise lab.StopRequested("the city is closed", output=city)
-        >>> result = await lab.Agent(ScriptedProvider([call("check", {"city": "Graz"})]), tools=[check]).run("?")
-        >>> result.detail, result.output
-        ('Stopped by the tool: the city is closed', 'Graz')
-    """
-
-    def __init__(self, reason: str, output: Any = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.output = output
-
-
-# Raised by `result.raise_for_stop()` ----------------------------------------------------------------------------------------------
-
-
-class RunStopped(AgentlabError):  # noqa: N818  an outcome that the caller wants as an exception
-    """Raised by `result.raise_for_stop()`: the agent did not finish on its own. `result` has all steps.
-
-    Example:
-        >>> try:
-        ...     (await endless.run("?", stop=lab.StepCountIs(2))).raise_for_stop()
-        ... except lab.errors.RunStopped as stopped:
-        ...     print(type(stopped).__name__, len(stopped.result.history))
-        ConditionReached 2
-    """
-
-    def __init__(self, message: str, result: RunResult) -> None:
-        super().__init__(message)
-        self.result = result
-
-
-class TurnLimitReached(RunStopped):
-    """`Budget.max_turns` was reached.
-
-    Example:
-        >>> (await endless.run("?", budget=lab.Budget(max_turns=2))).raise_for_stop()
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.TurnLimitReached: Budget reached: max_turns 2 of 2.
-    """
-
-
-class CallLimitReached(RunStopped):
-    """`Budget.max_calls` was reached.
-
-    Example:
-        >>> (await endless.run("?", budget=lab.Budget(max_calls=2))).raise_for_stop()
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.CallLimitReached: Budget reached: max_calls 2 of 2.
-    """
-
-
-class TokenBudgetReached(RunStopped):
-    """`Budget.max_tokens` was reached.
-
-    Example:
-        >>> (await endless.run("?", budget=lab.Budget(max_tokens=30))).raise_for_stop()
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.TokenBudgetReached: Budget reached: max_tokens 30 of 30.
-    """
-
-
-class CostBudgetReached(RunStopped):
-    """`Budget.max_cost` was reached.
-
-    Example:
-        >>> (await endless.run("?", budget=lab.Budget(max_cost="0.02"))).raise_for_stop()
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.CostBudgetReached: Budget reached: max_cost $0.02 of $0.02.
-    """
-
-
-class TimeoutReached(RunStopped):
-    """`Budget.timeout` was reached.
-
-    Example:
-        >>> (await endless.run("?", budget=lab.Budget(timeout=0.000001))).raise_for_stop()
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.TimeoutReached: Budget reached: timeout ...
-    """
-
-
-class ConditionReached(RunStopped):
-    """A stop condition was met before the agent finished on its own.
-
-    Example:
-        >>> (await endless.run("?", stop=lab.StepCountIs(2))).raise_for_stop()
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.ConditionReached: Stop condition met: StepCountIs 2 of 2.
-    """
-
-
-class ExplicitlyStopped(RunStopped):
-    """A person, a tool or a middleware stopped the run.
-
-    Example:
-        >>> run = endless.run("?")
-        >>> run.stop("enough")
-        >>> run.result.raise_for_stop()
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.ExplicitlyStopped: Stopped by the person: enough
-    """
-
-
-class ResponseTruncated(RunStopped):
-    """A response was cut off at its output cap.
-
-    Example:
-        >>> cut = lab.Agent(ScriptedProvider([say("A cut answ", finish=lab.FinishReason.MAX_TOKENS)]), continuation=None)
-        >>> (await cut.run("?")).raise_for_stop()
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.ResponseTruncated: The response was cut off at its output cap.
-    """
-
-
-class ResponseFiltered(RunStopped):
-    """A content filter withheld or cut a response.
-
-    Example:
-        >>> held_back = lab.Agent(ScriptedProvider([say(finish=lab.FinishReason.CONTENT_FILTERED)]))
-        >>> (await held_back.run("?")).raise_for_stop()
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.ResponseFiltered: The response ended with content_filtered.
-    """
-
-
-class NudgesExhausted(RunStopped):
-    """The agent kept answering without a tool call.
-
-    Example:
-        >>> clerk = lab.Agent(ScriptedProvider(["I am done."] * 9), tools=[finalize], terminating=["finalize"])
-        >>> (await clerk.run("?")).raise_for_stop()
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.NudgesExhausted: Max consecutive nudges exceeded: 1 of 1, and no terminating tool was called.
-    """
-
-
-class RunCancelled(RunStopped):
-    """The run was cancelled.
-
-    Example:
-        >>> run = endless.run("?")
-        >>> run.cancel()
-        >>> run.result.raise_for_stop()
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.RunCancelled: Cancelled after step 0.
-    """
-
-
-class RunFailed(RunStopped):
-    """An error ended the run; it is the `__cause__`.
-
-    Example:
-        >>> failing = lab.Agent(ScriptedProvider([lab.errors.ProviderError("no answer")]))
-        >>> (await failing.run("?")).raise_for_stop()
-        Traceback (most recent call last):
-            ...
-        agentlab.errors.RunFailed: ProviderError: no answer
-    """
-
-
-__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+from agentlab._internal.errors import (
+    AgentlabError,
+    AgentlabWarning,
+    ChatInputError,
+    ConfigurationError,
+    ContextChangedError,
+    ContextNotFoundError,
+    FixtureError,
+    FixtureNotFoundError,
+    LimitError,
+    MalformedCassetteError,
+    MissingKeyError,
+    MissingUsageError,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderPayloadError,
+    ProviderStatusError,
+    ProviderStreamError,
+    ReplayMissError,
+    RunEndedError,
+    StopRequested,
+    StorageError,
+    StoredError,
+    ToolDefinitionError,
+    UnknownProviderError,
+    _unpickled,  # noqa: F401  pickles name it
+)
+from agentlab._internal.lazy import module_hooks
+from agentlab.records.result import (
+    CallLimitReached,
+    ConditionReached,
+    CostBudgetReached,
+    ExplicitlyStopped,
+    NudgesExhausted,
+    ResponseFiltered,
+    ResponseTruncated,
+    RunCancelled,
+    RunFailed,
+    RunStopped,
+    TimeoutReached,
+    TokenBudgetReached,
+    TurnLimitReached,
+)
+
+__all__ = [
+    "AgentlabError",
+    "AgentlabWarning",
+    "CallLimitReached",
+    "ChatInputError",
+    "ConditionReached",
+    "ConfigurationError",
+    "ContextChangedError",
+    "ContextNotFoundError",
+    "CostBudgetReached",
+    "ExplicitlyStopped",
+    "FixtureError",
+    "FixtureNotFoundError",
+    "LimitError",
+    "MalformedCassetteError",
+    "MissingKeyError",
+    "MissingUsageError",
+    "NudgesExhausted",
+    "ProviderConnectionError",
+    "ProviderError",
+    "ProviderPayloadError",
+    "ProviderStatusError",
+    "ProviderStreamError",
+    "ReplayMissError",
+    "ResponseFiltered",
+    "ResponseTruncated",
+    "RunCancelled",
+    "RunEndedError",
+    "RunFailed",
+    "RunStopped",
+    "StopRequested",
+    "StorageError",
+    "StoredError",
+    "TimeoutReached",
+    "TokenBudgetReached",
+    "ToolDefinitionError",
+    "TurnLimitReached",
+    "UnknownProviderError",
+]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = module_hooks(__name__, __all__)

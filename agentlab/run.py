@@ -1,24 +1,25 @@
-"""A run: one agent at work on one prompt, with all that a person can do with it. The parts that do it are in `agentlab.engine`.
+"""A run: an agent working on one prompt, and everything a person can do with it. Its parts are in `agentlab.engine`.
 
     step = await run.step()          one step
-    async for step in run: …         the rest, step by step
+    async for step in run: …         the remaining steps, one by one
     result = await run               to the end
     run.start()                      in the background; the cell returns at once
     run.pause()  run.resume()  run.stop("enough")  run.cancel()
     run.limits.max_cost = 0.10       at any time
-    branch = run.fork(at=3)          another future from step 3 on
-    branch = run.apply()             what suits the end: a limit raised, a step taken again; see run.next_actions
+    branch = run.fork(at=3)          a branch from step 3 on
+    branch = run.apply()             a branch with a raised limit or a repeated step; see run.next_actions
 
-`await` in a notebook cell keeps the kernel's main thread busy with the run: right for scripts and tests, with no promise that the
-panel's controls arrive meanwhile. `start()` is for live control.
+`await` in a notebook cell keeps the kernel's main thread busy with the run. That is right for scripts and tests, but clicks in the
+panel may not arrive meanwhile. `start()` is for live control.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
 
 from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
@@ -31,7 +32,7 @@ from agentlab.engine import call_context, next_actions
 from agentlab.engine.branches import Branches, fork_plan
 from agentlab.engine.control import Control
 from agentlab.engine.next_actions import NextAction
-from agentlab.engine.snapshot import Origin
+from agentlab.engine.plan import AgentSpec, Origin
 from agentlab.engine.stepper import Stepper
 from agentlab.engine.timeline import Timeline
 from agentlab.engine.worker import RunState, Worker
@@ -40,7 +41,6 @@ from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
-    from agentlab.agent import Agent
     from agentlab.engine.client import Model
     from agentlab.engine.plan import RunPlan
     from agentlab.engine.termination import Policy
@@ -53,57 +53,42 @@ if TYPE_CHECKING:
     from agentlab.records.history import RunHistory
     from agentlab.tools import Function, Tool
 
-__all__ = ["Run", "RunState"]
+A = TypeVar("A", bound=AgentSpec)
 
 
-class Run(Displayable):
-    """One agent at work on one prompt; made by `agent.run(prompt)`.
+class RunOf(Displayable, Generic[A]):
+    """A run of an agent of class A. `agentlab.agent` defines `Run` as `RunOf[Agent]`, since the two classes refer to each other."""
 
-    `limits` are live and can be edited at any time, from any thread. A run lives on one event loop at a time; calls from others are
-    handed over to it. It is made of parts: `timeline` records what happens, `control` holds requests to pause or stop, `stepper` takes
-    the steps, `worker` keeps them on one event loop, `branches` are the runs that were forked from it, `origin` is where it came from.
-
-    Example:
-        >>> with lab.replay("fixtures/trip"):
-        ...     run = agent.run(TASK)
-        >>> step = await run.step()
-        >>> [call.name for call in step.tool_calls]
-        ['get_weather', 'get_weather']
-        >>> run.limits.max_turns = 10
-        >>> (await run).stop_reason
-        <StopReason.STOP_CONDITION: 'stop_condition'>
-    """
-
-    def __init__(self, plan: RunPlan) -> None:
+    def __init__(self: Self, plan: RunPlan) -> None:
         self.timeline = Timeline(plan.prefix, plan.observers, plan.inherited)
         self.control = Control()
         self.stepper = Stepper(plan, self.timeline, self.control, self)
         self.worker: Worker[StepResult | None, RunResult] = Worker(self.stepper)
-        self.branches: Branches[Run] = Branches(self)
-        self.limits: LiveSettings = self.stepper.limits
-        call_context.made(self)
+        self.branches: Branches[Self] = Branches(self)
+        self.limits: LiveSettings = self.stepper.context.limits
+        call_context.announce(self)
 
-    # What it is -------------------------------------------------------------------------------------------------------------
+    # State ------------------------------------------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
-        """The id, by which frames and stores know the run.
+        """The id of the run in frames and stores.
 
         Example:
             >>> run.id == run.timeline.events[0].run_id if run.events else len(run.id)
             12
         """
-        return self.stepper.run_id
+        return self.stepper.context.run_id
 
     @property
-    def agent(self) -> Agent:
+    def agent(self) -> A:
         """The agent.
 
         Example:
             >>> run.agent.name
             'anthropic:claude-sonnet-4-6'
         """
-        return cast("Agent", self.stepper.agent)
+        return cast("A", self.stepper.context.agent)
 
     @property
     def prompt(self) -> str:
@@ -116,18 +101,18 @@ class Run(Displayable):
         return self.timeline.prompt
 
     @property
-    def origin(self) -> Origin[Run]:
+    def origin(self) -> Origin[Self]:
         """Where the run came from: `parent` and `forked_at` of a fork, `caller` and `parent_step` of a child run.
 
         Example:
             >>> run.origin.parent is None
             True
         """
-        return self.stepper.origin
+        return self.stepper.context.origin
 
     @property
     def state(self) -> RunState:
-        """Where the run is.
+        """The state of the run: ready, running, paused or ended.
 
         Example:
             >>> run.state, ended.state
@@ -147,7 +132,7 @@ class Run(Displayable):
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The conversation so far; `run.timeline.messages_of(2)` is what step 2 added.
+        """The conversation so far; `run.timeline.messages_of(2)` returns the messages that step 2 added.
 
         Example:
             >>> [message.role for message in ended.messages[:3]]
@@ -157,7 +142,7 @@ class Run(Displayable):
 
     @property
     def events(self) -> list[Event]:
-        """What happened so far, pieces of text left out.
+        """The events so far, without TextReceived.
 
         Example:
             >>> type(ended.events[0]).__name__
@@ -173,14 +158,14 @@ class Run(Displayable):
             >>> run.result is None, ended.result.stop_reason
             (True, <StopReason.STOP_CONDITION: 'stop_condition'>)
         """
-        return self.stepper.result
+        return self.stepper.context.result
 
     @property
-    def children(self) -> tuple[Run, ...]:
-        """The child runs that this run's tools started (`agent.as_tool`), in order, the one under way included.
+    def children(self) -> tuple[Self, ...]:
+        """The child runs that this run's tools started (`agent.as_tool`), in order, including those under way.
 
         Their `limits` can be edited, and they can be stopped. Their `origin` has this run as `caller`, its step as `parent_step` and
-        the tool call's id as `called_by`. A run from a store has those of earlier processes, too, as far as they are kept.
+        the tool call's id as `called_by`. A run from a store also has the stored child runs of earlier processes.
 
         Example:
             >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
@@ -202,10 +187,12 @@ class Run(Displayable):
             >>> ended.to_frame("tools")["tool"].tolist()[:3]
             ['get_weather', 'get_weather', 'find_trains']
         """
-        return lazy.call("agentlab.records.frames:to_frame", self, what)
+        from agentlab.records.frames import to_frame
+
+        return to_frame(self, what)
 
     def panel(self) -> Any:
-        """Return the live control of this run in a notebook; without a front end a static table and picture.
+        """Return the live panel of this run in a notebook; without a front end, a static table and picture.
 
         Example:
             >>> ended.panel()
@@ -213,16 +200,44 @@ class Run(Displayable):
         """
         return lazy.call("agentlab.notebook.panel:panel", self)
 
+    @overload
+    def to_html(self, path: None = None, *, timing: bool = True, raw: bool | Iterable[int] = False) -> str: ...
+    @overload
+    def to_html(self, path: str | os.PathLike[str], *, timing: bool = True, raw: bool | Iterable[int] = False) -> Path: ...
+    def to_html(
+        self, path: str | os.PathLike[str] | None = None, *, timing: bool = True, raw: bool | Iterable[int] = False
+    ) -> str | Path:
+        """Write this run, its branches and its child runs as one HTML file, and return the path; without `path` return the HTML.
+
+        The page has the transcript, timeline, charts and limits, and needs neither a kernel nor a network. No known key is in it. An
+        existing file is replaced. `timing=False` leaves out times, so that a recorded fixture gives the same file each time; `raw` adds
+        the raw responses, of all steps or of those with these numbers.
+
+        Raises ConfigurationError for a folder that does not exist.
+
+        Example:
+            >>> ended.to_html()[:15]
+            '<!DOCTYPE html>'
+        """
+        html: str | Path = lazy.call("agentlab.notebook.page:to_html", [self], path, timing=timing, raw=raw)
+        return html
+
+    def __dir__(self) -> list[str]:
+        """The names for a person; the parts that do the work are left out."""
+        return [name for name in super().__dir__() if name not in ("stepper", "worker", "control", "timeline")]
+
     def __repr__(self) -> str:
         end = f", {self.result.stop_reason}" if self.result is not None else ""
         name, budget = one_line(self.agent.name), self.limits.snapshot().budget
         return f"Run({name}, {self.state}{end}, {counted(len(self.history), 'step')}, {budget!r})"
 
-    if not TYPE_CHECKING:  # with it, type checkers would take any name for an attribute
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
 
         def __getattr__(self, name):
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in Origin.__slots__:
+            if name == "settings":
+                message = "A run has no 'settings': write run.limits."
+            elif name in Origin.__slots__:
                 message = f"A run has no {name!r}: write run.origin.{name}."
             elif not name.startswith("_") and hasattr(RunResult, name):
                 ended = self.result is not None
@@ -235,11 +250,11 @@ class Run(Displayable):
 
     # Steps and control ------------------------------------------------------------------------------------------------------
 
-    def with_id(self, run_id: str, *, label: str = "") -> Run:
-        """Give a run that has not begun an id of your own, and a `label` by which recordings know it (see `lab.replay`): it is replayed
-        from the beginning of what was recorded under that label, and recorded under that label.
+    def with_id(self, run_id: str, *, label: str = "") -> Self:
+        """Set the id of a run that has not begun, and optionally its `label` in recordings (see `lab.replay`): the run is recorded with
+        that label, and replayed from the start of the recording with that label.
 
-        Raises ConfigurationError for a run that has begun, and for an id or label with a key in it.
+        Raises ConfigurationError if the run has begun, or if the id or label contains a key.
 
         Example:
             >>> brief.run("?").with_id("monday").id
@@ -249,17 +264,17 @@ class Run(Displayable):
         if stepper.has_begun:
             raise ConfigurationError(f"with_id({run_id!r}): the run {self.id!r} has begun already.")
         if (hidden := redact(f"{run_id} {label}".strip())) != f"{run_id} {label}".strip():
-            raise ConfigurationError(f"with_id: {hidden!r} holds a key: ids and labels of runs are written everywhere.")
-        stepper.replay_key = f"{os.urandom(6).hex()}#{label}" if label else run_id
-        stepper.run_id = run_id
+            raise ConfigurationError(f"with_id: {hidden!r} contains a key, but ids and labels of runs are written to files.")
+        stepper.context.replay_key = f"{os.urandom(6).hex()}#{label}" if label else run_id
+        stepper.context.run_id = run_id
         return self
 
     @needs_await("run.step()")
     async def step(self) -> StepResult | None:
-        """Take one step, also during a pause. None if the run ended without another one.
+        """Take one step, also during a pause. Returns None if the run ended without another one.
 
-        Raises RunEndedError after the end; MissingKeyError before the first step, which leaves the run ready; a ConfigurationError or
-        FixtureError that the step met, after recording it.
+        Raises RunEndedError after the end, and MissingKeyError before the first step (the run stays ready). A ConfigurationError or a
+        FixtureError within the step is raised after the step is recorded.
 
         Example:
             >>> step = await run.step()
@@ -273,20 +288,20 @@ class Run(Displayable):
         return await self.worker.step()
 
     async def __aiter__(self) -> AsyncIterator[StepResult]:
-        """The steps from here on, one by one, taken as they are asked for."""
+        """Yield the remaining steps, each taken on request."""
         async for step in self.worker.each():
             if step is not None:
                 yield step
 
     def __await__(self) -> Generator[Any, None, RunResult]:
-        """To the end; the result always comes back, whatever ended the run."""
+        """Run to the end and return the result, whatever the reason of the end."""
         return self.worker.to_the_end().__await__()
 
-    def start(self, loop: Literal["background", "kernel"] = "background") -> Run:
+    def start(self, loop: Literal["background", "kernel"] = "background") -> Self:
         """Run to the end in the background and return at once, so that the panel is live.
 
-        Without a front end, where nobody can click, the run is finished first, so that notebooks are deterministic. `loop="kernel"`
-        runs on the loop this is called on, for clients that are bound to it.
+        Without a front end, block until the end, so that executed notebooks are deterministic. `loop="kernel"` runs on the caller's
+        event loop, for clients that are bound to it.
 
         Example:
             >>> run = brief.run("?").start()  # without a front end it has ended when this returns
@@ -303,7 +318,7 @@ class Run(Displayable):
         return self
 
     def wait(self, timeout_s: float | timedelta | None = None) -> RunResult | None:
-        """Block until a run started in the background has ended and return its result, or None if that takes longer than `timeout_s`.
+        """Block until a run started in the background has ended and return its result; None after `timeout_s`.
 
         Example:
             >>> run = brief.run("?").start()
@@ -326,7 +341,7 @@ class Run(Displayable):
         self.stepper.pause()
 
     def resume(self) -> None:
-        """Continue after a pause.
+        """End the pause.
 
         Example:
             >>> run.pause()
@@ -336,7 +351,7 @@ class Run(Displayable):
         """
         self.stepper.resume()
 
-    def stop(self, reason: str = "the person asked for it") -> None:
+    def stop(self, reason: str = "no reason given") -> None:
         """End the run after the step under way, or at once if there is none. A run that has ended stays as it is.
 
         Example:
@@ -348,7 +363,7 @@ class Run(Displayable):
         self.stepper.stop(reason)
 
     def cancel(self) -> None:
-        """End the run at once, during a step if need be; what came back so far is recorded.
+        """End the run at once, even during a step; responses and tool results so far are recorded.
 
         Example:
             >>> await run.step()
@@ -360,7 +375,7 @@ class Run(Displayable):
         self.stepper.cancel()
 
     def observe(self, observer: RunObserver) -> Callable[[], None]:
-        """Notify `observer` of every event of this run from now on, and of none of its forks; return a function that ends that.
+        """Notify `observer` of every event of this run from now on, but not of its forks; return a function that ends this.
 
         Example:
             >>> seen = []
@@ -372,7 +387,7 @@ class Run(Displayable):
         """
         return self.timeline.observe(observer)
 
-    # Another future ---------------------------------------------------------------------------------------------------------
+    # Branches ---------------------------------------------------------------------------------------------------------------
 
     @helps_with_keywords
     def fork(
@@ -384,23 +399,24 @@ class Run(Displayable):
         policy: Policy | None = None,
         continuation: ContinuationPolicy | None = None,
         terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
-        agent: Agent | None = None,
+        agent: A | None = None,
         model: str | Provider | Model | None = None,
         prompt: str | None = None,
         message: str | None = None,
         tool_results: Mapping[str, str] | None = None,
-    ) -> Run:
+    ) -> Self:
         """Return a new run, not started, that shares the first `at` steps (0 to all). This run stays as it is.
 
-        budget, stop, policy, continuation, terminating   other settings; by default as this run has them now
-        agent           another agent; or with `model` the same one (tools, instructions, defaults) on another model
-        prompt          another task in place of this run's own; the kept steps stay as they were
+        budget, stop, policy, continuation, terminating   other settings; by default the current ones of this run
+        agent           another agent
+        model           the same agent (tools, instructions, defaults) on another model
+        prompt          another task instead of this run's; the kept steps are unchanged
         message         a further message to the model after the kept steps
-        tool_results    other results of the tools of step `at`: {call id: text}
+        tool_results    other results for the tools of step `at`: {call id: text}
 
-        Most providers refuse a conversation that ends with the model's own words. An answer that was cut off is followed by the
-        continuation policy's `hint`; if the model had finished (a run that COMPLETED, kept whole), a ConfigurationError asks for a
-        `message` or for fewer steps.
+        Most providers reject a conversation that ends with the model's answer. If the answer was cut off, the continuation policy's
+        `hint` is appended. If the model had finished and all steps are kept, a ConfigurationError asks for a `message` or for fewer
+        steps.
 
         Example:
             >>> branch = ended.fork(at=2, budget=lab.Budget(max_turns=3))
@@ -422,24 +438,24 @@ class Run(Displayable):
             message=message,
             tool_results=tool_results,
         )
-        branch = Run(plan)
+        branch = type(self)(plan)
         self.branches.add(branch)
         return branch
 
     @property
     def next_actions(self) -> tuple[NextAction, ...]:
-        """What can be done about the end of the run, the best first; empty before the end, and if there is nothing to do.
+        """The actions after the end of the run, the best first; empty before the end, and if there is nothing to do.
 
         Example:
             >>> run = endless.run("?", budget=lab.Budget(max_turns=2))
             >>> result = await run
             >>> [action.label for action in run.next_actions]
-            ['Raise the turn limit to 4 and go on']
+            ['Raise the turn limit to 4 and continue']
         """
         return next_actions.next_actions(self)
 
-    def apply(self, action: NextAction | None = None, *, prompt: str | None = None) -> Run:
-        """Return the branch, not started, that does one of `next_actions`, by default the first.
+    def apply(self, action: NextAction | None = None, *, prompt: str | None = None) -> Self:
+        """Return a branch, not started, that carries out one of `next_actions`, by default the first.
 
         Raises ConfigurationError if there is none, with the reason, and if a new `prompt` is needed and missing.
 

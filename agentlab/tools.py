@@ -1,6 +1,6 @@
 """Tools: plain functions, sync or async, offered to a model.
 
-    def get_weather(city: str, days: int = 1) -> dict: ...        # the docstring describes it, the annotations are its schema
+    def get_weather(city: str, days: int = 1) -> dict: ...        # docstring: its description; annotations: its schema
 
     @lab.tool(timeout_s=5)
     async def search(query: str) -> list[str]: ...
@@ -34,21 +34,21 @@ from typing import Any, Literal, TypeAlias, overload
 import pydantic
 import pydantic_core
 
-from agentlab._internal.asyncio_tools import GRACE_S, ends, is_async
+from agentlab._internal.asyncio_tools import GRACE_S, cancel_and_wait, is_async
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import StopRequested, ToolDefinitionError
 from agentlab._internal.redaction import in_words, redact, redact_known
-from agentlab.errors import StopRequested, ToolDefinitionError
 from agentlab.limits.fields import in_seconds
 from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
 
 Function: TypeAlias = Callable[..., Any]
 
 PREFIX = "argument_"
-"""Prefix of fields, so that a parameter called `schema` or `copy` does not clash with the methods of a pydantic model."""
+"""Prefix of fields, so that a parameter called `schema` or `copy` does not clash with a method of the pydantic model."""
 
 
 def itself(given: Any) -> Any:
-    """Return the argument; the function of a tool that is a class."""
+    """Return the argument: the function of a tool that is a pydantic class."""
     return given
 
 
@@ -86,7 +86,7 @@ def of_model(name: str, function: Function, schema: object) -> tuple[str, str, t
 
 def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
     for leaf in (schema, *schema.get("properties", {}).values()):
-        leaf.pop("title", None)  # pydantic's titles only repeat the names, and every token is paid for
+        leaf.pop("title", None)  # pydantic's titles only repeat the names, and every token costs money
     schema.setdefault("properties", {})
     return schema
 
@@ -113,13 +113,13 @@ def unwrapped(function: Function) -> Function:
 
 
 def _open_parameters(name: str, function: Function) -> list[inspect.Parameter]:
-    """Return the parameters that a model must fill in: all that a functools.partial does not set."""
+    """Return the parameters that a model must fill in: those that no functools.partial sets."""
     try:
         parameters = inspect.signature(function).parameters
     except ValueError as error:
-        raise ToolDefinitionError(f"The tool {name!r} has no signature: write a function around it, with annotations.") from error
-    held = function.keywords if isinstance(function, functools.partial) else {}
-    return [parameter for parameter in parameters.values() if parameter.name not in held]
+        raise ToolDefinitionError(f"The tool {name!r} has no signature: wrap it in a function with annotations.") from error
+    preset = function.keywords if isinstance(function, functools.partial) else {}
+    return [parameter for parameter in parameters.values() if parameter.name not in preset]
 
 
 def _no_schema(name: str, error: Exception) -> ToolDefinitionError:
@@ -155,7 +155,7 @@ def _arguments_model(name: str, function: Function, per_parameter: Mapping[str, 
 
 
 def _docstring(text: str) -> tuple[str, dict[str, str]]:
-    """Return a docstring's text on the function and on each parameter, in the style of Google, NumPy or Sphinx."""
+    """Return the description of the function and of each parameter, from a docstring in the style of Google, NumPy or Sphinx."""
     if not text:
         return "", {}
     import griffe  # griffelib; only tools with a docstring pay for it
@@ -190,16 +190,16 @@ class Tool(Displayable):
     `timeout_s` limits one call (None: only the run's timeout does). A sync function runs on a separate thread, so that it cannot block
     other agents, unless `inline` is set. A thread that does not return by its timeout is abandoned, since Python cannot end it.
 
-    `on_cancel` decides on a call when the run is cancelled, interrupted or out of time. With `cancel` an async function is cancelled
-    (its `finally` is awaited, at most 2 s), and one on a thread is abandoned; its outcome is unknown. With `wait` the run ends when the
+    `on_cancel` applies when the run is cancelled, interrupted or out of time. With `cancel`, an async function is cancelled (its
+    `finally` is awaited, at most 2 s), and one on a thread is abandoned; its outcome is unknown. With `wait`, the run ends when the
     call is done, and keeps its result; only its own `timeout_s` and a second cancel interrupt it. An async function that does not end
     within 2 s of its cancellation is abandoned too, with a warning: it may still be running.
 
-    `idempotent` False is for actions that must not be repeated, such as a payment. When a store resumes a run whose process ended in
-    mid-step, a call that had begun may have run: it is executed again only if `resume(…, again=…)` says so.
+    `idempotent=False` is for actions that must not be repeated, such as a payment. When a store resumes a run whose process died in the
+    middle of a step, a call that had begun may have run: it is executed again only if `resume(…, again=…)` allows it.
 
-    Every exception of the function becomes its result, also SystemExit and its own cancellation. Only a KeyboardInterrupt on the thread
-    of the loop is raised, since a person caused it. A StopRequested ends the run.
+    Every exception of the function becomes its result, including SystemExit and its own cancellation. Only a KeyboardInterrupt on the
+    thread of the loop is raised, since a person caused it. A StopRequested ends the run.
 
     Example:
         >>> @lab.tool
@@ -221,7 +221,7 @@ class Tool(Displayable):
 
     @property
     def name(self) -> str:
-        """The name the model calls it by.
+        """The tool's name for the model.
 
         Example:
             >>> lab.tool(search).name
@@ -240,7 +240,7 @@ class Tool(Displayable):
         return is_async(self.function)
 
     def validate(self, arguments: str) -> dict[str, Any]:
-        """Return the arguments as the function takes them. Raises pydantic.ValidationError, also for broken or truncated JSON.
+        """Return the validated arguments for the function. Raises pydantic.ValidationError, also for invalid or truncated JSON.
 
         Example:
             >>> lab.tool(search).validate('{"words": "umbrella"}')
@@ -255,7 +255,7 @@ class Tool(Displayable):
         return redact(f"Tool({self.name})")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the function, to make it a tool again; if a decorator replaced the function by the tool, pickle the name of both."""
+        """Pickle the function, from which the tool is rebuilt; if a decorator replaced it by the tool, pickle the import path."""
         module, name = getattr(self.function, "__module__", ""), getattr(self.function, "__qualname__", "")
         if module != "__main__" and _named(module, name) is self:
             return _named, (module, name)
@@ -302,10 +302,10 @@ def tool(
     idempotent: bool = True,
     schema: type[pydantic.BaseModel] | None = None,
 ) -> Tool | Callable[[Function], Tool]:
-    """Make a Tool of a function; as a decorator with or without arguments, or as a call.
+    """Make a Tool from a function: as a decorator with or without arguments, or as a call.
 
     With `schema`, a subclass of pydantic's BaseModel, the model fills in that class, and the function takes one parameter: the
-    instance. Such a class is a tool by itself too, `Agent(tools=[Answer])`; its result is the instance.
+    instance. Such a class is also a tool without a function, `Agent(tools=[Answer])`; its result is the instance.
 
     Raises ToolDefinitionError for a function whose parameters a model cannot fill in.
 
@@ -361,13 +361,13 @@ class Executed:
 
 async def execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> ToolResult:
     """Run one call and return its result. Raises only cancellations and interrupts; any other failure is a result for the model."""
-    executed = await carried_out(tool_call, tools)
+    executed = await execute_call(tool_call, tools)
     if executed.cut is not None:
         raise executed.cut
     return executed.result
 
 
-async def carried_out(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
+async def execute_call(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
     """Run one call. Raises only an interrupt."""
     started = time.perf_counter()
     executed = await _execute(tool_call, tools)
@@ -438,7 +438,7 @@ def as_text(value: object) -> str:
 
 @dataclass(slots=True)
 class _Outcome:
-    """The outcome of a function: a value or an exception, or no end within its time."""
+    """The outcome of a function: a value, an exception, or a timeout."""
 
     value: Any = None
     error: BaseException | None = None
@@ -473,20 +473,20 @@ async def _awaited(target: Tool, awaitable: Awaitable[Any], until_s: float | Non
         late, out_of_time = not task.done(), cut is None
         if late:
             grace_s = None if getattr(target.function, "ends_when_cancelled", False) else GRACE_S
-            ended, another = await ends([task], grace_s)
+            ended, another = await cancel_and_wait([task], grace_s)
             cut = cut or another
     finally:
         task.cancel()  # if this coroutine itself was closed
     if late and not ended:
         return _Outcome(ended=False, out_of_time=out_of_time, cut=cut, left_behind=True)
     value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
-    if isinstance(error, KeyboardInterrupt):  # a person's: it must end the run, not the task
+    if isinstance(error, KeyboardInterrupt):  # from a person: it must end the run, not only the task
         raise error
     return _Outcome(value, error, out_of_time=late and out_of_time, cut=cut)
 
 
 async def _settle(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
-    """Return the value or the exception of an awaitable: asyncio lets some exceptions of a task escape its loop."""
+    """Return the value or the exception of an awaitable. If a task raised them, asyncio would let some escape its loop."""
     try:
         return await awaitable, None
     except BaseException as error:
@@ -494,7 +494,7 @@ async def _settle(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]
 
 
 def _call_inline(function: Function, arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:
-    """Return the value or the exception of a function. An interrupt is raised: on the loop's thread it is a person's."""
+    """Return the value or the exception of a function. An interrupt is raised: on the loop's thread it comes from a person."""
     try:
         return function(**arguments), None
     except KeyboardInterrupt:
@@ -504,7 +504,7 @@ def _call_inline(function: Function, arguments: dict[str, Any]) -> tuple[Any, Ba
 
 
 async def _wait(work: asyncio.Future[Any], until_s: float | None) -> asyncio.CancelledError | None:
-    """Wait for the end of the work until this time; return a cancellation during the wait."""
+    """Wait until the work is done or the time is up; return a cancellation that arrives meanwhile."""
     try:
         await asyncio.wait([work], timeout=None if until_s is None else max(0.0, until_s - time.monotonic()))
     except asyncio.CancelledError as cut:
@@ -513,7 +513,7 @@ async def _wait(work: asyncio.Future[Any], until_s: float | None) -> asyncio.Can
 
 
 def _call_on_thread(target: Tool, arguments: dict[str, Any]) -> asyncio.Future[tuple[Any, BaseException | None]]:
-    """Call a sync function on a daemon thread, which does not keep the interpreter alive if it never returns, as an executor would."""
+    """Call a sync function on a daemon thread: unlike an executor's, it does not keep the interpreter alive if it never returns."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
@@ -526,14 +526,14 @@ def _call_on_thread(target: Tool, arguments: dict[str, Any]) -> asyncio.Future[t
         outcome: tuple[Any, BaseException | None]
         try:
             outcome = context.run(target.function, **arguments), None
-        except BaseException as error:  # also interrupts: a person's reaches the main thread only
+        except BaseException as error:  # including interrupts: those of a person reach only the main thread
             outcome = None, error
-        with contextlib.suppress(RuntimeError):  # the loop was closed, and nothing waits any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing waits for the outcome
             loop.call_soon_threadsafe(resolve, outcome)
 
     try:
         threading.Thread(target=work, name=f"agentlab-tool-{target.name}", daemon=True).start()
-    except RuntimeError as error:  # there are too many threads
+    except RuntimeError as error:  # too many threads
         future.set_result((None, error))
     return future
 
@@ -547,7 +547,7 @@ def _stopped(tool_call: ToolCall, stop: Stop) -> Executed:
         content = as_text(stop.output) if stop.output is not None else stop.reason
     except KeyboardInterrupt:
         raise
-    except BaseException:  # the output is for a person, and may have no JSON
+    except BaseException:  # the output is for a person and need not have a JSON form
         content = stop.reason
     return Executed(ToolResult(tool_call.id, tool_call.name, content, stop.output, stop=stop))
 

@@ -1,7 +1,7 @@
 """The public names of agentlab, and the directive that documents them: `.. public-names:: Agent Run errors.LimitError`.
 
-Public are the names in `agentlab.__all__`, the names without an underscore in its public modules, and the methods and properties of
-their classes, except `INNER`. Those are for other files of agentlab and may change at any time.
+The public names are those in `agentlab.__all__`, those without an underscore in its public modules, and the methods and properties of
+their classes. The names in `INNER` are excluded: they are for other files of agentlab and may change at any time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INNER: Mapping[str, tuple[str, ...]] = {
     "Reading": ("that_counts", "undecided"),
     "RunHistory": ("amend", "append"),
     "Store": ("follow_run", "state_of", "unsaved_run"),
-    "Telemetry": ("begun", "ended", "follow_run", "span_of"),
+    "Telemetry": ("follow_run",),
     "signals.SignalRegistry": ("reread",),
     "plots.PlotAxes": ("set",),
     "plots.PlotFigure": ("bundle", "set"),
@@ -154,7 +154,7 @@ def _by_object() -> dict[tuple[str, str], str]:
 
 
 def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
-    """Resolve a reference such as `agentlab.run.Run` or `Run` in a signature. Names from other packages stay plain text."""
+    """Resolve a reference such as `agentlab.agent.Run` or `Run` in a signature. Names from other packages stay plain text."""
     if node.get("refdomain") != "py":
         return None
     target: str = node["reftarget"]

@@ -1,4 +1,4 @@
-"""Async helpers: work that continues after a cancel of its awaiter, functions that may be async, and forgotten awaits."""
+"""Async helpers: work that continues after its awaiter is cancelled, functions that may be async, and forgotten awaits."""
 
 from __future__ import annotations
 
@@ -13,47 +13,48 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 T = TypeVar("T")
 
 GRACE_S = 2.0
-"""The time that a cancelled task has to end, its `finally` included. Then it is abandoned."""
+"""The time that a cancelled task has to end, including its `finally`. Then it is abandoned."""
 
 _left_behind: set[asyncio.Future[Any]] = set()
 """Abandoned tasks, until they end: a loop has only weak references to its tasks."""
 
 
-async def ends(
+async def cancel_and_wait(
     work: Iterable[asyncio.Future[Any]], grace_s: float | None = GRACE_S
 ) -> tuple[bool, asyncio.CancelledError | None]:
-    """Cancel tasks and wait for their end; also return a cancel that arrived meanwhile, which the caller has to raise.
+    """Cancel tasks and wait for their end. Returns True if all of them ended, and a cancel of the caller that arrived meanwhile, which
+    the caller has to raise.
 
-    False if a task did not end within the grace period: it is abandoned and its result dropped. Without one (None) each cancel is
-    passed on.
+    A task that does not end within the grace period is abandoned, and its result is dropped. Without a grace period (None), each
+    further cancel of the caller is passed on to the tasks.
     """
-    running, cut = {one for one in work if not one.done()}, None
-    for one in running:
-        one.cancel()
+    running, cut = {task for task in work if not task.done()}, None
+    for task in running:
+        task.cancel()
     until_s = math.inf if grace_s is None else time.monotonic() + grace_s
     while running and (left_s := until_s - time.monotonic()) > 0:
         try:
             _, running = await asyncio.wait(running, timeout=None if grace_s is None else left_s)
         except asyncio.CancelledError as error:
             cut = cut or error
-            running = {one for one in running if not one.done()}
+            running = {task for task in running if not task.done()}
             if grace_s is None:
-                for one in running:
-                    one.cancel()
-    for one in running:
-        _left_behind.add(one)
-        one.add_done_callback(_dropped)
+                for task in running:
+                    task.cancel()
+    for task in running:
+        _left_behind.add(task)
+        task.add_done_callback(_dropped)
     return not running, cut
 
 
 def _dropped(work: asyncio.Future[Any]) -> None:
     _left_behind.discard(work)
     if not work.cancelled():
-        work.exception()  # or asyncio reports that it was never retrieved
+        work.exception()  # retrieve it, otherwise asyncio reports it
 
 
 async def sheltered(work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.CancelledError | None]:
-    """Finish the work; return its result and a cancel that arrived meanwhile, which the caller has to raise afterwards.
+    """Finish the work. Returns its result, and a cancel of the caller that arrived meanwhile, which the caller has to raise.
 
     A second cancel cancels the work too, so that work that never ends can be stopped.
     """
@@ -79,7 +80,7 @@ P = ParamSpec("P")
 
 
 def is_async(function: object) -> bool:
-    """True if it is known, without a call, that the result must be awaited; also for a partial and an async `__call__`."""
+    """True if a call of this function certainly returns an awaitable. Recognises partials and an async `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
@@ -102,7 +103,7 @@ def discard(awaitable: Awaitable[Any]) -> None:
 
 
 class NotAwaited(Coroutine[Any, Any, T]):
-    """A coroutine that explains a forgotten `await` when it is used like its result."""
+    """A coroutine whose errors explain a forgotten `await` if it is used like its result."""
 
     __slots__ = ("__weakref__", "_call", "_coroutine")
 
@@ -110,21 +111,21 @@ class NotAwaited(Coroutine[Any, Any, T]):
         self._coroutine, self._call = coroutine, call
 
     def send(self, value: Any) -> Any:
-        """Continue to the next wait."""
+        """Continue the coroutine until it waits again."""
         return self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise this error where it waits."""
+        """Raise this error in the coroutine."""
         return self._coroutine.throw(*error)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the coroutine."""
         self._coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._coroutine.__await__()
 
-    if not TYPE_CHECKING:  # with it, type checkers would take any name for an attribute
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any name as an attribute
 
         def __getattr__(self, name):
             if name.startswith(("cr_", "__")):  # asyncio and debuggers read these
@@ -142,7 +143,7 @@ class NotAwaited(Coroutine[Any, Any, T]):
 
 
 def needs_await(call: str) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, NotAwaited[T]]]:
-    """Make an async method return a NotAwaited; `call` is the call as people write it."""
+    """Make an async method return a NotAwaited; `call` is the call as users write it."""
 
     def decorated(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, NotAwaited[T]]:
         @functools.wraps(method)

@@ -1,9 +1,9 @@
-"""The display of values and errors in a notebook: the base class of values with a table, and tracebacks without agentlab's frames."""
+"""Displays values and errors in a notebook: the base class of values with a rich display, and tracebacks without agentlab's frames."""
 
 from __future__ import annotations
 
+import functools
 import sys
-import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from agentlab._internal import lazy
 
 
 class Displayable:
-    """Adds a rich display: text and HTML, short, escaped and without keys. `repr` does not change."""
+    """Adds a rich display: short text and HTML, escaped and without keys. It does not change `repr`."""
 
     __slots__ = ()
 
@@ -25,8 +25,6 @@ class Displayable:
 
 
 HERE = str(Path(agentlab.__file__).parent)
-
-LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 SHORTENED = ("Context", "Plain")
 """IPython's modes (`%xmode`) in which frames are left out."""
@@ -40,16 +38,16 @@ def rendered(error: BaseException) -> list[str]:
     if formatter.mode not in SHORTENED:
         return list(formatter.structured_traceback(type(error), error, error.__traceback__))
     chain = list(_chain(error))
-    tracebacks = [one.__traceback__ for one in chain]
-    frames = [_frames(one) for one in tracebacks]
+    tracebacks = [cause.__traceback__ for cause in chain]
+    frames = [_frames(trace) for trace in tracebacks]
     kept = [_user_frames(each) for each in frames]
     try:
-        for one, each in zip(chain, kept, strict=True):
-            one.__traceback__ = _joined(each)
+        for cause, each in zip(chain, kept, strict=True):
+            cause.__traceback__ = _joined(each)
         lines = list(formatter.structured_traceback(type(error), error, error.__traceback__))
     finally:
-        for one, before in zip(chain, tracebacks, strict=True):
-            one.__traceback__ = before
+        for cause, before in zip(chain, tracebacks, strict=True):
+            cause.__traceback__ = before
     left_out = sum(map(len, frames)) - sum(map(len, kept))
     if left_out:
         lines.insert(len(lines) - 1, f"(inside agentlab: {left_out} more, which `%xmode Verbose` shows)\n")
@@ -64,11 +62,11 @@ def _shell() -> Any:
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """Yield the error and its causes, as Python shows them."""
     seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        yield one
-        one = one.__cause__ if one.__cause__ is not None else None if one.__suppress_context__ else one.__context__
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ if cause.__cause__ is not None else None if cause.__suppress_context__ else cause.__context__
 
 
 def _frames(trace: TracebackType | None) -> list[TracebackType]:
@@ -88,12 +86,19 @@ def _user_frames(frames: list[TracebackType]) -> list[TracebackType]:
     return frames[:first] + [frame for frame, place in zip(frames[first:], places[first:], strict=True) if _is_user_code(place)]
 
 
+@functools.cache
+def _library_places() -> tuple[str, ...]:
+    import sysconfig  # slow to import, and used for tracebacks only
+
+    return tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
 def _is_user_code(place: str) -> bool:
-    return not place.startswith((HERE, *LIBRARIES)) and place != "<string>" and not place.startswith("<frozen ")
+    return not place.startswith((HERE, *_library_places())) and place != "<string>" and not place.startswith("<frozen ")
 
 
 def _joined(frames: list[TracebackType]) -> TracebackType | None:
-    made = None
+    trace = None
     for frame in reversed(frames):
-        made = TracebackType(made, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return made
+        trace = TracebackType(trace, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return trace

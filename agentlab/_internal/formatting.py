@@ -1,4 +1,4 @@
-"""Formatting numbers for people: limits exactly as set, measurements without insignificant digits."""
+"""Formats numbers for people: limits exactly as set, measurements without insignificant digits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
 _UNITS = {"max_cost": "USD", "MaxCost": "USD", "timeout": "s"}
-"""Units of readings by name; those of users' conditions are not known here."""
+"""Units of readings by name. The units of users' conditions are not known here."""
 
 
 def in_words(value: object, unit: str = "") -> str:
@@ -53,7 +53,7 @@ def exactly(value: object) -> str:
 
 
 def _digits(value: float, most: int) -> str:
-    """Format with this many significant digits, and at least all those before the point; no exponent."""
+    """Format with at most this many significant digits, but with all digits before the point, and without an exponent."""
     if value - value != 0:  # infinite, or not a number
         return str(value)
     exact = Decimal(f"{value:.{most}g}") if abs(value) < 10**most else Decimal(round(value))
@@ -61,7 +61,7 @@ def _digits(value: float, most: int) -> str:
 
 
 def _rounded(amount: Decimal) -> Decimal:
-    """Round down to a millionth of a dollar, or three digits below that: an amount below a limit must not look like the limit."""
+    """Round down to a millionth of a dollar, or to three digits if less: an amount below a limit must not look like the limit."""
     unit = Decimal("0.000001")
     if amount and abs(amount) < unit:
         unit = Decimal(1).scaleb(amount.adjusted() - 2)

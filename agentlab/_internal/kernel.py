@@ -1,4 +1,4 @@
-"""The notebook that runs this code: detection of a live page, the stop button, and workarounds for ipykernel."""
+"""The notebook's kernel: detects a live page, handles the stop button, and works around ipykernel's problems."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ VARIABLE = "AGENTLAB_FRONTEND"
 def has_page() -> bool:
     """True if this code runs in a notebook whose page can show widgets and send back clicks.
 
-    A page lets the kernel ask for input and says so in each request (`allow_stdin`); programs that execute notebooks without a page
-    (nbclient, nbval, papermill, nbconvert) do not. Messages of widgets only come from a page. Voila executes as nbclient does, and
-    shows a page afterwards. A terminal attached to a kernel (`jupyter console`) looks like a page: use the override.
+    A page allows the kernel to ask for input, and says so in each request (`allow_stdin`); programs that execute notebooks without a
+    page (nbclient, nbval, papermill, nbconvert) do not. Only a page sends messages of widgets. Voila executes like nbclient, and shows
+    a page afterwards. A terminal attached to a kernel (`jupyter console`) looks like a page: set the environment variable there.
     """
-    wish = os.environ.get(VARIABLE, "")
-    if wish not in ("", "none", "widgets"):
-        raise ValueError(f"{VARIABLE}={wish!r}: set it to 'widgets' or 'none', or leave it unset for automatic detection.")
-    return wish == "widgets" if wish else _detected_page()
+    override = os.environ.get(VARIABLE, "")
+    if override not in ("", "none", "widgets"):
+        raise ValueError(f"{VARIABLE}={override!r}: set it to 'widgets' or 'none', or leave it unset for automatic detection.")
+    return override == "widgets" if override else _detected_page()
 
 
 def _detected_page() -> bool:
@@ -48,16 +48,16 @@ def _detected_page() -> bool:
 
 
 def running_kernel() -> Any | None:
-    """The ipykernel of this process, without importing ipykernel."""
+    """Return the ipykernel of this process, without importing ipykernel."""
     kernel_class = getattr(sys.modules.get("ipykernel.kernelbase"), "Kernel", None)
     return kernel_class.instance() if kernel_class is not None and kernel_class.initialized() else None
 
 
 # The stop button ----------------------------------------------------------------------------------------------------------------
 #
-# An idle kernel ignores the interrupt that the button sends, so a run in the background would not stop. While such runs are under
-# way, the idle kernel's handler is replaced, and restored afterwards. An executing cell keeps its own handler: the interrupt is then
-# for the cell. Without a kernel, or without a loop in it, nothing is done.
+# An idle kernel ignores the interrupt that the button sends, so a run in the background would not stop. While such runs are active, the
+# idle kernel's handler is replaced, and restored afterwards. An executing cell keeps its own handler: the interrupt is then for the
+# cell. Without a kernel, or in a kernel without an event loop, nothing is done.
 
 RETRY_S = 0.05
 """Time between two attempts to install the handler while a cell is executing."""
@@ -68,7 +68,7 @@ _old: list[Any] = []
 
 
 def on_stop_button(stop: Callable[[], object]) -> Callable[[], None]:
-    """Call `stop` when the person interrupts the idle kernel; returns a function that ends this. Both may be called from any thread."""
+    """Call `stop` when the user interrupts the idle kernel. Returns a function that ends this. Both may be called from any thread."""
     with _lock:
         _watched.append(stop)
     _on_main_loop(_install)
@@ -83,7 +83,7 @@ def on_stop_button(stop: Callable[[], object]) -> Callable[[], None]:
 
 
 def _on_main_loop(work: Callable[[], object], delay_s: float = 0.0) -> None:
-    """Schedule this on the kernel's main thread, the only one that can set handlers."""
+    """Schedule work on the kernel's main thread, the only thread that can set handlers."""
     loop = getattr(_kernel(), "io_loop", None)
     if loop is not None:
         loop.add_callback(loop.call_later, delay_s, work)
@@ -117,7 +117,7 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
     with _lock:
         stops = tuple(_watched)
     for stop in stops:
-        # On another thread: the interrupted one may hold the lock that the stop needs.
+        # On another thread, since the interrupted one may hold the lock that `stop` needs.
         threading.Thread(target=stop, name="agentlab-interrupt", daemon=True).start()
     if _old and callable(_old[0]):
         _old[0](number, frame)
@@ -125,26 +125,26 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
 
 # ipykernel ---------------------------------------------------------------------------------------------------------------------
 #
-# All uses of ipykernel's private API are here. They let the panel's messages reach a kernel that awaits a run, and answer them.
+# All uses of ipykernel's private API are here. They let the panel's messages reach a kernel that awaits a run, and answer the messages.
 #
-# Three problems, each worked around only if the kernel has the features in question:
+# Each of three problems is worked around only if the kernel has the features in question:
 #
 # 1. ipykernel 7.4 sends a widget's message to the shell that last published for that widget, whatever subshell the page
-#    named. `adopt` restores the rule of 7.0 to 7.3 for a widget: the page decides.
+#    named. `adopt` restores the behaviour of 7.0 to 7.3 for a widget: the page decides.
 # 2. ipykernel 7.4 handles a widget's message beside an async cell without a status "busy" and "idle". ipywidgets' page waits
-#    for that "idle" before it sends the next change, so the control is dead. The adopted widgets' messages get both.
-# 3. Before 7.4 such a message waits until the async cell has ended. Inside `letting_through()` the adopted widgets'
-#    messages are handled at once; all others wait their turn, in order.
+#    for that "idle" before it sends the next change, so the control does not react. Messages of adopted widgets get both.
+# 3. Before 7.4, such a message waits until the async cell has ended. Inside `letting_through()`, messages of adopted widgets
+#    are handled immediately; all other messages wait, in order.
 #
-# Only comm_msg of adopted widgets is touched. Everything runs on the kernel's main thread. A comm_msg handler is synchronous, so
-# "set the parent, handle, restore the parent" cannot be interleaved with anything else. Tested with ipykernel 6.17 to 7.4; a kernel
-# with other features is left alone.
+# Only comm_msg of adopted widgets is affected. Everything runs on the kernel's main thread. A comm_msg handler is synchronous, so
+# nothing can happen between setting the parent, handling the message and restoring the parent. Tested with ipykernel 6.17 to 7.4; a
+# kernel with other features is not changed.
 
 TICK_S = 0.25
 
 
-class KernelMend:
-    """The workarounds for one kernel; `parts` names those in force, empty if none applies."""
+class KernelWorkarounds:
+    """The workarounds for one kernel; `parts` names the active ones."""
 
     def __init__(self, kernel: Any | None) -> None:
         self._kernel: Any = kernel
@@ -156,10 +156,10 @@ class KernelMend:
         if kernel is None or not has_common_features(kernel):
             return
         dispatch: Any = getattr(kernel, "dispatch_shell", None)
-        takes = set(inspect.signature(dispatch).parameters) if dispatch else set()
-        if "concurrent" in takes:  # 7.4
-            self._mend_concurrent(dispatch)
-        elif "subshell_id" in takes and hasattr(kernel, "_main_asyncio_lock"):  # 7.0 to 7.3
+        parameters = set(inspect.signature(dispatch).parameters) if dispatch else set()
+        if "concurrent" in parameters:  # 7.4
+            self._send_statuses(dispatch)
+        elif "subshell_id" in parameters and hasattr(kernel, "_main_asyncio_lock"):  # 7.0 to 7.3
             self._letting_through = self._around_the_lock
             self.parts.append("let through the lock")
         elif hasattr(getattr(kernel, "msg_queue", None), "put_nowait"):  # 6
@@ -167,7 +167,7 @@ class KernelMend:
             self.parts.append("let through the queue")
 
     def adopt(self, comm: Any) -> None:
-        """Handle the messages of this widget's comm (`widget.comm`)."""
+        """Apply the workarounds to the messages of this widget's comm (`widget.comm`)."""
         if self._kernel is None or comm is None:
             return
         self._adopted.add(comm.comm_id)
@@ -176,7 +176,7 @@ class KernelMend:
 
     @contextlib.contextmanager
     def letting_through(self) -> Iterator[None]:
-        """Inside the block, adopted widgets' messages do not wait for the cell; blocks may overlap (gather)."""
+        """Handle messages of adopted widgets without waiting for the cell, within the block. Blocks may overlap (gather)."""
         if self._depth == 0:
             self._open.enter_context(self._letting_through())
         self._depth += 1
@@ -187,12 +187,14 @@ class KernelMend:
             if self._depth == 0:
                 self._open.close()
 
-    def _mend_concurrent(self, dispatch: Callable[..., Any]) -> None:
+    def _send_statuses(self, dispatch: Callable[..., Any]) -> None:
+        """7.4: handle adopted messages beside an async cell with their statuses."""
+
         async def dispatch_shell(msg: Any, /, subshell_id: Any = None, *, concurrent: bool = False) -> None:
             if concurrent:
-                mine = self._mine(msg)
-                if mine is not None:
-                    self._handle(*mine)
+                adopted = self._adopted_message(msg)
+                if adopted is not None:
+                    self._handle(*adopted)
                     return
             await dispatch(msg, subshell_id=subshell_id, concurrent=concurrent)
 
@@ -201,16 +203,16 @@ class KernelMend:
 
     @contextlib.contextmanager
     def _around_the_lock(self) -> Iterator[None]:
-        """7.0 to 7.3: every message takes the kernel's lock and is then dispatched. Here it is inspected before the lock."""
+        """7.0 to 7.3: every message acquires the kernel's lock before it is dispatched. Handle adopted messages before the lock."""
         kernel, lock, dispatch = self._kernel, self._kernel._main_asyncio_lock, self._kernel.dispatch_shell
 
         async def dispatch_shell(msg: Any, /, subshell_id: Any = None) -> None:
             if subshell_id is not None:  # a subshell's thread, which has its own lock
                 await dispatch(msg, subshell_id=subshell_id)
                 return
-            mine = self._mine(msg)
-            if mine is not None:
-                self._handle(*mine)
+            adopted = self._adopted_message(msg)
+            if adopted is not None:
+                self._handle(*adopted)
                 return
             async with lock:  # in order, as before
                 await dispatch(msg, subshell_id=None)
@@ -220,24 +222,24 @@ class KernelMend:
             yield
         finally:
             kernel._main_asyncio_lock = lock
-            del kernel.dispatch_shell  # the class's own again
+            del kernel.dispatch_shell  # restores the class's method
 
     @contextlib.contextmanager
     def _around_the_queue(self) -> Iterator[None]:
-        """6: messages go through one queue; adopted ones are handled before it."""
+        """6: messages go through one queue. Handle adopted messages before the queue."""
         messages = self._kernel.msg_queue
         put = messages.put_nowait
 
         def put_nowait(item: Any) -> None:
             try:
                 _, dispatch, args = item
-                mine = self._mine(args[0]) if dispatch == self._kernel.dispatch_shell else None
+                adopted = self._adopted_message(args[0]) if dispatch == self._kernel.dispatch_shell else None
             except (TypeError, ValueError, IndexError):
-                mine = None
-            if mine is None:
+                adopted = None
+            if adopted is None:
                 put(item)
             else:
-                self._handle(*mine)
+                self._handle(*adopted)
 
         messages.put_nowait = put_nowait
         try:
@@ -245,8 +247,8 @@ class KernelMend:
         finally:
             del messages.put_nowait
 
-    def _mine(self, frames: Any) -> tuple[Any, Any] | None:
-        """Return the identities and the message, if it is a comm_msg of an adopted widget."""
+    def _adopted_message(self, frames: Any) -> tuple[Any, Any] | None:
+        """Return the identities and the message if it is a comm_msg of an adopted widget, else None."""
         session = self._kernel.session
         try:
             idents, rest = session.feed_identities(frames, copy=False)
@@ -256,11 +258,11 @@ class KernelMend:
             if session.unpack(peek["content"])["comm_id"] not in self._adopted:
                 return None
             return idents, session.deserialize(rest, content=True, copy=False)
-        except Exception:  # the kernel itself reports what is wrong with it
+        except Exception:  # the kernel itself reports errors in a message
             return None
 
     def _handle(self, idents: Any, message: Any) -> None:
-        """Handle a message as dispatch_shell does, without its SIGINT handling, whose saved handler is the cell's."""
+        """Handle a message like dispatch_shell, but without its SIGINT handling, whose saved handler is the cell's."""
         kernel = self._kernel
         before_ident, before = kernel._parent_ident["shell"], kernel.get_parent("shell")
         kernel.set_parent(idents, message, channel="shell")
@@ -283,36 +285,36 @@ def keep_subshell(data: Any, default: Any) -> Any:
 
 
 def has_common_features(kernel: Any) -> bool:
-    """True if the kernel has everything that `_mine` and `_handle` use."""
+    """True if the kernel has everything that `_adopted_message` and `_handle` use."""
     names = ("session", "set_parent", "get_parent", "_publish_status", "_parent_ident", "shell_handlers", "shell_stream", "log")
     return all(hasattr(kernel, name) for name in names) and "comm_msg" in kernel.shell_handlers
 
 
-def mend() -> KernelMend:
-    """Return the workaround for this process's kernel; without a kernel, one that does nothing."""
+def kernel_workarounds() -> KernelWorkarounds:
+    """Return the workarounds for this process's kernel; without a kernel, they do nothing."""
     kernel = running_kernel()
     if kernel is None:
-        return KernelMend(None)
-    found: KernelMend | None = getattr(kernel, "_agentlab_mend", None)
+        return KernelWorkarounds(None)
+    found: KernelWorkarounds | None = getattr(kernel, "_agentlab_workarounds", None)
     if found is None:
-        found = KernelMend(kernel)
-        kernel._agentlab_mend = found
+        found = KernelWorkarounds(kernel)
+        kernel._agentlab_workarounds = found
     return found
 
 
 @contextlib.asynccontextmanager
 async def waiting() -> AsyncIterator[None]:
-    """Wrap what a cell awaits: the panel's messages get through, and the stop button acts within TICK_S.
+    """Wrap the await of a cell, so that the panel's messages are handled meanwhile, and the stop button acts within TICK_S.
 
-    An interrupt is only seen when the loop wakes up, which a cell that awaits a slow provider would not do. Nothing is done outside a
-    kernel's main thread.
+    An interrupt is noticed only when the event loop wakes up, which may not happen while a cell awaits a slow provider. Outside a
+    kernel's main thread, nothing is done.
     """
     if "ipykernel.kernelbase" not in sys.modules or threading.current_thread() is not threading.main_thread():
         yield
         return
     ticking = asyncio.ensure_future(_tick())
     try:
-        with mend().letting_through():
+        with kernel_workarounds().letting_through():
             yield
     finally:
         ticking.cancel()

@@ -1,6 +1,6 @@
-"""Errors for unknown names and keywords: they suggest the equivalent of another tool's name, or the nearest name.
+"""Imports by name, and errors for unknown names and keywords, which suggest the equivalent of another tool's name or the nearest name.
 
-Other modules of agentlab are imported only when an error is created, since they import this one themselves.
+Other modules of agentlab are imported only when an error is created, since they import this module themselves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HINTS = {
     "`lab.FinishReason`, why one response ended": "NormalizedStopReason",
     "`lab.StopReason`, why a run ended": "TerminationReason",
     '`lab.detect("openai", payload)`, or `lab.signals.get("openai")` for the detector itself': "TerminationDetector",
-    "`lab.signals.register`, or `lab.signals.SignalRegistry()` for a registry apart": "TerminationDetectionRegistry",
+    "`lab.signals.register`, or `lab.signals.SignalRegistry()` for a separate registry": "TerminationDetectionRegistry",
     "`lab.decide(signal)`": "TerminationDecisionEngine",
     '`lab.signals.stream("openai")`': "StreamingTerminationHandler",
     # stop conditions
@@ -83,13 +83,13 @@ _HINTS = {
     "`lab.events.StepStarted`": "TurnStarted turn_started",
     "`lab.events.StepCompleted`": "TurnCompleted turn_completed",
 }
-"""Code in agentlab, and its names in other tools and earlier versions."""
+"""By code in agentlab: its names in other tools and in earlier versions."""
 
 ELSEWHERE = {
     **{name: ours for ours, names in _HINTS.items() for name in names.split()},
     **{re.sub("(?<=[a-z])(?=[A-Z])", "_", event).lower(): f"`lab.events.{event}`" for event in _EVENTS},
 }
-"""Names in other tools and earlier versions, and the code in agentlab."""
+"""By name in other tools and in earlier versions: the code in agentlab."""
 
 
 @functools.cache
@@ -102,23 +102,23 @@ def _plain(name: str) -> str:
 
 
 def hint_for(name: str) -> str:
-    """Return what to write in place of a name of other tools, in any case, as a sentence; "" for an unknown name."""
+    """Return a sentence with the code to write instead of another tool's name, in any spelling of it; "" for an unknown name."""
     ours = ELSEWHERE.get(name) or _spelled().get(_plain(name))
     return f"Write {ours}." if ours else ""
 
 
 def near(name: str, known: Sequence[str], cutoff: float = 0.78) -> str:
-    """Return the known name that `name` misspells, else "". A lower cutoff finds names that merely share letters."""
-    found = difflib.get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=cutoff)
-    return next((one for one in known if found and one.lower() == found[0]), "")
+    """Return the known name that `name` misspells, else "". A lower cutoff also finds names that only share letters."""
+    found = difflib.get_close_matches(name.lower(), [word.lower() for word in known], n=1, cutoff=cutoff)
+    return next((word for word in known if found and word.lower() == found[0]), "")
 
 
-def no_such_name(module: str, name: str, known: Sequence[str]) -> AttributeError:
+def unknown_name_error(module: str, name: str, known: Sequence[str]) -> AttributeError:
     """Return the error for `module.name`, where `known` are the existing names."""
     close = near(name, known)
     other_case = close.lower() == name.lower()
     hint = f"Write {ELSEWHERE[name]}." if name in ELSEWHERE and not other_case else ""
-    is_class = name[:1].isupper() and not hint  # `from agentlab import file` asks too, while errors are still being imported
+    is_class = name[:1].isupper() and not hint  # not for `from agentlab import module`, while errors are still being imported
     for other, place in (("errors", "errors"), ("events", "records.events")) if is_class else ():
         if name in getattr(import_module(f"agentlab.{place}"), "__all__", ()):
             hint = f"Write `lab.{other}.{name}`."
@@ -132,15 +132,15 @@ def no_such_name(module: str, name: str, known: Sequence[str]) -> AttributeError
 
 
 def defined_in(module: Mapping[str, object]) -> list[str]:
-    """Return the public names that a module defines, without those it imports; `module` is its `globals()`."""
+    """Return the public names that a module defines, without imported ones; `module` is its `globals()`."""
     here = module["__name__"]
     return sorted(name for name, value in module.items() if name[0] != "_" and getattr(value, "__module__", None) == here)
 
 
-def only(
+def module_hooks(
     module: str, names: Sequence[str], places: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a module: the error for an unknown name suggests one, and completion offers `names`.
+    """Return `__getattr__` and `__dir__` for a module: completion offers only `names`, and the error for another name suggests one.
 
     Names in `places` are imported from there when they are first used.
     """
@@ -148,7 +148,7 @@ def only(
     def missing(name: str) -> Any:
         if places is not None and name in places:
             return getattr(import_module(places[name]), name)
-        raise no_such_name(module, name, names)
+        raise unknown_name_error(module, name, names)
 
     return missing, lambda: list(names)
 
@@ -163,19 +163,19 @@ _HOLDERS = {
     "terminating": ("agentlab.limits.policies", "TerminatingTools"),
     "retry": ("agentlab.engine.client", "RetryPolicy"),
 }
-"""Keywords whose value is a dataclass: people may write one of its fields in place of the keyword."""
+"""Keywords whose value is a dataclass: users may write one of its fields in place of the keyword."""
 
 _SETTINGS = ("budget", "stop", "policy", "continuation", "terminating")
 """Settings in which the runs of an experiment may differ."""
 
-_OF_ONE_RUN = ("max_turns", "max_tokens_per_turn")
+_ONLY_PER_RUN = ("max_turns", "max_tokens_per_turn")
 """Limits of a single run, which the budget of an experiment does not have."""
 
 
 def helps_with_keywords(target: C) -> C:
-    """Make an unknown keyword of a function, or of the `__init__` of a dataclass, an error that names the right one.
+    """Raise an error that suggests the right keyword for an unknown one, in calls of a function or of a dataclass's `__init__`.
 
-    The signature stays as it is for editors and type checkers.
+    Editors and type checkers see the same signature as before.
     """
     if isinstance(target, type):
         target.__init__ = _checking(target.__init__, target.__name__, "LimitError")  # type: ignore[misc]
@@ -185,9 +185,9 @@ def helps_with_keywords(target: C) -> C:
 
 
 def _checking(function: C, owner: str, kind: str) -> C:
-    parameters = [one for one in inspect.signature(function).parameters.values() if one.name != "self"]
-    known = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    listed = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
+    parameters = [each for each in inspect.signature(function).parameters.values() if each.name != "self"]
+    known = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    listed = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
 
     @functools.wraps(function)
     def checked(*args: Any, **given: Any) -> Any:
@@ -202,9 +202,9 @@ def _checking(function: C, owner: str, kind: str) -> C:
 
 
 def advice(name: str, known: Sequence[str], *, owner: str = "", value: object = None, lists: str = "It takes") -> str:
-    """Return what to write in place of a keyword that `owner` does not take; it takes those in `known`.
+    """Return a hint for a keyword that `owner` does not take; it takes those in `known`.
 
-    A field of a budget is shown within one, with the given `value` if that is a number. `lists` begins the list of `known`.
+    A field of a budget is shown within a budget, with the given `value` if that is a number. `lists` introduces the list of `known`.
     """
     takes = f"{lists}: {', '.join(known)}."
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
@@ -224,7 +224,7 @@ def advice(name: str, known: Sequence[str], *, owner: str = "", value: object = 
 
 
 def _hint(name: str, known: Sequence[str], owner: str, value: object, takes: str) -> str:
-    """Return what to write for a name of another tool, or for a keyword of agentlab that belongs elsewhere; "" for other names."""
+    """Return a hint for a name of another tool, or for a keyword of agentlab that belongs elsewhere; "" for other names."""
     foreign = hint_for(name)
     if not foreign:
         code = _code(name, known, owner, value)
@@ -236,31 +236,31 @@ def _hint(name: str, known: Sequence[str], owner: str, value: object, takes: str
     if keyword is None or (keyword[1] in known and field is None):
         return foreign
     if keyword[1] not in known and len(known) == 1:
-        return takes  # arguments of an agent do not help with a condition
+        return takes  # an agent's arguments would not help with a condition
     if field is not None:
         return f"Write `{_code(field[3], known, owner, value, field[1])}`."
     return re.sub(r"`(\w+=[^`]*)`", r"`lab.Agent(…, \1)`", foreign, count=1)
 
 
 def _code(name: str, known: Sequence[str], owner: str, value: object, holder: str = "") -> str:
-    """Return the code that passes on a keyword of agentlab which belongs elsewhere; "" for an unknown one."""
+    """Return the code that passes a keyword of agentlab where it belongs; "" for an unknown keyword."""
     is_number = holder in ("", "budget") and isinstance(value, int | float | Decimal)
     code, keyword = f"{name}={value if is_number else '…'}", name
     if holder or name not in _parameters("Agent"):
-        keyword = holder or next((one for one in _HOLDERS if name in _fields(one)), "")
+        keyword = holder or next((key for key in _HOLDERS if name in _fields(key)), "")
         if not keyword:
             is_of_run = owner == "Agent" and name in _parameters("Agent.run")
             return f"agent.run({'' if name == 'prompt' else '…, '}{name}=…)" if is_of_run else ""
-        needed = [f"{one}=[…]" for one, field in _fields(keyword).items() if field.default is dataclasses.MISSING and one != name]
+        needed = [f"{key}=[…]" for key, field in _fields(keyword).items() if field.default is dataclasses.MISSING and key != name]
         code = f"{keyword}=lab.{_HOLDERS[keyword][1]}({', '.join([*needed, code])})"
-    if owner == "Experiment" and keyword in _SETTINGS and (keyword not in known or name in _OF_ONE_RUN):
+    if owner == "Experiment" and keyword in _SETTINGS and (keyword not in known or name in _ONLY_PER_RUN):
         return f"settings=[dict({code})]"
     return code if keyword in known else f"lab.Agent(…, {code})"
 
 
 def _parameters(name: str) -> list[str]:
     """Return the parameters of `Agent` or `Agent.run`."""
-    return [one for one in inspect.signature(attrgetter(name)(import_module("agentlab.agent"))).parameters if one != "self"]
+    return [each for each in inspect.signature(attrgetter(name)(import_module("agentlab.agent"))).parameters if each != "self"]
 
 
 def _fields(keyword: str) -> dict[str, dataclasses.Field[Any]]:

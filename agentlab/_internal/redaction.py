@@ -1,4 +1,4 @@
-"""Redaction: keys are removed from everything that is written or shown, and only listed headers are recorded."""
+"""Redaction: replaces keys in everything that is written or shown, and selects the headers that are recorded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REQUEST_HEADERS = frozenset({"accept", "anthropic-beta", "anthropic-version", "c
 RESPONSE_HEADERS = frozenset(
     {
         "content-type",
-        "date",  # a Retry-After that is a date counts from here
+        "date",  # a Retry-After that is a date is relative to it
         "inference-id",
         "openai-processing-ms",
         "openai-version",
@@ -50,14 +50,15 @@ _SECRET_HEADER = re.compile(
 )
 _SCHEME = re.compile(r"(?i)^(?:bearer|basic|token|key)\s+(\S.*)$")
 
-SHORTEST_SECRET = 6
+MIN_SECRET_LENGTH = 6
 PLACEHOLDERS = frozenset(
     {"dummy-key", "lm-studio", "localhost", "no-key", "not-needed", "not-used", "ollama", "placeholder", "unused"}
 )
-"""Placeholders for a key that is not needed. These, and anything shorter, are not secrets: replacing them would spoil the text."""
+"""Placeholders for a key that is not needed. These, and values shorter than MIN_SECRET_LENGTH, are not secrets: replacing them would
+spoil the text."""
 
-# A text is first searched for the literals that the patterns begin with, and a pattern is compiled only if its literal was found:
-# a scan of a text without keys is cheap, and so is the import.
+# A text is first searched for the literals that the patterns begin with, and a pattern is compiled only if its literal is found. So the
+# scan of a text without keys is fast, and so is the import.
 _PREFIXES: dict[bytes, bytes] = {
     b"sk-": rb"[A-Za-z0-9_-]{12,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek
     b"sk_": rb"[A-Za-z0-9_]{16,}",
@@ -81,7 +82,7 @@ _PREFIXES: dict[bytes, bytes] = {
     b"xoxp-": rb"[A-Za-z0-9-]{10,}",
     b"org-": rb"[A-Za-z0-9]{20,}",  # an OpenAI organisation, named in its error bodies
     b"eyJ": rb"[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}",  # a JSON web token
-    # A private key, never across a quotation mark, where another text begins; of a truncated one everything that is base64.
+    # A private key, which ends before a quotation mark, where another text begins; a truncated key ends with its base64 text.
     b"-----BEGIN": rb"(?:[A-Z ]|%20|\+)*PRIVATE(?: |%20|\+)KEY-----"
     rb"(?:(?:[A-Za-z0-9+/=\\\s:,.%]++|-(?!----))*+-----END(?:[A-Z ]|%20|\+)*PRIVATE(?: |%20|\+)KEY-----"
     rb"|(?:[A-Za-z0-9+/=]|\\+[rn]|\s|%[0-9A-Fa-f]{2})*)",
@@ -94,8 +95,8 @@ _KEY_PATTERNS: dict[bytes, bytes] = {prefix: re.escape(prefix) + rest for prefix
 }
 """Patterns of keys, by the literal that each pattern begins with or follows."""
 
-_SHORTEST_KEY_BYTES = 15
-"""Length below which a text matches none of the patterns."""
+_MIN_KEY_BYTES = 15
+"""A shorter text matches none of the patterns."""
 
 _LITERALS = (
     rb"-(?:(?<=sk-)|(?<=xai-)|(?<=bedrock-api-key-)|(?<=glpat-)|(?<=nvapi-)|(?<=pplx-)|(?<=xox[bp]-)|(?<=org-)|----BEGIN)",
@@ -107,7 +108,7 @@ _LITERALS = (
     rb"b(?:earer )",
     rb"%(?<=earer%)20",
 )
-"""All literals of the patterns, grouped by a rare character to begin with: `re` jumps from one such character to the next."""
+"""All literals of the patterns, each beginning with a rare character: `re` jumps from one such character to the next."""
 
 
 @cache
@@ -115,25 +116,25 @@ def _literals() -> tuple[re.Pattern[bytes], ...]:
     return tuple(map(re.compile, _LITERALS))
 
 
-# A key begins a word. In JSON or YAML text the character before it may belong to an escape: \n, \u0027, %20.
+# A key is at the start of a word. In JSON or YAML text, the character before it may belong to an escape: \n, \u0027, %20.
 _INSIDE_WORD = re.compile(rb"[A-Za-z0-9]\Z")
 _ESCAPE = re.compile(rb"(?:\\[abefnrtv0]|\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|%[0-9a-fA-F]{2})\Z")
 
 
 def kept_request_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the request headers that are recorded, names in lower case."""
+    """Return the request headers that are recorded, with names in lower case."""
     return {name.lower(): value for name, value in headers.items() if name.lower() in REQUEST_HEADERS}
 
 
 def kept_response_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the response headers that are recorded, names in lower case."""
+    """Return the response headers that are recorded, with names in lower case."""
     lowered = ((name.lower(), value) for name, value in headers.items())
     return {
         name: value
         for name, value in lowered
         if name in RESPONSE_HEADERS
         or name.startswith(RESPONSE_HEADER_PREFIXES)
-        or (name, value) == ("content-length", "0")  # empty on purpose, not truncated
+        or (name, value) == ("content-length", "0")  # shows that the body is empty, not truncated
     }
 
 
@@ -174,12 +175,12 @@ def _pairs(query: str) -> list[tuple[str, str]]:
 
 
 def known_secrets(values: Iterable[str]) -> list[str]:
-    """The secrets among these values of headers, with and without their `Bearer`, the longest first."""
+    """Return the secrets among these header values, with and without their `Bearer`, the longest first."""
     found: set[str] = set()
     for secret in values:
         scheme = _SCHEME.match(secret.strip())
         for value in (secret.strip(), scheme[1] if scheme else ""):
-            if len(value) >= SHORTEST_SECRET and value != REDACTED and value.lower() not in PLACEHOLDERS:
+            if len(value) >= MIN_SECRET_LENGTH and value != REDACTED and value.lower() not in PLACEHOLDERS:
                 found.add(value)
     return sorted(found, key=len, reverse=True)
 
@@ -187,20 +188,20 @@ def known_secrets(values: Iterable[str]) -> list[str]:
 class Redactor:
     """Replaces known secrets and everything that looks like a key.
 
-    The known secrets are the given ones and those of the process (`SECRETS`), as they are and as JSON and URLs write them.
+    The known secrets are the given ones and those of the process (see `secrets`), also in the spellings of JSON and URLs.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._known = tuple(map(known_keys.spelling_of, known_secrets(secrets)))
 
     def text(self, text: str) -> str:
-        """Return the text with every secret replaced by `REDACTED`."""
+        """Return the text with every secret replaced by REDACTED."""
         data = text.encode("utf-8", "surrogatepass")
         places = self.places(data)
         return _replaced(data, places)[0].decode("utf-8", "surrogatepass") if places else text
 
     def body(self, data: bytes, chunks: tuple[int, ...] = ()) -> tuple[bytes, tuple[int, ...]]:
-        """Return the bytes with every secret replaced, and the sizes of the chunks they came in, adjusted."""
+        """Return the bytes with every secret replaced, and the adjusted sizes of the chunks in which they arrived."""
         return _replaced(data, self.places(data), chunks)
 
     def known(self, text: str) -> str:
@@ -212,7 +213,7 @@ class Redactor:
     def places(self, data: bytes) -> list[tuple[int, int]]:
         """Return where secrets begin and end, sorted and not overlapping."""
         places = self._known_places(data)
-        if len(data) >= _SHORTEST_KEY_BYTES and any(literal.search(data) for literal in _literals()):
+        if len(data) >= _MIN_KEY_BYTES and any(literal.search(data) for literal in _literals()):
             for literal, pattern in _KEY_PATTERNS.items():
                 if literal in data:
                     found = re.compile(pattern).finditer(data)
@@ -240,7 +241,7 @@ def _merged(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _replaced(data: bytes, places: list[tuple[int, int]], chunks: tuple[int, ...] = ()) -> tuple[bytes, tuple[int, ...]]:
-    """Return the data with these places replaced, and the sizes of the chunks it came in, adjusted."""
+    """Return the data with these places replaced, and the adjusted sizes of its chunks."""
     if not places:
         return data, chunks
     parts: list[bytes] = []
@@ -257,7 +258,7 @@ def _replaced(data: bytes, places: list[tuple[int, int]], chunks: tuple[int, ...
     for size in chunks:
         position += size
         index = bisect_right(olds, position) - 1
-        inside = index < len(starts) and starts[index] < position  # a boundary in a secret moves behind its replacement
+        inside = index < len(starts) and starts[index] < position  # a boundary in a secret moves to the end of its replacement
         new = min(news[index + 1] if inside else news[index] + position - olds[index], len(result))
         sizes.append(new - before)
         before = new
@@ -278,17 +279,17 @@ def redact_known(text: str) -> str:
 
 
 def is_free_of_keys(error: BaseException) -> bool:
-    """True if an error, its causes and its contexts can be shown as they are."""
+    """True if an error, its causes and its contexts contain no key."""
     seen: set[int] = set()
     unread: list[BaseException | None] = [error]
     while unread:
-        one = unread.pop()
-        if one is not None and id(one) not in seen:
-            seen.add(id(one))
-            text = f"{text_of(one)}\n{text_of(one, repr)}"
+        cause = unread.pop()
+        if cause is not None and id(cause) not in seen:
+            seen.add(id(cause))
+            text = f"{text_of(cause)}\n{text_of(cause, repr)}"
             if redact(text) != text:
                 return False
-            unread += [one.__cause__, None if one.__suppress_context__ else one.__context__]
+            unread += [cause.__cause__, None if cause.__suppress_context__ else cause.__context__]
     return True
 
 
@@ -298,7 +299,7 @@ def in_words(error: BaseException) -> str:
 
 
 def text_of(value: object, how: Callable[[Any], str] = str) -> str:
-    """Return the text of a user's object, even if its `__str__` or `__repr__` raises. Only an interrupt is raised."""
+    """Return the text of a user's object, even if its `__str__` or `__repr__` raises. Raises only KeyboardInterrupt."""
     try:
         return how(value)
     except KeyboardInterrupt:
@@ -308,9 +309,9 @@ def text_of(value: object, how: Callable[[Any], str] = str) -> str:
 
 
 def redacted_repr(kind: type[T]) -> type[T]:
-    """Redact the repr of a class; for values that carry texts of a model, a tool or a server."""
+    """Redact the repr of a class, for values that contain text of a model, a tool or a server."""
     plain = kind.__repr__
-    if hasattr(plain, "redacts"):  # the class was created a second time, as dataclasses with slots are
+    if hasattr(plain, "redacts"):  # the class was created a second time, like all dataclasses with slots
         return kind
 
     def __repr__(self: T) -> str:  # noqa: N807
@@ -323,7 +324,7 @@ def redacted_repr(kind: type[T]) -> type[T]:
 
 # Metadata ----------------------------------------------------------------------------------------------------------------------
 
-MOST_ITEMS, MOST_CHARACTERS, MOST_LEVELS = 50, 500, 5
+MAX_ITEMS, MAX_CHARACTERS, MAX_LEVELS = 50, 500, 5
 """Limits on a provider's metadata: items of a collection, characters of a text, levels of nesting."""
 
 
@@ -333,11 +334,11 @@ def clean_json(value: object, level: int = 0) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Mapping) and level < MOST_LEVELS:
-        named = [(str(name), part) for name, part in itertools.islice(value.items(), MOST_ITEMS)]
+    if isinstance(value, Mapping) and level < MAX_LEVELS:
+        named = [(str(name), part) for name, part in itertools.islice(value.items(), MAX_ITEMS)]
         return {_clean_text(name): REDACTED if is_secret_name(name) else clean_json(part, level + 1) for name, part in named}
-    if isinstance(value, list | tuple | set | frozenset) and level < MOST_LEVELS:
-        return [clean_json(part, level + 1) for part in itertools.islice(value, MOST_ITEMS)]
+    if isinstance(value, list | tuple | set | frozenset) and level < MAX_LEVELS:
+        return [clean_json(part, level + 1) for part in itertools.islice(value, MAX_ITEMS)]
     return _clean_text(value if isinstance(value, str) else text_of(value))
 
 
@@ -348,6 +349,6 @@ def is_secret_name(name: str) -> bool:
 
 
 def _clean_text(text: str) -> str:
-    """Return at most MOST_CHARACTERS of a text without keys. Redacted before it is cut, since half a key is a key too."""
-    clean = redact(text[: 8 * MOST_CHARACTERS])
-    return clean if len(clean) <= MOST_CHARACTERS else clean[: MOST_CHARACTERS - 1] + "…"
+    """Return at most MAX_CHARACTERS of a text without keys. It is redacted before it is cut, since half a key is secret too."""
+    clean = redact(text[: 8 * MAX_CHARACTERS])
+    return clean if len(clean) <= MAX_CHARACTERS else clean[: MAX_CHARACTERS - 1] + "…"

@@ -1,4 +1,4 @@
-"""Text from outside, made safe for a page, a terminal or a picture: without keys and without control characters."""
+"""Makes text from outside safe for a page, a terminal or a picture: removes keys and control characters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import re
 from agentlab._internal.redaction import redact, text_of
 
 AS_WRITTEN = "tex2jax_ignore mathjax_ignore"
-"""Classes for HTML in which `$…$` stays text: elsewhere JupyterLab renders it as a formula, which may be a link or cover the page."""
+"""CSS classes for HTML in which `$…$` stays text. Elsewhere JupyterLab renders it as a formula, which may be a link or cover the
+page."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _STEERING = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]+")
@@ -18,8 +19,8 @@ _MATH = str.maketrans({"$": "\N{FULLWIDTH DOLLAR SIGN}", "\\": "\N{FULLWIDTH REV
 def whole(text: str) -> str:
     """Return text that can be encoded as UTF-8.
 
-    Some servers split a stream between the two `\\ud83d\\ude00` escapes of one character. Joined, the halves are one character again;
-    a half that stays alone becomes U+FFFD.
+    Some servers split a stream between the two `\\ud83d\\ude00` escapes of one character. Adjacent halves are joined into the
+    character; a single half becomes U+FFFD.
     """
     if text.isascii():
         return text
@@ -31,13 +32,13 @@ def whole(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return text without keys, with its line breaks and tabs; other control characters and halves of characters become U+FFFD."""
+    """Return text without keys. Line breaks and tabs are kept; other control characters and halves of characters become U+FFFD."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", whole(redact(text).replace("\r\n", "\n")))
 
 
 def cut(value: object, longest: int = 300) -> str:
     """Return any value as safe text of at most `longest` characters."""
-    text = printable(text_of(value)[: 4 * longest + 4096])  # redacted before it is cut: half a key is a key too
+    text = printable(text_of(value)[: 4 * longest + 4096])  # redacted before it is cut: half a key is secret too
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -52,7 +53,7 @@ def one_line(text: str, longest: int = 80) -> str:
 
 
 def short(text: str, longest: int) -> str:
-    """Return words on one line, cut in the middle, since versions are at the end."""
+    """Return words on one line, cut in the middle if they are long, since versions are at the end."""
     plain = " ".join(text.split()) or "unnamed"
     if len(plain) <= longest:
         return plain

@@ -1,6 +1,6 @@
-"""The known keys of this process: those that its providers sent and those in its environment. In memory only.
+"""The known keys of this process: those that its providers sent, and those in its environment. They are kept in memory only.
 
-They are replaced in everything that is written or shown, as they are and as JSON and URLs write them.
+They are replaced in everything that is written or shown, also in the spellings of JSON and URLs.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import PurePath
 from typing import TypeAlias
 
 Spelling: TypeAlias = tuple[bytes, "re.Pattern[bytes]"]
-"""A word that the key contains in any spelling, quick to search for, and the pattern of the whole key."""
+"""A word that is part of the key in any spelling, for a fast search, and the pattern of the whole key."""
 
-SHORTEST = 12
-"""Length from which a key is replaced everywhere. A shorter one could be a word, and is replaced only where it was sent."""
-LONGEST_WITHOUT_DIGIT = 20
-"""A shorter text of letters alone may be a word, such as the password of a local database."""
-MOST = 256
-"""Number of remembered keys, the most recently sent. Signed requests send a new one each time."""
+MIN_LENGTH = 12
+"""The minimum length of keys that are replaced everywhere. A shorter key could be a word, and is replaced only where it was sent."""
+MIN_LENGTH_WITHOUT_DIGIT = 20
+"""A shorter text without a digit may be a word, such as the password of a local database."""
+MAX_REMEMBERED = 256
+"""The number of keys that are remembered, the most recently sent ones. Signed requests send a new one each time."""
 _ENVIRONMENT_INTERVAL_S = 1.0
 
 _NAME = re.compile(
@@ -49,19 +49,19 @@ def remember(values: Iterable[str]) -> None:
             _sent.pop(value, None)
             _sent[value] = None  # moved to the end: the least recently sent key is forgotten first
         if has_new:
-            for old in list(_sent)[:-MOST]:
+            for old in list(_sent)[:-MAX_REMEMBERED]:
                 del _sent[old]
-            _renew()
+            _update_spellings()
 
 
 def spellings() -> tuple[Spelling, ...]:
     """Return the patterns of all known keys. Reads the environment again from time to time."""
     if time.monotonic() - _environment_read_s > _ENVIRONMENT_INTERVAL_S:
-        look()
+        read_environment()
     return _spellings
 
 
-def look() -> None:
+def read_environment() -> None:
     """Read the environment now."""
     global _environment, _environment_read_s  # noqa: PLW0603  under a lock
     found = in_environment(os.environ)
@@ -69,33 +69,33 @@ def look() -> None:
         _environment_read_s = time.monotonic()
         if found != _environment:
             _environment = found
-            _renew()
+            _update_spellings()
 
 
 def in_environment(environment: Mapping[str, str]) -> frozenset[str]:
-    """Return the values that are keys, judged by the names of their variables."""
+    """Return the values that are keys, according to the names of their variables."""
     found = (value.strip() for name, value in environment.items() if _NAME.fullmatch(name))
     return frozenset(value for value in found if is_distinctive(value))
 
 
 def is_distinctive(value: str) -> bool:
-    """True if a key is so unlike a word, a number or a path that replacing it everywhere spoils nothing else."""
-    if len(value) < SHORTEST or _NO_KEY.fullmatch(value) or any(character.isspace() for character in value):
+    """True if a key looks so unlike a word, a number or a path that it can safely be replaced everywhere."""
+    if len(value) < MIN_LENGTH or _NO_KEY.fullmatch(value) or any(character.isspace() for character in value):
         return False
     if value.startswith(("/", "./", "~/")) and (PurePath(value).suffix or os.path.exists(value)):  # noqa: PTH110  any text
         return False
     digits = sum(character.isdigit() for character in value)
-    return 0 < digits < len(value) or len(value) >= LONGEST_WITHOUT_DIGIT
+    return 0 < digits < len(value) or len(value) >= MIN_LENGTH_WITHOUT_DIGIT
 
 
-def _renew() -> None:
+def _update_spellings() -> None:
     global _spellings  # noqa: PLW0603  one assignment, under the lock
     _spellings = tuple(map(spelling_of, sorted({*_sent, *_environment}, key=len, reverse=True)))
 
 
-@lru_cache(maxsize=2 * MOST)
+@lru_cache(maxsize=2 * MAX_REMEMBERED)
 def spelling_of(value: str) -> Spelling:
-    """Return the pattern of a key as it is, and as JSON or a URL escapes it, once or twice."""
+    """Return the pattern of a key, which also matches it escaped by JSON or a URL, once or twice."""
     literal = max(_WORD.findall(value.encode("utf-8", "surrogatepass")), key=len, default=b"")
     return literal, re.compile(b"".join(map(_of_character, value)))
 

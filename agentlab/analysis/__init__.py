@@ -1,21 +1,21 @@
-"""Answers from recorded runs: what other limits would have done, and how groups of runs compare. Nothing is drawn here.
+"""Analysis of recorded runs: the effect of other limits, and comparisons of groups of runs. The plots are in `plots`.
 
 May import: `interop` and what is below it.
 
     compare           groups of runs with intervals, and paired differences
-    agreement         how often providers end for the same reason on the same task
-    groups            groups of a frame
-    intervals         intervals and survival curves
+    agreement         how often groups of runs end for the same reason on the same task
+    groups            the groups of a frame, and checks of its columns
+    intervals         confidence intervals and survival curves
     records           recorded runs as arrays
-    sources           records from frames, stores, experiments, runs
+    sources           builds records from frames, stores, experiments and runs
     grids             the limits to try
-    conditions        a stop condition over all runs at once
-    simulate          one configuration of limits over all runs
-    outcomes          the results as frames
+    conditions        evaluates a stop condition over all runs
+    simulate          runs one configuration of limits over all recorded runs
+    outcomes          the results of a simulation as frames, with the intervals of all configurations at once
     backtest          `lab.backtest`
     suggest           `lab.suggest`
-    suggestion        its result
-    cross_validation  limits chosen on some runs, evaluated on others
+    suggestion        the result of `lab.suggest`
+    cross_validation  chooses limits on some runs and evaluates them on others
 """
 
 __all__ = [

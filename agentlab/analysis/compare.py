@@ -5,7 +5,7 @@
     lab.paired(runs, "cost_usd")                          one row per pair of groups: the difference on the same prompts
 
 Nothing is ranked: groups keep the order of their first row, and each value has its interval. Runs of one prompt and replays of one
-recording are not independent: they are one unit, and each interval is computed from the units. So it holds for other prompts like
+recording are not independent: they are one unit. Each interval is computed from the units, so it is valid for other prompts like
 these. Runs that are left out are counted and named.
 
 The usage of sub-agents counts as that of their caller, unlike in the frame of runs; their own rows are left out.
@@ -40,11 +40,11 @@ from agentlab.analysis.groups import (
     units_of,
     whole_runs,
 )
-from agentlab.analysis.intervals import FEW, FEWEST, Estimate, checked_level, of_change, of_mean, of_median, of_share
+from agentlab.analysis.intervals import MIN_UNITS, SMALL_SAMPLE, Estimate, checked_level, of_change, of_mean, of_median, of_share
 from agentlab.errors import ConfigurationError
 from agentlab.records.frames import Recordings
 
-TOO_FEW = f"fewer than {FEW}, intervals from so few tend to be too narrow"
+TOO_FEW = f"fewer than {SMALL_SAMPLE}, intervals from so few tend to be too narrow"
 SHARED = ("prompt_id", "settings", "repeat")
 """The columns that are the same for runs of different groups with the same task in an experiment."""
 
@@ -58,31 +58,31 @@ def summary(
     unit: By | None = None,
     failures: str = "count",
 ) -> pd.DataFrame:
-    """Return one row per group: how many runs completed and succeeded, and what they used, each with its interval.
+    """Return one row per group: how many runs completed and succeeded, and their tokens and cost, each with its interval.
 
-    `runs` is what `lab.frame` takes, or a frame with one row per run; `by` is the column or columns that make the groups. The same
-    run twice counts once. Runs that have not ended, or never began, count as `not_ended` and nowhere else. Columns, beside those of
+    `runs` is what `lab.frame` takes, or a frame with one row per run; `by` is the column or columns that define the groups. A run that
+    occurs twice counts once. Runs that have not ended, or never began, count as `not_ended` and nowhere else. Columns, besides those of
     `by`:
 
     - `runs`, `not_ended`; `failed`: how many ended with an error; `replayed`: how many are replays (NA: unknown)
     - `units`: the number of independent units of the ended runs
-    - `completed` finished on their own; `completion_rate`, `completion_low`, `completion_high`
-    - `scored` runs have a score; `success_rate`, `success_low`, `success_high` where scores are yes or no, or by `success_at`,
-      the score from which on a run succeeded; `score_mean`, `score_low`, `score_high`
+    - `completed`: the number of runs that finished on their own; `completion_rate`, `completion_low`, `completion_high`
+    - `scored`: the number of runs with a score; `success_rate`, `success_low`, `success_high` if scores are yes or no, or with
+      `success_at`, the lowest score that counts as success; `score_mean`, `score_low`, `score_high`
     - `tokens_mean`, `tokens_low`, `tokens_high`, `tokens_median`, `tokens_median_low`, `tokens_median_high`, of the runs whose usage
       is known; `tokens_unknown`, the unknown share
     - `cost_mean`, …, `cost_unknown`: the same for cost, in US dollars
     - in words: `left_out`, which runs are left out of which figure; `small_sample`, which intervals are from few units; `no_interval`,
       which intervals could not be computed, and why; `mixed`, where some runs are replays and others are not
 
-    A unit is all runs of one prompt (`prompt_id`, or `prompt`), or of one recording (`recording_id`). The intervals hold for other
-    prompts like these, and there is none from fewer than 5 units. For these prompts only, where each was repeated, pass
-    `unit="run_id"`, or other columns that say what is independent; replays of one recording are always one unit. Shares have Wilson's
-    interval, means the wider of Student's t and Hall's correction for skewness, medians that of their ranks.
+    A unit is all runs of one prompt (`prompt_id`, or `prompt`), or of one recording (`recording_id`). The intervals are valid for other
+    prompts like these, and there is none for fewer than 5 units. For intervals that are valid for repeats of these prompts only, pass
+    `unit="run_id"`, or other columns whose values are independent; replays of one recording are always one unit. Shares have Wilson's
+    interval, means the wider of Student's t and Hall's correction for skewness, medians an interval from their ranks.
 
-    A failed run counts as not succeeded where scores are yes or no, and is in every mean for which it has a value;
-    `failures="leave_out"` leaves it out of everything but its count. `level` is that of all intervals. NA is unknown, never 0.
-    Errors: ConfigurationError where columns are missing.
+    A failed run counts as a failure if scores are yes or no, and enters every mean for which it has a value; with
+    `failures="leave_out"` it is only counted. `level` is the confidence level of all intervals. NA means unknown, never 0.
+    Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -109,7 +109,7 @@ MEASURES = {
     "cost": "cost_mean",
     "cost_median": "cost_median",
 }
-"""The measures of a group, each with its column; its interval is in the columns with `_low` and `_high` added to its name."""
+"""The measures of a group, each with its column. The columns of its interval are the measure's name with `_low` and `_high`."""
 
 
 def _columns(*measures: str) -> dict[str, str]:
@@ -138,7 +138,7 @@ class Group:
     counts: dict[str, int | None]
     """`runs`, `not_ended`, `failed`, `replayed`, `units`, `completed`, `scored`, and `ended`: the runs in the figures."""
     measures: dict[str, Estimate]
-    """Estimates by the names of MEASURES, without those that do not exist."""
+    """The estimates that exist, by the names of MEASURES."""
     left_out: dict[str, str]
     """The runs left out of each measure, in words."""
     advice: str | None
@@ -156,18 +156,18 @@ def groups_of(
     failures: str = "count",
     function: str = "lab.summary",
 ) -> list[Group]:
-    """The groups with the figures of `summary`."""
+    """Return the groups with the figures of `summary`."""
     checked_level(level)
     if success_at is not None and (isinstance(success_at, bool) or not isinstance(success_at, int | float)):
-        raise ConfigurationError(f"success_at={success_at!r}: pass the score from which on a run succeeded, or leave it out.")
+        raise ConfigurationError(f"success_at={success_at!r}: pass the lowest score that counts as success, or leave it out.")
     needed = [*columns, "terminated", "total_tokens", "cost_usd", *([] if unit is None else unit_of(runs, unit))]
     frame = whole_runs(each_once(checked(runs, needed, function))).reset_index(drop=True)
     names, failed = names_of(frame, columns), failed_of(frame, failures)
     ended = has_ended(frame).to_numpy(dtype=bool)
-    entering = ended & ~failed if failures == "leave_out" else ended
+    included = ended & ~failed if failures == "leave_out" else ended
     units = np.full(len(frame), -1)
-    units[entering] = units_of(frame[entering], unit, within=names[entering])
-    whole = _Runs(frame, failed, ended, entering, units, {name: floats(frame, name) for name in _READ})
+    units[included] = units_of(frame[included], unit, within=names[included])
+    whole = _Runs(frame, failed, ended, included, units, {name: floats(frame, name) for name in _READ})
     places = names.groupby(names, sort=False).indices
     return [_group(name, places[name], whole, level=level, success_at=success_at, unit=unit) for name in in_order(names)]
 
@@ -182,14 +182,14 @@ class _Runs:
     frame: pd.DataFrame
     failed: Any
     ended: Any
-    entering: Any
+    included: Any
     """The runs in the figures."""
     units: Any
     values: dict[str, Any]
 
 
 def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: float | None, unit: By | None) -> Group:
-    there = places[whole.entering[places]]
+    there = places[whole.included[places]]
     number, units, failed = len(there), whole.units[there], whole.failed[there]
     number_failed, open_ = int((whole.failed & whole.ended)[places].sum()), int((~whole.ended[places]).sum())
     terminated, given, tokens, cost = (whole.values[column][there] for column in _READ[:-1])
@@ -235,20 +235,20 @@ def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: fl
     for what, values in (("tokens", tokens), ("cost", cost)):
         measure(what, values, of_mean, least=0.0)
         measure(f"{what}_median", values, of_median)
-    advice = hint(whole.frame.iloc[there], unit) if len(np.unique(units)) < FEWEST <= number else None
+    advice = unit_hint(whole.frame.iloc[there], unit) if len(np.unique(units)) < MIN_UNITS <= number else None
     return Group(name, whole.frame.iloc[places[:1]], counts, measures, left_out, advice, mixed(replayed))
 
 
-def hint(runs: pd.DataFrame, unit: By | None) -> str:
-    """Return what a unit is and what to do, if there are enough runs but too few units for an interval."""
+def unit_hint(runs: pd.DataFrame, unit: By | None) -> str:
+    """Return the definition of a unit, and how to get an interval if there are enough runs but too few units."""
     of = [f"one {name}" for name in [*unit_of(runs, unit), "recording_id"] if name in runs.columns]
-    alone = "run_id" in runs.columns and len(np.unique(units_of(runs, "run_id"))) >= FEWEST
+    alone = "run_id" in runs.columns and len(np.unique(units_of(runs, "run_id"))) >= MIN_UNITS
     also = "; unit='run_id' gives intervals that are valid for these prompts only" if alone and unit is None else ""
     return f"a unit is all runs of {' or '.join(of)}{also}"
 
 
-def in_words(reasons: Mapping[str, str], advice: str | None = None) -> str | None:
-    """Return each reason with its figures, `tokens, cost: why`; None if there is none."""
+def reasons_in_words(reasons: Mapping[str, str], advice: str | None = None) -> str | None:
+    """Return each reason after the figures that it concerns, `tokens, cost: why`; None if there is none."""
     of: dict[str, list[str]] = {}
     for what, why in reasons.items():
         of.setdefault(why, []).append(what)
@@ -265,27 +265,27 @@ def _row(group: Group) -> dict[str, Any]:
     for what in ("tokens", "cost"):
         row[f"{what}_unknown"] = 1 - group.measures[what].known / ended if ended else None
     reasons = {what: one.why for what, one in group.measures.items() if one.why and not what.endswith("_median")}
-    row["no_interval"] = in_words(reasons, group.advice)
-    row["left_out"] = in_words({what: why for what, why in group.left_out.items() if not what.endswith("_median")})
-    row["small_sample"], row["mixed"] = _few(group), group.mixed
+    row["no_interval"] = reasons_in_words(reasons, group.advice)
+    row["left_out"] = reasons_in_words({what: why for what, why in group.left_out.items() if not what.endswith("_median")})
+    row["small_sample"], row["mixed"] = _small_samples(group), group.mixed
     return row
 
 
-def _few(group: Group) -> str | None:
-    """Return the intervals that are from few units, in words."""
+def _small_samples(group: Group) -> str | None:
+    """Return a sentence about the intervals that are from few units; None if there are none."""
     units = group.counts["units"] or 0
-    few = units < FEW and any(one.low is not None for one in group.measures.values())
+    few = units < SMALL_SAMPLE and any(one.low is not None for one in group.measures.values())
     parts = [counted(units, "independent unit")] if few else []
     for what in ("success", "tokens", "cost"):
         one = group.measures.get(what)
-        if one is not None and one.low is not None and one.units < min(FEW, units):
+        if one is not None and one.low is not None and one.units < min(SMALL_SAMPLE, units):
             parts.append(f"{what} known of {one.units}")
     return f"{', '.join(parts)}: {TOO_FEW}" if parts else None
 
 
 def small_sample(one: Estimate) -> str | None:
     """Return a sentence if an interval is from few units."""
-    return f"{counted(one.units, 'independent unit')}: {TOO_FEW}" if one.low is not None and one.units < FEW else None
+    return f"{counted(one.units, 'independent unit')}: {TOO_FEW}" if one.low is not None and one.units < SMALL_SAMPLE else None
 
 
 # Differences ---------------------------------------------------------------------------------------------------------------------
@@ -302,26 +302,25 @@ def paired(
     unit: By | None = None,
     failures: str = "count",
 ) -> pd.DataFrame:
-    """Return how groups differ on the same tasks: one row per pair of groups, the mean of the differences with its interval.
+    """Return how groups differ on the same tasks: one row per pair of groups, with the mean difference and its interval.
 
     `runs` is what `lab.frame` takes, or a frame with one row per run; `what` is a column: `cost_usd`, `total_tokens`, `steps`,
-    `terminated`, `score` (booleans count as 1 and 0). `on` are the columns that both runs of a pair share, their task; by default those
-    of `prompt_id` (or `prompt`), `settings` and `repeat` that exist. Several runs of one group on one task are first averaged, over
-    those with a known value: one pair. With `against`, the name of a group, only the differences from that one. Columns:
+    `terminated`, `score` (booleans count as 1 and 0). `on` names the columns that both runs of a pair share, their task; by default
+    `prompt_id` (or `prompt`), `settings` and `repeat`, as far as they exist. Several runs of one group on one task count as their mean
+    over the known values. With `against`, the name of a group, only the differences from that group are returned. Columns:
 
-    - `group`, `against`, `what`: a positive difference means that `group` has more of it
-    - `difference`, `low`, `high`: the mean over the pairs
-    - `pairs`: complete ones, from which all figures are computed; `units`: the number of independent units of these; `left_out`: tasks
-      for which not both groups have a known value (where only some repeats are unknown the mean of the others counts); `failed`: how
-      many runs of the two ended with an error
-    - `ties`: the share of pairs with no difference; `more`: the share in which `group` has more
+    - `group`, `against`, `what`: a positive difference means that `group` has the higher value
+    - `difference`, `low`, `high`: the mean over the pairs, and its interval
+    - `pairs`: the number of complete pairs, from which all figures are computed; `units`: of their independent units; `left_out`: of
+      tasks without a known value of both groups; `failed`: of runs of the two groups that ended with an error
+    - `ties`: the share of pairs with no difference; `more`: the share in which `group` has the higher value
     - `group_mean`, `against_mean`: over the same pairs
     - `small_sample`, `no_interval`, `mixed`: in words
 
-    Pairs of one prompt or one recording are one unit, from which the interval is computed; see `lab.summary` for `unit` and `failures`.
-    If each unit is one pair of yes-or-no values the interval is Tango's, and excludes 0 only if McNemar's exact test does.
+    Pairs of one prompt or one recording are one unit, and the interval is computed from the units; see `lab.summary` for `unit` and
+    `failures`. If each unit is one pair of yes-or-no values the interval is Tango's, and excludes 0 only if McNemar's exact test does.
 
-    Of twenty such intervals at 95 %, about one misses the true value by chance. Errors: ConfigurationError where columns are missing.
+    Of twenty such intervals at 95 %, about one misses the true value by chance. Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -368,13 +367,13 @@ _PAIRED: dict[str, Any] = {
 
 
 def default_shared(runs: pd.DataFrame, by: Sequence[str]) -> list[str]:
-    """Return the columns by which runs of different groups have the same task."""
+    """Return the columns that runs of different groups on the same task share."""
     prompt = "prompt" if "prompt" in runs.columns and "prompt_id" not in runs.columns else "prompt_id"
     return [prompt, *(name for name in SHARED[1:] if name in runs.columns and name not in by and runs[name].notna().any())]
 
 
 def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, level: float) -> dict[str, Any]:
-    """Return the difference of two groups, a row of `paired`."""
+    """Return the difference between two groups, a row of `paired`."""
     both = pd.concat([group, against])
     ordered = both.dropna(subset=[_TASK]).sort_values(_VALUE, kind="stable")  # so that the order of the rows changes no digit
     table = ordered.groupby([_TASK, _GROUP], sort=True)[_VALUE].mean().unstack(_GROUP)
@@ -392,9 +391,9 @@ def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, lev
     else:
         bounds = {"least": -1.0, "most": 1.0} if yes_or_no else {}
         estimate = of_mean(differences, units.reindex(whole.index).to_numpy(), level=level, **bounds)
-    advice = hint(rows.drop_duplicates(_TASK), unit) if estimate.units < FEWEST <= known else None
-    few = f"{counted(known, 'pair')} in {counted(estimate.units, 'independent unit')}, an interval needs {FEWEST} units"
-    reason = "no complete pair" if not known else few if estimate.units < FEWEST else estimate.why
+    advice = unit_hint(rows.drop_duplicates(_TASK), unit) if estimate.units < MIN_UNITS <= known else None
+    few = f"{counted(known, 'pair')} in {counted(estimate.units, 'independent unit')}, an interval needs {MIN_UNITS} units"
+    reason = "no complete pair" if not known else few if estimate.units < MIN_UNITS else estimate.why
     why = "; ".join(words for words in (reason, advice) if words)
     return {
         "difference": estimate.value,

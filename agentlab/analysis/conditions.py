@@ -1,4 +1,4 @@
-"""A stop condition evaluated over all recorded runs at once: the first step of each run at which it is met."""
+"""Evaluates a stop condition over all recorded runs: the first step of each run at which it is met."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from agentlab.records.step import StepResult
 
 @dataclass(slots=True)
 class WordRows:
-    """The rows in which each word occurs: the few distinct cells of a column, and rows that were read one by one."""
+    """The rows in which each word occurs, such as the name of a tool. A column has few distinct cells, so each is read once."""
 
     columns: list[tuple[Ints, dict[str, list[int]]]] = field(default_factory=list)
-    """For each column the cell of each row, by number, and for each word the cells that contain it."""
+    """For each column, the number of the distinct cell in each row, and for each word the cells that contain it."""
     extra: dict[str, list[int]] = field(default_factory=dict)
-    """Further rows of each word."""
+    """Further rows of each word, which were read one by one."""
 
     def of(self, word: str) -> Ints:
-        """Return the rows with a word."""
+        """Return the rows that contain a word."""
         found = [np.flatnonzero(np.isin(codes, cells_of[word])) for codes, cells_of in self.columns if word in cells_of]
         return np.concatenate([*found, np.array(self.extra.get(word, ()), dtype=np.int64)])
 
     def add(self, cells: pd.Series[str], words_in: Callable[[str], Sequence[str]], where: Bools | None = None) -> None:
-        """Read a column, only in the rows of `where`."""
+        """Read a column; with `where` only those rows."""
         codes, different = pd.factorize(cells.fillna("").astype(str))
         cells_of: dict[str, list[int]] = {}
         for code, cell in enumerate(different):
@@ -61,7 +61,7 @@ def _tools(records: Records) -> WordRows:
     counts = numbers(records.steps, "tool_calls").to_numpy()
     odd = ~np.isnan(counts) & (cells.map({cell: len(several) for cell, several in names.items()}).to_numpy() != counts)
     found.add(cells, names.__getitem__, where=~odd)
-    for row in map(int, np.flatnonzero(odd)):  # a name with a comma that a model made up
+    for row in map(int, np.flatnonzero(odd)):  # the model made up a name with a comma
         history, place = _step_of(records, records.histories, row)
         for call in history[place].tool_calls:
             found.extra.setdefault(call.name, []).append(row)
@@ -89,8 +89,8 @@ def _step_of(records: Records, histories: Callable[[int], RunHistory], row: int)
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A condition on words: the field with its words, and the reader of their rows. With `last_call_only` a frame has only the word of
-    the last call of a step."""
+    """A condition on words: its field with the words, and the function that finds their rows. With `last_call_only` a frame has the
+    word of a step's last call only."""
 
     field: str
     read: Callable[[Records], WordRows]
@@ -101,7 +101,7 @@ WORDS = {HasToolCall: _Kind("names", _tools), FinishReasonIs: _Kind("reasons", _
 
 
 def first_row(records: Records, leaf: StopCondition) -> Ints:
-    """Return the first row of each run with any of a condition's words; the run's length if there is none."""
+    """Return the first row of each run that contains one of a condition's words; the run's length if there is none."""
     kind = WORDS[type(leaf)]
     if kind.field not in records.words:
         records.words[kind.field] = kind.read(records)
@@ -110,8 +110,8 @@ def first_row(records: Records, leaf: StopCondition) -> Ints:
 
 
 def unsure_from(records: Records, tree: StopCondition | None) -> Ints:
-    """Return the row of each run from which a frame alone cannot decide the tree, since it has only the last word of a step with
-    several calls; the run's length if everything is known."""
+    """Return the row of each run from which on a frame cannot decide the tree, since it has only the last word of a step with several
+    calls; the run's length if the frame is enough."""
     unsure = tree is not None and any(type(leaf) in WORDS and WORDS[type(leaf)].last_call_only for leaf in tree.leaves())
     if records.histories is not None or not unsure:
         return records.lengths
@@ -119,7 +119,7 @@ def unsure_from(records: Records, tree: StopCondition | None) -> Ints:
 
 
 def _first_of(records: Records, rows: Ints) -> Ints:
-    """Return the first of these rows in each run, from 0; the run's length if there is none."""
+    """Return the first of these rows in each run, counted from 0; the run's length if there is none."""
     first = records.lengths.copy()
     np.minimum.at(first, records.run[rows], rows - records.start[records.run[rows]])
     return first
@@ -133,34 +133,34 @@ def first_true(records: Records, met: Bools) -> Ints:
 STEPS = "steps"
 
 MEASURES = {"tokens": "tokens", "cost": "cost_usd"}
-"""The running total of the records for each total that a condition may declare, beside STEPS, which are counted."""
+"""The running total in the records for each total that a condition may declare; STEPS need none, they are counted."""
 
 First: TypeAlias = npt.NDArray[Any]
-"""For each run the first row at which something is met; the run's length if it never is."""
+"""For each run, the first row at which a condition or limit is met; the run's length if it never is."""
 
 
 @functools.cache
 def limit_field_of(kind: type[StopCondition]) -> str | None:
-    """Return the field with the limit of a condition on a total; None for all other conditions."""
+    """Return the field that holds the limit of a condition on a total; None for all other conditions."""
     fields = limit_fields(kind) if kind.total == STEPS or kind.total in MEASURES else ()
     return fields[0].name if len(fields) == 1 else None
 
 
 def is_in_arrays(leaf: StopCondition) -> bool:
-    """True if the arrays say where a single condition is met. All others are called step by step."""
+    """True if a single condition can be read from the arrays. All others are called step by step."""
     return limit_field_of(type(leaf)) is not None or type(leaf) in WORDS  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of a condition, row by row: met, not met, or open."""
+    """The answers of a condition, row by row: met, not met, or open (unknown)."""
 
     met: Bools
     open: Bools
 
     @property
     def not_met(self) -> Bools:
-        """True for rows where it is known not to be met."""
+        """True for rows in which the condition is known not to be met."""
         found: Bools = ~(self.met | self.open)
         return found
 
@@ -175,14 +175,14 @@ def without_off(tree: StopCondition) -> StopCondition | None:
 
 
 def latches(tree: StopCondition) -> bool:
-    """True if first rows are enough; for custom conditions only if meeting any one part meets the tree."""
+    """True if the first rows of the leaves decide where the tree is met: it has no Not, and no custom condition within an AllOf."""
     if isinstance(tree, Not):
         return False
     return all(latches(part) and (not isinstance(tree, AllOf) or all_in_arrays(part)) for part in tree.parts)
 
 
 def all_in_arrays(tree: StopCondition) -> bool:
-    """True if the arrays say where each leaf is met."""
+    """True if every leaf can be read from the arrays."""
     return all(map(is_in_arrays, tree.leaves()))
 
 
@@ -190,7 +190,7 @@ def all_in_arrays(tree: StopCondition) -> bool:
 
 
 def first_rows(records: Records, leaves: Sequence[StopCondition]) -> list[First]:
-    """Return, for each of these conditions of one kind, the first row at which it is met in each run."""
+    """Return the first row of each run at which each of these conditions, all of one class, is met."""
     kind = type(leaves[0])
     field = limit_field_of(kind)  # type: ignore[arg-type]
     if field is None:
@@ -204,7 +204,7 @@ def first_rows(records: Records, leaves: Sequence[StopCondition]) -> list[First]
 
 
 def combined(tree: StopCondition, first: Callable[[StopCondition], First]) -> First:
-    """Return the first row at which a tree that latches is met."""
+    """Return the first row of each run at which a tree that latches is met."""
     if not tree.parts:
         return first(tree)
     return functools.reduce(_joining(tree), [combined(part, first) for part in tree.parts])
@@ -214,12 +214,12 @@ def _joining(tree: StopCondition) -> Callable[[Any, Any], Any]:
     return np.minimum if isinstance(tree, AnyOf) else np.maximum
 
 
-def everywhere(
+def combined_on_axes(
     tree: StopCondition, axis_of: Mapping[int, int], axes: int, firsts: Callable[[StopCondition], Sequence[First]]
 ) -> Rows:
-    """Return `combined` for every value of the axes at once: one dimension per axis, of its length or 1, and the runs as the last.
+    """Return `combined` for all configurations of a grid: one dimension per axis, of its length or 1, and the runs as the last one.
 
-    `axis_of` says which axis has the values of a leaf (by its id); `firsts` gives its first rows, for each of them.
+    `axis_of` maps the id of a leaf to its axis; `firsts` returns the first rows of a leaf for each value on its axis.
     """
     if not tree.parts:
         rows = np.stack(list(firsts(tree)))
@@ -227,8 +227,8 @@ def everywhere(
         if id(tree) in axis_of:
             shape[axis_of[id(tree)]] = len(rows)
         return rows.reshape(*shape, -1)
-    parts = [everywhere(part, axis_of, axes, firsts) for part in tree.parts]
-    parts.sort(key=lambda part: part.size)  # small ones first, so that only the last join is as large as all axes together
+    parts = [combined_on_axes(part, axis_of, axes, firsts) for part in tree.parts]
+    parts.sort(key=lambda part: part.size)  # small parts first: only the last step then works on the full array
     found: Rows = functools.reduce(_joining(tree), parts)
     return found
 
@@ -237,7 +237,7 @@ def everywhere(
 
 
 def answers_of(tree: StopCondition, leaf_answers: Callable[[StopCondition], Answers]) -> Answers:
-    """Return the answers of a tree in each row, by the logic of `agentlab.limits.conditions`."""
+    """Return the answers of a tree in each row, by the same logic as `agentlab.limits.combinators`."""
     if not tree.parts:
         return leaf_answers(tree)
     parts = [answers_of(part, leaf_answers) for part in tree.parts]
@@ -252,7 +252,7 @@ def answers_of(tree: StopCondition, leaf_answers: Callable[[StopCondition], Answ
 
 
 def latched(records: Records, leaf: StopCondition, first: First) -> Answers:
-    """Return the answers of a condition from the arrays: met from its first row on; before that, open if usage is unknown."""
+    """Return the answers of a condition in the arrays: met from its first row on; before that row, open if usage is unknown."""
     row = np.arange(len(records.run)) - records.start[records.run]
     met: Bools = row >= first[records.run]
     total = MEASURES.get(leaf.total or "")
@@ -261,7 +261,7 @@ def latched(records: Records, leaf: StopCondition, first: First) -> Answers:
 
 
 def deciding(tree: StopCondition, is_met: Callable[[StopCondition], Bools]) -> list[tuple[StopCondition, Bools]]:
-    """Return the parts that made the tree met, each with the runs in which it did; a Not represents the part below it."""
+    """Return the parts that caused the tree to be met, each with the runs in which it did. A Not is not divided further."""
 
     def look(node: StopCondition, within: Bools) -> Iterable[tuple[StopCondition, Bools]]:
         here = within & is_met(node)
@@ -276,9 +276,9 @@ def deciding(tree: StopCondition, is_met: Callable[[StopCondition], Bools]) -> l
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The answers of a condition row by row, the first row of each run at which it raised (the run's length: never), the name of
-    its readings, and True if they mean that the task was done."""
+class CustomAnswers:
+    """The answers of a custom condition row by row, the first row of each run at which it raised (the run's length: never), the name
+    of its readings, and True if meeting it means that the task is done."""
 
     answers: Answers
     raised: First
@@ -287,17 +287,17 @@ class Asked:
 
 
 def history_of(records: Records, run: int, condition: StopCondition) -> RunHistory:
-    """Return a run's history. Raises ConfigurationError if there are only frames."""
+    """Return a run's history, which this condition needs. Raises ConfigurationError if there are only frames."""
     if records.histories is None:
         raise ConfigurationError(
-            f"{condition!r} reads the history of each run, and a frame has only its columns: pass the results, the runs, or the store "
-            "in place of the frame."
+            f"{condition!r} reads the history of each run, which a frame does not have: pass the results, the runs, or the store "
+            "instead of the frame."
         )
     return records.histories(run)
 
 
-def ask(records: Records, condition: StopCondition) -> Asked | None:
-    """Call a custom condition after every step of every run; return None if its answer has to be awaited."""
+def ask_custom(records: Records, condition: StopCondition) -> CustomAnswers | None:
+    """Call a custom condition after every step of every run. Returns None if its answer has to be awaited."""
     met, open_ = np.zeros(len(records.run), bool), np.zeros(len(records.run), bool)
     raised, name, goal = records.lengths.copy(), condition.short_name, False
     for run, length in enumerate(records.lengths):
@@ -316,11 +316,11 @@ def ask(records: Records, condition: StopCondition) -> Asked | None:
             row = int(records.start[run]) + place
             met[row], open_[row] = bool(reading.met), reading.met is None
             name, goal = reading.name, reading.goal
-    return Asked(Answers(met, open_), raised, name, goal)
+    return CustomAnswers(Answers(met, open_), raised, name, goal)
 
 
-def ask_tree(records: Records, tree: StopCondition) -> tuple[First, First]:
-    """Read a tree that has to be awaited after every step of every run: the first row at which it is met, and at which it raised."""
+def await_tree(records: Records, tree: StopCondition) -> tuple[First, First]:
+    """Await a tree after every step of every run. Returns the first row at which it is met, and the first at which it raised."""
 
     async def over_all() -> tuple[First, First]:
         first, raised = records.lengths.copy(), records.lengths.copy()
@@ -341,7 +341,7 @@ def ask_tree(records: Records, tree: StopCondition) -> tuple[First, First]:
     return submit(over_all()).result()
 
 
-def broken_off(history: RunHistory, place: int, calls: int) -> RunHistory:
+def cut_off_history(history: RunHistory, place: int, calls: int) -> RunHistory:
     """Return the history as if its step at `place` had been cut off after `calls` calls."""
     kept, step, made = history.prefix(place), history[place], history[place].calls[:calls]
     usage, cost = RunHistory().usage, RunHistory().cost
@@ -355,7 +355,7 @@ def broken_off(history: RunHistory, place: int, calls: int) -> RunHistory:
 
 
 def deciding_readings(history: RunHistory, tree: StopCondition) -> Sequence[Reading] | None:
-    """Return the readings that made a tree met after this history; None if it raises."""
+    """Return the readings that caused a tree to be met after this history; None if it raises."""
     try:
         reading = submit(read_condition(tree, history)).result() if tree.may_wait else tree.read(history)
     except Exception:

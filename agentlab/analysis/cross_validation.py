@@ -1,4 +1,4 @@
-"""Cross-validation for `lab.suggest`: candidate limits around the usage of successful runs, chosen on some runs, judged on others."""
+"""Cross-validation for `lab.suggest`: candidate limits near the usage of successful runs, chosen on some runs, evaluated on others."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from agentlab.limits.combinators import StopCondition
 from agentlab.limits.conditions import MaxCost, MaxTokensUsed, StepCountIs
 
 SHARES = (0.25, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 1.0)
-"""Candidate limits lie at these quantiles of the successes, most of them near the share to keep."""
+"""The quantiles of the successes' usage at which candidate limits are set, most of them near the share to keep."""
 
 DIGITS = 2
-"""Digits to which limits are rounded up: to be readable, and to depend little on single runs."""
+"""Significant digits to which limits are rounded up, so that they are readable and depend little on single runs."""
 
 
 def candidates(records: Records, goal: First, succeeded: Bools, keep: float) -> dict[str, StopCondition | None]:
-    """Return grids by name: no limit, which is the record itself; steps, tokens and cost, each alone and in pairs."""
+    """Return grids by name: no limit, which is the record itself; limits on steps, tokens and cost, each alone and in pairs."""
     single: dict[str, StopCondition] = {}
     shares = sorted({*SHARES, keep})
     steps = np.quantile(goal[succeeded] + 1, shares, method="higher")
@@ -44,7 +44,7 @@ def candidates(records: Records, goal: First, succeeded: Bools, keep: float) -> 
 
 
 def _used_before(records: Records, name: str, goal: First, succeeded: Bools) -> Floats:
-    """Return what each success had used before the step in which it succeeded; any higher limit allows it. Empty if little is known."""
+    """Return the usage of each success before the step in which it succeeded: any higher limit keeps it. Empty if most are unknown."""
     try:
         totals = records.totals[name]
     except ConfigurationError:
@@ -57,7 +57,7 @@ def _used_before(records: Records, name: str, goal: First, succeeded: Bools) -> 
 
 
 def _above(value: float, *, whole: bool) -> Any:
-    """Return the next number above `value` with few digits."""
+    """Return the next number above `value` with DIGITS digits."""
     exact = Decimal(repr(float(value)))
     unit = Decimal(1).scaleb(math.floor(math.log10(value)) - DIGITS + 1)
     unit = max(unit, Decimal(1)) if whole else unit
@@ -66,7 +66,7 @@ def _above(value: float, *, whole: bool) -> Any:
 
 
 PARTS = {"cost_usd": 1e9, "time_s": 1e6, "tokens": 1.0, "steps": 1.0}
-"""The measures of cost, and the parts in which they are counted: whole numbers, so that no order of runs decides a tie."""
+"""The measures of cost, and the factor that makes them whole numbers, so that the order of the runs cannot decide a tie."""
 
 # Counting ----------------------------------------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class Measured:
         return Measured(self.succeeded[runs], self.cost, self.whole[runs])
 
     def kept(self, verdict: Verdict) -> Floats:
-        """Return 1 for each success that is kept, 0 for one that is not, NaN if that is unknown and for all other runs."""
+        """Return 1 for each success that is kept, 0 for each that is lost, NaN if that is unknown and for all other runs."""
         return np.where(self.succeeded, verdict.goal, np.nan)
 
     def used(self, verdict: Verdict) -> Floats:
@@ -95,10 +95,9 @@ class Measured:
         return np.where(np.isnan(self.whole), np.nan, verdict.used[self.cost])
 
     def spent(self, verdict: Verdict, records: Records) -> Floats:
-        """Return `used` as far as the record goes, so that all configurations are compared on the same runs.
+        """Return `used`, or a lower bound from the record if that is unknown, so that all configurations are compared on the same runs.
 
-        Nothing is added after the end of a record, so a run that was cut off before the limits counts with the least it would have
-        cost; a step that a limit may have cut off counts whole.
+        A run whose record ends before the limits counts with its recorded cost; a step that a limit may have cut off counts fully.
         """
         used = self.used(verdict)
         lost = np.isnan(used) & ~np.isnan(self.whole)
@@ -112,14 +111,15 @@ class Measured:
 
 
 def measured(records: Records, goal: First, goal_open: Bools, cost: str) -> Measured:
-    """The measures of these runs."""
+    """Return the measures of these runs."""
     whole = records.lengths.astype(float) if cost == "steps" else records.at_the_end(cost)
     return Measured((goal < records.lengths) & ~goal_open, cost, whole)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """For each configuration and fold: successes that are `kept`, those for which that is `known`, and the cost `spent`, in PARTS."""
+    """For each configuration and fold: the number of successes that are `kept`, of those for which that is `known`, and the cost
+    `spent`, multiplied by PARTS."""
 
     kept: Floats
     known: Floats
@@ -137,7 +137,8 @@ class Counts:
         return found
 
     def cheapest(self, keep: float, order: Ints) -> int | None:
-        """Return the cheapest that keeps this share; among equal costs the one that keeps most, then the first by `order`."""
+        """Return the cheapest configuration that keeps this share; of equal costs the one that keeps most, then the first by
+        `order`."""
         share = self.share
         enough = np.flatnonzero(share >= keep - 1e-12)
         if not len(enough):
@@ -145,13 +146,13 @@ class Counts:
         return int(enough[np.lexsort((order[enough], -share[enough], self.spent.sum(axis=1)[enough]))[0]])
 
     def most(self, order: Ints) -> int:
-        """Return the one that keeps most; among several the cheapest."""
+        """Return the configuration that keeps most; of several the cheapest."""
         share = np.nan_to_num(self.share, nan=-1.0)
         return int(np.lexsort((order, self.spent.sum(axis=1), -share))[0])
 
 
 def count(task: Task, measures: Measured, fold: Ints, folds: int) -> tuple[Counts, Sums]:
-    """Simulate all configurations over all runs; the sums are those of a backtest's frame."""
+    """Simulate all configurations over all runs; the sums are those from which a backtest's frame is made."""
     found = [np.zeros((task.size, folds)) for _ in range(3)]
     sums = Sums(task.size, 1)
     last = {name: task.records.at_the_end(name) for name in USED}
@@ -172,7 +173,7 @@ def count(task: Task, measures: Measured, fold: Ints, folds: int) -> tuple[Count
 
 
 def preference(grids: Sequence[Grid]) -> Ints:
-    """Return the rank of each configuration in a tie, the preferred one first: fewer limits, the earlier grid, the strictest."""
+    """Return the rank of each configuration in a tie: first those with fewer limits, then the earlier grid, then the strictest."""
     keys: list[tuple[Any, ...]] = []
     for place, grid in enumerate(grids):
         leaves = 0 if grid.stop is None else len(list(grid.stop.leaves(that_count=True)))
@@ -187,12 +188,15 @@ def preference(grids: Sequence[Grid]) -> Ints:
     return ranks
 
 
-# Judging -----------------------------------------------------------------------------------------------------------------------
+# Evaluation --------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """For each run 1 if it is `kept` (NaN: no success, or unknown) and what it would have `used`, by the choice of other folds."""
+    """The effect on each run of the configuration that was chosen on the other folds.
+
+    `kept`: 1 for a success that is kept, 0 for one that is lost (NaN: no success, or unknown); `used`: its cost.
+    """
 
     kept: Floats
     used: Floats
@@ -200,7 +204,7 @@ class Judged:
 
 
 def judge(task: Task, measures: Measured, chosen: Sequence[int], fold: Ints) -> Judged:
-    """Judge each run by the configuration that was chosen on the other folds; `chosen` has its number for each fold."""
+    """Evaluate on each run the configuration that was chosen on the other folds; `chosen` has its number for each fold."""
     runs = len(task.records)
     judged = Judged(np.full(runs, np.nan), np.full(runs, np.nan), np.zeros(runs, bool))
     points = list(task.configurations())

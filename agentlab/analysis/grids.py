@@ -14,7 +14,7 @@ from agentlab.errors import ConfigurationError, LimitError
 from agentlab.limits.budget import LIMIT_REASONS, Budget
 from agentlab.limits.combinators import StopCondition, as_condition
 from agentlab.limits.condition_tree import describe, number_code, unique_name
-from agentlab.limits.fields import Choices, choices_of, limit_fields, money, no_such, one_or_several, seconds, whole_number
+from agentlab.limits.fields import Choices, choices_of, limit_fields, money, one_or_several, seconds, unknown_name, whole_number
 
 
 def budget_code(given: Mapping[str, Any]) -> str:
@@ -24,7 +24,7 @@ def budget_code(given: Mapping[str, Any]) -> str:
 
 
 Conditions: TypeAlias = Any
-"""A condition, a function of the history, a list of them (each a grid) or a dict of them by name; None: none."""
+"""A condition, a function of the history, a list of them (each a grid), a dict of them by name, or None."""
 
 Limits: TypeAlias = Budget | Mapping[str, Any] | None
 """A Budget, or a dict of its limits, in which a list is an axis."""
@@ -33,14 +33,15 @@ BOUNDS = tuple(LIMIT_REASONS)
 """The limits of a budget that can be tried on a record."""
 
 NOT_REPLAYED = {
-    "max_tokens_per_turn": "it changes the model's answers, which are not in the record",
-    "missing_usage": "the record has the usage as counted then",
+    "max_tokens_per_turn": "with another limit the model would give other answers, which are not in the record",
+    "missing_usage": "the record has the usage as it was counted during the run",
 }
+"""The parameters of a budget that cannot be tried on a record, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A parameter with several values: the name of its column, its leaf (None: the budget) and its field."""
+    """A parameter with several values: the name of its column, the leaf of the condition (None: the budget), and the field."""
 
     name: str
     leaf: str | None
@@ -50,7 +51,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A condition and a budget with several values in some of their parameters; one of several grids has a `name`."""
+    """A condition and a budget, with several values for some of their parameters. `name` is empty if there is only one grid."""
 
     name: str
     stop: StopCondition | None
@@ -79,7 +80,7 @@ class Grid:
         return tree
 
     def budget_at(self, point: Sequence[int]) -> Budget:
-        """Return the budget of a configuration, with no other limits than the given ones."""
+        """Return the budget of a configuration, which has the given limits only, no defaults."""
         chosen = {axis.field: axis.values[place] for axis, place in zip(self.axes, point, strict=True) if axis.leaf is None}
         return Budget(**{**dict.fromkeys(BOUNDS), **self.budget, **chosen})
 
@@ -99,14 +100,14 @@ def grids(conditions: Conditions, budget: Limits) -> list[Grid]:
 def _named(conditions: Conditions) -> list[tuple[str, StopCondition | None]]:
     if isinstance(conditions, Mapping):
         if not conditions:
-            raise ConfigurationError("An empty dict of conditions: pass {'short': StepCountIs(2), …}.")
+            raise ConfigurationError("The dict of conditions is empty: pass at least one, such as {'short': StepCountIs(2)}.")
         named: dict[str, StopCondition | None] = {}
         for name, one in conditions.items():
             named[unique_name(str(name), named)] = None if one is None else as_condition(one)
         return list(named.items())
     if isinstance(conditions, list | tuple):
         if not conditions:
-            raise ConfigurationError("An empty list of conditions: pass at least one, such as StepCountIs([2, 4, 8]).")
+            raise ConfigurationError("The list of conditions is empty: pass at least one, such as StepCountIs([2, 4, 8]).")
         several = [None if one is None else as_condition(one) for one in conditions]
         return [(repr(one), one) for one in several]
     return [("", None if conditions is None else as_condition(conditions))]
@@ -129,7 +130,7 @@ def _limits(budget: Limits) -> dict[str, Any]:
         if name in NOT_REPLAYED:
             raise LimitError(f"budget={{{name!r}: …}} cannot be tried on a record: {NOT_REPLAYED[name]}.")
         if name not in BOUNDS:
-            raise LimitError(no_such("limit", str(name), list(BOUNDS)))
+            raise LimitError(unknown_name("limit", str(name), list(BOUNDS)))
     checks = {field.name: _CHECKS.get(field.metadata["unit"], whole_number) for field in limit_fields(Budget)}
     return {name: one_or_several(checks[name], "budget", name, value) for name, value in budget.items() if value is not None}
 
@@ -147,7 +148,7 @@ def _grid(name: str, stop: StopCondition | None, limits: Mapping[str, Any]) -> G
 
 
 def plain_value(value: object) -> object:
-    """Return a parameter's value as in a frame."""
+    """Return a parameter's value as it is in a frame."""
     if isinstance(value, tuple):
         return " or ".join(map(str, value))
     return float(value) if isinstance(value, Decimal) else value

@@ -1,4 +1,4 @@
-"""Groups of a frame by one or several columns, in the order of their first row; and checked columns of a user's frame."""
+"""Groups of a frame by one or several columns, in the order of their first row; and checks of the columns of a user's frame."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def steps_of(given: Recordings | pd.DataFrame, function: str) -> pd.DataFrame:
 
 
 def checked(frame: object, needed: Sequence[str], function: str, advice: str = RUNS_ADVICE) -> pd.DataFrame:
-    """Return the frame with its index from 0; one with neither rows nor columns gets the required columns.
+    """Return the frame with a new index from 0. A frame without rows and columns gets the required columns.
 
     Raises ConfigurationError if a column is missing, and for anything but a frame.
     """
@@ -59,7 +59,7 @@ def misses(function: str, missing: Sequence[str], advice: str) -> ConfigurationE
     """Return the error for missing columns."""
     plural, them = ("s", "them") if len(missing) > 1 else ("", "it")
     return ConfigurationError(
-        f"{function}() needs the column{plural} {', '.join(missing)}: pass {advice}, or add {them}, pd.NA where unknown."
+        f"{function}() needs the column{plural} {', '.join(missing)}: pass {advice}, or add {them}, with pd.NA for unknown values."
     )
 
 
@@ -84,7 +84,7 @@ def in_order(names: pd.Series[str]) -> list[str]:
 
 
 def unit_of(frame: pd.DataFrame, unit: By | None) -> list[str]:
-    """Return the columns that make a unit: the given ones, else the prompt if there is one."""
+    """Return the columns that define a unit: the given ones, else the prompt if there is one."""
     if unit is not None:
         return columns_of(unit, "unit")
     return next(([name] for name in ("prompt_id", "prompt") if name in frame.columns and frame[name].notna().any()), [])
@@ -95,8 +95,8 @@ def units_of(
 ) -> npt.NDArray[np.intp]:
     """Return the number of each row's independent unit.
 
-    Rows are in one unit if they have the same value of `unit`, replay the same recording (`recording_id`), or are of the same `task`,
-    also over other rows; `within` these groups only. Unknown values link nothing.
+    Two rows are in one unit if they have the same value of `unit`, replay the same recording (`recording_id`), or have the same `task`,
+    directly or by way of other rows. With `within` a unit lies within one of these groups. Unknown values link nothing.
     """
     groups = 0 if within is None else pd.factorize(within)[0]
     recording = ["recording_id"] if "recording_id" in frame.columns else []
@@ -123,14 +123,15 @@ def no_column_twice(frame: pd.DataFrame) -> None:
     if frame.columns.has_duplicates:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise ConfigurationError(
-            f"The frame has the column {twice!r} twice: keep one, frame.loc[:, ~frame.columns.duplicated()], or rename the other."
+            f"The frame has two columns {twice!r}: keep one, frame.loc[:, ~frame.columns.duplicated()], or rename the other."
         )
 
 
 def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return the frame without repeated rows; rows with an unknown value in `of` are all kept.
+    """Return the frame without rows that repeat the keys `of`; rows with an unknown key are all kept.
 
-    Raises ConfigurationError where rows with the same `of` differ, in `values` (else the last is kept) or without these in any column.
+    Raises ConfigurationError if rows with the same keys differ. With `values` only those columns are compared, and the last row is
+    kept.
     """
     keys = [name for name in of if name in frame.columns]
     if len(keys) < len(of):
@@ -146,15 +147,15 @@ def each_once(frame: pd.DataFrame, of: Sequence[str] = ("run_id",), values: Sequ
         name = ", ".join(f"{key}={frame[key].astype(object)[different.index[0]]!r}" for key in keys)
         raise ConfigurationError(
             f"{name} occurs twice, with different values. If these are two states of one run, keep the last: "
-            f"frame.drop_duplicates({keys!r}, keep='last'). If two experiments or stores gave the same name to different runs, rename "
-            "those of one before you join them: frame.assign(run_id='second ' + frame['run_id'])."
+            f"frame.drop_duplicates({keys!r}, keep='last'). If they are different runs with the same name, from two experiments or "
+            "stores, rename those of one before you join the frames: frame.assign(run_id='second ' + frame['run_id'])."
         )
     again = frame.duplicated(keys, keep="first" if values is None else "last")
     return frame[~again | ~twice].reset_index(drop=True)
 
 
 def numbers(frame: pd.DataFrame, column: str) -> pd.Series[float]:
-    """Return a column as numbers, booleans as 1 and 0; NA if unknown or not finite, and if there is no such column.
+    """Return a column as numbers, booleans as 1 and 0; NA if unknown or not finite, and for all rows if the column is missing.
 
     Raises ConfigurationError for text that is not a number.
     """
@@ -178,7 +179,7 @@ def numbers(frame: pd.DataFrame, column: str) -> pd.Series[float]:
 
 
 def texts(frame: pd.DataFrame, column: str) -> pd.Series[str]:
-    """Return a column as text; NA if unknown, and if there is no such column."""
+    """Return a column as text; NA if unknown, and for all rows if the column is missing."""
     if column in frame.columns:
         return frame[column].astype("string")
     return pd.Series(pd.NA, index=frame.index, dtype="string")
@@ -193,13 +194,13 @@ def typed_frame(rows: Sequence[Sequence[Any]], dtypes: Mapping[str, Any]) -> pd.
 
 
 _TRUTH = {"True": 1, "False": 0, "true": 1, "false": 0, "TRUE": 1, "FALSE": 0, "": None}
-"""Booleans as Python, R and spreadsheets write them."""
+"""Booleans as Python, R and spreadsheets write them, and an empty cell."""
 
 
 def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the runs with the tokens, cost and calls of their sub-agents added to their own.
 
-    A sub-agent's run whose caller is in the frame is left out, since it is in its caller's row.
+    A sub-agent's run is left out if its caller is in the frame, since the caller's row includes it.
     """
     if "child_calls" not in frame.columns:
         return frame
@@ -215,7 +216,7 @@ def whole_runs(frame: pd.DataFrame) -> pd.DataFrame:
 
     def is_in_its_caller(run_id: object) -> bool:
         passed = set()
-        while run_id in sub_agents and run_id not in passed:  # one that continues an earlier one is a branch of that
+        while run_id in sub_agents and run_id not in passed:  # a sub-agent's run may be a branch of an earlier one
             passed.add(run_id)
             run_id = parent_of[run_id]
         return run_id in parent_of and run_id not in passed
@@ -227,7 +228,7 @@ FAILURES = ("count", "leave_out")
 
 
 def failed_of(runs: pd.DataFrame, failures: str) -> npt.NDArray[np.bool_]:
-    """Return True for the runs that an error ended. Raises ConfigurationError for a value that is not in FAILURES."""
+    """Return True for the runs that ended with an error. Raises ConfigurationError if `failures` is not in FAILURES."""
     if failures not in FAILURES:
         raise ConfigurationError(f"failures={failures!r}: choose one of {', '.join(FAILURES)}.")
     if "stop_reason" not in runs.columns:
@@ -241,7 +242,7 @@ def floats(frame: pd.DataFrame, column: str) -> npt.NDArray[np.floating]:
 
 
 def scores_of(scores: Any, failed: Any, like: Any = None) -> Any:
-    """Return the scores; if they are 0 or 1, a failed run without one has 0. If none is known, `like` says if they are."""
+    """Return the scores. If all are 0 or 1, a failed run without a score gets 0; if none is known, the scores in `like` decide that."""
     unknown = np.isnan(scores)
     known = scores[~unknown] if like is None or not unknown.all() else like[~np.isnan(like)]
     return np.where(failed & unknown, 0.0, scores) if len(known) and np.isin(known, (0, 1)).all() else scores

@@ -1,17 +1,18 @@
 """Intervals of shares, means, medians and differences, from independent units of one or several runs; survival curves.
 
-    of_share([1, 0, 1, …], units)        Wilson's interval, from as many runs as the units are worth
+    of_share([1, 0, 1, …], units)        Wilson's interval, from the effective number of independent values
     of_mean([0.01, 0.02, …], units)      the wider of Student's t and Hall's correction for skewness
-    of_median([0.01, 0.02, …], units)    ranks
+    of_median([0.01, 0.02, …], units)    Woodruff's interval between two ranks
     of_change([1, 0, -1, …])             Tango's interval for differences of paired yes-or-no answers, in agreement with McNemar's test
 
-`units` gives each value the number of its unit: values of one unit are not independent, such as repeats of one prompt or replays of one
-recording. The estimate is that over all values, its error is that of the units' sums. Without `units` each value is independent.
+`units` has the number of each value's unit. Values of one unit are not independent, such as repeats of one prompt or replays of one
+recording. The estimate is computed from all values, its error from the units' sums. Without `units` each value is independent.
 
-An interval that cannot be computed is None, and `why` has the reason. There is none for fewer than FEWEST units, which do not show
-how uneven the values are. `python -m tests.benchmarks --only coverage` simulates how often each interval contains the true value. That
-is less often than the level where a few runs use nearly everything, and no small sample shows that: the mean of lognormal costs with a
-sigma of 1 is covered 91 to 96 % of the time from 5 to 50 units, with a sigma of 2 82 % from 10 and 88 % from 50.
+An interval that cannot be computed is None, and `why` has the reason. There is none for fewer than MIN_UNITS units, which are too few
+to show how much the values vary. `python -m tests.benchmarks --only coverage` simulates how often each interval contains the true
+value. If a few runs use nearly everything, this is less often than the level says, and a small sample cannot show that: for lognormal
+costs with a sigma of 1 the interval contains the mean in 91 to 96 % of samples of 5 to 50 units; with a sigma of 2 in 82 % of samples
+of 10 units, and in 88 % of samples of 50.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ import numpy as np
 from agentlab._internal.formatting import counted
 from agentlab.errors import ConfigurationError
 
-FEW = 20
-"""Intervals from fewer units get a warning."""
-FEWEST = 5
-"""The least number of units for an interval."""
+SMALL_SAMPLE = 20
+"""An interval from fewer units gets a warning."""
+MIN_UNITS = 5
+"""The minimum number of units for an interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Estimate:
 
 
 def checked_level(level: object) -> float:
-    """Return the level of confidence. Raises ConfigurationError unless it lies between 0 and 1."""
+    """Return the confidence level. Raises ConfigurationError unless it is between 0 and 1."""
     if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
         raise ConfigurationError(f"level={level!r}: pass a number between 0 and 1, such as 0.95.")
     return float(level)
@@ -66,7 +67,7 @@ def checked_level(level: object) -> float:
 
 
 def score_ends(share: Any, of: Any, quantile: Any) -> tuple[Any, Any]:
-    """Return Wilson's score interval of a share, for numbers or arrays; `of` need not be a whole number.
+    """Return Wilson's score interval of a share, for numbers or arrays; `of`, the number of values, may be fractional.
 
     E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927).
     """
@@ -77,10 +78,10 @@ def score_ends(share: Any, of: Any, quantile: Any) -> tuple[Any, Any]:
 
 
 def of_share(yes: Iterable[float], units: Any = None, *, level: float = 0.95) -> Estimate:
-    """Return the share of 1 among answers of 1 (yes) and 0 (no), with Wilson's interval.
+    """Return the share of yes among answers of 1 (yes) and 0 (no), with Wilson's interval.
 
-    The answers of a unit count as fewer independent ones, by the variance between units, but at least as one: repeats of a prompt never
-    widen the interval. It uses Student's quantile.
+    If units have several answers, the interval is computed from the effective number of independent ones, by the variance between
+    units, with Student's quantile. A unit counts at least as one answer: repeats of a prompt never widen the interval.
     N. Dean, M. Pagano, Evaluating confidence interval methods for binomial proportions in clustered surveys, JSSAM 3 (2015).
     """
     answers, codes, bare = _units_of(yes, units)
@@ -110,11 +111,10 @@ def _worth(errors: Any, codes: Any, bare: Estimate, level: float) -> tuple[float
 def of_mean(
     values: Iterable[float], units: Any = None, *, level: float = 0.95, least: float = -math.inf, most: float = math.inf
 ) -> Estimate:
-    """Return the mean with the wider of two intervals from the units' sums: Student's t, and that with Hall's correction for skewness.
+    """Return the mean with the wider of two intervals from the units' sums: Student's t, and t with Hall's correction for skewness.
 
-    `least` and `most` are bounds that the values are known to have. Of values from 0 on Student's t is taken on the logarithm of the
-    mean. P. Hall, On the removal of skewness by transformation, JRSS B 54 (1992); the error of units as in
-    E. Miller, Adding error bars to evals (2024).
+    `least` and `most` are known bounds of the values. If `least` is 0, Student's t is applied to the logarithm of the mean. P. Hall, On
+    the removal of skewness by transformation, JRSS B 54 (1992); the error of units as in E. Miller, Adding error bars to evals (2024).
     """
     found, codes, bare = _units_of(values, units)
     if bare.why is not None or bare.value is None:
@@ -133,8 +133,8 @@ def of_mean(
 
 
 def mean_ends(mean: Any, half: Any, scale: Any, skewness: Any, number: Any, *, from_0: bool) -> tuple[Any, Any]:
-    """Return the wider of a symmetric interval of this half width (on the logarithm for values from 0 on) and the one by Hall's
-    transformation. For numbers or arrays."""
+    """Return the wider of two intervals, for numbers or arrays: the symmetric one of this half width (on the logarithm if `from_0`),
+    and that by Hall's transformation."""
     with np.errstate(all="ignore"):
         factor, shift = np.divide(3 * scale, skewness), skewness / (6 * number)
         low, high = (
@@ -147,7 +147,7 @@ def mean_ends(mean: Any, half: Any, scale: Any, skewness: Any, number: Any, *, f
 
 
 def of_median(values: Iterable[float], units: Any = None, *, level: float = 0.95) -> Estimate:
-    """Return the median with the interval between the values of two ranks: those of the interval of the share below it.
+    """Return the median with the interval between the values at two ranks: the ends of the interval of the share below the median.
 
     R. S. Woodruff, Confidence intervals for medians and other position measures, JASA 47 (1952).
     """
@@ -169,7 +169,7 @@ def of_median(values: Iterable[float], units: Any = None, *, level: float = 0.95
 def of_change(differences: Sequence[float], *, level: float = 0.95) -> Estimate:
     """Return the mean of independent differences of yes-or-no answers, 1, 0 or -1, with Tango's score interval.
 
-    If McNemar's exact test finds no difference the interval is widened to 0, which it would exclude too often for few pairs.
+    If McNemar's exact test finds no difference the interval is widened to include 0, which it would exclude too often for few pairs.
     T. Tango, Equivalence test and confidence interval for the difference in proportions for the paired-sample design, Statistics in
     Medicine 17 (1998).
     """
@@ -193,7 +193,7 @@ def of_change(differences: Sequence[float], *, level: float = 0.95) -> Estimate:
 
 
 def _edge(too_far: Any, outside: float, inside: float) -> float:
-    """Return the point between these two at which `too_far` becomes true."""
+    """Return the point between the two at which `too_far` becomes true."""
     if not too_far(outside):
         return outside
     for _ in range(60):
@@ -226,7 +226,7 @@ class Survival:
 def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = None, *, level: float = 0.95) -> Survival:
     """Return the share that has not ended after each time, by Kaplan and Meier, with the log-log interval by Greenwood's formula.
 
-    A value that is not `ended` was censored at its time. With several values in a unit the variance is that of the units' sums.
+    A value that has not `ended` is censored at its time. If units have several values, the variance is that of the units' sums.
     R. L. Williams, Product-limit survival functions with correlated survival times,
     Lifetime Data Analysis 1 (1995).
     """
@@ -243,9 +243,9 @@ def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = Non
     there = there[:, ::-1].cumsum(axis=1)[:, ::-1]
     hazard = died.sum(axis=0) / there.sum(axis=0)
     alive = np.cumprod(1 - hazard)
-    few, alone = number < FEWEST, number == known
+    few, alone = number < MIN_UNITS, number == known
     quantile, factor = (normal(level), 1.0) if alone or few else (student(level, number - 1), number / (number - 1))
-    with np.errstate(all="ignore"):  # where none or all have ended there is no interval
+    with np.errstate(all="ignore"):  # there is no interval if none or all have ended
         errors = ((died - there * hazard) / (there.sum(axis=0) * (1 - hazard))).cumsum(axis=1)
         half = quantile * np.sqrt(factor * (errors**2).sum(axis=0)) / np.abs(np.log(alive))
         ends = [alive ** np.exp(half), alive ** np.exp(-half)]
@@ -258,7 +258,7 @@ def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = Non
 
 
 def _units_of(values: Iterable[float], units: Any, statistic: Any = np.mean) -> tuple[Any, Any, Estimate]:
-    """Return the values, the number of each value's unit, and the estimate without its interval, with the reason if there is none."""
+    """Return the values, the number of each value's unit, and the estimate without an interval, with the reason if none is possible."""
     found = np.asarray(list(values), dtype=float)
     known = len(found)
     if not known:
@@ -270,16 +270,16 @@ def _units_of(values: Iterable[float], units: Any, statistic: Any = np.mean) -> 
 
 
 def too_few(known: int, units: int) -> str | None:
-    """Return why there is no interval for this number of values and units; None if there is one."""
-    if units >= FEWEST:
+    """Return why there is no interval for this number of values and units; None if there can be one."""
+    if units >= MIN_UNITS:
         return None
     if units < known:
-        return f"{known} values in {counted(units, 'independent unit')}, an interval needs {FEWEST} units"
-    return f"only {known if known > 1 else 'one'} known, an interval needs {FEWEST}"
+        return f"{known} values in {counted(units, 'independent unit')}, an interval needs {MIN_UNITS} units"
+    return f"only {known if known > 1 else 'one'} known, an interval needs {MIN_UNITS}"
 
 
 def _with(bare: Estimate, low: float, high: float) -> Estimate:
-    """Return the estimate with its interval, which contains it also after rounding."""
+    """Return the estimate with its interval, widened to contain the value if rounding excluded it."""
     value = 0.0 if bare.value is None else bare.value
     return Estimate(bare.value, min(float(low), value), max(float(high), value), bare.known, None, bare.units)
 

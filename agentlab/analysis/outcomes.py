@@ -1,4 +1,4 @@
-"""Outcomes of configurations as frames: why each run ends, what fired, and the figures per configuration."""
+"""Outcomes of configurations as frames: why each run would end, the condition or limit that fired, and figures per configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentlab._internal.redaction import redact
 from agentlab.analysis.conditions import First, latches, reading_name
 from agentlab.analysis.grids import Grid, plain_value
 from agentlab.analysis.groups import in_order, names_of
-from agentlab.analysis.intervals import FEWEST, mean_ends, normal, score_ends, student
+from agentlab.analysis.intervals import MIN_UNITS, mean_ends, normal, score_ends, student
 from agentlab.analysis.records import Bools, Floats, Ints, Records, numbers
 from agentlab.analysis.simulate import FINISHED, OUTCOMES, STOPPED, UNKNOWN, Judge, Verdict
 from agentlab.errors import ConfigurationError
@@ -26,38 +26,38 @@ Words = npt.NDArray[np.object_]
 
 
 def why_ended(judge: Judge, verdict: Verdict) -> tuple[Words, Words]:
-    """Return the stop reason of each run (None: unknown) and the parts of the condition, or the limit, that fired. As in a run, a
-    condition comes before the budget."""
+    """Return the stop reason of each run (None: unknown), and the parts of the condition or the limit that fired. A condition takes
+    precedence over the budget, as in a run."""
     records, row, found = judge.records, verdict.row, verdict.found
-    broken, tree = found.broken, found.tree
+    cuts, tree = found.cuts, found.tree
     stopped, finished = verdict.outcome == STOPPED, verdict.outcome == FINISHED
     reason, fired = np.full(len(records), None, dtype=object), np.full(len(records), "", dtype=object)
     for place, limit in enumerate(found.limits):
-        here = stopped & (limit.first == row) & (broken.by == place)
+        here = stopped & (limit.first == row) & (cuts.by == place)
         reason[here], fired[here] = str(limit.reason), limit.name
     several = np.sum([limit.first == row for limit in found.limits], axis=0) > 1 if found.limits else np.zeros(len(records), bool)
-    one_of_them = stopped & broken.unsure & ~broken.off & several  # a frame does not say which was met first
+    one_of_them = stopped & cuts.unsure & ~cuts.is_cut & several  # a frame does not show which was met first
     reason[one_of_them], fired[one_of_them] = None, ""
     if tree is not None:
         met = stopped & (found.met == row)
-        reason[met & ~broken.off] = str(StopReason.STOP_CONDITION)
-        where = (met | (finished & (found.met == row))) & ~broken.off & (found.raised > row)
+        reason[met & ~cuts.is_cut] = str(StopReason.STOP_CONDITION)
+        where = (met | (finished & (found.met == row))) & ~cuts.is_cut & (found.raised > row)
         if where.any():
             fired[where] = _names_of_parts(judge, tree, row, where)[where]
-        unclear = stopped & (broken.off | broken.unsure) & (met | (not latches(tree)))
-        reason[unclear], fired[unclear] = None, ""  # a frame does not say whether the rest of the step met it
-        for run, readings in judge.read_broken(tree, found, row, stopped).items():
-            limit = found.limits[int(broken.by[run])]
+        unclear = stopped & (cuts.is_cut | cuts.unsure) & (met | (not latches(tree)))
+        reason[unclear], fired[unclear] = None, ""  # a frame does not show whether the rest of the step met it
+        for run, readings in judge.read_cut_steps(tree, found, row, stopped).items():
+            limit = found.limits[int(cuts.by[run])]
             reason[run] = str(StopReason.ERROR if readings is None else StopReason.STOP_CONDITION if readings else limit.reason)
             fired[run] = "" if readings is None else ", ".join(map(reading_name, readings)) or limit.name
-    failed = stopped & (found.raised == row) & ~broken.off
+    failed = stopped & (found.raised == row) & ~cuts.is_cut
     reason[failed], fired[failed] = str(StopReason.ERROR), ""
     reason[finished] = records.reason[finished]
     return reason, fired
 
 
 def _names_of_parts(judge: Judge, tree: StopCondition, row: First, where: Bools) -> Words:
-    """Return the names of the parts of a condition that made it met, as a run reports them."""
+    """Return the names of the parts that caused a condition to be met, as a run reports them."""
     names = np.full(len(where), "", dtype=object)
     for name, decides in judge.deciding(tree, row, where):
         names = np.where(decides, np.where(names == "", name, names + ", " + name), names)
@@ -87,24 +87,24 @@ def _by_scores(records: Records, values: pd.Series[Any]) -> tuple[First, Bools]:
     name = str(values.name)
     scores = numbers(values.to_frame(name), name).to_numpy()
     done = np.where(np.isnan(scores), False, scores >= 1)
-    failed = records.reason.astype(str) == str(StopReason.ERROR)  # it has nothing to score
+    failed = records.reason.astype(str) == str(StopReason.ERROR)  # has no result to score
     return np.where(done, np.maximum(records.lengths - 1, 0), records.lengths), np.isnan(scores) & ~failed
 
 
-AT_ONCE = 32_000_000
-"""Number of first rows in memory, runs times values of axes."""
+MAX_FIRST_ROWS = 32_000_000
+"""Maximum number of first rows in memory: runs times values of axes."""
 
-RUNS_AT_ONCE = 10_000
-"""Runs per part: few enough that their usage stays in the processor's cache from one configuration to the next."""
+MAX_RUNS_PER_PART = 10_000
+"""Maximum number of runs per part. Their usage then stays in the processor's cache from one configuration to the next."""
 
-MOST_ROWS = 5_000_000
-"""The most rows of a frame."""
+MAX_ROWS = 5_000_000
+"""Maximum number of rows of a frame."""
 
 ABOUT = ("agent", "prompt_id", "settings", "repeat", "run_id", "provider", "model")
 """The first columns of a run, if known."""
 
 OF_A_RUN = ("outcome", "step", "stop_reason", "fired", "goal_reached", "tokens", "cost_usd", "calls", "time_s")
-"""The columns of a run and configuration."""
+"""The columns of a run under a configuration."""
 
 FIGURES = {"tokens": "tokens", "cost_usd": "cost", "calls": "calls", "time_s": "time"}
 """The running totals, and the prefix of their columns."""
@@ -122,9 +122,9 @@ class Task:
     """The independent unit of each run, in rising order; None if each run is one."""
 
     def parts(self) -> Iterator[tuple[slice, Judge]]:
-        """Yield the runs in parts of whole units, so that memory is bounded."""
+        """Yield the runs in parts, which bounds the memory; a unit is never divided."""
         values = 1 + sum(len(axis.values) for grid in self.grids for axis in grid.axes)
-        at_once = max(1_000, min(RUNS_AT_ONCE, AT_ONCE // values))
+        at_once = max(1_000, min(MAX_RUNS_PER_PART, MAX_FIRST_ROWS // values))
         if len(self.records) <= at_once + at_once // 2:
             yield slice(0, len(self.records)), Judge(self.records, self.grids, self.goal, self.goal_open)
             return
@@ -173,10 +173,10 @@ def _narrow(values: list[Any]) -> Any:
 def of_runs(task: Task, also: Sequence[str] = ()) -> pd.DataFrame:
     """Return one row per configuration and run."""
     rows = task.size * len(task.records)
-    if rows > MOST_ROWS:
+    if rows > MAX_ROWS:
         raise ConfigurationError(
-            f"{task.size:,} configurations of {len(task.records):,} runs would be {rows:,} rows: leave per='run' out, for one row per "
-            "configuration, or try fewer at a time."
+            f"{task.size:,} configurations of {len(task.records):,} runs would give {rows:,} rows: leave out per='run' for one row per "
+            "configuration, or try fewer configurations at a time."
         )
     about = task.records.with_columns(also, "by")
     named = task.named()
@@ -221,7 +221,7 @@ def _no_clash(by: Sequence[str], names: Set[str]) -> None:
     for name in by:
         if name in names:
             raise ConfigurationError(
-                f"by={name!r}: the result has a column of that name. Rename the one of the runs: frame.rename(columns={{{name!r}: …}})."
+                f"by={name!r}: the result has a column of that name. Rename that of the runs: frame.rename(columns={{{name!r}: …}})."
             )
 
 
@@ -236,7 +236,7 @@ def _floats(values: Floats, *, whole_numbers: bool = False) -> Any:
 
 
 def of_configurations(task: Task, by: Sequence[str] = (), *, level: float = 0.95) -> pd.DataFrame:
-    """Return one row per configuration, and per group of runs if `by` makes several."""
+    """Return one row per configuration, or with `by` one row per configuration and group of runs."""
     groups, codes, front = _groups(task.records.with_columns(by, "by"), by)
     sums = Sums(task.size, groups)
     last = {name: task.records.at_the_end(name) for name in FIGURES}
@@ -331,7 +331,7 @@ class Sums:
             self._count(f"{name} sss", number, squares.dot(filled) if codes is None else squares * filled, codes)
 
     def _count(self, name: str, number: int, values: Any, codes: Any | None) -> None:
-        """Add one number per run, by group, or a number for all runs."""
+        """Add one value per run to its group, or without groups the sum over all runs."""
         self._add(name, number, values if codes is None else np.bincount(codes, values, minlength=self.shape[1]))
 
     def _add(self, name: str, number: int, values: Any) -> None:
@@ -369,7 +369,7 @@ class Sums:
 
 
 _POWERS = ("units", "ss", "sn", "nn", "sss", "ssn", "snn", "nnn")
-"""Products of a unit's sum s and its number n of known runs, from which the variance and the skewness between units are computed."""
+"""Products of a unit's sum s and its number n of known runs, for the variance and the skewness between units."""
 
 
 def _mean(flat: dict[str, Floats], name: str) -> Any:
@@ -377,7 +377,7 @@ def _mean(flat: dict[str, Floats], name: str) -> Any:
 
 
 def _between(flat: dict[str, Floats], name: str) -> tuple[Floats, Floats, Floats]:
-    """Return the number of units, and the sums of squares and cubes of their errors: a unit's sum less its number of means."""
+    """Return the number of units, and the sums of the squares and cubes of their errors: a unit's sum minus n times the mean."""
     n, total = flat[f"{name} n"], flat[f"{name} sum"]
     ss, sss = flat.get(f"{name} ss", total), flat.get(f"{name} sss", total)
     alone = {"units": n, "sn": total, "nn": n, "ssn": ss, "snn": total, "nnn": n}  # each run a unit: n is 1
@@ -396,7 +396,7 @@ def _mean_interval(flat: dict[str, Floats], name: str, level: float) -> tuple[An
     half = _students(level, units) * spread * np.sqrt(units) / n
     skewness = units / ((units - 1) * (units - 2)) * cubes / spread**3
     low, high = mean_ends(mean, half, spread * units / n, skewness, units, from_0=True)
-    there, low = (units >= FEWEST) & (spread > 0), np.clip(low, 0.0, mean)
+    there, low = (units >= MIN_UNITS) & (spread > 0), np.clip(low, 0.0, mean)
     return _floats(np.where(there, low, np.nan)), _floats(np.where(there, np.maximum(high, mean), np.nan))
 
 
@@ -409,7 +409,7 @@ def _share_interval(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
     worth, student_z = n * alone / np.maximum(alone, together), _students(level, units)
     varied = (units < n) & (alone > 0) & (student_z**2 / worth < z**2 / least)
     low, high = score_ends(share, np.where(varied, worth, least), np.where(varied, student_z, z))
-    few = units < FEWEST
+    few = units < MIN_UNITS
     return _floats(np.where(few, np.nan, low)), _floats(np.where(few, np.nan, high))
 
 

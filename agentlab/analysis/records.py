@@ -15,24 +15,24 @@ import pandas as pd
 from agentlab._internal.formatting import counted
 from agentlab.analysis import groups
 from agentlab.errors import ConfigurationError
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 from agentlab.model.usage import add_cost, add_usage
 from agentlab.records.history import RunHistory
 
 Rows: TypeAlias = npt.NDArray[Any]
-"""Rows within their runs, from 0; a run's length if there is none. One row per limit, one column per run."""
+"""Numbers of rows within their runs, from 0; a run's length if there is none. One row per limit, one column per run."""
 
-FEW = 24
-"""Up to this number of limits, comparing with each is faster than a search."""
+FEW_LIMITS = 24
+"""Up to this number of limits, comparing with each limit is faster than a search."""
 
 
 def smallest(longest: int) -> npt.DTypeLike:
-    """Return the narrowest type for the number of a row, and one more."""
+    """Return the narrowest dtype for numbers from 0 to this length."""
     return np.uint8 if longest < 2**8 else np.uint16 if longest < 2**16 else np.int64
 
 
 def running_maximum(values: npt.NDArray[Any], start: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """Return the highest value so far, run by run, without NaN: a limit that was met once stays met."""
+    """Return the highest value so far in each run, ignoring NaN: a limit that was met once stays met."""
     flat = np.fmax.accumulate(np.where(np.isnan(values), -np.inf, values)) if len(values) else values
     if not len(values) or (np.isfinite(values).all() and not _falls(values, start)):
         return values
@@ -51,14 +51,14 @@ def _falls(values: npt.NDArray[Any], start: npt.NDArray[np.int64]) -> bool:
 def first_met(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: npt.NDArray[Any]) -> Rows:
     """Return, for each limit and run, the first row whose value is at or above the limit.
 
-    `values` rise within each run (see `running_maximum`), run r being values[start[r]:start[r + 1]]; `limits` in any order. Each row is
-    searched once among the limits: it is the first for those between the row before and itself.
+    `values` must not fall within a run (see `running_maximum`); run r has values[start[r]:start[r + 1]]. `limits` may be in any order.
+    Each row is searched once among the limits: it is the first row for the limits between the value before it and its own.
     """
     lengths = np.diff(start)
     kind = smallest(int(lengths.max(initial=0)))
     different, places = np.unique(limits, return_inverse=True)
     places = places.ravel()
-    if len(different) <= FEW:
+    if len(different) <= FEW_LIMITS:
         return _first_rows_of_few(values, start, different, kind)[places]
     meets = np.searchsorted(different, values, side="right")  # how many of the limits each row meets
     order = np.argsort(meets.astype(smallest(len(different) + 1)), kind="stable")
@@ -69,7 +69,7 @@ def first_met(values: npt.NDArray[Any], start: npt.NDArray[np.int64], limits: np
     below = np.zeros(len(lengths), kind)  # rows of each run below the current limit
     for limit in range(len(different)):
         newly = slice(edges[limit], edges[limit + 1])
-        below[run[newly]] = after[newly]  # in the order of the rows, so that the last one stays
+        below[run[newly]] = after[newly]  # in the order of the rows: the last one counts
         found[limit] = below
     return found if len(different) == len(limits) and (places == np.arange(len(limits))).all() else found[places]
 
@@ -102,8 +102,8 @@ USED = ("tokens", "cost_usd", "calls", "time_s")
 class Records:
     """Runs as arrays. Row `start[r] + i` is step i + 1 of run r; a run may have none.
 
-    `used` are running totals as far as known, sub-agents included; limits are compared with them. `totals` are the same if all of
-    it is known, else NaN. `own_end`: the run finished on its own. `cut_short`: its last step was cut off. `wanted_more`: it ended
+    `used` has the running totals of known usage, sub-agents included; limits are compared with them. `totals` has the same, but NaN if
+    a part is unknown. `own_end`: the run finished on its own. `cut_short`: its last step was cut off. `wanted_more`: it ended
     before a further call, or that call failed. `goal`: the row at which the run reached its goal.
     """
 
@@ -140,7 +140,7 @@ class Records:
         return len(self.lengths)
 
     def part(self, first: int, last: int) -> Records:
-        """Return the runs from `first` up to `last`, exclusive."""
+        """Return the runs from `first` to `last`, exclusive."""
         rows = slice(int(self.start[first]), int(self.start[last]))
         runs, histories = slice(first, last), self.histories
         return Records(
@@ -159,26 +159,28 @@ class Records:
         """Return a column of the steps. Raises ConfigurationError if there is none."""
         if name not in self.steps.columns:
             raise ConfigurationError(
-                f"The steps have no column {name!r}, which {needed_by} needs: pass a frame such as lab.frame(results) gives, a "
-                "store, or the results themselves."
+                f"The steps have no column {name!r}, which {needed_by} needs: pass the frame of lab.frame(results), a store, or the "
+                "results themselves."
             )
         return self.steps[name]
 
     def with_columns(self, names: Sequence[str], option: str) -> pd.DataFrame:
         """Return `about` with these columns, which may also be columns of the steps that are constant within a run.
 
-        Raises ConfigurationError for a column that is in neither, or that changes within a run; `option` is the parameter in question.
+        Raises ConfigurationError, with the name of the parameter `option`, if a column is in neither or changes within a run.
         """
         about = self.about
         for name in [name for name in names if name not in about.columns]:
             if name not in self.steps.columns:
-                raise ConfigurationError(f"{option}={name!r}: {no_such('column', name, [str(one) for one in about.columns])}")
+                raise ConfigurationError(
+                    f"{option}={name!r}: {unknown_name('column', name, [str(one) for one in about.columns])}"
+                )
             changes = self.steps[name].groupby(self.run).nunique(dropna=False) > 1
             if changes.any():
                 run = about["run_id"].iloc[int(changes.index[changes.to_numpy()][0])]
                 raise ConfigurationError(
-                    f"{option}={name!r}: it changes from step to step in run {run!r}. Take a column that is the same in all steps of "
-                    "a run, or pass runs=… with one row per run."
+                    f"{option}={name!r}: the column changes from step to step in run {run!r}. Choose a column that is the same in all "
+                    "steps of a run, or pass runs=… with one row per run."
                 )
             there = np.flatnonzero(self.lengths)
             firsts = self.steps[name].iloc[self.start[:-1][there]].set_axis(there)
@@ -187,7 +189,7 @@ class Records:
 
     @functools.cached_property
     def used(self) -> Mapping[str, Floats]:
-        """Running totals as far as known, by the names of USED."""
+        """Running totals of known usage, by the names of USED."""
         return _Made(functools.partial(_used, self))
 
     @functools.cached_property
@@ -214,7 +216,7 @@ class Records:
 
     @functools.cached_property
     def several_calls(self) -> Bools:
-        """True for steps that limits may cut off before a further call: with several calls, child runs, or a call not made."""
+        """True for steps that a limit may cut off before a further call: those with several calls, child runs, or a call not made."""
         calls = numbers(self.steps, "calls").fillna(1).to_numpy() > 1
         children = numbers(self.steps, "child_calls").fillna(0).to_numpy() > 0
         found: Bools = calls | children
@@ -223,7 +225,7 @@ class Records:
 
     @functools.cached_property
     def inside(self) -> Mapping[int, list[AfterCall]]:
-        """The usage after each call of the steps with several, by row; empty without histories."""
+        """The usage after each call of the steps with several calls, by row; empty without histories."""
         if self.histories is None:
             return {}
         found = {}
@@ -246,8 +248,8 @@ class _Made(dict[str, Floats]):
 
 @dataclass(frozen=True, slots=True)
 class AfterCall:
-    """The usage of a run after one of a step's calls, by the names of USED: as far as known, and with NaN if a part is unknown; and
-    the output tokens of the call."""
+    """The usage of a run after one of a step's calls, by the names of USED, and the output tokens of the call. `used` has the known
+    usage, `totals` has NaN if a part is unknown."""
 
     used: dict[str, float]
     totals: dict[str, float]
@@ -273,7 +275,7 @@ def calls_inside(history: RunHistory, place: int) -> Iterator[AfterCall]:
 
 
 def numbers(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
-    """Return a column as floats, NaN if it is NA or missing. Raises ConfigurationError for text that is not a number."""
+    """Return a column as floats, with NaN for NA or a missing column. Raises ConfigurationError for text that is not a number."""
     return groups.numbers(frame, name).astype(float)
 
 
@@ -287,8 +289,8 @@ _OWN = {"tokens": "total_tokens", "cost_usd": "cost_usd", "calls": "calls"}
 
 _CHILDREN = {"tokens": "child_tokens", "cost_usd": "child_cost_usd", "calls": "child_calls"}
 
-_CENT_PARTS = 12
-"""Decimals of sums, so that adding floats in another order changes nothing."""
+_DECIMALS = 12
+"""Decimals to which sums are rounded, so that adding floats in another order changes nothing."""
 
 
 def _used(records: Records, name: str) -> Floats:
@@ -302,7 +304,7 @@ def _used(records: Records, name: str) -> Floats:
 
 
 def _total(records: Records, name: str) -> Floats:
-    """Return running totals; all NaN if the frame has no column for them, which only limits on them need."""
+    """Return running totals; all NaN if the frame has no column for them: only limits on them need it."""
     columns = records.steps.columns
     if not any(column in columns for column in (_CUMULATIVE.get(name), _OWN.get(name, "duration_s"))):
         return np.full(len(records.run), np.nan)
@@ -314,7 +316,7 @@ def _total(records: Records, name: str) -> Floats:
 
 
 def _per_step(records: Records, name: str, *, whole: bool = False) -> pd.Series[Any]:
-    """Return the usage of each step; without `whole` at least the known part of the tokens."""
+    """Return the usage of each step; with `whole` NaN if a part is unknown, else the known part of the tokens."""
     own = numbers(records.steps, records.column(_OWN[name], f"a limit on {name}").name)  # type: ignore[arg-type]
     if name == "tokens" and not whole:
         own = own.fillna(numbers(records.steps, "input_tokens").fillna(0) + numbers(records.steps, "output_tokens").fillna(0))
@@ -323,9 +325,9 @@ def _per_step(records: Records, name: str, *, whole: bool = False) -> pd.Series[
 
 
 def _summed(records: Records, values: Floats) -> Floats:
-    """Return sums up to each row, run by run."""
+    """Return cumulative sums, run by run."""
     sums = pd.Series(values).groupby(records.run, sort=False).cumsum(skipna=False)
-    return np.round(sums.to_numpy(dtype=float), _CENT_PARTS)
+    return np.round(sums.to_numpy(dtype=float), _DECIMALS)
 
 
 def _elapsed(records: Records) -> Floats:
@@ -342,7 +344,7 @@ PROMPTS = ("prompt_id", "prompt")
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The kind of the units (`what`: `prompt`, `recording` or `run`), and the unit of each run, from 0."""
+    """The kind of the units (`what`: `prompt`, `recording` or `run`), and the number of each run's unit, from 0."""
 
     what: str
     of: Ints
@@ -380,7 +382,7 @@ def units_of(about: pd.DataFrame) -> Units:
 
 
 def order_of(about: pd.DataFrame) -> Ints:
-    """Return the order of the runs by unit and id, so that the order in which they were passed changes nothing."""
+    """Return the order of the runs by unit and id, so that the result does not depend on the order in which they were passed."""
     by_id = np.argsort(about["run_id"].astype(str).to_numpy(), kind="stable")
     found: Ints = by_id[np.argsort(units_of(about.iloc[by_id]).of, kind="stable")]
     return found
@@ -407,7 +409,7 @@ def reordered(records: Records, order: Ints) -> Records:
 
 
 def folds_of(units: Units, succeeded: Bools, folds: int) -> Ints:
-    """Return the fold of each run: successes spread evenly, then runs, otherwise in a fixed random order."""
+    """Return the fold of each run. Successes are spread evenly over the folds, then runs; the order is random with a fixed seed."""
     number = int(units.of.max()) + 1
     successes = np.bincount(units.of[succeeded], minlength=number)
     runs = np.bincount(units.of, minlength=number)

@@ -1,4 +1,4 @@
-"""Simulates a configuration over all recorded runs: where each would have stopped, why, and what it would have used."""
+"""Simulates a configuration of limits over all recorded runs: where and why each would have stopped, and its usage up to there."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy.typing as npt
 
 from agentlab.analysis.conditions import (
     Answers,
-    Asked,
+    CustomAnswers,
     First,
     all_in_arrays,
     answers_of,
-    ask,
-    ask_tree,
-    broken_off,
+    ask_custom,
+    await_tree,
     combined,
+    combined_on_axes,
+    cut_off_history,
     deciding,
     deciding_readings,
-    everywhere,
     first_rows,
     first_true,
     history_of,
@@ -44,12 +44,12 @@ from agentlab.model.finish_reasons import StopReason
 _MEASURES = {"steps": "steps", "calls": "calls", "tokens": "tokens", "USD": "cost_usd", "s": "time_s"}
 
 BOUNDED = {field.name: _MEASURES[field.metadata["unit"]] for field in limit_fields(Budget) if field.name in LIMIT_REASONS}
-"""The running total that each limit bounds, by its unit; steps are counted."""
+"""The running total that each limit bounds, by the limit's unit. Steps are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One limit over all runs: the first row at which it is met."""
+    """One limit over all runs, with the first row of each run at which it is met."""
 
     name: str
     value: Any
@@ -66,12 +66,12 @@ class Limit:
         return BOUNDED[self.name]
 
     def is_met(self, used: dict[str, float]) -> bool:
-        """True if the usage reaches the limit, which is not one on steps."""
+        """True if the usage reaches the limit. Not for limits on steps."""
         return bool(used[self.measure] >= float(self.value))
 
 
 def limits_over(records: Records, name: str, values: list[Any]) -> list[Limit]:
-    """A limit with each of several values."""
+    """Return a limit with each of several values."""
     if BOUNDED[name] == "steps":
         firsts = list(np.minimum(np.array(values)[:, None] - 1, records.lengths[None, :]))
     else:
@@ -80,83 +80,83 @@ def limits_over(records: Records, name: str, values: list[Any]) -> list[Limit]:
 
 
 @dataclass(slots=True)
-class BrokenSteps:
-    """The steps in which runs stop and which limits cut off, one entry per run.
+class CutSteps:
+    """The last steps of runs that a limit stops, if the limit cuts the step off; one entry per run.
 
-    `off`: the step is cut off, after `calls` calls. `unsure`: it is unknown whether it is, or with what usage. `by` is the index of the
-    limit among those that were checked.
+    `is_cut`: the step is cut off, after `calls` calls. `unsure`: it is unknown whether it is cut off, or with what usage. `by`: the
+    index of the limit among those that were checked.
     """
 
-    off: Bools
+    is_cut: Bools
     unsure: Bools
     calls: Ints
     by: Ints
     used: dict[str, Floats]
 
 
-def broken_steps(records: Records, limits: list[Limit], stop: First) -> BrokenSteps:
-    """Find, for runs that stop by these limits, in the order of a budget, if their last step is cut off."""
+def cut_steps(records: Records, limits: list[Limit], stop: First) -> CutSteps:
+    """Return which runs have their last step cut off by these limits, which are in the order of a budget."""
     runs = len(records)
     nothing = {name: np.full(runs, np.nan) for name in USED}
-    broken = BrokenSteps(np.zeros(runs, bool), np.zeros(runs, bool), np.zeros(runs, np.int64), np.full(runs, -1), nothing)
+    cuts = CutSteps(np.zeros(runs, bool), np.zeros(runs, bool), np.zeros(runs, np.int64), np.full(runs, -1), nothing)
     stops = stop < records.lengths
     rows = np.where(stops, records.start[:-1] + stop, 0)
     for place, limit in enumerate(limits):
         here = stops & (limit.first == stop)
-        broken.by[here & (broken.by < 0)] = place
+        cuts.by[here & (cuts.by < 0)] = place
         if not here.any() or limit.measure == "steps":
             continue
         if limit.measure == "time_s":
             inside = np.flatnonzero(here & (records.used["time_s"][rows] > limit.value))
             if records.histories is None:
-                _cut_by_time_unseen(broken, inside, float(limit.value), place)
+                _cut_by_time_in_frame(cuts, inside, float(limit.value), place)
             else:
                 for run in inside:
-                    _cut_by_time(records, broken, int(run), limits, place)
+                    _cut_by_time(records, cuts, int(run), limits, place)
         else:
             for run in np.flatnonzero(here & records.several_calls[rows]):
-                _before_a_call(records, broken, int(run), limits, place)
-    return broken
+                _cut_before_call(records, cuts, int(run), limits, place)
+    return cuts
 
 
-def _before_a_call(records: Records, broken: BrokenSteps, run: int, limits: list[Limit], place: int) -> None:
-    """Check a limit on usage before each further call."""
+def _cut_before_call(records: Records, cuts: CutSteps, run: int, limits: list[Limit], place: int) -> None:
+    """Check a limit on usage before each further call of a step."""
     limit = limits[place]
     row = int(records.start[run] + limit.first[run])
     calls = records.inside.get(row)
     if not calls:
-        broken.unsure[run] = True
+        cuts.unsure[run] = True
         return
     reached = next((number for number, call in enumerate(calls, 1) if limit.is_met(call.used)), None)
     one_more = bool(records.wanted_more[run]) and row == records.start[run + 1] - 1
-    if reached is None:  # by sub-agents, which would have had what was left as their limit
-        broken.unsure[run] = True
+    if reached is None:  # reached by sub-agents, whose own limit would have been the rest
+        cuts.unsure[run] = True
     elif (
         reached > 1
         and limit.measure == "tokens"
         and calls[reached - 1].output_tokens > limit.value - calls[reached - 2].used["tokens"]
     ):
-        broken.unsure[run] = True  # the call continued a cut answer, and would have had only what was left
+        cuts.unsure[run] = True  # the call continued a cut answer, and its limit would have been the rest
     elif reached < len(calls) or one_more:
         used = calls[reached - 1].used
         at = row - records.start[run]
         met = [one.first[run] == at if one.measure == "steps" else one.is_met(used) for one in limits]
-        _note(broken, run, reached, calls[reached - 1].totals, met.index(True))
+        _record_cut(cuts, run, reached, calls[reached - 1].totals, met.index(True))
     elif records.steps["child_calls"].iloc[row] if "child_calls" in records.steps.columns else 0:
-        broken.unsure[run] = True
+        cuts.unsure[run] = True
 
 
-def _cut_by_time_unseen(broken: BrokenSteps, runs: Ints, limit: float, place: int) -> None:
-    """Mark the runs whose time is up during a step; a frame does not say what was complete by then."""
-    broken.unsure[runs] = True
-    newly = runs[~broken.off[runs] | (broken.calls[runs] > 0)]
-    broken.off[newly], broken.calls[newly], broken.by[newly] = True, 0, place
+def _cut_by_time_in_frame(cuts: CutSteps, runs: Ints, limit: float, place: int) -> None:
+    """Mark the runs whose time is up during a step. A frame does not show which calls were complete by then."""
+    cuts.unsure[runs] = True
+    newly = runs[~cuts.is_cut[runs] | (cuts.calls[runs] > 0)]
+    cuts.is_cut[newly], cuts.calls[newly], cuts.by[newly] = True, 0, place
     for name in USED:
-        broken.used[name][newly] = limit if name == "time_s" else np.nan
+        cuts.used[name][newly] = limit if name == "time_s" else np.nan
 
 
-def _cut_by_time(records: Records, broken: BrokenSteps, run: int, limits: list[Limit], place: int) -> None:
-    """Handle a step during which time is up: the call under way is lost."""
+def _cut_by_time(records: Records, cuts: CutSteps, run: int, limits: list[Limit], place: int) -> None:
+    """Handle a step during which time is up: the running call is lost."""
     assert records.histories is not None  # noqa: S101  for the type checker
     limit = float(limits[place].value)
     row = int(records.start[run] + limits[place].first[run])
@@ -167,49 +167,49 @@ def _cut_by_time(records: Records, broken: BrokenSteps, run: int, limits: list[L
         used = dict.fromkeys(USED, 0.0) if number == 0 else {name: float(records.totals[name][row - 1]) for name in USED}
     elif complete == len(step.calls) and not step.children:
         used = {name: float(records.totals[name][row]) for name in USED}
-    else:  # only here the calls have to be added up one by one
+    else:  # only in this case the calls must be added up one by one
         used = list(calls_inside(history, number))[complete - 1].totals
-    _note(broken, run, complete, {**used, "time_s": limit}, place)
+    _record_cut(cuts, run, complete, {**used, "time_s": limit}, place)
 
 
-def _note(broken: BrokenSteps, run: int, complete: int, used: dict[str, float], by: int) -> None:
-    """Record that a limit cuts a step off. The first one counts: limits on usage are met at the end of a call, before time is up."""
-    if broken.off[run] and complete >= broken.calls[run]:
+def _record_cut(cuts: CutSteps, run: int, complete: int, used: dict[str, float], by: int) -> None:
+    """Record that a limit cuts a step off. The earliest cut counts: a limit on usage is met at the end of a call, before time is up."""
+    if cuts.is_cut[run] and complete >= cuts.calls[run]:
         return
-    broken.off[run], broken.calls[run], broken.by[run] = True, complete, by
+    cuts.is_cut[run], cuts.calls[run], cuts.by[run] = True, complete, by
     for name in USED:
-        broken.used[name][run] = used[name]
+        cuts.used[name][run] = used[name]
 
 
 STOPPED, FINISHED, UNKNOWN = 0, 1, 2
 
-MOST_ROWS_AT_ONCE = 32_000_000
-"""The most first rows in one array, configurations times runs."""
+MAX_FIRST_ROWS = 32_000_000
+"""Maximum number of first rows in one array: configurations times runs."""
 
 OUTCOMES = ("stopped", "finished", "unknown")
 
 ENDS_BEFORE_CONDITIONS = (str(StopReason.TERMINATING_TOOL), str(StopReason.EXPLICIT_STOP))
-"""Ends that take precedence even if the run's condition raises at the same step."""
+"""Ends that take precedence over a condition that raises at the same step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Why runs stop: the condition without its parts that are off, the first rows at which it is met and at which it raised, the
+    """Why runs stop: the condition without the parts that are turned off, the first rows at which it is met and at which it raised, the
     limits, and their effect on the step in which a run stops."""
 
     tree: StopCondition | None
     met: First
     raised: First
     limits: Sequence[Limit]
-    broken: BrokenSteps
+    cuts: CutSteps
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The ends of the runs under a configuration, one entry per run.
 
-    `row`: the step in which a run ends, from 0; its number of steps if unknown. `used`: its usage up to there, NaN if unknown. `goal`:
-    1 if it had reached its goal, 0 if not, NaN if unknown.
+    `row`: the step in which a run ends, from 0; the run's length if unknown. `used`: its usage up to and including that step, NaN if
+    unknown. `goal`: 1 if the run had reached its goal, 0 if not, NaN if unknown.
     """
 
     outcome: npt.NDArray[np.uint8]
@@ -230,16 +230,16 @@ class Judge:
         self.goal_is_the_end = goal is None or np.array_equal(goal, records.goal)
         self.goal_open = np.zeros(len(records), bool) if goal_open is None else goal_open
         self._first: dict[StopCondition, First] = {}
-        self._asked: dict[StopCondition, Asked | None] = {}
+        self._custom_answers: dict[StopCondition, CustomAnswers | None] = {}
         self._limits: dict[tuple[str, Any], Limit] = {}
-        self._everywhere: dict[int, Rows] = {}
+        self._grid_rows: dict[int, Rows] = {}
         self._grids = tuple(grids)
-        self._read_broken: dict[tuple[StopCondition, int, int, int], Sequence[Reading] | None] = {}
+        self._read_cut_steps: dict[tuple[StopCondition, int, int, int], Sequence[Reading] | None] = {}
         for grid in grids:
             self._prepare(grid)
 
     def _prepare(self, grid: Grid) -> None:
-        """Compute all values of an axis at once."""
+        """Compute the first rows for all values of each axis together."""
         leaves = {} if grid.stop is None else describe(grid.stop)
         for axis in grid.axes:
             if axis.leaf is None:
@@ -250,20 +250,16 @@ class Judge:
                 self._first.update(zip(several, first_rows(self.records, several), strict=True))
 
     def rows(self, grid: Grid) -> Rows | None:
-        """Return where the condition of a grid stops each run in every configuration: one dimension per axis, of length 1 for axes of
-        the budget, and the runs as the last. None if first rows are not enough, or would be too many at once."""
+        """Return the row at which the condition of a grid stops each run in every configuration: one dimension per axis, of length 1
+        for axes of the budget, and the runs as the last one. None if first rows are not enough, or would need too much memory."""
         counted = None if grid.stop is None else without_off(grid.stop)
-        if (
-            counted is None
-            or grid.size * len(self.records) > MOST_ROWS_AT_ONCE
-            or not (latches(counted) and all_in_arrays(counted))
-        ):
+        if counted is None or grid.size * len(self.records) > MAX_FIRST_ROWS or not (latches(counted) and all_in_arrays(counted)):
             return None
-        if id(grid) in self._everywhere:
-            return self._everywhere[id(grid)]
+        if id(grid) in self._grid_rows:
+            return self._grid_rows[id(grid)]
         rows = self._rows_of(grid, counted)
         if any(grid is known for known in self._grids):  # a new object may have the id of a deleted one
-            self._everywhere[id(grid)] = rows
+            self._grid_rows[id(grid)] = rows
         return rows
 
     def _rows_of(self, grid: Grid, counted: StopCondition) -> Rows:
@@ -276,10 +272,10 @@ class Judge:
             axis = grid.axes[axis_of[id(leaf)]]
             return [self.first_of(leaf.changed(**{axis.field: value})) for value in axis.values]
 
-        return everywhere(counted, axis_of, len(grid.axes), firsts)
+        return combined_on_axes(counted, axis_of, len(grid.axes), firsts)
 
     def first(self, grid: Grid, point: Sequence[int]) -> First:
-        """Return where each run would stop by a configuration alone; its number of steps if it would not."""
+        """Return the row at which a configuration would stop each run; the run's length if it would not."""
         stop, _ = self._condition(grid.stop_at(point))
         for limit in self._budget(grid.budget_at(point)):
             stop = np.minimum(stop, limit.first)
@@ -293,7 +289,7 @@ class Judge:
         return rows[place], self.records.lengths
 
     def verdict(self, grid: Grid, point: Sequence[int]) -> Verdict:
-        """Simulate a configuration over all runs; `why_ended` says why each ends."""
+        """Simulate a configuration over all runs. See `why_ended` for the stop reasons."""
         records = self.records
         tree = grid.stop_at(point)
         counted = None if tree is None else without_off(tree)
@@ -303,23 +299,23 @@ class Judge:
         for limit in limits:
             row = np.minimum(row, limit.first)
         row = row.astype(np.int64)
-        broken = broken_steps(records, limits, row)
-        broken.off &= raised >= row  # after a step that was cut off no condition is read
+        cuts = cut_steps(records, limits, row)
+        cuts.is_cut &= raised >= row  # no condition is read after a step that was cut off
         reached_here = self.goal == row
         unsure = unsure_from(records, counted)
-        failed = np.zeros(len(records), bool) if raised is records.lengths else self._failed(row, raised, broken)
-        outcome = self._outcome(row, broken, failed, unsure_from=unsure)
+        failed = np.zeros(len(records), bool) if raised is records.lengths else self._failed(row, raised, cuts)
+        outcome = self._outcome(row, cuts, failed, unsure_from=unsure)
         row = np.where(outcome == UNKNOWN, records.lengths, np.where(outcome == FINISHED, records.lengths - 1, row))
-        used = self._used(outcome, row, broken)
-        goal = self._goal(outcome, row, broken.off, unsure)
-        goal[reached_here & broken.unsure] = np.nan
+        used = self._used(outcome, row, cuts)
+        goal = self._goal(outcome, row, cuts.is_cut, unsure)
+        goal[reached_here & cuts.unsure] = np.nan
         if self.goal_is_the_end:
-            goal[failed & reached_here] = 0.0  # its own end was an error
-        verdict = Verdict(outcome, row, used, goal, Found(counted, met, raised, limits, broken))
+            goal[failed & reached_here] = 0.0  # the run ends with an error
+        verdict = Verdict(outcome, row, used, goal, Found(counted, met, raised, limits, cuts))
         self._count_declared_goals(verdict)
         return verdict
 
-    # Where --------------------------------------------------------------------------------------------------------------
+    # First rows ---------------------------------------------------------------------------------------------------------
 
     def _condition(self, tree: StopCondition | None) -> tuple[First, First]:
         """Return the first row at which a tree is met, and at which a custom condition raised."""
@@ -329,22 +325,22 @@ class Judge:
             return records.lengths, records.lengths
         own = list(dict.fromkeys(leaf for leaf in counted.leaves() if not is_in_arrays(leaf)))
         if own and any(leaf.is_async for leaf in own if isinstance(leaf, Custom)):
-            return ask_tree(records, counted)
+            return await_tree(records, counted)
         for leaf in own:
-            if leaf not in self._asked:
-                self._asked[leaf] = ask(records, leaf)
-            if self._asked[leaf] is None:
-                return ask_tree(records, counted)
+            if leaf not in self._custom_answers:
+                self._custom_answers[leaf] = ask_custom(records, leaf)
+            if self._custom_answers[leaf] is None:
+                return await_tree(records, counted)
         raised = records.lengths
         for leaf in own:
-            raised = np.minimum(raised, self._asked_of(leaf).raised)
+            raised = np.minimum(raised, self._custom_answers_of(leaf).raised)
         if latches(counted):
             return combined(counted, self.first_of), raised
         return first_true(records, answers_of(counted, self.answers).met), raised
 
-    def _asked_of(self, leaf: StopCondition) -> Asked:
-        asked = self._asked[leaf]
-        assert asked is not None  # noqa: S101  else the tree was read as a whole
+    def _custom_answers_of(self, leaf: StopCondition) -> CustomAnswers:
+        asked = self._custom_answers[leaf]
+        assert asked is not None  # noqa: S101  otherwise the whole tree was awaited
         return asked
 
     def first_of(self, leaf: StopCondition) -> First:
@@ -353,14 +349,14 @@ class Judge:
             if is_in_arrays(leaf):
                 self._first[leaf] = first_rows(self.records, [leaf])[0]
             else:
-                self._first[leaf] = first_true(self.records, self._asked_of(leaf).answers.met)
+                self._first[leaf] = first_true(self.records, self._custom_answers_of(leaf).answers.met)
         return self._first[leaf]
 
     def answers(self, leaf: StopCondition) -> Answers:
         """Return the answers of a single condition row by row."""
         if is_in_arrays(leaf):
             return latched(self.records, leaf, self.first_of(leaf))
-        return self._asked_of(leaf).answers
+        return self._custom_answers_of(leaf).answers
 
     def _budget(self, budget: Budget) -> list[Limit]:
         """Return the limits that are set, in the order in which a run checks them."""
@@ -374,43 +370,43 @@ class Judge:
             found.append(self._limits[name, value])
         return found
 
-    # What ---------------------------------------------------------------------------------------------------------------
+    # Outcome, usage, goal -----------------------------------------------------------------------------------------------
 
-    def _failed(self, row: First, raised: First, broken: BrokenSteps) -> Bools:
-        """Handle runs that a raising condition ends; only a terminating tool and a requested stop take precedence."""
+    def _failed(self, row: First, raised: First, cuts: CutSteps) -> Bools:
+        """Return the runs that end with an error since a condition raises. A terminating tool and a requested stop take precedence."""
         records = self.records
         won = records.own_end & (row == records.lengths - 1) & np.isin(records.reason.astype(str), ENDS_BEFORE_CONDITIONS)
-        found: Bools = (row < records.lengths) & (raised == row) & ~broken.off & ~won
+        found: Bools = (row < records.lengths) & (raised == row) & ~cuts.is_cut & ~won
         return found
 
-    def _outcome(self, row: First, broken: BrokenSteps, failed: Bools, *, unsure_from: First) -> npt.NDArray[np.uint8]:
+    def _outcome(self, row: First, cuts: CutSteps, failed: Bools, *, unsure_from: First) -> npt.NDArray[np.uint8]:
         records = self.records
         stops = row < records.lengths
         at_end = stops & (row == records.lengths - 1)
         ends = at_end | ~stops
         own_wins = records.own_end & ends & ~failed
-        if broken.off.any():
-            own_wins &= ~broken.off
+        if cuts.is_cut.any():
+            own_wins &= ~cuts.is_cut
         outcome = np.where(own_wins, FINISHED, np.where(stops, STOPPED, UNKNOWN)).astype(np.uint8)
-        unknown = at_end & ((records.cut_short & ~broken.off) | (records.own_end & broken.unsure & ~broken.off))
+        unknown = at_end & ((records.cut_short & ~cuts.is_cut) | (records.own_end & cuts.unsure & ~cuts.is_cut))
         if unsure_from is not records.lengths:
             unsure = (unsure_from < records.lengths) & (row >= unsure_from)
             unknown |= unsure & ~failed
         outcome[unknown] = UNKNOWN
         return outcome
 
-    def _used(self, outcome: npt.NDArray[np.uint8], row: First, broken: BrokenSteps) -> dict[str, Floats]:
-        """Return the usage of each run up to its stop."""
+    def _used(self, outcome: npt.NDArray[np.uint8], row: First, cuts: CutSteps) -> dict[str, Floats]:
+        """Return the usage of each run up to its end."""
         records = self.records
-        end = len(records.run)  # after the rows: the place of a run with no step, and of an unknown end
+        end = len(records.run)  # the two places after the rows are for a run without a step, and for an unknown end
         places = np.where(outcome == UNKNOWN, end + 1, np.where(records.lengths > 0, records.start[:-1] + row, end))
-        if broken.unsure.any():
-            places[broken.unsure & (outcome == STOPPED)] = end + 1
+        if cuts.unsure.any():
+            places[cuts.unsure & (outcome == STOPPED)] = end + 1
         used = {name: records.at_stop[name].take(places) for name in USED}
-        if broken.off.any():
-            off = broken.off & (outcome != UNKNOWN)
+        if cuts.is_cut.any():
+            off = cuts.is_cut & (outcome != UNKNOWN)
             for name, values in used.items():
-                values[off] = broken.used[name][off]
+                values[off] = cuts.used[name][off]
         return used
 
     def _goal(self, outcome: npt.NDArray[np.uint8], row: First, off: Bools, unsure_from: First) -> Floats:
@@ -425,26 +421,26 @@ class Judge:
         return reached
 
     def _count_declared_goals(self, verdict: Verdict) -> None:
-        """Count runs that are stopped by a condition which declares that it is a goal, such as HasToolCall."""
+        """Count runs as successes if the condition that stops them declares itself a goal, such as HasToolCall."""
         tree, found = verdict.found.tree, verdict.found
         if tree is None or not self.goal_is_the_end or not any(_may_be_goal(leaf) for leaf in tree.leaves()):
             return
         stopped = verdict.outcome == STOPPED
-        where = stopped & (found.met == verdict.row) & ~found.broken.off & (found.raised > verdict.row)
+        where = stopped & (found.met == verdict.row) & ~found.cuts.is_cut & (found.raised > verdict.row)
         if where.any():
             for _, decides in self.deciding(tree, verdict.row, where, goals_only=True):
-                verdict.goal[decides] = np.where(found.broken.unsure[decides], np.nan, 1.0)
-        for run, readings in self.read_broken(tree, found, verdict.row, stopped).items():
+                verdict.goal[decides] = np.where(found.cuts.unsure[decides], np.nan, 1.0)
+        for run, readings in self.read_cut_steps(tree, found, verdict.row, stopped).items():
             if any(reading.goal for reading in readings or ()):
                 verdict.goal[run] = 1.0
 
-    # Why ----------------------------------------------------------------------------------------------------------------
+    # Parts that decided -------------------------------------------------------------------------------------------------
 
     def deciding(self, tree: StopCondition, row: First, where: Bools, *, goals_only: bool = False) -> Iterator[tuple[str, Bools]]:
-        """Return the names of the parts that made a tree met in these runs, each with the runs in which it did; with `goals_only`
-        only those that are goals."""
-        if not all(is_in_arrays(leaf) or self._asked.get(leaf) is not None for leaf in tree.leaves()):
-            for run in np.flatnonzero(where):  # some have to be awaited: the tree was read as a whole
+        """Yield the names of the parts that caused a tree to be met in these runs, each with the runs in which it did; with
+        `goals_only` only those that are goals."""
+        if not all(is_in_arrays(leaf) or self._custom_answers.get(leaf) is not None for leaf in tree.leaves()):
+            for run in np.flatnonzero(where):  # a part has to be awaited, so the whole tree was
                 history = history_of(self.records, int(run), tree).prefix(int(row[run]) + 1)
                 for reading in deciding_readings(history, tree) or ():
                     if reading.goal or not goals_only:
@@ -462,34 +458,36 @@ class Judge:
             if not goals_only or self._is_goal(node):
                 yield self._name_of(node), decides & where
 
-    def read_broken(self, tree: StopCondition, found: Found, row: First, stopped: Bools) -> dict[int, Sequence[Reading] | None]:
-        """Return by run what made a tree met in the steps that were cut off, with their remaining calls (None: it raised); needs
+    def read_cut_steps(
+        self, tree: StopCondition, found: Found, row: First, stopped: Bools
+    ) -> dict[int, Sequence[Reading] | None]:
+        """Return, by run, the readings that caused a tree to be met after a step that was cut off (None: it raised). Empty without
         histories."""
-        histories, broken = self.records.histories, found.broken
+        histories, cuts = self.records.histories, found.cuts
         if histories is None:
             return {}
-        off = stopped & broken.off
+        off = stopped & cuts.is_cut
         only_rises = latches(tree) and all_in_arrays(tree)
-        asked = off & (found.met == row) if only_rises else off  # what the whole step does not meet, no part of it does
+        asked = off & (found.met == row) if only_rises else off  # if the whole step does not meet it, neither does a part
         read: dict[int, Sequence[Reading] | None] = {int(run): () for run in np.flatnonzero(off & ~asked)}
         for run in map(int, np.flatnonzero(asked)):
-            key = (tree, run, int(row[run]), int(broken.calls[run]))
-            if key not in self._read_broken:
-                self._read_broken[key] = deciding_readings(broken_off(histories(run), *key[2:]), tree)
-            read[run] = self._read_broken[key]
+            key = (tree, run, int(row[run]), int(cuts.calls[run]))
+            if key not in self._read_cut_steps:
+                self._read_cut_steps[key] = deciding_readings(cut_off_history(histories(run), *key[2:]), tree)
+            read[run] = self._read_cut_steps[key]
         return dict(sorted(read.items()))
 
     def _name_of(self, node: StopCondition) -> str:
         if isinstance(node, Not):
             return f"not {self._name_of(node.parts[0])}"
-        asked = self._asked.get(node)
+        asked = self._custom_answers.get(node)
         return node.short_name if asked is None else asked.name
 
     def _is_goal(self, node: StopCondition) -> bool:
-        asked = self._asked.get(node)
+        asked = self._custom_answers.get(node)
         return node.goal if asked is None else asked.goal
 
 
 def _may_be_goal(leaf: StopCondition) -> bool:
-    """True if the reading may be that of a goal: a custom condition says so only when it is read."""
+    """True if the reading may be that of a goal: for a custom condition this is known only after it was read."""
     return leaf.goal or not is_in_arrays(leaf)

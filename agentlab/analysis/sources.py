@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from agentlab._internal.safe_text import cut, one_line
+from agentlab.agent import Run
 from agentlab.analysis import groups
 from agentlab.analysis.records import Bools, Floats, Ints, Records, numbers
 from agentlab.engine.lockstep import Lockstep
@@ -19,14 +20,13 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.records.frames import to_frame
 from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
-from agentlab.run import Run
 from agentlab.storage.store import Store
 
 OWN_ENDS = frozenset({
     StopReason.COMPLETED, StopReason.TERMINATING_TOOL, StopReason.TRUNCATED, StopReason.CONTENT_FILTERED,
     StopReason.NUDGES_EXHAUSTED,
 })  # fmt: skip
-"""Ends of a run that do not depend on its limits. An error from a response is one too, see `_ends`."""
+"""Ends of a run that do not depend on its limits. An error from a response is another one, see `_ends`."""
 
 
 def from_frames(
@@ -39,18 +39,18 @@ def from_frames(
     groups.no_column_twice(steps)
     for name in ("run_id", "step"):
         if name not in steps.columns:
-            raise ConfigurationError(f"The steps have no column {name!r}: pass a frame such as lab.frame(results) gives.")
+            raise ConfigurationError(f"The steps have no column {name!r}: pass the frame of lab.frame(results).")
     if steps["run_id"].isna().any() or steps["step"].isna().any():
-        raise ConfigurationError("The steps have rows whose run_id or step is NA: leave them out, steps.dropna(subset=[…]).")
+        raise ConfigurationError("Some steps have a run_id or step that is NA: leave them out, steps.dropna(subset=[…]).")
     whole = numbers(steps, "step")
     if (uneven := whole != whole.round()).any():
-        raise ConfigurationError(f"Step {whole[uneven].iloc[0]:g} is not a whole number: steps are counted from 1.")
+        raise ConfigurationError(f"Step {whole[uneven].iloc[0]:g} is not a whole number: the column `step` counts from 1.")
     about = _about(steps, runs)
     if runs is not None and len(about) and len(steps) and not steps["run_id"].isin(about["run_id"]).any():
         one, other = cut(repr(steps["run_id"].tolist()[0]), 80), cut(repr(about["run_id"].tolist()[0]), 80)
         raise ConfigurationError(
-            f"The steps belong to none of these runs: run_id is {one} in the steps and {other} in runs=…. Pass the two frames of the "
-            "same runs, with run_id in one dtype."
+            f"The steps belong to none of these runs: run_id is {one} in the steps and {other} in runs=…. Pass two frames of the same "
+            "runs, with the same dtype of run_id."
         )
     place = pd.Series(range(len(about)), index=about["run_id"])
     run = place.reindex(steps["run_id"]).to_numpy()
@@ -69,7 +69,7 @@ def from_frames(
         expected = row - int(start[run[row]]) + 1
         raise ConfigurationError(
             f"Run {about['run_id'].iloc[run[row]]!r} has step {number[row]} where step {expected} was expected: pass all steps of a "
-            "run, each once. Of several stores or experiments, pass the frames one by one."
+            "run, each once. If the frame is from several stores or experiments, pass their frames one by one."
         )
     own, short, more, reason = _ends(kept, about, start)
     taken = numbers(about, "steps").fillna(0).to_numpy(dtype=float)
@@ -89,7 +89,7 @@ def _about(steps: pd.DataFrame, runs: pd.DataFrame | None) -> pd.DataFrame:
         of_frame = [name for name in ("agent", "prompt_id", "settings", "repeat", "score") if name in steps.columns]
         return steps[kept + of_frame].drop_duplicates("run_id", ignore_index=True)
     if "run_id" not in runs.columns:
-        raise ConfigurationError("The runs have no column 'run_id': pass a frame such as lab.frame(results, 'runs') gives.")
+        raise ConfigurationError("The runs have no column 'run_id': pass the frame of lab.frame(results, 'runs').")
     there = groups.each_once(runs[runs["run_id"].notna()].reset_index(drop=True))
     if there["run_id"].duplicated().any():
         twice = there["run_id"][there["run_id"].duplicated()].iloc[0]
@@ -98,7 +98,7 @@ def _about(steps: pd.DataFrame, runs: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def _last(steps: pd.DataFrame, name: str, start: Ints) -> npt.NDArray[np.object_]:
-    """Return the value of a column in the last row of each run; None if it is NA, or if the run has no row."""
+    """Return the value of a column in the last row of each run; None if the value is NA or the run has no row."""
     found = np.full(len(start) - 1, None, dtype=object)
     there = np.diff(start) > 0
     if name in steps.columns:
@@ -108,13 +108,14 @@ def _last(steps: pd.DataFrame, name: str, start: Ints) -> npt.NDArray[np.object_
 
 
 def _last_number(steps: pd.DataFrame, name: str, start: Ints) -> Floats:
-    """Return the same for numbers and booleans of any dtype; NaN if there is none."""
+    """Return the same for numbers and booleans of any dtype, with NaN for None."""
     return numbers(pd.DataFrame({name: _last(steps, name, start)}), name).to_numpy(dtype=float)
 
 
 def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools, Bools, Bools, npt.NDArray[np.object_]]:
-    """Return for each run: True if it finished on its own, True if its last step was cut off, True if before a further call, and why
-    it ended. An answer that ends a run takes precedence over a person, or a condition that raised, at the same step."""
+    """Return for each run: whether it finished on its own, whether its last step was cut off, whether that was before a further call,
+    and why it ended. An answer that ends a run takes precedence over a stop by a person, or a condition that raised, at the same
+    step."""
     reason, action, error = (_last(steps, name, start) for name in ("stop_reason", "action", "error"))
     of_runs = _values_of_runs(about, "stop_reason")
     reason = np.where(reason == None, of_runs, reason)  # noqa: E711  element by element
@@ -159,15 +160,15 @@ Recorded: TypeAlias = Any
 """A steps frame, a Store, results of an experiment or an import (anything with the frames `steps` and `runs`), a result, a run, or
 several of these."""
 
-LOADED_AT_ONCE = 4_096
-"""The most loaded runs of a store in memory."""
+MAX_LOADED_RUNS = 4_096
+"""Maximum number of loaded runs of a store in memory."""
 
 
 def records_of(recorded: Recorded, runs: pd.DataFrame | None = None) -> Records:
-    """Return the records of these runs; `runs` has further columns of those in a frame. Raises ConfigurationError for anything else."""
+    """Return the records of these runs. For a steps frame, `runs` has further columns. Raises ConfigurationError for anything else."""
     found = _records_of(recorded, runs)
     if not len(found):
-        raise ConfigurationError("The argument has no runs: record some first, or pass the frame with them.")
+        raise ConfigurationError("The argument has no runs: record some first, or pass a frame with runs.")
     return found
 
 
@@ -203,7 +204,7 @@ def _records_of_results(results: list[RunResult | Run]) -> Records:
 
 
 def _records_of_store(store: Store) -> Records:
-    """Return all runs but those of sub-agents, which are part of the run that called them."""
+    """Return all runs except those of sub-agents, which are part of the run that called them."""
     runs = store.frame("runs")
     runs = runs[runs["called_by"].isna()]
     steps = store.frame("steps")
@@ -216,7 +217,7 @@ def _begun(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _loading(store: Store) -> Callable[[str], RunHistory]:
-    @functools.lru_cache(maxsize=LOADED_AT_ONCE)
+    @functools.lru_cache(maxsize=MAX_LOADED_RUNS)
     def history(run_id: str) -> RunHistory:
         return store.load(run_id).history
 

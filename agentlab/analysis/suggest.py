@@ -1,4 +1,4 @@
-"""The cheapest limits that keep a given share of the successes, judged on runs that they were not chosen on.
+"""The cheapest limits that keep a given share of the successes, evaluated on runs that were not used to choose them.
 
 found = lab.suggest(results)                                      of steps, tokens, cost and all pairs of them
 found = lab.suggest(steps, StepCountIs([2, 4, 8]), keep=0.9, cost="tokens")
@@ -35,7 +35,7 @@ from agentlab.analysis.cross_validation import (
 )
 from agentlab.analysis.grids import Conditions, Grid, Limits, grids
 from agentlab.analysis.groups import By
-from agentlab.analysis.intervals import FEW, FEWEST, Estimate, checked_level, of_mean, of_share
+from agentlab.analysis.intervals import MIN_UNITS, SMALL_SAMPLE, Estimate, checked_level, of_mean, of_share
 from agentlab.analysis.outcomes import Goal, Sums, Task, goal_reached
 from agentlab.analysis.records import Bools, Floats, Ints, Records, Units, folds_of, order_of, reordered, units_of
 from agentlab.analysis.sources import Recorded, records_of
@@ -91,47 +91,47 @@ def suggest(
     folds: int = 5,
     level: float = 0.95,
 ) -> Suggestion | Suggestions:
-    """Return the cheapest configuration that keeps a share of the successes, judged on runs that it was not chosen on.
+    """Return the cheapest configuration that keeps a share of the successes, evaluated on runs that were not used to choose it.
 
     recorded    what `lab.backtest` takes: a steps frame, a Store, results of an experiment, or a list of results
-    conditions  the candidates, a grid as for `lab.backtest`, with `budget`. Without both: no limit; and limits on steps, tokens and
-                cost, alone and in pairs, around what the successes had used
-    goal        what counts as success, as for `lab.backtest`. None: the agent finished on its own
+    conditions  the candidates, a grid as for `lab.backtest`; with `budget`. Without both, the candidates are no limit, and limits on
+                steps, tokens and cost, alone and in pairs, near the usage of the successes
+    goal        the definition of success, as for `lab.backtest`. None: the agent finished on its own
     keep        the share to keep, above 0 and up to 1, of the runs that had reached their goal in the record
-    cost        what to minimize: `cost_usd`, `tokens`, `time_s` or `steps`, the mean over all runs, successes or not
-    by          column or columns of the runs that make groups, such as `model`, as for `lab.backtest` and `lab.summary`. The answer is
-                then `Suggestions`: one for each group, found and judged on the runs of that group alone
+    cost        the measure to minimize: `cost_usd`, `tokens`, `time_s` or `steps`; the mean over all runs, successes or not
+    by          column or columns that group the runs, such as `model`, as for `lab.backtest` and `lab.summary`. The result is then
+                `Suggestions`: one for each group, chosen and evaluated on the runs of that group alone
     runs        with a steps frame, its runs frame: columns for `goal` and `by`, the prompts, and runs that took no step
     folds       number of parts for cross-validation; fewer if there are fewer independent units
-    level       that of the intervals
+    level       the confidence level of the intervals
 
-    **The rule.** Of the configurations that keep at least `keep` of the successes, the one with the least cost; of equal cost the one
-    that keeps most; then the one with fewer limits, the one that was given first, the strictest. What a run that was cut off in the
-    record would have cost without that limit is unknown: for choosing, it counts with its cost up to there in every configuration.
+    **The rule.** Of the configurations that keep at least `keep` of the successes, choose the one with the lowest cost; if several have
+    that cost, the one that keeps most; then the one with fewer limits, the one that was given first, the strictest. If a run was cut
+    off in the record, its cost without that limit is unknown: the choice counts its recorded cost in every configuration.
 
-    **Cross-validation.** The rule is applied to all folds but one, and its choice is tried on that one, in turn. All figures of the
-    Suggestion are of these held-out runs together.
+    **Cross-validation.** The rule is applied to all folds but one, and its choice is evaluated on that one; this is repeated for each
+    fold. All figures of the Suggestion are from these held-out runs.
 
     **Independent units.** Repeats of a prompt and replays of a recording are not independent. A unit is a prompt (`prompt_id`, else
     `prompt`) with all runs that share a `recording_id` with it; for runs of one prompt it is the recording, else the run. No fold
     divides a unit, and the intervals are computed from the units' sums. `units` is their number; if the successes come from fewer
     than 5 units there is no suggestion.
 
-    **How good that is.** Simulated runs of prompts that differ in steps, success and cost; three in five succeed; some 250 candidates;
+    **Accuracy.** Simulated runs of prompts that differ in steps, success and cost; three in five succeed; about 250 candidates;
     keep=0.95. In %, from 200 samples of each size (prompts x repeats), by `python -m tests.benchmarks --only suggest_coverage`:
 
                                                                      60 x 1   200 x 1   20 x 5   50 x 4
-        kept of the successes on the runs that it was chosen on        96.8      95.4     95.9     95.5
-        truly, on other prompts                                        92.7      94.1     92.7     94.0
-        the figure given here, `kept`                                  92.0      93.9     92.3     93.6
-        truly, for what was chosen on four fifths of the runs          91.9      94.2     92.4     94.0
-        how often the interval of `kept` at 95 % contained the latter  94.5      88.5     95.0     92.0
-        that of `saved`                                                93.0      94.5     94.0     95.0
-        that of `cost`                                                 97.0      93.0     96.0     95.0
-        how often that of `kept` contained the suggestion's own truth  89.5      88.5     91.0     89.5
+        share kept on the runs that were used to choose                96.8      95.4     95.9     95.5
+        true share kept, on other prompts                              92.7      94.1     92.7     94.0
+        `kept`, the estimate in the Suggestion                         92.0      93.9     92.3     93.6
+        true share kept by the choices from four fifths of the runs    91.9      94.2     92.4     94.0
+        95 % interval of `kept` contains that true share               94.5      88.5     95.0     92.0
+        95 % interval of `saved` contains the true value               93.0      94.5     94.0     95.0
+        95 % interval of `cost` contains the true value                97.0      93.0     96.0     95.0
+        95 % interval of `kept` contains the suggestion's true share   89.5      88.5     91.0     89.5
 
-    Errors: ConfigurationError and LimitError for what cannot be tried. Too few successes, no known cost, or a share that no candidate
-    keeps are not errors: the Suggestion is then False and says why.
+    Errors: ConfigurationError and LimitError for conditions and limits that cannot be tried. Too few successes, no known cost, or a
+    share that no candidate keeps are not errors: the Suggestion is then False, and its `why` has the reason.
 
     Example:
         >>> good = [await brief.run("?") for _ in range(30)]
@@ -148,13 +148,13 @@ def suggest(
         0    brief  stop=StepCountIs(1)    30         30   1.0  0.886487
         1  endless                 <NA>    30          0  <NA>      <NA>
         >>> each["no_suggestion"][1]
-        'Only 0 of 30 runs had reached their goal, and 5 are needed: record more runs, or set goal=… to what counts as success.'
+        'Only 0 of 30 runs had reached their goal, and 5 are needed: record more runs, or define success with goal=….'
     """
     rule = _Rule(conditions, budget, _checked_keep(keep), cost, _checked_folds(folds), checked_level(level))
     if cost not in get_args(CostIn):
         raise ConfigurationError(f"cost={cost!r}: choose one of {', '.join(get_args(CostIn))}.")
     if rule.is_given:
-        grids(conditions, budget)  # what cannot be tried is an error for any runs
+        grids(conditions, budget)  # raises for invalid ones before the runs are read
     columns = [] if by is None else groups.columns_of(by)
     records = records_of(recorded, runs)
     reached, is_open = goal_reached(records, goal)
@@ -215,7 +215,7 @@ def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) ->
         return _because(
             nothing,
             f"None of {task.size:,} configurations keeps {keep:.4g} of the {successes:,} successes; the most, "
-            f"{counts.share[best]:.1%}, is kept by {configuration(points[best], 0).code}: try looser limits, or a lower keep.",
+            f"{counts.share[best]:.1%}, is kept by {configuration(points[best], 0).code}: try looser limits, or a lower value of keep.",
             frame,
         )
     kept, saved, mean = _estimates(judged, measures, units, level)
@@ -241,7 +241,7 @@ def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) ->
     ended = int((records.reason.astype(str) == str(StopReason.STOP_CONDITION)).sum())
     if own is not None and ended:
         why.append(
-            f"{ended:,} of {len(records):,} runs ended by a stop condition, which these limits do not have: pass it with them."
+            f"{ended:,} of {len(records):,} runs ended by a stop condition, which these limits do not include: pass it with them."
         )
     why += [*_cautions(records, measures, is_open, units, judged, by_fold), *_no_interval(kept, saved, mean)]
     return dataclasses.replace(found, why=tuple(why))
@@ -264,19 +264,19 @@ def _checked_folds(folds: object) -> int:
 
 
 def _lacking(measures: Measured, is_open: Bools, units: Units) -> str | None:
-    """Return why there can be no suggestion; None if there can."""
+    """Return why there can be no suggestion; None if there can be one."""
     runs, successes = len(is_open), int(measures.succeeded.sum())
-    if successes < FEWEST:
+    if successes < MIN_UNITS:
         unknown = f"; for {counted(int(is_open.sum()), 'run')} it is unknown" if is_open.any() else ""
         return (
-            f"Only {successes} of {counted(runs, 'run')} had reached their goal{unknown}, and {FEWEST} are needed: record more runs, "
-            "or set goal=… to what counts as success."
+            f"Only {successes} of {counted(runs, 'run')} had reached their goal{unknown}, and {MIN_UNITS} are needed: record more "
+            "runs, or define success with goal=…."
         )
-    if (several := units.count_of(measures.succeeded)) < FEWEST:
+    if (several := units.count_of(measures.succeeded)) < MIN_UNITS:
         more = "record runs of more prompts" if units.what == "prompt" else "record the task again"
         return (
             f"All {successes:,} successes are of {units.counted(several)}, and runs of one {units.what} are not independent. A "
-            f"suggestion needs {FEWEST} {units.what}s: {more}."
+            f"suggestion needs {MIN_UNITS} {units.what}s: {more}."
         )
     if np.isnan(measures.whole).all():
         others = ", ".join(repr(name) for name in get_args(CostIn) if name != measures.cost)
@@ -285,7 +285,7 @@ def _lacking(measures: Measured, is_open: Bools, units: Units) -> str | None:
 
 
 def _longest(task: Task, grid: Grid) -> int:
-    """Return the most steps that a configuration lets a recorded run take."""
+    """Return the number of steps of the longest recorded run under a configuration."""
     one = dataclasses.replace(task, grids=[grid])
     return max(int(judge.verdict(grid, ()).row.max(initial=-1)) for _, judge in one.parts()) + 1
 
@@ -307,9 +307,9 @@ def _estimates(judged: Judged, measures: Measured, units: Units, level: float) -
 
 
 def _saved(used: Floats, whole: Floats, of: Ints, level: float) -> Estimate:
-    """Return the saved share of the cost, with the interval of the logarithm of the rest, from the units' errors."""
+    """Return the saved share of the cost. Its interval is computed on the logarithm of the remaining share, from the units' errors."""
     if not used.sum():
-        return Estimate(1.0 if whole.sum() else None, None, None, len(used), "nothing was used")
+        return Estimate(1.0 if whole.sum() else None, None, None, len(used), "the cost is 0")
     left = float(used.sum() / whole.sum())
     errors = used / used.mean() - whole / whole.mean()  # of the logarithm of a ratio, to the first order
     found = of_mean(errors, of, level=level)
@@ -334,7 +334,7 @@ class _Answer:
 
 
 def _frame(answer: _Answer, level: float) -> pd.DataFrame:
-    """Return one row per candidate: that of a backtest, and the figures by which it was chosen and judged."""
+    """Return one row per candidate: that of a backtest, and the figures by which it was chosen and evaluated."""
     task, counts, judged = answer.task, answer.counts, answer.judged
     priced = int((~np.isnan(answer.measures.whole)).sum())
     size = range(task.size)
@@ -371,35 +371,38 @@ def _cautions(  # noqa: PLR0917
 ) -> Iterator[str]:
     """Yield sentences on how far the suggestion can be trusted."""
     runs, successes = len(records), int(measures.succeeded.sum())
-    if successes < FEW:
+    if successes < SMALL_SAMPLE:
         yield f"{counted(successes, 'success').replace('successs', 'successes')}: {TOO_FEW}."
-    elif (several := units.count_of(measures.succeeded)) < FEW:
+    elif (several := units.count_of(measures.succeeded)) < SMALL_SAMPLE:
         yield f"Successes of {units.counted(several)}: {TOO_FEW}."
     if units.one_prompt:
         yield "All runs are of one prompt: this is valid for that prompt only."
     elif units.what == "run":
-        yield "Neither prompts nor recordings of the runs are known: this treats the runs as independent of each other."
+        yield "The prompts and recordings of the runs are unknown: this treats the runs as independent of each other."
     if failed := int((records.reason.astype(str) == str(StopReason.ERROR)).sum()):
         yield f"{failed:,} of {runs:,} runs ended in an error: they did not reach the goal, and their cost is in the mean."
     if unknown := int(judged.unknown.sum()):
         yield (
-            f"{unknown:,} of {runs:,} runs ({unknown / runs:.1%}) were cut off in the record before these limits: what they would have "
-            "cost is unknown and left out; for choosing they count with their cost up to there."
+            f"{unknown:,} of {runs:,} runs ({unknown / runs:.1%}) were cut off in the record before these limits: their full cost is "
+            "unknown and left out; the choice counts their recorded cost."
         )
     if no_cost := int(np.isnan(measures.whole).sum()):
-        what = IN_WORDS[measures.cost]
-        yield f"For {no_cost:,} of {runs:,} runs ({no_cost / runs:.1%}) {what} is unknown: they are left out of it."
+        what, is_or_are = IN_WORDS[measures.cost], "is" if measures.cost in ("cost_usd", "time_s") else "are"
+        yield f"For {no_cost:,} of {runs:,} runs ({no_cost / runs:.1%}) {what} {is_or_are} unknown: they are left out of that figure."
     if is_open.any():
         yield f"For {int(is_open.sum()):,} of {runs:,} runs it is unknown whether they succeeded: they count as neither."
     if lost := int(np.isnan(judged.kept[measures.succeeded]).sum()):
         yield f"For {lost:,} of {successes:,} successes it is unknown whether these limits would keep them: they are left out."
     if cut := int((~records.own_end & ~measures.succeeded & ~is_open).sum()):
-        yield f"{cut:,} of {runs:,} runs were cut off in the record without success: what they would have reached is unknown."
+        yield f"{cut:,} of {runs:,} runs were cut off in the record without success: whether they would have succeeded is unknown."
     if None in by_fold:
-        yield f"In {by_fold.count(None)} of {len(by_fold)} parts no configuration kept enough; the one that kept most was judged there."
+        yield (
+            f"In {by_fold.count(None)} of {len(by_fold)} parts no configuration kept enough: the one that kept most was evaluated "
+            "there."
+        )
 
 
 def _no_interval(kept: Estimate, saved: Estimate, cost: Estimate) -> Iterator[str]:
-    for what, estimate in (("what is kept", kept), ("what is saved", saved), ("the cost", cost)):
+    for what, estimate in (("the kept share", kept), ("the saved share", saved), ("the cost", cost)):
         if estimate.why is not None:
             yield f"{NO_INTERVAL} {what}: {estimate.why}."

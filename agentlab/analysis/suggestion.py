@@ -1,4 +1,4 @@
-"""The result of `lab.suggest`: limits for a run, their expected effect, and how far that can be trusted."""
+"""The result of `lab.suggest`: limits for a run, their expected effect, and its uncertainty."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.condition_tree import condition_code
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 
 CostIn: TypeAlias = Literal["cost_usd", "tokens", "time_s", "steps"]
 
@@ -30,12 +30,12 @@ NO_INTERVAL = "No interval for"
 """The start of sentences that say why a figure has no interval."""
 
 DEFAULT_TURNS = Budget().max_turns or 0
-"""The steps of a run whose budget has no other number."""
+"""The steps of a run whose budget sets no max_turns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A stop condition and a budget, for `agent.run`, and the code that makes them."""
+    """A stop condition and a budget for `agent.run`, and both as code."""
 
     stop: StopCondition | None
     budget: Budget | None
@@ -47,18 +47,18 @@ class Configuration:
 class Suggestion:
     """The result of `lab.suggest`: limits for a run and their expected effect. False if there are none, see `why`.
 
-    `kept`, `saved` and `cost` are measured on runs that had no part in choosing, each with its interval; None is not known. `kept` is a
-    share of the successes, `saved` a share of what the same runs cost in the record, `cost` and `cost_recorded` are means per run, in
-    the unit of `cost_in`.
+    `kept`, `saved` and `cost` are measured on runs that were not used to choose the limits, each with its interval; None means unknown.
+    `kept` is a share of the successes, `saved` a share of the recorded cost of the same runs; `cost` and `cost_recorded` are means per
+    run, in the unit of `cost_in`.
 
     Example:
         >>> found = lab.suggest([result])
         >>> bool(found), found.why[0]
-        (False, 'Only 1 of 1 run had reached their goal, and 5 are needed: record more runs, or set goal=… to wh...
+        (False, 'Only 1 of 1 run had reached their goal, and 5 are needed: record more runs, or define success w...
     """
 
     keep: float
-    """The requested share of the successes to keep."""
+    """The share of the successes to keep, as requested."""
     cost_in: CostIn
     found: Configuration | None
     kept: float | None = None
@@ -78,12 +78,12 @@ class Suggestion:
     successes: int = 0
     """Runs that had reached their goal in the record."""
     unknown_share: float | None = None
-    """The share of the held-out runs that were cut off in the record before the limits: their further cost is left out."""
+    """The share of the held-out runs that were cut off in the record before the limits; their full cost is unknown and left out."""
     folds: int = 0
     same_choice: int = 0
-    """Number of folds that chose the same configuration; if few, others are about as good, see `frame`."""
+    """Number of folds that chose the same configuration; if it is small, others are about as good, see `frame`."""
     why: tuple[str, ...] = ()
-    """Sentences on how the suggestion was found and how far it can be trusted, or why there is none."""
+    """Sentences on how the suggestion was chosen and on its uncertainty, or why there is none."""
     frame: pd.DataFrame = field(default_factory=pd.DataFrame, compare=False)
     """One row per candidate, as in `lab.backtest`, and `code`; `kept_share` and `spent_mean`, by which it is chosen; `chosen`;
     `folds_chosen`, how many folds chose it, and from their held-out runs `held_out_runs`, `held_out_kept` and `held_out_cost`."""
@@ -93,7 +93,7 @@ class Suggestion:
 
     @property
     def stop(self) -> StopCondition | None:
-        """The condition for `agent.run(stop=…)`; None: none. Raises ConfigurationError if there is no suggestion.
+        """The condition for `agent.run(stop=…)`; None: no condition. Raises ConfigurationError if there is no suggestion.
 
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
@@ -125,14 +125,14 @@ class Suggestion:
         return self._chosen().code
 
     def plot(self, **options: Any) -> Any:
-        """The candidates, cost against success, with a ring around the chosen one: `lab.plots.what_if(frame)`, and its options.
+        """Draw the candidates, cost against success, with a ring around the chosen one. `options` are those of `lab.plots.what_if`.
 
         Raises ConfigurationError if no candidate was tried.
 
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
             >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").plot().alt
-            'Reached the goal against tokens per run (mean), 2 configurations. on the Pareto frontier StepCountIs 1: ...
+            'Reached the goal against tokens per run (mean), 2 configurations. Pareto frontier: StepCountIs 1 ...
         """
         if self.frame.empty:
             raise ConfigurationError(f"There are no candidates to show: {' '.join(self.why)}")
@@ -147,7 +147,7 @@ class Suggestion:
     def __repr__(self) -> str:
         if self.found is None:
             return cut(f"Suggestion(none: {' '.join(self.why)})", 2_000)
-        return printable(f"Suggestion({self.found.code}; on runs it was not chosen on it {self.in_short()})")
+        return printable(f"Suggestion({self.found.code}; on held-out runs it {self.in_short()})")
 
     def in_short(self) -> str:
         """The shares kept and saved, in words.
@@ -168,8 +168,8 @@ class Suggestion:
 
 
 def configuration(grid: Grid, longest: int) -> Configuration:
-    """Return a grid of one point for a run. A budget without max_turns would end it after 20 turns: if a recorded run took more, the
-    budget has max_turns=None."""
+    """Return a grid of one point as a Configuration. A budget without max_turns would end a run after 20 turns: if a recorded run took
+    more, the budget has max_turns=None."""
     limits = dict(grid.budget)
     if "max_turns" not in limits and longest > DEFAULT_TURNS:
         limits["max_turns"] = None
@@ -184,21 +184,21 @@ def sentences(found: Suggestion, *, candidates: int, own_share: float, unit: str
     code = found.code
     yield (
         f"{code} is the cheapest of {candidates:,} configurations that keep at least {found.keep:.4g} of the {found.successes:,} "
-        f"successes in {found.runs:,} runs: on these same runs it keeps {own_share:.1%}, which is optimistic: it was chosen on them."
+        f"successes in {found.runs:,} runs. On these runs it keeps {own_share:.1%}, which is optimistic, since it was chosen on them."
     )
     before, after = amount(found.cost_recorded, found.cost_in), amount(found.cost, found.cost_in)
     yield (
-        f"On runs it was not chosen on ({found.folds} parts, by {unit}, {found.units:,} in all) the rule {found.in_short()} "
+        f"On held-out runs ({found.folds} parts, by {unit}, {found.units:,} in all) the rule {found.in_short()} "
         f"(intervals at {level:.4g}): "
         f"{after} per run instead of {before}."
     )
     if found.kept is not None and found.kept < found.keep:
-        yield f"That is less than {found.keep:.4g}: to keep that much, ask for more."
+        yield f"That is less than {found.keep:.4g}: to keep that much, pass a higher value of keep."
     same = f"In {found.same_choice} of {found.folds} parts the same configuration was chosen"
     yield f"{same}." if 2 * found.same_choice > found.folds else f"{same}: others are about as good, see frame."
     if found.found is not None and found.found.stop is None and found.found.budget is None:
         what = "no limit" if found.unknown_share else "the record itself"
-        yield f"No limit that was tried keeps as much for less: the suggestion is {what}."
+        yield f"No limit that was tried keeps as much at a lower cost: the suggestion is {what}."
 
 
 IN_WORDS = {"cost_usd": "the cost", "tokens": "the tokens", "time_s": "the time", "steps": "the steps"}
@@ -207,18 +207,18 @@ _UNITS = {"cost_usd": "USD", "tokens": "tokens", "time_s": "s", "steps": "steps"
 
 
 def amount(value: float | None, cost_in: str) -> str:
-    """Return a mean with its unit."""
+    """Return a mean with its unit as text."""
     return "unknown" if value is None else f"{value:,.4g} {_UNITS[cost_in]}"
 
 
 def with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    """Return a share with its interval, if there is one."""
+    """Return a share with its interval as text."""
     if value is None:
         return "an unknown share"
     return f"{value:.1%} (no interval)" if low is None or high is None else f"{value:.1%} ({low:.1%} to {high:.1%})"
 
 
-MOST_SHOWN = 40
+SHOWN_GROUPS = 40
 """Number of groups shown; the frame has all of them."""
 
 _FIGURES = (
@@ -233,8 +233,8 @@ _COUNTS = ("runs", "units", "successes", "folds", "same_choice")
 class Suggestions:
     """A Suggestion for each group of runs, by the group's name: `found["gpt-5-mini"]`, `found.groups.items()`.
 
-    Each is the result of `lab.suggest` for the runs of that group alone. True if any group has one; a group with too few runs has a
-    Suggestion that is False and says why.
+    Each is the result of `lab.suggest` for the runs of that group alone. True if any group has a suggestion; a group with too few runs
+    has a Suggestion that is False, and its `why` has the reason.
 
     Example:
         >>> both = await lab.Experiment({"brief": brief, "endless": endless}, ["?"], repeats=20).run(progress=False)
@@ -244,7 +244,7 @@ class Suggestions:
     """
 
     by: tuple[str, ...]
-    """The columns that make the groups."""
+    """The columns that define the groups."""
     groups: Mapping[str, Suggestion]
     """By name, in the order of their first runs; the values of several columns are joined as in a comparison, `openai · gpt-5-mini`."""
     keys: pd.DataFrame
@@ -254,7 +254,7 @@ class Suggestions:
     def frame(self) -> pd.DataFrame:
         """One row per group: the columns of `by`; `code` (NA: there is no suggestion, `no_suggestion` says why); `runs`, independent
         `units`, `successes`, `folds`, `same_choice`; `kept`, `saved`, `cost`, each with `_low` and `_high`, `cost_recorded` and
-        `unknown_share`, all from runs that had no part in choosing; `small_sample` and `no_interval`, in words.
+        `unknown_share`, all from runs that were not used to choose; `small_sample` and `no_interval`, in words.
 
         Example:
             >>> both = await lab.Experiment({"brief": brief, "endless": endless}, ["?"], repeats=20).run(progress=False)
@@ -308,13 +308,13 @@ class Suggestions:
         return whole[[*fronts, *after]]
 
     def plot(self, **options: Any) -> Any:
-        """The candidates of all groups, cost against success, with a ring around each that is suggested: `lab.plots.what_if`, and its
-        options. Raises ConfigurationError if no candidate was tried.
+        """Draw the candidates of all groups, cost against success, with a ring around each suggested one. `options` are those of
+        `lab.plots.what_if`. Raises ConfigurationError if no candidate was tried.
 
         Example:
             >>> both = await lab.Experiment({"brief": brief, "endless": endless}, ["?"], repeats=20).run(progress=False)
             >>> lab.suggest(both, lab.StepCountIs([1, 9]), cost="tokens", by="agent").plot().alt
-            'Reached the goal against tokens per run (mean), 2 configurations. brief: on the Pareto frontier StepC...
+            'Reached the goal against tokens per run (mean), 2 configurations. Pareto frontier of brief: StepCou...
         """
         table = self.candidates
         if table.empty:
@@ -326,7 +326,7 @@ class Suggestions:
 
     def __getitem__(self, name: str) -> Suggestion:
         if name not in self.groups:
-            raise ConfigurationError(no_such("group", str(name), list(self.groups)))
+            raise ConfigurationError(unknown_name("group", str(name), list(self.groups)))
         return self.groups[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -354,11 +354,11 @@ class Suggestions:
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><th>{escape(name, 200)}</th><td><code>{escape(one.code, 500) if one else 'none'}</code></td>"
-            f"<td>{escape(f'On runs it was not chosen on it {one.in_short()}.' if one else ' '.join(one.why), 500)}</td>"
+            f"<td>{escape(f'On held-out runs it {one.in_short()}.' if one else ' '.join(one.why), 500)}</td>"
             f"<td>{escape(_sentences(one, lambda words: TOO_FEW in words) or '', 500)}</td></tr>"
-            for name, one in list(self.groups.items())[:MOST_SHOWN]
+            for name, one in list(self.groups.items())[:SHOWN_GROUPS]
         )
-        more = f"<p>… and {len(self.groups) - MOST_SHOWN:,} more in <code>.frame</code></p>" if len(self) > MOST_SHOWN else ""
+        more = f"<p>… and {len(self.groups) - SHOWN_GROUPS:,} more in <code>.frame</code></p>" if len(self) > SHOWN_GROUPS else ""
         head = f"<p>{escape(printable('By ' + ', '.join(self.by)), 300)}</p>"
         return f'<div class="{AS_WRITTEN}">{head}<table>{rows}</table>{more}</div>'
 

@@ -1,30 +1,29 @@
-"""How a run goes: one step after the other, from a plan to a snapshot.
+"""Executes a run: one step after another, from a plan to a snapshot.
 
 May import: `providers` and what is below it.
 
 A run is made of parts, and one step passes through them from top to bottom:
 
-    plan             what a run begins with; what the engine needs of agents and runs, which are above it
-    snapshot         a run as frozen values: the steps that a fork keeps, its origin, its end
-    worker           takes the steps on one event loop at a time: awaited here, or in the background
-    control          pause, stop and cancel, asked for from any thread
-    stepper          the life of one run: it begins, waits while paused, takes one step after the other, and closes
+    plan             a run as frozen values: its plan, the steps that a fork keeps, its origin, its ending, its snapshot
+    worker           takes the steps on one event loop at a time, awaited by the caller or in the background
+    control          requests to pause, stop or cancel, from any thread
+    stepper          the life cycle of one run: it begins, waits while paused, puts edited limits into force, takes its steps, and ends
+    call_context     the state of a run, the current tool call, and the limits that runs started in it inherit
     step             one step (before, ask, decide, act, read, end), and the decision whether the run ends with it
     step_builder     the step under way, until it is a StepResult
     turn             the transition table: when the model is asked again within a step
-    ask              one request through the middleware, retried if the answer lost a piece, and its cost added up
-    continuation     the rest of an answer that was cut off: what to ask, and how the two texts are joined
+    ask              one request through the middleware, repeated if the stream lost a piece, and its cost
+    continuation     continues an answer that was cut off: what to ask, and how the two texts are joined
     client           one call over HTTP, with retries
-    termination      what follows from one response: complete, execute tools, continue, repair, …; without I/O
-    tool_calls       the tools that the model asked for
-    timeline         conversation, history, events, clock; the only place that records and notifies
+    termination      decides what to do with a response: complete, execute tools, continue, repair, …; no I/O
+    tool_calls       the order of a step's tool calls, middleware and holds; `agentlab.tools` calls the functions
+    timeline         conversation, history, events, clock; the only place that records events and notifies observers
     branches         forks and child runs
     run_tree         all relatives of a run as one tree
-    call_context     which tool call the code runs in, and what bounds the runs below it
     lockstep         several runs, step by step together
-    next_actions     what can be done about the end of a run
-    limit_increases  limits that are met, raised
-    unreachable      conditions that can never be met
+    next_actions     what can be done after a run has ended
+    limit_increases  raises the limits that ended a run
+    unreachable      finds conditions that can never be met
 """
 
 __all__ = [
@@ -39,7 +38,6 @@ __all__ = [
     "next_actions",
     "plan",
     "run_tree",
-    "snapshot",
     "step",
     "step_builder",
     "stepper",

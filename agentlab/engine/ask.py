@@ -1,4 +1,4 @@
-"""The part of a step that asks the model: one round trip or several, what they cost, and what follows from the response."""
+"""The part of a step that asks the model: one or more round trips, their cost, and the decision on the response."""
 
 from __future__ import annotations
 
@@ -34,51 +34,51 @@ from agentlab.records import events
 from agentlab.records.step import ModelCall, Seam
 
 if TYPE_CHECKING:
+    from agentlab.engine.call_context import RunContext
     from agentlab.engine.continuation import ContinuationRequest
     from agentlab.engine.step_builder import StepBuilder
-    from agentlab.engine.stepper import Stepper
     from agentlab.limits.settings import RunSettings
 
 CHARACTERS_PER_TOKEN = 4
 
-MAX_ASKED_AGAIN = 2
-"""How often an answer that lost a piece is asked for again; less if RetryPolicy(attempts=…) allows fewer retries."""
+MAX_REPEATS = 2
+"""How often the model is asked again after a stream lost a piece; less if RetryPolicy(attempts=…) allows fewer retries."""
 
 
-class BudgetExhausted(Exception):  # noqa: N818  a signal to the step, which ends there
-    """A middleware asks the model again and the budget is used up."""
+class BudgetExhausted(Exception):  # noqa: N818  a signal that ends the step, not an error
+    """The budget leaves no further call in this step."""
 
 
-async def ask(stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None = None) -> ModelResponse:
-    """Ask the model; the response is in the builder and in the conversation before anything else can happen.
+async def ask(run: RunContext, builder: StepBuilder, continuation: ContinuationRequest | None = None) -> ModelResponse:
+    """Ask the model, and record the response in the builder and in the conversation before any other code runs.
 
-    A middleware may ask several times, or answer by itself. Each answer that came back is a call of the step, whatever becomes of it.
-    `continuation` asks for the rest of the newest answer, which is then merged with it.
+    A middleware may ask several times, or answer itself. Every answer that came back counts as a call of the step, used or not.
+    With `continuation`, ask for the rest of the newest answer and merge the two.
     """
     before = len(builder.calls)
     if before:
         builder.calls[-1] = replace(builder.calls[-1], decision=builder.decision)
-    request, response, lost = await _ask_until_whole(stepper, builder, continuation)
-    response = _add_to_answer(stepper, builder, response, continuation, before)
-    builder.decision = await _decide(stepper, builder, request, response)
+    request, response, failure = await _ask_until_complete(run, builder, continuation)
+    response = _add_to_answer(run, builder, response, continuation, before)
+    builder.decision = await _decide(run, builder, request, response)
     for call in builder.calls[before:]:
         known = call.usage.total_tokens is not None
-        if (not known or call.cost.usd is None) and stepper.warned_unknown != (builder.settings, known):
-            _warn_of_unknown_use(stepper, builder.settings, call)
-            stepper.warned_unknown = (builder.settings, known)
-    if lost is not None:
-        raise lost
+        if (not known or call.cost.usd is None) and run.warned_unknown != (builder.settings, known):
+            _warn_of_unknown_use(run, builder.settings, call)
+            run.warned_unknown = (builder.settings, known)
+    if failure is not None:
+        raise failure
     return response
 
 
 def _add_to_answer(
-    stepper: Stepper, builder: StepBuilder, response: ModelResponse, continuation: ContinuationRequest | None, before: int
+    run: RunContext, builder: StepBuilder, response: ModelResponse, continuation: ContinuationRequest | None, before: int
 ) -> ModelResponse:
-    """Put the response into the conversation, as a message or merged with the newest; note the seam where two texts meet."""
-    conversation, number = stepper.timeline.conversation, builder.calls[-1].index
+    """Add the response to the conversation, as a message or merged into the newest one, and record the seam between two texts."""
+    conversation, number = run.timeline.conversation, builder.calls[-1].index
     if continuation is None:
         conversation.append(_assistant_message(response))
-        if builder.answer is not None:  # an answer that was continued, then paused and resumed
+        if builder.answer is not None:  # the answer was continued, then paused and resumed
             builder.parts.append(builder.answer.text)
             builder.answer = response
         if before and response.text:
@@ -87,7 +87,7 @@ def _add_to_answer(
             if any(so_far):
                 builder.seams.append(Seam(number, sum(map(len, so_far))))
         return response
-    if builder.answer is None and before > 1:  # an answer that was paused and resumed, then cut off
+    if builder.answer is None and before > 1:  # the answer was paused and resumed, then cut off
         builder.parts = [call.response.text for call in builder.calls[: before - 1] if call.used]
     response, seam = continuation.merge(response, number)
     if seam is not None:
@@ -97,9 +97,9 @@ def _add_to_answer(
     return response
 
 
-async def _decide(stepper: Stepper, builder: StepBuilder, request: ModelRequest, response: ModelResponse) -> Decision:
-    """Decide what follows from a response: by the table, or by the policy of the run."""
-    timeline, policy = stepper.timeline, builder.settings.policy
+async def _decide(run: RunContext, builder: StepBuilder, request: ModelRequest, response: ModelResponse) -> Decision:
+    """Decide what to do with a response: by the standard table, or by the run's policy."""
+    timeline, policy = run.timeline, builder.settings.policy
     context = DecisionContext(
         response, timeline.next_step, len(builder.calls), request.max_output_tokens, builder.settings, timeline.history
     )
@@ -117,75 +117,76 @@ async def _decide_by(policy: Policy, builder: StepBuilder, response: ModelRespon
     return checked(decision, policy, context)
 
 
-async def _ask_until_whole(
-    stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None
+async def _ask_until_complete(
+    run: RunContext, builder: StepBuilder, continuation: ContinuationRequest | None
 ) -> tuple[ModelRequest, ModelResponse, ProviderStreamError | None]:
-    """Ask the model, and again if its stream lost a piece: nothing of such an answer has been executed.
+    """Ask the model, and ask again if the stream lost a piece: no tool call of such an answer has been executed.
 
-    Returns an error with the last answer if none came whole.
+    Returns the request, the last answer, and an error if that answer is incomplete too.
     """
     start, attempt = len(builder.calls), 0
-    request, response = await _ask_once(stepper, builder, continuation)
+    request, response = await _ask_once(run, builder, continuation)
     while response.is_spoilt:
-        decision = await _decide(stepper, builder, request, response)
+        decision = await _decide(run, builder, request, response)
         if decision.action is not Action.ASK_AGAIN:
             break
-        here, retry = len(builder.calls), getattr(stepper.agent.model, "retry", None)
-        most = MAX_ASKED_AGAIN if retry is None else min(MAX_ASKED_AGAIN, retry.attempts - 1)
+        here, retry = len(builder.calls), getattr(run.agent.model, "retry", None)
+        most = MAX_REPEATS if retry is None else min(MAX_REPEATS, retry.attempts - 1)
         if attempt >= most:
-            why = f"asked for again {attempt} time{'s' * (attempt != 1)}, it came no better" if most else "no retry is allowed"
-            return request, response, _stream_error(stepper, response, why)
-        if no_call_left(stepper, builder):
-            return request, response, _stream_error(stepper, response, "the budget leaves no call to ask for it again")
+            tries = "1 retry" if attempt == 1 else f"{attempt} retries"
+            why = f"{tries} did not give a complete one" if most else "no retry is allowed"
+            return request, response, _stream_error(run, response, why)
+        if no_call_left(run, builder):
+            return request, response, _stream_error(run, response, "the budget leaves no call for a retry")
         attempt += 1
-        timeline, index = stepper.timeline, builder.calls[-1].index
+        timeline, index = run.timeline, builder.calls[-1].index
         now_s = timeline.clock.elapsed_s()
         timeline.emit(events.AskedAgain(now_s, timeline.next_step, index, attempt, most - attempt, response.holes))
         try:
-            request, response = await _ask_once(stepper, builder, continuation)
+            request, response = await _ask_once(run, builder, continuation)
         except ReplayMissError:
-            return request, response, _stream_error(stepper, response, "the recording has no other answer")
+            return request, response, _stream_error(run, response, "the recording has no other answer")
         except ProviderError as error:
-            lost = _stream_error(stepper, response, f"asking for it again failed: {in_words(error)}")
-            lost.__cause__ = error
-            return request, response, lost
+            failure = _stream_error(run, response, f"a retry failed: {in_words(error)}")
+            failure.__cause__ = error
+            return request, response, failure
         builder.calls[here - 1] = replace(builder.calls[here - 1], decision=decision)
         builder.calls[start:here] = [replace(call, used=False) for call in builder.calls[start:here]]
     return request, response, None
 
 
-def _stream_error(stepper: Stepper, response: ModelResponse, why: str) -> ProviderStreamError:
+def _stream_error(run: RunContext, response: ModelResponse, why: str) -> ProviderStreamError:
     return ProviderStreamError(
-        f"{_name(stepper)}: a piece of the streamed answer was lost ({response.holes[0]}), and {why.rstrip('.')}. What came is kept. "
-        "Try again; if it stays, look for what changes the stream on its way, such as a proxy."
+        f"{_name(run)}: a piece of the streamed answer was lost ({response.holes[0]}), and {why.rstrip('.')}. The received text "
+        "is kept. Try again; if the error persists, check for a proxy that alters the stream."
     )
 
 
-def _name(stepper: Stepper) -> str:
-    return f"{stepper.agent.model.name} ({stepper.agent.model.model})"
+def _name(run: RunContext) -> str:
+    return f"{run.agent.model.name} ({run.agent.model.model})"
 
 
 async def _ask_once(
-    stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None
+    run: RunContext, builder: StepBuilder, continuation: ContinuationRequest | None
 ) -> tuple[ModelRequest, ModelResponse]:
     """Ask the model once, through the middleware."""
-    agent, timeline, before = stepper.agent, stepper.timeline, len(builder.calls)
+    agent, timeline, before = run.agent, run.timeline, len(builder.calls)
     request = ModelRequest(
         timeline.conversation.view(None if continuation is None else continuation.messages),
         agent.instructions,
         agent.tool_specs,
-        _output_cap(stepper, builder, continuation),
+        _output_cap(run, builder, continuation),
         agent.options,
         agent.stream,
     )
     if not agent.middleware:
-        return request, await _send(stepper, builder, request)
+        return request, await _send(run, builder, request)
 
     async def send(asked: ModelRequest) -> ModelResponse:
         try:
-            return await _send(stepper, builder, asked)
+            return await _send(run, builder, asked)
         except Exception as error:
-            builder.blame("", error)  # not the fault of the middleware that lets it pass
+            builder.blame("", error)  # not the fault of the middleware that it passes through
             raise
 
     try:
@@ -194,22 +195,22 @@ async def _ask_once(
         if len(builder.calls) > before and continuation is None:
             timeline.conversation.append(_assistant_message(builder.calls[-1].response))
         raise
-    return request, choose_response(stepper, builder, request, response, before)
+    return request, choose_response(run, builder, request, response, before)
 
 
-def _output_cap(stepper: Stepper, builder: StepBuilder, continuation: ContinuationRequest | None) -> int | None:
-    """Return the most output tokens to ask for: the cap per step, lowered to what is left of the budget."""
-    budget, known = builder.settings.budget, stepper.timeline.history.known_tokens + builder.known_tokens
+def _output_cap(run: RunContext, builder: StepBuilder, continuation: ContinuationRequest | None) -> int | None:
+    """Return the output cap of a request in tokens: the cap per step, lowered to what the budget leaves."""
+    budget, known = builder.settings.budget, run.timeline.history.known_tokens + builder.known_tokens
     if continuation is None or continuation.cap is None:
         return budget.output_cap(known)
     return continuation.cap if budget.max_tokens is None else min(continuation.cap, max(1, budget.max_tokens - known))
 
 
-async def _send(stepper: Stepper, builder: StepBuilder, request: ModelRequest) -> ModelResponse:
-    """Make one round trip and record what comes back. Raises BudgetExhausted if the budget leaves no further call in this step."""
-    if builder.calls_made and no_call_left(stepper, builder):
+async def _send(run: RunContext, builder: StepBuilder, request: ModelRequest) -> ModelResponse:
+    """Make one round trip and record the response. Raises BudgetExhausted if the budget leaves no further call in this step."""
+    if builder.calls_made and no_call_left(run, builder):
         raise BudgetExhausted
-    timeline, agent = stepper.timeline, stepper.agent
+    timeline, agent = run.timeline, run.agent
     index, step = timeline.history.own_calls + builder.calls_made + 1, timeline.next_step
     retries = 0
 
@@ -222,25 +223,25 @@ async def _send(stepper: Stepper, builder: StepBuilder, request: ModelRequest) -
         if timeline.observers:
             timeline.emit(events.TextReceived(timeline.clock.elapsed_s(), step, text, index))
 
-    context = CallContext(stepper.transport, stepper.replay_key, index, on_text, on_retry)
+    context = CallContext(run.transport, run.replay_key, index, on_text, on_retry)
     started_s, started = timeline.clock.elapsed_s(), time.perf_counter()
     builder.open_calls += 1
-    call_context.count_beside(stepper, calls=1)
+    call_context.count_outside_history(run, calls=1)
     try:
         response = await agent.model.respond(request, context)
         if response.tool_calls:
             response = unique_call_ids(response)
     except (ProviderStatusError, ConfigurationError, FixtureError):
         builder.open_calls -= 1  # refused: nothing was generated
-        call_context.count_beside(stepper, calls=-1)
+        call_context.count_outside_history(run, calls=-1)
         raise
     builder.open_calls -= 1
-    record_call(stepper, builder, request, response, index, started_s, time.perf_counter() - started, retries)
+    record_call(run, builder, request, response, index, started_s, time.perf_counter() - started, retries)
     return response
 
 
-def record_call(  # noqa: PLR0917  all of them say how the call went
-    stepper: Stepper,
+def record_call(  # noqa: PLR0917  all of them describe the call
+    run: RunContext,
     builder: StepBuilder,
     request: ModelRequest,
     response: ModelResponse,
@@ -249,15 +250,15 @@ def record_call(  # noqa: PLR0917  all of them say how the call went
     duration_s: float,
     retries: int,
 ) -> None:
-    """Put a response that came back into the step, with its cost, and emit why it ended."""
-    timeline, model, signal = stepper.timeline, stepper.agent.model, response.signal
-    usage = _charged_usage(stepper, builder, request, response)
-    at = datetime.now(UTC) if response.source is None else response.source.at  # an answer without HTTP was made now
+    """Add a response to the step, with its cost, and emit why it ended."""
+    timeline, model, signal = run.timeline, run.agent.model, response.signal
+    usage = _charged_usage(run, builder, request, response)
+    at = datetime.now(UTC) if response.source is None else response.source.at  # without HTTP, the answer was made just now
     address = getattr(model, "address", "")
     cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd, at=at, address=address)
     log_signal(signal, model.name, model.model)
     builder.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
-    call_context.count_beside(stepper, tokens=usage.known_tokens, cost_usd=cost.known_usd)
+    call_context.count_outside_history(run, tokens=usage.known_tokens, cost_usd=cost.known_usd)
     now_s = timeline.clock.elapsed_s()
     timeline.emit(
         events.StopReasonObserved(
@@ -267,59 +268,58 @@ def record_call(  # noqa: PLR0917  all of them say how the call went
 
 
 def choose_response(
-    stepper: Stepper, builder: StepBuilder, request: ModelRequest, response: ModelResponse, before: int
+    run: RunContext, builder: StepBuilder, request: ModelRequest, response: ModelResponse, before: int
 ) -> ModelResponse:
-    """Make the response that a middleware returned the last call of the step; the calls that it left aside stay, as not used."""
+    """Make the response that a middleware returned the last call of the step; its other calls are kept and marked as not used."""
     made = builder.calls[before:]
-    if not made:  # an answer by the middleware itself, from a cache for example
+    if not made:  # the middleware answered itself, for example from a cache
         response = unique_call_ids(response)
-        timeline = stepper.timeline
+        timeline = run.timeline
         index, now_s = timeline.history.own_calls + before + 1, timeline.clock.elapsed_s()
-        record_call(stepper, builder, request, response, index, now_s, 0.0, 0)
+        record_call(run, builder, request, response, index, now_s, 0.0, 0)
         return response
     chosen = next((call for call in made if call.response is response), made[-1])
-    came = chosen.response
-    if response is not came and (response.text, response.tool_calls) != (came.text, came.tool_calls):
-        # The provider's own form still says what the middleware has changed.
-        response = unique_call_ids(replace(response, native=None))
-    aside = [replace(call, used=False) for call in made if call is not chosen]
-    builder.calls[before:] = [*aside, replace(chosen, response=response)]
+    original = chosen.response
+    if response is not original and (response.text, response.tool_calls) != (original.text, original.tool_calls):
+        response = unique_call_ids(replace(response, native=None))  # the native form has the text before the middleware's changes
+    unused = [replace(call, used=False) for call in made if call is not chosen]
+    builder.calls[before:] = [*unused, replace(chosen, response=response)]
     return response
 
 
 def _assistant_message(response: ModelResponse) -> Message:
-    """Return what the conversation keeps of a response, without calls that were cut off: no provider takes them back."""
+    """Return the message for the conversation, without calls that were cut off: providers reject them."""
     whole = tuple([call for call in response.tool_calls if not is_cut_off(call)]) if response.tool_calls else ()
     if len(whole) < len(response.tool_calls):
         return Message("assistant", response.text, whole)
     return Message("assistant", response.text, whole, native=response.native)
 
 
-def no_call_left(stepper: Stepper, builder: StepBuilder) -> bool:
-    """True if the budget, read before a further call inside the step, allows none; tokens and cost of this step count."""
-    settings, history = stepper.settings_now(), stepper.timeline.history
+def no_call_left(run: RunContext, builder: StepBuilder) -> bool:
+    """True if the budget allows no further call within the step; the tokens and cost of this step count."""
+    settings, history = run.settings_now(), run.timeline.history
     budget, terminating, made = settings.budget, settings.terminating, builder.calls_made
     return (
         (budget.max_calls is not None and history.calls + made >= budget.max_calls)
         or (terminating is not None and history.own_calls + made >= terminating.max_invocations)
         or (budget.max_tokens is not None and history.known_tokens + builder.known_tokens >= budget.max_tokens)
         or (budget.max_cost is not None and history.known_cost_usd + builder.known_cost_usd >= budget.max_cost)
-        or call_context.bound_from_above(stepper) is not None
+        or call_context.outer_limit_reached(run) is not None
     )
 
 
 # Usage that was not reported ----------------------------------------------------------------------------------------------------
 
 
-def _charged_usage(stepper: Stepper, builder: StepBuilder, request: ModelRequest, response: ModelResponse) -> Usage:
-    """Return what counts against the budget: the reported usage, or if there is none what `Budget.missing_usage` says."""
+def _charged_usage(run: RunContext, builder: StepBuilder, request: ModelRequest, response: ModelResponse) -> Usage:
+    """Return the usage that counts against the budget: as reported, or else by the rule in `Budget.missing_usage`."""
     policy, known = builder.settings.budget.missing_usage, response.usage
     if known.total_tokens is not None or policy in ("warn", "fail"):
         return known
-    sent = stepper.timeline.conversation.characters + len(request.instructions)
+    sent = run.timeline.conversation.characters + len(request.instructions)
     sent += sum(len(spec.parameters_json) for spec in request.tools)
-    came = len(response.text) + len(response.reasoning) + sum(len(call.name + call.arguments) for call in response.tool_calls)
-    output, source = -(-came // CHARACTERS_PER_TOKEN), UsageSource.ESTIMATED
+    received = len(response.text) + len(response.reasoning) + sum(len(call.name + call.arguments) for call in response.tool_calls)
+    output, source = -(-received // CHARACTERS_PER_TOKEN), UsageSource.ESTIMATED
     if policy == "charge_cap" and request.max_output_tokens is not None:
         output, source = request.max_output_tokens, UsageSource.CHARGED_CAP
     return replace(
@@ -330,30 +330,30 @@ def _charged_usage(stepper: Stepper, builder: StepBuilder, request: ModelRequest
     )
 
 
-def _warn_of_unknown_use(stepper: Stepper, settings: RunSettings, call: ModelCall) -> None:
-    """Warn of limits that cannot be watched, since the usage or the price is not known."""
-    who, warn_once = _name(stepper), stepper.timeline.warn_once
+def _warn_of_unknown_use(run: RunContext, settings: RunSettings, call: ModelCall) -> None:
+    """Warn of limits that cannot be enforced, since the usage or the price is unknown."""
+    model, warn_once = _name(run), run.timeline.warn_once
     if call.usage.total_tokens is not None:
-        watched = _watched(settings, "cost")
-        if watched:
+        limits = _limits_on(settings, "cost")
+        if limits:
             why = f"{call.cost.reason} " if call.cost.reason else ""
-            warn_once(f"The price of {who} is not known, so {watched} cannot be watched. {why}Bound the tokens instead.")
+            warn_once(f"The price of {model} is not known, so {limits} cannot be enforced. {why}Limit the tokens instead.")
         return
     if settings.budget.missing_usage == "fail":
         raise MissingUsageError(
-            f"{who} reported no usage, and Budget(missing_usage='fail') is set. "
-            "Choose 'warn', 'estimate' or 'charge_cap' to go on without."
+            f"{model} reported no usage, and Budget(missing_usage='fail') is set. "
+            "Choose 'warn', 'estimate' or 'charge_cap' to continue without it."
         )
-    watched = _watched(settings, "tokens", *(["cost"] if call.cost.usd is None else []))
-    if watched:
+    limits = _limits_on(settings, "tokens", *(["cost"] if call.cost.usd is None else []))
+    if limits:
         warn_once(
-            f"{who} reports no usage, so {watched} cannot be watched. "
+            f"{model} reports no usage, so {limits} cannot be enforced. "
             "Budget(missing_usage='estimate') counts 4 characters as a token; 'charge_cap' charges the output cap."
         )
 
 
-def _watched(settings: RunSettings, *totals: str) -> str:
-    """Return the limits on these totals that are set, as fields of the budget or as leaves of the stop condition."""
+def _limits_on(settings: RunSettings, *totals: str) -> str:
+    """Return the names of the limits that are set on these totals: fields of the budget, and leaves of the stop condition."""
     names = [name for name, total in TOTAL_OF.items() if total in totals and getattr(settings.budget, name) is not None]
     if settings.stop is not None:
         names += [type(leaf).__name__ for leaf in settings.stop.leaves(that_count=True) if leaf.total in totals]

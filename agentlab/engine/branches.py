@@ -1,16 +1,15 @@
-"""The runs that come from a run: forks of it, and the child runs that its tools started."""
+"""The descendants of a run: its forks, and the child runs that its tools started."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from agentlab._internal.redaction import in_words
 from agentlab.engine import call_context
-from agentlab.engine.plan import RunLike, RunPlan
-from agentlab.engine.snapshot import Origin
+from agentlab.engine.plan import Origin, RunPlan
 from agentlab.engine.unreachable import never_met, warn_of
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.limits.budget import Budget
@@ -19,7 +18,61 @@ from agentlab.limits.policies import ContinuationPolicy
 from agentlab.limits.settings import as_continuation, as_policy, as_terminating
 
 if TYPE_CHECKING:
+    from agentlab.engine.control import Control
+    from agentlab.engine.stepper import Stepper
+    from agentlab.engine.timeline import Timeline
+    from agentlab.engine.worker import Worker
+    from agentlab.limits.live import LiveSettings
     from agentlab.limits.settings import RunSettings
+    from agentlab.records.events import Event
+    from agentlab.records.history import RunHistory
+    from agentlab.records.result import RunResult
+
+
+class RunLike(Protocol):
+    """What the engine needs of a run; documented in `lab.Run`."""
+
+    limits: LiveSettings
+    timeline: Timeline
+    control: Control
+    stepper: Stepper
+    worker: Worker[Any, Any]
+    branches: Branches[Any]
+
+    @property
+    def id(self) -> str:
+        """The id."""
+        ...
+
+    @property
+    def agent(self) -> Any:
+        """The agent."""
+        ...
+
+    @property
+    def prompt(self) -> str:
+        """The task."""
+        ...
+
+    @property
+    def history(self) -> RunHistory:
+        """The steps."""
+        ...
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """The events so far."""
+        ...
+
+    @property
+    def result(self) -> RunResult | None:
+        """The result, None before the end."""
+        ...
+
+    @property
+    def origin(self) -> Origin[Any]:
+        """Where it came from."""
+        ...
 
 
 R = TypeVar("R", bound=RunLike)
@@ -28,8 +81,8 @@ R = TypeVar("R", bound=RunLike)
 class Branches(Sequence[R], Generic[R]):
     """The forks of a run, in order: `run.branches[0]`. `watch` reports new ones.
 
-    `recall` restores the child run of an earlier process to continue it, `recall_children` loads all of them; both are set by the
-    store that the run came from.
+    `recall` restores a child run of an earlier process so that it can continue, `recall_children` loads all child runs. Both are set
+    by the store that the run came from.
 
     Example:
         >>> branch = ended.fork(at=2)
@@ -51,20 +104,20 @@ class Branches(Sequence[R], Generic[R]):
 
     @property
     def children(self) -> tuple[R, ...]:
-        """The child runs, those from a store included, which are loaded on first access."""
+        """The child runs. Those in a store are loaded on first access."""
         self._load_children()
         return self._children
 
     @property
     def descendants(self) -> tuple[R, ...]:
-        """Forks and child runs together, in the order in which they were made."""
+        """Forks and child runs, in the order in which they were made."""
         self._load_children()
         return self._descendants
 
     def watch(self, listener: Callable[[R], object]) -> Callable[[], None]:
-        """Call `listener(branch)` after each fork, on the thread that made it; return a function that ends that.
+        """Call `listener(branch)` after each fork, on the thread that made it; return a function that ends this.
 
-        An exception from a listener becomes a warning: the fork is made all the same.
+        An exception from a listener becomes a warning and does not prevent the fork.
 
         Example:
             >>> seen = []
@@ -88,18 +141,18 @@ class Branches(Sequence[R], Generic[R]):
             try:
                 listener(branch)
             except Exception as error:
-                message = f"A listener to forks raised {in_words(error)}. The fork was made all the same."
+                message = f"A listener for forks raised {in_words(error)}. The fork was made anyway."
                 warnings.warn(message, AgentlabWarning, stacklevel=3)
 
     def add_child(self, child: R) -> None:
-        """Add a child run; one that is a fork of another child is listed below that one."""
+        """Add a child run. A fork of another child is listed below that child."""
         with self._run.stepper.affinity.lock:
             self._children = _with(self._children, child)
-            if child.stepper.origin.parent is None:
+            if child.origin.parent is None:
                 self._descendants = _with(self._descendants, child)
 
     def _load_children(self) -> None:
-        """Load stored child runs, read-only, before those that were called since."""
+        """Load stored child runs, read-only, and put them before those that were started since."""
         with self._run.stepper.affinity.lock:
             load, self.recall_children = self.recall_children, None
             if load is not None:
@@ -116,7 +169,7 @@ class Branches(Sequence[R], Generic[R]):
     # A sequence of the forks ------------------------------------------------------------------------------------------------
 
     def _forks(self) -> tuple[R, ...]:
-        return tuple([one for one in self._descendants if one.stepper.origin.parent is self._run])
+        return tuple([one for one in self._descendants if one.origin.parent is self._run])
 
     @overload
     def __getitem__(self, index: int) -> R: ...
@@ -141,7 +194,7 @@ class Branches(Sequence[R], Generic[R]):
 
 
 def _with(runs: tuple[R, ...], run: R) -> tuple[R, ...]:
-    """Return the runs and this one, which replaces a loaded one of the same id."""
+    """Return the runs with this one, which replaces a loaded run of the same id."""
     if all(one.id != run.id for one in runs):
         return (*runs, run)
     return tuple([run if one.id == run.id else one for one in runs])
@@ -152,16 +205,17 @@ def _with(runs: tuple[R, ...], run: R) -> tuple[R, ...]:
 
 def set_parent(run: R, parent: R) -> None:
     """Make a restored run a branch of a restored run."""
-    run.stepper.origin = replace(run.stepper.origin, parent=parent)
+    run.stepper.context.origin = replace(run.origin, parent=parent)
     parent.branches.add(run)
 
 
 def set_caller(run: R, caller: R, step: int, call_id: str) -> None:
-    """Make a run the child of the run whose tool call started it; one that is a fork stays a branch of its parent."""
-    origin = replace(run.stepper.origin, caller=caller, parent_step=step, called_by=call_id)
+    """Make a run the child of the run whose tool call started it. A fork stays a branch of its parent."""
+    context = run.stepper.context
+    origin = replace(context.origin, caller=caller, parent_step=step, called_by=call_id)
     if origin.parent is None:
         origin = replace(origin, parent_run_id=caller.id)
-    run.stepper.origin = origin
+    context.origin, context.caller = origin, caller.stepper.context
     caller.branches.add_child(run)
 
 
@@ -184,10 +238,10 @@ def fork_plan(
     if agent is not None and model is not None:
         raise ConfigurationError("fork(agent=…, model=…): pass one of them; an agent has its model already.")
     call_context.refuse_too_deep()
-    stepper = run.stepper
-    prefix = stepper.timeline.prefix().until(at)
-    chosen = agent or (stepper.agent if model is None else stepper.agent.with_model(model))
-    before = stepper.limits.snapshot()
+    context = run.stepper.context
+    prefix = context.timeline.prefix().until(at)
+    chosen = agent or (context.agent if model is None else context.agent.with_model(model))
+    before = context.limits.snapshot()
     settings = replace(
         before,
         budget=budget or before.budget,
@@ -197,7 +251,7 @@ def fork_plan(
         terminating=before.terminating if terminating is None else chosen.known_terminating(as_terminating(terminating)),
     )
     if stop is not None:
-        known = never_met(before, stepper.agent)
+        known = never_met(before, context.agent)
         warn_of([remark for remark in never_met(settings, chosen, prefix.history) if remark not in known], stacklevel=4)
     if prompt is not None:
         prefix = prefix.with_prompt(prompt)
@@ -209,9 +263,9 @@ def fork_plan(
         chosen,
         prefix.answerable(settings.continuation.hint),
         settings,
-        stepper.transport,
-        observers=stepper.timeline.inherited,
+        context.transport,
+        observers=context.timeline.inherited,
         origin=Origin(parent=run, forked_at=at, parent_run_id=run.id),
-        holds=tuple([hold.at(at) for hold in stepper.holds]),
-        again=stepper.again,
+        holds=tuple([hold.at(at) for hold in context.holds]),
+        again=context.again,
     )

@@ -1,101 +1,207 @@
-"""Which tool call the code runs in: of which run, in which step, and what bounds the runs that the tool starts.
+"""The state of a run, the tool call that the current code runs in, and the limits of the runs that the tool starts.
 
-A run that begins within a tool call is below the calling run, whether `agent.as_tool` or the tool's own code made it. The first run
-above all of them is the outermost one: its limits and its agent's `max_depth` hold for every run below it.
+A run that begins within a tool call is below the calling run, whether `agent.as_tool` or the tool's own code started it. The topmost
+run is the outermost one: its limits and its agent's `max_depth` apply to every run below it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from agentlab.engine.plan import RunSnapshot
+from agentlab.engine.step_builder import OpenChild, StepBuilder, Used
 from agentlab.errors import ConfigurationError
 from agentlab.limits.budget import LIMIT_REASONS, Budget, DefaultTurns
+from agentlab.limits.live import LiveSettings
 from agentlab.limits.reading import Reading, Remaining
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
 from agentlab.records.history import ZERO, RunHistory
+from agentlab.records.result import RunResult
 
 if TYPE_CHECKING:
-    from agentlab.engine.step_builder import StepBuilder
-    from agentlab.engine.stepper import Stepper
+    from agentlab.engine.control import Control
+    from agentlab.engine.plan import Ending, Origin, RunPlan
+    from agentlab.engine.timeline import Timeline
     from agentlab.model.messages import ToolCall
 
 MAX_DEPTH = 3
 """How deep runs may be nested below the outermost one, unless its agent says otherwise."""
 
 CALLS_BELOW_PER_STEP = 20
-"""Model calls that all runs below the outermost one may make together, for each of its `max_turns`; its `max_calls` replaces this."""
+"""Model calls that all runs below the outermost one may make together, per step of its `max_turns`. Its `max_calls` replaces this."""
 
 LEAST_USD = Decimal("1e-9")
-"""The least limit of a cost: with nothing left no run is started, and one whose limit is lowered later ends before its next call."""
+"""The lowest cost limit, used if nothing is left: the run then ends before its next call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
-    """Model calls, and what is known of their tokens and cost."""
+class RunContext:
+    """The state that the steps of one run work on: its record, agent and settings, the step under way, its place among nested runs.
 
-    calls: int = 0
-    tokens: int = 0
-    cost_usd: Decimal = ZERO
+    `run` is the user's run object, opaque here. `in_force` are the settings of the newest step; `parent_limit` lowers the settings of
+    a child run. `caller` is the run whose tool call started this one, `outermost` the first run of nested tool calls, `depth` the
+    distance to it. `outside_history` is the usage of runs below the outermost one that no history counts. `holds` are tool calls that
+    must not be repeated unless `again` allows it. `ending` is why the run ends with its newest step, or None.
+    """
 
-    def __add__(self, other: Used) -> Used:
-        return Used(self.calls + other.calls, self.tokens + other.tokens, self.cost_usd + other.cost_usd)
+    __slots__ = (
+        "again",
+        "agent",
+        "begins_with",
+        "builder",
+        "caller",
+        "control",
+        "depth",
+        "ending",
+        "holds",
+        "in_force",
+        "limits",
+        "origin",
+        "outermost",
+        "outside_history",
+        "outside_lock",
+        "parent_limit",
+        "replay_key",
+        "result",
+        "run",
+        "run_id",
+        "timeline",
+        "transport",
+        "waits_for_tool",
+        "warned_unknown",
+    )
 
+    def __init__(self, plan: RunPlan, timeline: Timeline, control: Control, run: Any) -> None:
+        self.run = run
+        self.timeline, self.control = timeline, control
+        self.run_id: str = plan.run_id or os.urandom(6).hex()
+        self.replay_key: str = self.run_id
+        self.agent, self.transport, self.limits = plan.agent, plan.transport, LiveSettings(plan.settings)
+        self.origin: Origin[Any] = plan.origin
+        self.holds, self.again = plan.holds, plan.again
+        self.in_force: RunSettings = plan.settings
+        self.parent_limit: Callable[[RunSettings], RunSettings] | None = None
+        self.builder: StepBuilder | None = None
+        self.ending: Ending | None = None
+        self.result: RunResult | None = None
+        above = here()
+        self.caller: RunContext | None = None
+        self.outermost: RunContext = self if above is None else above.caller.outermost
+        self.depth: int = 0 if above is None else above.caller.depth + 1
+        self.begins_with: int = len(timeline.history)
+        self.outside_history, self.outside_lock = Used(), threading.Lock()
+        self.warned_unknown: tuple[RunSettings, bool] | None = None
+        self.waits_for_tool = False
 
-def used(stepper: Stepper, but: Stepper | None = None) -> Used:
-    """Return what a run has used by now: its steps, the step under way, and child runs in it, done or running, except `but`."""
-    history, builder = stepper.timeline.history, stepper.builder
-    calls, tokens, cost_usd = history.calls, history.known_tokens, history.known_cost_usd
-    if builder is None:
+    def settings_now(self) -> RunSettings:
+        """Return the current limits; those of a child run are lowered to what its caller and the outermost run have left."""
+        settings = self.limits.snapshot()
+        if self.parent_limit is not None:
+            settings = self.parent_limit(settings)
+        return settings if self.outermost is self else steps_within(settings, self)
+
+    def refresh_settings(self) -> RunSettings:
+        """Apply the current limits and return them."""
+        self.in_force = self.settings_now()
+        return self.in_force
+
+    def used(self, but: OpenChild | None = None) -> Used:
+        """Return the usage of the run so far: its steps, the step under way, and the child runs of that step except `but`."""
+        history, builder = self.timeline.history, self.builder
+        calls, tokens, cost_usd = history.calls, history.known_tokens, history.known_cost_usd
+        if builder is None:
+            return Used(calls, tokens, cost_usd)
+        calls += builder.calls_made + sum([child.calls for child in builder.children])
+        tokens += builder.known_tokens + sum([child.known_tokens for child in builder.children])
+        cost_usd += builder.known_cost_usd + sum([child.known_cost_usd for child in builder.children], ZERO)
+        for child in tuple(builder.open_children):
+            if child is not but:
+                now, before = child.used(), child.before
+                calls += now.calls - before.calls
+                tokens += now.tokens - before.known_tokens
+                cost_usd += now.cost_usd - before.known_cost_usd
         return Used(calls, tokens, cost_usd)
-    calls += builder.calls_made + sum([child.calls for child in builder.children])
-    tokens += builder.known_tokens + sum([child.known_tokens for child in builder.children])
-    cost_usd += builder.known_cost_usd + sum([child.known_cost_usd for child in builder.children], ZERO)
-    for child, (before, _) in list(builder.open_children.items()):
-        if child is not but:
-            now = used(child)
-            calls += now.calls - before.calls
-            tokens += now.tokens - before.known_tokens
-            cost_usd += now.cost_usd - before.known_cost_usd
-    return Used(calls, tokens, cost_usd)
+
+    def result_for(self, ending: Ending) -> RunResult:
+        """Return the result of the run for this ending."""
+        timeline, origin, model = self.timeline, self.origin, self.agent.model
+        return RunResult(
+            run_id=self.run_id,
+            provider=model.name,
+            model=model.model,
+            prompt=timeline.prompt,
+            history=timeline.history,
+            messages=timeline.conversation.view(),
+            events=timeline.events,
+            stop_reason=ending.stop_reason,
+            detail=ending.detail,
+            conditions_met=ending.conditions_met,
+            output=ending.output,
+            error=ending.error,
+            stopped_by=ending.stopped_by,
+            parent_run_id=origin.parent_run_id,
+            forked_at=origin.forked_at,
+            parent_step=origin.parent_step,
+            called_by=origin.called_by,
+        )
+
+    def snapshot(self) -> RunSnapshot:
+        """Return the current state of the run."""
+        timeline, result = self.timeline, self.result
+        if result is None and self.ending is not None:
+            result = self.result_for(self.ending)
+        return RunSnapshot(
+            self.run_id,
+            self.agent,
+            timeline.prefix(),
+            timeline.complete_steps,
+            self.limits.snapshot(),
+            timeline.events,
+            result,
+            timeline.clock.elapsed_s(),
+            self.origin,
+            self.holds,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallContext:
-    """A tool call under way: the run's stepper, the step that it is in, and the call itself."""
+    """A tool call under way: the calling run, the step, and the call."""
 
-    stepper: Stepper
+    caller: RunContext
     builder: StepBuilder
     tool_call: ToolCall
 
     @property
     def run(self) -> Any:
-        """The calling run."""
-        return self.stepper.run
+        """The calling run as its user holds it."""
+        return self.caller.run
 
     @property
     def step(self) -> int:
         """The number of the step."""
-        return self.stepper.timeline.next_step
+        return self.caller.timeline.next_step
 
-    def left(self, but: Stepper | None = None) -> Remaining:
-        """Return what the run's budget leaves now, the step under way and its child runs (except `but`) counted; None for no limit.
+    def left(self, but: OpenChild | None = None) -> Remaining:
+        """Return what is left of the run's budget after the step under way and its child runs (except `but`); None for no limit.
 
-        Use that is not known counts as far as it is known. Steps are each run's own and are left out.
+        Unknown usage counts as 0. Steps are left out: each run counts them separately.
         """
-        budget, spent = self.stepper.settings_now().budget, used(self.stepper, but)
+        budget, spent = self.caller.settings_now().budget, self.caller.used(but)
         return Remaining(
             None,
             None if budget.max_calls is None else max(0, budget.max_calls - spent.calls),
             None if budget.max_tokens is None else max(0, budget.max_tokens - spent.tokens),
             None if budget.max_cost is None else max(ZERO, budget.max_cost - spent.cost_usd),
-            None if budget.timeout is None else max(0.0, budget.timeout - self.stepper.timeline.clock.elapsed_s()),
+            None if budget.timeout is None else max(0.0, budget.timeout - self.caller.timeline.clock.elapsed_s()),
         )
 
 
@@ -103,9 +209,9 @@ _Reset: TypeAlias = "Token[ToolCallContext | None]"
 _here: ContextVar[ToolCallContext | None] = ContextVar("agentlab_tool_call", default=None)
 
 
-def enter(stepper: Stepper, builder: StepBuilder, tool_call: ToolCall) -> _Reset:
+def enter(caller: RunContext, builder: StepBuilder, tool_call: ToolCall) -> _Reset:
     """Begin a tool call; `leave` takes what this returns."""
-    return _here.set(ToolCallContext(stepper, builder, tool_call))
+    return _here.set(ToolCallContext(caller, builder, tool_call))
 
 
 def leave(before: _Reset) -> None:
@@ -123,7 +229,7 @@ _watcher: ContextVar[Callable[[Any], None] | None] = ContextVar("agentlab_watche
 
 @contextlib.contextmanager
 def watched(watcher: Callable[[Any], None]) -> Iterator[None]:
-    """Pass every run that is made within this to `watcher`, in tasks and threads that are started here too."""
+    """Pass every run that is made in this block to `watcher`, including those of tasks and threads that are started in it."""
     before = _watcher.set(watcher)
     try:
         yield
@@ -131,21 +237,21 @@ def watched(watcher: Callable[[Any], None]) -> Iterator[None]:
         _watcher.reset(before)
 
 
-def made(run: Any) -> None:
+def announce(run: Any) -> None:
     """Pass a new run to the watcher, if there is one."""
     if (watcher := _watcher.get()) is not None:
         watcher(run)
 
 
 def is_spent(left: Remaining) -> bool:
-    """True if nothing more can be done with what is left."""
+    """True if some limit has nothing left."""
     return any(part is not None and part <= 0 for part in (left.calls, left.tokens, left.cost_usd, left.time_s))
 
 
 def within(budget: Budget, left: Remaining, before: RunHistory, *, elapsed_s: float | None = None) -> Budget:
-    """Return the budget lowered to what its caller has left, for a run that begins with the steps of `before`.
+    """Return the budget, lowered to what the caller has left, for a run that begins with the steps of `before`.
 
-    With `elapsed_s`, the active time that it begins with, its time is lowered too.
+    With `elapsed_s`, the active time at its beginning, the timeout is lowered too.
     """
     caps: dict[str, Any] = {}
     if left.calls is not None:
@@ -158,13 +264,13 @@ def within(budget: Budget, left: Remaining, before: RunHistory, *, elapsed_s: fl
         caps["timeout"] = max(0.001, elapsed_s + left.time_s)
     lower = {name: cap for name, cap in caps.items() if (own := getattr(budget, name)) is None or cap < own}
     if "max_calls" in lower and budget.max_turns is not None:
-        lower["max_turns"] = int(budget.max_turns)  # calls that the caller has left do not raise a default of max_turns
+        lower["max_turns"] = int(budget.max_turns)  # no longer a default, which would yield to max_calls
     return dataclasses.replace(budget, **lower) if lower else budget
 
 
-def settings_within(settings: RunSettings, context: ToolCallContext, stepper: Stepper, before: RunHistory) -> RunSettings:
-    """Return the settings of a child run within what its caller has left now: limits may change on both sides while it runs."""
-    budget = within(settings.budget, context.left(but=stepper), before)
+def settings_within(settings: RunSettings, context: ToolCallContext, child: OpenChild) -> RunSettings:
+    """Return the settings of a child run, lowered to what its caller has left now: the limits of both may change meanwhile."""
+    budget = within(settings.budget, context.left(but=child), child.before)
     return settings if budget is settings.budget else dataclasses.replace(settings, budget=budget)
 
 
@@ -176,35 +282,35 @@ def refuse_too_deep() -> None:
     context = here()
     if context is None:
         return
-    stepper = context.stepper
-    if (most := stepper.outermost.agent.max_depth) is None or stepper.depth < most:
+    caller = context.caller
+    if (most := caller.outermost.agent.max_depth) is None or caller.depth < most:
         return
-    depth = stepper.depth + 1
+    depth = caller.depth + 1
     raise ConfigurationError(
         f"Sub-agents may be nested {most} deep; this one would be nested {depth} deep and was not started. Do its task without it. "
         f"A person may allow more: Agent(…, max_depth={depth}) of the outermost agent."
     )
 
 
-def steps_within(settings: RunSettings, stepper: Stepper) -> RunSettings:
-    """Return the settings of a run below another, with at most as many steps as a person set for the outermost run."""
-    most, own = stepper.outermost.limits.snapshot().budget.max_turns, settings.budget.max_turns
-    begins_with = stepper.begins_with
+def steps_within(settings: RunSettings, run: RunContext) -> RunSettings:
+    """Return the settings of a child run, with no more steps than a person set for the outermost run."""
+    most, own = run.outermost.limits.snapshot().budget.max_turns, settings.budget.max_turns
+    begins_with = run.begins_with
     if most is None or (own is not None and (own <= begins_with + most or isinstance(most, DefaultTurns))):
         return settings
     return dataclasses.replace(settings, budget=dataclasses.replace(settings.budget, max_turns=begins_with + most))
 
 
-def bound_from_above(stepper: Stepper) -> tuple[StopReason, str] | None:
-    """Return why `bound_below` of the outermost run forbids a further call; None if it does not, and for that run itself."""
-    return None if stepper.outermost is stepper else bound_below(stepper.outermost)
+def outer_limit_reached(run: RunContext) -> tuple[StopReason, str] | None:
+    """Return why `limit_below_reached` of the outermost run forbids a further call, or None. Always None for the outermost run."""
+    return None if run.outermost is run else limit_below_reached(run.outermost)
 
 
-def bound_below(top: Stepper) -> tuple[StopReason, str] | None:
-    """Return why no run below this outermost one may make a further call, by its limits now and by all that is used; else None."""
+def limit_below_reached(top: RunContext) -> tuple[StopReason, str] | None:
+    """Return why no run below this outermost run may make a further call, by its current limits and the total usage; else None."""
     if top.result is not None and top.result.stop_reason is StopReason.CANCELLED:
         return StopReason.CANCELLED, "Cancelled with the outermost run."
-    budget, spent = top.limits.snapshot().budget, used(top) + top.beside
+    budget, spent = top.limits.snapshot().budget, top.used() + top.outside_history
     values: dict[str, Any] = {
         "max_calls": spent.calls,
         "max_tokens": spent.tokens,
@@ -227,13 +333,12 @@ def bound_below(top: Stepper) -> tuple[StopReason, str] | None:
     )
 
 
-def count_beside(stepper: Stepper, calls: int = 0, tokens: int = 0, cost_usd: Decimal = ZERO) -> None:
-    """Count for the outermost run what no history counts: the use of a run that a tool's own code made, or of runs below it."""
-    above, top = stepper, stepper.outermost
+def count_outside_history(run: RunContext, calls: int = 0, tokens: int = 0, cost_usd: Decimal = ZERO) -> None:
+    """Count usage that no history counts for the outermost run: of runs that a tool's own code started, and of runs below them."""
+    above, top = run, run.outermost
     while above is not top:
-        caller = above.origin.caller
-        if caller is None:
-            with top.beside_lock:
-                top.beside += Used(calls, tokens, cost_usd)
+        if above.caller is None:
+            with top.outside_lock:
+                top.outside_history += Used(calls, tokens, cost_usd)
             return
-        above = caller.stepper
+        above = above.caller

@@ -1,4 +1,4 @@
-"""One call of a model: build the request, send it, retry if that may help, read the answer."""
+"""One call to a model: build the request, send it, retry if that may help, read the answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -34,30 +34,27 @@ from agentlab.model.responses import ModelResponse, RateLimit, ResponseSource, T
 from agentlab.model.usage import UsageSource
 from agentlab.providers import finish_detection as signals
 from agentlab.providers.base import Provider
-from agentlab.providers.finish_detection import LARGEST_REFUSAL_BYTES
-from agentlab.providers.wires.incoming import LARGEST_ANSWER_BYTES
+from agentlab.providers.detectors import MAX_ERROR_BODY_BYTES
+from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES
 from agentlab.providers.wires.read import dumps, ends_early, loads
 from agentlab.records.result import STOP, advice_for
 from agentlab.transport import Transport
 from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded, headers_in_body, read_rate_limit
 
-if TYPE_CHECKING:
-    from agentlab.engine.plan import AgentSpec
-
-_MAY_PASS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-_NEXT_STEP = {
-    400: "Look at what it says of the request.",
+_TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_ADVICE = {
+    400: "Check the request against this message.",
     401: "Check the API key.",
     402: "Check the account's credit.",
     403: "Check that the key may use this model.",
     404: "Check the model's name and the address.",
     413: "The request is too large: shorten the conversation.",
     405: "Check the address.",
-    429: "The rate limit held: wait, or run fewer at once.",
+    429: "The rate limit was reached: wait, or run fewer at once.",
 }
-_OF_THE_ACCOUNT = frozenset({"insufficient_quota", "billing_error"})
-_SHOWN_BYTES = 300  # of a body that was not understood
-_READ_BYTES = 4096  # of it, in which keys are redacted
+_ACCOUNT_CODES = frozenset({"insufficient_quota", "billing_error"})
+_SHOWN_BYTES = 300  # of an unrecognised body, in an error message
+_REDACTED_BYTES = 4096  # of the body: keys are redacted in these before the excerpt is taken
 _NO_CONTENT = 204
 _BOM = b"\xef\xbb\xbf"
 
@@ -66,19 +63,19 @@ LONGEST_SILENCE_S = 300.0
 """The call fails if the provider sends nothing for this long; `Budget(timeout=…)` bounds the whole run."""
 
 KEPT_ALIVE = 2
-"""So many times LONGEST_SILENCE_S may a provider send only what keeps the connection open: comments, `ping` and `keepalive` events,
-white space. Models that think unseen send nothing else for minutes."""
+"""A provider may send keep-alive data only (comments, `ping` and `keepalive` events, white space) for this many times
+LONGEST_SILENCE_S. Models that hide their reasoning send nothing else for minutes."""
 
 
 @helps_with_keywords
 @dataclass(frozen=True, slots=True)
 class RetryPolicy(Displayable):
-    """How often and how long a call that may succeed later is retried: connection errors, an answer whose JSON ends early, 429, 5xx and
-    the like. A stream that breaks off is retried only if nothing of the answer has come. One that loses a piece on its way is asked
-    for again at once, at most twice.
+    """How often and how long a call that may succeed later is retried: after connection errors, a body whose JSON ends early, and
+    statuses such as 429 and 5xx. A stream that breaks off is retried only if no part of the answer has arrived. If a stream loses a
+    piece in transit, the model is asked again at once, at most twice.
 
-    `attempts` counts the first one too; the wait doubles from `first_wait_s` up to `longest_wait_s`, and is what the provider asks for
-    (Retry-After) where that is longer. A provider that asks for more than `longest_wait_s` is not waited for.
+    `attempts` includes the first one. The wait doubles from `first_wait_s` up to `longest_wait_s`; if the provider asks for a longer
+    one (Retry-After), that is used. If it asks for more than `longest_wait_s`, the call fails without a retry.
 
     Example:
         >>> patient = lab.RetryPolicy(attempts=6, longest_wait_s=60)
@@ -111,7 +108,7 @@ class RetryPolicy(Displayable):
 
 
 class OnRetry(Protocol):
-    """Notified before a further attempt: its number, the wait, why the last one failed, and what that said of the account's limits."""
+    """Called before a further attempt with its number, the wait, the reason of the last failure, and the rate limit it reported."""
 
     def __call__(self, attempt: int, wait_s: float, reason: str, rate_limit: RateLimit | None = None, /) -> None:
         """Announce a retry before its wait."""
@@ -120,7 +117,7 @@ class OnRetry(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a call needs of its run. `replay_key` keeps the replay of concurrent runs apart; `index` counts the run's calls from 1."""
+    """What a call needs from its run. `replay_key` separates concurrent runs on replay; `index` counts the run's calls from 1."""
 
     transport: Transport
     replay_key: str
@@ -147,14 +144,14 @@ class Model(Protocol):
         ...
 
 
-def check_key(agent: AgentSpec, transport: Transport) -> None:
-    """Raise MissingKeyError if the agent's calls are known to have no key. A middleware may answer in place of the provider."""
-    if isinstance(agent.model, HttpModel) and transport.needs_key and not agent.middleware:
-        agent.model.check_key()
+def check_key(model: Model, transport: Transport, middleware: Sequence[object]) -> None:
+    """Raise MissingKeyError if the agent has no key. With middleware there is no check: it may answer in place of the provider."""
+    if isinstance(model, HttpModel) and transport.needs_key and not middleware:
+        model.check_key()
 
 
 class _HiddenHeaders(dict[str, str]):
-    """Headers whose values are not shown, for example in a traceback with the values of variables."""
+    """Headers whose repr hides the values, for example in a traceback that shows variables."""
 
     def __repr__(self) -> str:
         return f"{{{', '.join(self)}}}"
@@ -179,35 +176,35 @@ class HttpModel:
 
     @property
     def address(self) -> str:
-        """The address of the server; empty if the provider finds it itself."""
+        """The address of the server; empty if the provider chooses it."""
         return str(getattr(self.provider, "base_url", ""))
 
     @property
     def prefills(self) -> bool:
-        """True if the model, given the beginning of its answer as the last message, continues right behind it."""
+        """True if the model continues an answer whose beginning is sent as the last message."""
         return bool(getattr(self.provider, "prefills", False))
 
     def check_key(self) -> None:
-        """Raise MissingKeyError if it is known without a request that there is no key."""
-        known = getattr(self.provider, "check_key", None)
-        if known is None and hasattr(self.provider, "sign"):  # it looks for credentials by itself
+        """Raise MissingKeyError if a key is missing, as far as that shows without a request."""
+        check = getattr(self.provider, "check_key", None)
+        if check is None and hasattr(self.provider, "sign"):  # a signer finds its credentials itself
             return
         try:
-            (known or self.provider.auth_headers)()
+            (check or self.provider.auth_headers)()
         except MissingKeyError as error:
-            raise self._also_mistyped(error) from None
+            raise self._with_spelling_hint(error) from None
         except ConfigurationError:
             raise
-        except Exception:  # such as from a server of tokens: the call meets it, too, and may retry
+        except Exception:  # for example from a token server: the call will fail the same way, and may be retried
             return
 
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
-        """Send the request and read the answer; a failure that may pass is retried, with an event."""
+        """Send the request and read the answer. A temporary failure is retried, with an event."""
         http_request = self.provider.build_request(request)
         try:
             return await self._attempt(http_request, request, context)
         except (ProviderConnectionError, ProviderStatusError) as error:
-            if self.retry.attempts == 1 or not _may_pass(error, self.retry):
+            if self.retry.attempts == 1 or not _is_temporary(error, self.retry):
                 raise
             return await self._retry(error, http_request, request, context)
 
@@ -220,7 +217,7 @@ class HttpModel:
         backoff = tenacity.wait_random_exponential(multiplier=self.retry.first_wait_s, max=self.retry.longest_wait_s)
 
         def wait(state: tenacity.RetryCallState) -> float:
-            if not context.transport.needs_key:  # a recording has nothing to wait for
+            if not context.transport.needs_key:  # a replay needs no wait
                 return 0.0
             asked_for = getattr(state.outcome.exception(), "retry_after_s", None) if state.outcome else None
             return max(backoff(state), asked_for or 0.0)
@@ -231,7 +228,7 @@ class HttpModel:
             context.on_retry(state.attempt_number, slept, str(failure), getattr(failure, "rate_limit", None))
 
         async def attempt() -> ModelResponse:
-            first = next(failures, None)  # the attempt that has been made already
+            first = next(failures, None)  # the attempt before the retries
             if first is not None:
                 raise first
             return await self._attempt(http_request, request, context)
@@ -239,7 +236,7 @@ class HttpModel:
         retrying = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_attempt(self.retry.attempts),
             wait=wait,
-            retry=tenacity.retry_if_exception(lambda failure: _may_pass(failure, self.retry)),
+            retry=tenacity.retry_if_exception(lambda failure: _is_temporary(failure, self.retry)),
             before_sleep=announce,
             reraise=True,
         )
@@ -249,7 +246,7 @@ class HttpModel:
         auth = await self._auth(http_request) if context.transport.needs_key else {}
         began, digest = datetime.now(UTC), hashlib.blake2b(digest_size=8)
         async with context.transport.open(
-            http_request, auth=auth, lane=context.replay_key, timeout_s=LONGEST_SILENCE_S
+            http_request, auth=auth, replay_key=context.replay_key, timeout_s=LONGEST_SILENCE_S
         ) as answer:
             recorded: Recorded = getattr(answer, "recorded", None) or Recorded("", began if context.transport.needs_key else None)
             now_s = partial(_time_of, answer, recorded)
@@ -261,44 +258,44 @@ class HttpModel:
             elif request.stream:
                 read = await self._read_stream(answer, digest, request.max_output_tokens, context)
             else:
-                body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, _is_blank)])
+                body = b"".join([chunk async for chunk in _bounded(answer, MAX_ANSWER_BYTES, _is_blank)])
                 read = self._read_whole(body, digest, request.max_output_tokens, context)
             response, begins_with, cut_short, detection_s = read
-            meant_empty = answer.status == _NO_CONTENT or "content-length" in answer.headers
-        if _says_nothing(response):
-            raise self._no_answer(_in_one_line(begins_with, auth), cut_short=cut_short, meant_empty=meant_empty)
+            is_complete = answer.status == _NO_CONTENT or "content-length" in answer.headers
+        if _is_unrecognised(response):
+            raise self._unrecognised(_excerpt(begins_with, auth), cut_short=cut_short, is_complete=is_complete)
         source = ResponseSource(recorded.at, not context.transport.needs_key, recorded.place, digest.hexdigest())
         response = replace(response, source=source, rate_limit=read_rate_limit(answer.headers, now_s), detection_s=detection_s)
-        with_words = response.signal.finish_reason in (FinishReason.ERROR, FinishReason.CONTENT_FILTERED)
-        return _without_keys(response, auth) if with_words else response
+        has_message = response.signal.finish_reason in (FinishReason.ERROR, FinishReason.CONTENT_FILTERED)
+        return _redacted(response, auth) if has_message else response
 
-    def _no_answer(self, shown: str, *, cut_short: bool, meant_empty: bool) -> ProviderError:
-        """Return the error of a body in which nothing was recognised. One that ended early is a broken connection, which may pass."""
+    def _unrecognised(self, excerpt: str, *, cut_short: bool, is_complete: bool) -> ProviderError:
+        """Return the error for a body in which nothing was recognised. One that ended early is a connection error, to be retried."""
         if cut_short:
             return ProviderConnectionError(
-                f"{self._who} answered with a body that ended early: {shown!r} and no more. "
-                "Try again; if it stays, look for what cuts it off: a proxy, or a limit of the server's."
+                f"{self._label} answered with an incomplete body: {excerpt!r}. "
+                "Try again; if the error persists, check for a proxy or a server limit that cuts responses off."
             )
-        if not shown and not meant_empty:
+        if not excerpt and not is_complete:
             return ProviderConnectionError(
-                f"{self._who}: the answer ended before anything of it had come. "
-                "Try again; if it stays, check that base_url is the address of an API."
+                f"{self._label}: the connection closed before any part of the answer arrived. "
+                "Try again; if the error persists, check that base_url is the address of an API."
             )
-        what = f"something that is no answer: {shown!r}" if shown else "an empty body"
-        return ProviderPayloadError(f"{self._who} answered with {what}. Check that base_url is the address of an API.")
+        body = f"an unrecognised body: {excerpt!r}" if excerpt else "an empty body"
+        return ProviderPayloadError(f"{self._label} answered with {body}. Check that base_url is the address of an API.")
 
     async def _auth(self, http_request: HttpRequest) -> dict[str, str]:
-        """Return the headers that authenticate this request now: a signature is valid for minutes only."""
+        """Return the headers that authenticate this attempt: a signature is valid for a few minutes only."""
         sign: Callable[[HttpRequest], dict[str, str]] | None = getattr(self.provider, "sign", None)
         try:
             auth = self.provider.auth_headers() if sign is None else await asyncio.to_thread(sign, http_request)
         except MissingKeyError as error:
-            raise self._also_mistyped(error) from None
+            raise self._with_spelling_hint(error) from None
         known_keys.remember(known_secrets(secrets_in_headers(auth)))
         return _HiddenHeaders(auth)
 
-    def _also_mistyped(self, error: MissingKeyError) -> MissingKeyError:
-        """Return the error with a hint at a mistyped model, which else only the provider would report afterwards."""
+    def _with_spelling_hint(self, error: MissingKeyError) -> MissingKeyError:
+        """Return the error with a hint if the model's name looks mistyped: a user with two mistakes sees both at once."""
         hint = misspelling_hint(self.provider.name, self.provider.model)
         return MissingKeyError(f"{error}{hint}") if hint else error
 
@@ -312,91 +309,90 @@ class HttpModel:
             payload, cut_short = None, ends_early(body.removeprefix(_BOM))
         response = signals.registry.reread(self.name, self.provider.parse(payload, requested_cap=cap))
         detection_s = time.perf_counter() - began
-        digest.update(body if payload is None else dumps(payload))  # a recording keeps the JSON and lays it out anew
+        digest.update(body if payload is None else dumps(payload))  # a recording reformats the JSON
         if response.text:
             context.on_text(response.text)
-        return response, body[:_READ_BYTES], cut_short, detection_s
+        return response, body[:_REDACTED_BYTES], cut_short, detection_s
 
     async def _read_stream(
         self, answer: HttpAnswer, digest: hashlib.blake2b, cap: int | None, context: CallContext
     ) -> tuple[ModelResponse, bytes, bool, float]:
-        """Read a stream and report its text as it comes. The parser reads JSON too, with which some servers answer instead."""
+        """Read a stream and emit its text as it arrives. The parser also reads plain JSON, which some servers send instead."""
         parser = self.provider.stream_parser(requested_cap=cap)
         begins_with, reported, detection_s = b"", list[str](), 0.0
-        broke: ProviderError | None = None
+        failure: ProviderError | None = None
         try:
-            async for chunk in _bounded(answer, LARGEST_ANSWER_BYTES, lambda chunk: getattr(parser, "is_quiet", False)):
+            async for chunk in _bounded(answer, MAX_ANSWER_BYTES, lambda chunk: getattr(parser, "is_quiet", False)):
                 digest.update(chunk)
                 if len(begins_with) < _SHOWN_BYTES:
-                    begins_with += chunk[:_READ_BYTES]
+                    begins_with += chunk[:_REDACTED_BYTES]
                 began = time.perf_counter()
-                read = parser.feed(chunk)
+                parsed = parser.feed(chunk)
                 detection_s += time.perf_counter() - began
-                for event in read:
+                for event in parsed:
                     if type(event) is TextDelta:
                         reported.append(event.text)
                         context.on_text(event.text)
         except (ProviderConnectionError, ProviderPayloadError) as error:
-            broke = error
+            failure = error
         began = time.perf_counter()
         parser.finish()
         response = signals.registry.reread(self.name, parser.response(), sound=parser.sound)
         detection_s += time.perf_counter() - began
         signal = response.signal
-        if broke is not None and _says_nothing(response):  # nothing of the answer had come: it may be retried
-            raise broke
+        if failure is not None and _is_unrecognised(response):  # no part of the answer has arrived: the call may be retried
+            raise failure
         before = "".join(reported)
-        if len(response.text) > len(before) and response.text.startswith(before):  # from JSON, or an event that nothing ended
+        if len(response.text) > len(before) and response.text.startswith(before):  # plain JSON, or an unterminated last event
             context.on_text(response.text[len(before) :])
-        if broke is not None and signal.finish_reason is not FinishReason.ERROR and signal.confidence is not Confidence.HIGH:
-            response = _broken_off(response, f"The stream broke off: {broke}")
+        if failure is not None and signal.finish_reason is not FinishReason.ERROR and signal.confidence is not Confidence.HIGH:
+            response = _as_error(response, f"The stream broke off: {failure}")
         elif response.is_spoilt:
-            pass  # it is asked for again
-        elif signal.finish_reason is FinishReason.UNKNOWN and signal.raw_value is None and not _says_nothing(response):
-            response = _broken_off(response, signal.message)
+            pass  # the model is asked again
+        elif signal.finish_reason is FinishReason.UNKNOWN and signal.raw_value is None and not _is_unrecognised(response):
+            response = _as_error(response, signal.message)
         elif signal.finish_reason is FinishReason.TOOL_CALLS and not (response.tool_calls or parser.sound):
-            response = _broken_off(response, "Pieces of the stream were lost, and with them the tool call that it ends for.")
-        return response, begins_with, getattr(parser, "cut_short", False), detection_s  # a custom parser may not know
+            response = _as_error(response, "Pieces of the stream were lost, including the tool call that it announces.")
+        return response, begins_with, getattr(parser, "cut_short", False), detection_s  # a custom parser may lack it
 
     async def _refusal(
         self, answer: HttpAnswer, digest: hashlib.blake2b, auth: Mapping[str, str], now_s: Callable[[], float | None]
     ) -> ProviderStatusError | ModelResponse:
-        """Return the error of a status outside 200 to 299, or a response if a content filter refused the request."""
+        """Return the error for a status outside 200 to 299, or a response if a content filter refused the request."""
         status, header = answer.status, answer.headers.get
         try:
-            body = b"".join([chunk async for chunk in _bounded(answer, LARGEST_REFUSAL_BYTES, _is_blank)])
-        except (ProviderConnectionError, ProviderPayloadError):  # the status says enough
+            body = b"".join([chunk async for chunk in _bounded(answer, MAX_ERROR_BODY_BYTES, _is_blank)])
+        except (ProviderConnectionError, ProviderPayloadError):  # the status alone is reported
             body = b""
-        said = code = ""
+        message = code = ""
         rate_limit = read_rate_limit(answer.headers, now_s)
         with suppress(ValueError):
             payload = loads(body.removeprefix(_BOM))
-            said = self.provider.error_message(payload)
+            message = self.provider.error_message(payload)
             rate_limit = rate_limit or read_rate_limit(headers_in_body(payload), now_s)
             signal = signals.registry.detect(self.name, payload, status=status)
             if signal.finish_reason is FinishReason.CONTENT_FILTERED:
                 digest.update(dumps(payload))
                 return ModelResponse("", signal, raw=payload)
-            word = signal.raw_value
-            code = _in_one_line(word.encode("utf-8", "replace"), auth) if isinstance(word, str) else ""
-        said = _in_one_line(said.encode("utf-8", "replace") or body, auth)
-        asked_for = _retry_after_s(header)
-        then = _NEXT_STEP.get(
-            status, "It may pass: try again later." if status >= 500 or status in _MAY_PASS else _NEXT_STEP[400]
-        )
-        if code in _OF_THE_ACCOUNT:
-            then = _NEXT_STEP[402]
+            raw_value = signal.raw_value
+            code = _excerpt(raw_value.encode("utf-8", "replace"), auth) if isinstance(raw_value, str) else ""
+        message = _excerpt(message.encode("utf-8", "replace") or body, auth)
+        retry_after_s = _retry_after_s(header)
+        is_temporary = status >= 500 or status in _TEMPORARY
+        advice = _ADVICE.get(status, "This may be temporary: try again later." if is_temporary else _ADVICE[400])
+        if code in _ACCOUNT_CODES:
+            advice = _ADVICE[402]
         if status < 400:
-            place = redact_url(header("location") or "nowhere")
-            said, then = said or f"it points to {place}", "Requests are not sent on: set base_url to the server's own address."
+            message = message or f"it redirects to {redact_url(header('location') or 'no address')}"
+            advice = "Redirects are not followed: set base_url to the server's own address."
         longest_s = self.retry.longest_wait_s
-        if asked_for is not None and asked_for > longest_s:
-            then = f"It asks to wait for {asked_for:g} s, which RetryPolicy(longest_wait_s={longest_s:g}) rules out. {then}"
-        message = f"{self._who} answered with status {status}: {said.rstrip('.') or 'no explanation'}. {then}"
-        return ProviderStatusError(message, status=status, retry_after_s=asked_for, code=code, rate_limit=rate_limit)
+        if retry_after_s is not None and retry_after_s > longest_s:
+            advice = f"It asks to wait for {retry_after_s:g} s; RetryPolicy(longest_wait_s={longest_s:g}) allows less. {advice}"
+        message = f"{self._label} answered with status {status}: {message.rstrip('.') or 'no explanation'}. {advice}"
+        return ProviderStatusError(message, status=status, retry_after_s=retry_after_s, code=code, rate_limit=rate_limit)
 
     @property
-    def _who(self) -> str:
+    def _label(self) -> str:
         return f"{self.name} ({self.model})"
 
 
@@ -405,26 +401,26 @@ def _is_blank(chunk: bytes) -> bool:
 
 
 async def _bounded(answer: HttpAnswer, most_bytes: int, is_quiet: Callable[[bytes], bool]) -> AsyncIterator[bytes]:
-    """Yield the body as it arrives. Raises if it is too large, or if for too long it holds nothing: `is_quiet` of each chunk."""
-    size, heard_s = 0, time.monotonic()
+    """Yield the body as it arrives. Raises if it is too large, or if every chunk is a keep-alive (`is_quiet`) for too long."""
+    size, last_content_s = 0, time.monotonic()
     async for chunk in answer.chunks():
         size += len(chunk)
         if size > most_bytes:
             raise ProviderPayloadError(
-                f"the answer is larger than {most_bytes:,} bytes and was left. Check that base_url is the address of an API."
+                f"the answer is larger than {most_bytes:,} bytes and was discarded. Check that base_url is the address of an API."
             )
         yield chunk
         if not is_quiet(chunk):
-            heard_s = time.monotonic()
-        elif time.monotonic() - heard_s > KEPT_ALIVE * LONGEST_SILENCE_S:
+            last_content_s = time.monotonic()
+        elif time.monotonic() - last_content_s > KEPT_ALIVE * LONGEST_SILENCE_S:
             raise ProviderConnectionError(
-                f"the provider sent nothing but comments, pings or white space for {KEPT_ALIVE * LONGEST_SILENCE_S:g} s. Try again, "
-                "or ask for less at once."
+                f"the provider sent only comments, pings or white space for {KEPT_ALIVE * LONGEST_SILENCE_S:g} s. Try again, "
+                "or ask for a shorter answer."
             )
 
 
-def _broken_off(response: ModelResponse, message: str) -> ModelResponse:
-    """Return the received part of a broken stream, as an error: it was paid for. Usage counted on the way is not a total."""
+def _as_error(response: ModelResponse, message: str) -> ModelResponse:
+    """Return the received part of a broken stream as an error response: it was paid for. Output tokens counted so far are no total."""
     signal = replace(
         response.signal, finish_reason=FinishReason.ERROR, confidence=Confidence.LOW, message=message, repairable=False
     )
@@ -434,8 +430,8 @@ def _broken_off(response: ModelResponse, message: str) -> ModelResponse:
     return replace(response, signal=signal, usage=usage)
 
 
-def _says_nothing(response: ModelResponse) -> bool:
-    """True if nothing in a body was recognised: not JSON, or JSON of something else."""
+def _is_unrecognised(response: ModelResponse) -> bool:
+    """True if nothing in the body was recognised: it is not JSON, or JSON of some other API."""
     signal = response.signal
     return (
         signal.finish_reason is FinishReason.UNKNOWN
@@ -445,8 +441,8 @@ def _says_nothing(response: ModelResponse) -> bool:
     )
 
 
-def _without_keys(response: ModelResponse, auth: Mapping[str, str]) -> ModelResponse:
-    """Redact a response: a server may repeat in its error the key that it was sent."""
+def _redacted(response: ModelResponse, auth: Mapping[str, str]) -> ModelResponse:
+    """Redact a response: the error of a server may repeat the key."""
     hide = Redactor(secrets_in_headers(auth, sure=True)).text
     signal = response.signal
     raw_value = hide(signal.raw_value) if isinstance(signal.raw_value, str) else signal.raw_value
@@ -455,21 +451,21 @@ def _without_keys(response: ModelResponse, auth: Mapping[str, str]) -> ModelResp
     return replace(response, signal=replace(signal, message=hide(signal.message), raw_value=raw_value), raw=raw)
 
 
-def _in_one_line(text: bytes, auth: Mapping[str, str]) -> str:
-    """Return the beginning of a body for display: without line breaks, and without the key that was sent."""
-    hidden, _ = Redactor(secrets_in_headers(auth, sure=True)).body(text[:_READ_BYTES])
+def _excerpt(text: bytes, auth: Mapping[str, str]) -> str:
+    """Return the beginning of a body in one line, with the key redacted."""
+    hidden, _ = Redactor(secrets_in_headers(auth, sure=True)).body(text[:_REDACTED_BYTES])
     return " ".join(hidden[:_SHOWN_BYTES].decode(errors="replace").split())
 
 
-def _may_pass(error: BaseException, retry: RetryPolicy) -> bool:
+def _is_temporary(error: BaseException, retry: RetryPolicy) -> bool:
     if isinstance(error, ProviderStatusError):
-        lasts = advice_for(error) == STOP  # such as a quota that is used up, which comes as a 429 too
-        return error.status in _MAY_PASS and not lasts and (error.retry_after_s or 0.0) <= retry.longest_wait_s
+        is_permanent = advice_for(error) == STOP  # for example an exhausted quota, which also comes as a 429
+        return error.status in _TEMPORARY and not is_permanent and (error.retry_after_s or 0.0) <= retry.longest_wait_s
     return isinstance(error, ProviderConnectionError)
 
 
 def _retry_after_s(header: Callable[[str], str | None]) -> float | None:
-    """Return how long a provider asks to wait: given in milliseconds, seconds, or as a date by its own clock."""
+    """Return how long a provider asks to wait: from milliseconds, seconds, or a date by the provider's clock."""
     for name, per_second in (("retry-after-ms", 1000), ("retry-after", 1)):
         with suppress(ValueError):
             asked_for = float(header(name) or "") / per_second
@@ -480,7 +476,7 @@ def _retry_after_s(header: Callable[[str], str | None]) -> float | None:
 
 
 def _time_of(answer: HttpAnswer, recorded: Recorded) -> float | None:
-    """Return when an answer came, in seconds since 1970: by the provider's own clock if its headers have the date."""
+    """Return when an answer arrived, in seconds since 1970: by the provider's clock if its headers have the date."""
     by_provider = _seconds(answer.headers.get("date"))
     return by_provider if by_provider is not None or recorded.at is None else recorded.at.timestamp()
 

@@ -1,11 +1,11 @@
-"""Further calls for an answer that was cut off: what to ask, how the two texts are joined, and how often it may be asked.
+"""Further calls for an answer that was cut off: what to ask, how the two texts are joined, and how many calls are allowed.
 
-When texts are merged, the second piece is appended unchanged, unless it begins with a repetition that no exact continuation can
-begin with: the first piece ends within a word, a sentence or a line, and the second starts again at that sentence or line, some
-words before, or with the whole answer (`the boats were asl` and `The boats were asleep`). A dropped repetition has at least 16
-characters and four different words (eight over several lines), occurs once in each piece, and is followed by new text. What could
-be chance is kept: anything shorter, digits, cells, a single name or address, white space, and everything after a space or line
-break, since data, code and songs repeat whole lines. Nothing is ever added.
+When two texts are merged, the second is appended unchanged, unless it begins with a repetition that an exact continuation cannot
+contain: the first text ends within a word, a sentence or a line, and the second starts again at that sentence or line, some words
+before the cut, or with the whole answer (`the boats were asl` and `The boats were asleep`). A repetition is dropped if it has at
+least 16 characters and four different words (eight over several lines), occurs once in each text, and is followed by new text. A
+repetition that could be chance is kept: shorter ones, digits, cells, a single name or address, white space, and everything after a
+space or line break, since data, code and songs repeat whole lines. Nothing is ever added.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from agentlab.records.result import INCREASE_BUDGET, larger_cap
 from agentlab.records.step import ModelCall, Seam
 
 FEWEST_TOKENS = 8
-"""Tokens of a prefill below which their count does not show an echo."""
+"""With fewer tokens in a prefill, the token count is no evidence of an echo."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContinuationRequest:
     """A request for the rest of an answer: the answer so far, and the messages sent in its place.
 
-    `exact` is True if the answer is prefilled: the model continues right behind its own words. `tokens` is what the answer so far took,
-    None if not known.
+    `exact` is True if the answer is prefilled: the model continues exactly where it ended. `tokens` counts the tokens of the answer so
+    far, None if not known.
     """
 
     so_far: ModelResponse
@@ -43,14 +43,14 @@ class ContinuationRequest:
     tokens: int | None = None
 
     def merge(self, rest: ModelResponse, call: int) -> tuple[ModelResponse, Seam | None]:
-        """Merge the rest, which came with this call: one text, the whole tool calls of both, and how the rest ended.
+        """Merge the rest, from the call of this number: one text, the complete tool calls of both, and the finish reason of the rest.
 
-        Also return the seam between the two texts, if both have text.
+        Also returns the seam between the two texts, if both have text.
         """
         said, seam = self.so_far.text, None
         before = len(said)
         if said and rest.text:
-            given = said.rstrip() if self.exact else said  # a prefilled answer is sent without white space at its end
+            given = said.rstrip() if self.exact else said  # a prefill is sent without trailing white space
             again = self._echoed(given, rest) if self.exact else repeated(given, rest.text)
             seam = Seam(call, len(given), said[len(given) :] + rest.text[:again])
             said, before = given + rest.text[again:], len(given) - again
@@ -67,26 +67,26 @@ class ContinuationRequest:
     def _echoed(self, given: str, rest: ModelResponse) -> int:
         """Return the length of a prefill that the server repeats before the rest, as llama.cpp does; 0 if in doubt.
 
-        Its token count shows it: a text takes at least as many as its beginning alone.
+        The token count shows an echo: if the text counts fewer tokens than the prefill alone, the prefill was not generated again.
         """
-        took = rest.usage.output_tokens
-        if self.tokens is None or took is None or self.tokens < FEWEST_TOKENS:
+        generated = rest.usage.output_tokens
+        if self.tokens is None or generated is None or self.tokens < FEWEST_TOKENS:
             return len(given) if repeated(given, rest.text) == len(given) else 0
-        is_echo = rest.text.startswith(given) and took - (len(rest.text) > len(given)) < self.tokens
+        is_echo = rest.text.startswith(given) and generated - (len(rest.text) > len(given)) < self.tokens
         return len(given) if is_echo else 0
 
 
 def _calls_of_both(first: tuple[ToolCall, ...], rest: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    """Return the calls that were whole before, then those that came; ids stay unique.
+    """Return the complete calls of the first answer, then those of the rest; ids stay unique.
 
-    The model does not see which of its calls were whole and repeats them: each is left out once.
+    The model does not see which of its calls were complete and repeats them: each repetition is left out once.
     """
     calls = [call for call in first if not is_cut_off(call)]
-    said = [(call.name, call.arguments) for call in calls]
+    earlier = [(call.name, call.arguments) for call in calls]
     ids = {call.id for call in calls}
     for call in rest:
-        if (call.name, call.arguments) in said:
-            said.remove((call.name, call.arguments))
+        if (call.name, call.arguments) in earlier:
+            earlier.remove((call.name, call.arguments))
             continue
         new_id = free_id(call.id, ids)
         ids.add(new_id)
@@ -95,18 +95,18 @@ def _calls_of_both(first: tuple[ToolCall, ...], rest: tuple[ToolCall, ...]) -> t
 
 
 def _tokens_of_text(calls: list[ModelCall]) -> int | None:
-    """Return the tokens of these calls' text; None if they are not known, or if some of them were not part of the text."""
-    took = 0
+    """Return the tokens of the text of these calls; None if unknown, or if some tokens were not for text."""
+    total = 0
     for response in [call.response for call in calls if call.used]:
         tokens, paused = response.usage.output_tokens, response.signal.finish_reason is FinishReason.PAUSED
         if tokens is None or paused or response.tool_calls or response.usage.reasoning_tokens:
             return None
-        took += tokens
-    return took
+        total += tokens
+    return total
 
 
 class FurtherCalls:
-    """Counts the further calls within one step: `continuations` for the rest of a text, `repairs` for a tool call again."""
+    """Counts the further calls within one step: `continuations` for the rest of a text, `repairs` for an incomplete tool call."""
 
     __slots__ = ("continuations", "cut_s", "issue", "outcome", "policy", "repairs", "repairs_reported")
 
@@ -125,7 +125,7 @@ class FurtherCalls:
         return self.continuations + self.repairs
 
     def pending(self, action: Action, calls: list[ModelCall], answer: ModelResponse, policy: ContinuationPolicy) -> str:
-        """Return what happens in ContinuePending: `allowed`, or `at_cap` with the cap in `self.outcome`."""
+        """Return the event in ContinuePending: `allowed`, or `at_cap` with the kind of cap in `self.outcome`."""
         self.policy = policy
         made, most = (
             (self.repairs, policy.max_tool_repair_attempts)
@@ -142,38 +142,38 @@ class FurtherCalls:
         return "allowed"
 
     def tokens_left(self, calls: list[ModelCall]) -> int | None:
-        """Return the output tokens that the step may still take; None if not known. The policy counts them from the first call's cap,
-        or if it had none from what it took."""
+        """Return the output tokens that are left for the step; None if not known. The policy derives the total from the first call's
+        cap, or if it had none from its output tokens."""
         first = calls[0]
         cap = self.policy.completion_tokens(first.requested_cap or first.usage.output_tokens)
         return None if cap is None else cap - sum(call.usage.output_tokens or 0 for call in calls)
 
     def request(self, answer: ModelResponse, action: Action, calls: list[ModelCall], *, prefills: bool) -> ContinuationRequest:
-        """Count a further call, and return what to ask in it."""
+        """Count a further call, and return its request."""
         cap, left = calls[-1].requested_cap, self.tokens_left(calls)
         if action is Action.REPAIR_TOOL_CALL:
             self.repairs += 1
-            prefills = False  # half a call is not a text to continue
-            cap = None if cap is None else left  # within the cap that cut it, it would be cut again
+            prefills = False  # an incomplete call is not a text to continue
+            cap = None if cap is None else left  # the same cap would cut it off again
         else:
             self.continuations += 1
             cap = cap if cap is None or left is None else min(cap, left)
-        prefills = prefills and not answer.reasoning  # Anthropic and llama.cpp refuse a prefill for a model that thinks
+        prefills = prefills and not answer.reasoning  # Anthropic and llama.cpp reject a prefill for a reasoning model
         said = answer.text.rstrip() if prefills else answer.text
         partial = (Message("assistant", said),) if said.strip() else ()
         hint = () if prefills and partial else (Message("user", self.policy.hint),)
         return ContinuationRequest(answer, (*partial, *hint), bool(prefills and partial), cap, _tokens_of_text(calls))
 
     def give_up(self, calls: list[ModelCall], answer: ModelResponse, why: str = "") -> Decision:
-        """Return the decision of AbortPartial: the answer stays, with a notice that it is not whole. `why` if no cap was the reason."""
-        what = "A tool call was cut off and was not executed" if self.issue else "The answer was cut off and is not whole"
+        """Return the decision of AbortPartial: the answer is kept, with a notice. `why` is given if the cause is not a cap."""
+        problem = "A tool call was cut off and was not executed" if self.issue else "The answer was cut off and is incomplete"
         metadata = {**larger_cap(calls[-1].requested_cap, answer), "outcome": self.outcome, "attempts": self.attempts}
         if not why:
-            cap, what_it_did = self._which_cap(calls, answer)
-            why, metadata["capped_by"] = f"{what_it_did} ({cap})", cap
-        return Decision(Action.ABORT, f"{what}: {why}.", StopReason.TRUNCATED, INCREASE_BUDGET, metadata)
+            cap, effect = self._reached_cap(calls, answer)
+            why, metadata["capped_by"] = f"{effect} ({cap})", cap
+        return Decision(Action.ABORT, f"{problem}: {why}.", StopReason.TRUNCATED, INCREASE_BUDGET, metadata)
 
-    def _which_cap(self, calls: list[ModelCall], answer: ModelResponse) -> tuple[str, str]:
+    def _reached_cap(self, calls: list[ModelCall], answer: ModelResponse) -> tuple[str, str]:
         """Return the field of the policy that allowed no further call, and its effect in words."""
         left, first = self.tokens_left(calls), calls[0]
         if self.outcome == "budget_exhausted" and left is not None and left <= 0:
@@ -186,8 +186,8 @@ class FurtherCalls:
         return "max_continuations_per_turn", f"it was continued {self.continuations} time{'s' * (self.continuations != 1)}"
 
 
-def is_half_a_call(response: ModelResponse) -> bool:
-    """True if a tool call of the response came incomplete, or the provider could not read it."""
+def has_incomplete_call(response: ModelResponse) -> bool:
+    """True if a tool call of the response is incomplete, or the provider could not parse it."""
     signal, calls = response.signal, response.tool_calls
     cut = signal.finish_reason is FinishReason.MAX_TOKENS and not all(call.arguments.strip() for call in calls)
     return signal.repairable or cut or any(map(is_cut_off, calls))
@@ -201,13 +201,13 @@ def issue_of(response: ModelResponse) -> str:
 # What the second text repeats ---------------------------------------------------------------------------------------------------
 
 SHORTEST = 16
-"""Characters of a repetition that cannot be chance."""
+"""The fewest characters of a repetition that cannot be chance."""
 
 FEWEST_WORDS, FEWEST_WORDS_OF_LINES = 4, 8
-"""Different words of a repetition within one line, and over several lines: blocks of code repeat a few words by chance."""
+"""The fewest different words of a repetition in one line, and over several lines: blocks of code repeat a few words by chance."""
 
 SHORTEST_LINE = 4
-"""Characters of an unfinished line that is repeated after a code fence, which shows that the block begins again."""
+"""The fewest characters of an unfinished line whose repetition after a code fence shows that the block begins again."""
 
 _WORDS_ONLY = re.compile(r"[\w'’-]+(?:[,;:.!?]? [\w'’-]+)*[.!?]?")
 
@@ -257,7 +257,7 @@ def _is_sure(before: str, after: str, length: int) -> bool:
 
 
 def overlap(before: str, after: str, shortest: int = 1) -> int:
-    """Return the length of the longest start of `after` that is an end of `before`, 0 if there is none of `shortest` characters."""
+    """Return the length of the longest start of `after` that is also an end of `before`; 0 if none has `shortest` characters."""
     tail, end = before[-shortest:], len(after)
     while (place := after.rfind(tail, 0, end)) >= 0:
         length = place + len(tail)
@@ -268,7 +268,7 @@ def overlap(before: str, after: str, shortest: int = 1) -> int:
 
 
 def _at_line_start(text: str, place: int) -> bool:
-    """True if only indentation is before this place in its line."""
+    """True if only indentation precedes this place in its line."""
     return not text[text.rfind("\n", 0, place) + 1 : place].strip()
 
 

@@ -1,4 +1,4 @@
-"""Pause, stop and cancel: what a person asked for, from any thread, until the run takes notice."""
+"""Pause, stop and cancel: requests from any thread, kept until the run acts on them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """A request to end the run; `who` asked: `tool`, `middleware` or `person`."""
+    """A request to end the run. `who` is its source: `tool`, `middleware` or `person`."""
 
     reason: str
     output: object
@@ -17,9 +17,9 @@ class StopRequest:
 
 
 class Control:
-    """Requests to one run, or to several in lockstep. It knows no run: the stepper reads it between steps.
+    """Requests to one run, or to several in lockstep. It has no reference to a run: the stepper reads it between steps.
 
-    `stop_request` and `cancelled` are set once and stay. Pauses count only until `close()`, which the end of the run calls.
+    `stop_request` and `cancelled` are never reset. Pauses count only until `close()`, which is called when the run ends.
     """
 
     __slots__ = ("_closed", "_lock", "_paused_at", "_paused_s", "cancelled", "is_paused", "stop_request")
@@ -34,7 +34,7 @@ class Control:
 
     @property
     def pausing(self) -> bool:
-        """True if a pause was asked for; it takes hold after the step under way.
+        """True if a pause was requested; it takes effect after the step under way.
 
         Example:
             >>> run.pause()
@@ -45,7 +45,7 @@ class Control:
 
     @property
     def paused_s(self) -> float:
-        """Seconds for which a person has paused the run; they do not count against the timeout.
+        """Seconds for which a person has paused the run. They do not count against the timeout.
 
         Example:
             >>> run.control.paused_s
@@ -54,20 +54,20 @@ class Control:
         return self._paused_s + (time.monotonic() - self._paused_at if self.pausing else 0.0)
 
     @property
-    def is_called_off(self) -> bool:
+    def must_end(self) -> bool:
         """True if the run has to end before its next step."""
         return self.cancelled or self.stop_request is not None
 
     def pause(self) -> bool:
-        """Ask for a pause. False if one was asked for already."""
+        """Request a pause. Returns False if one was requested already."""
         with self._lock:
             if self.is_paused:
                 return False
-            self._paused_at, self.is_paused = time.monotonic(), True  # in this order: others read them without the lock
+            self._paused_at, self.is_paused = time.monotonic(), True  # in this order: other threads read them without the lock
             return True
 
     def resume(self) -> float | None:
-        """End the pause. Return its seconds, None if there was no pause."""
+        """End the pause. Returns its seconds, or None if there was no pause."""
         with self._lock:
             if not self.is_paused:
                 return None
@@ -76,5 +76,5 @@ class Control:
             return paused_s
 
     def close(self) -> None:
-        """Nothing pauses a run that has ended."""
+        """End the effect of pauses: the run has ended."""
         self._closed = True

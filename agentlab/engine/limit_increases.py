@@ -1,4 +1,4 @@
-"""Limit increases: limits that are met are raised, conditions that are met are raised or switched off."""
+"""Limit increases: raises limits that were reached, and raises or turns off conditions that were met."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _MOST_DOUBLINGS = 40
 
 @dataclass(frozen=True, slots=True)
 class LimitIncrease:
-    """Changes that raise limits or switch conditions off, and their description. False if there is none.
+    """Changes that raise limits or turn conditions off, with their description. False if there are none.
 
-    `edits` are fields for `LiveSettings.edit`, `conditions` those of single conditions, `off` the names of conditions to switch off,
-    and `raised` describes the first two.
+    `edits` are fields for `LiveSettings.edit`, `conditions` are fields of single conditions, `off` has the names of conditions to turn
+    off, and `raised` describes the first two.
     """
 
     edits: Mapping[str, Any] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class LimitIncrease:
         return dataclasses.replace(self, conditions={**self.conditions, leaf: {name: value}}, raised=raised)
 
     def and_also(self, other: LimitIncrease) -> LimitIncrease:
-        """Add the edits of `other` to fields that this one leaves alone."""
+        """Add those edits of `other` that this one does not have."""
         merged = self
         for name, value in other.edits.items():
             if name not in merged.edits:
@@ -73,8 +73,8 @@ class LimitIncrease:
         return sentence[:1].upper() + sentence[1:]
 
 
-def more_room(settings: RunSettings, history: RunHistory, elapsed_s: float | None = None) -> LimitIncrease:
-    """Raise every limit that is met after these steps, so that the run can go on for about as long again."""
+def raised_limits(settings: RunSettings, history: RunHistory, elapsed_s: float | None = None) -> LimitIncrease:
+    """Raise every limit that is reached after these steps, so that the run can continue for about as long again."""
     raised = LimitIncrease()
     spent_s = history.elapsed_s if elapsed_s is None else elapsed_s
     terminating = settings.terminating
@@ -83,9 +83,8 @@ def more_room(settings: RunSettings, history: RunHistory, elapsed_s: float | Non
     readings = settings.budget.readings(history, spent_s)
     for reading in sorted(readings, key=lambda one: isinstance(one.limit, DefaultTurns)):
         counts = [raised.edits.get(name, 0) for name in ("max_calls", "max_invocations")]
-        if reading.met and not (
-            isinstance(reading.limit, DefaultTurns) and max(counts) > reading.limit
-        ):  # the default yields to these
+        # The default of max_turns yields to limits on the calls.
+        if reading.met and not (isinstance(reading.limit, DefaultTurns) and max(counts) > reading.limit):
             limit: Any = getattr(settings.budget, reading.name)
             used, once = _used(reading.name, history, spent_s)
             raised = raised.with_field(reading.name, larger(limit, used, once))
@@ -93,7 +92,7 @@ def more_room(settings: RunSettings, history: RunHistory, elapsed_s: float | Non
 
 
 def _used(name: str, history: RunHistory, elapsed_s: float) -> tuple[Any, Any]:
-    """Return the known use of a limit, and how much of it the newest step used."""
+    """Return the known usage for a limit, and the part of the newest step."""
     last = history.last
     if name == "timeout":
         return elapsed_s, 0.0 if last is None else last.duration_s
@@ -106,7 +105,7 @@ def _used(name: str, history: RunHistory, elapsed_s: float) -> tuple[Any, Any]:
 
 
 def raised_conditions(condition: StopCondition, reading: Reading, history: RunHistory) -> LimitIncrease:
-    """Raise numbers so that the condition is no longer met; empty if raising alone does not do it."""
+    """Raise numbers so that the condition is no longer met; empty if raising is not enough."""
     tree, raised = condition, LimitIncrease()
     named, readings = list(describe(condition).items()), list(reading.leaves())
     for place, negated in _deciding(condition, reading):
@@ -122,7 +121,7 @@ def raised_conditions(condition: StopCondition, reading: Reading, history: RunHi
 
 
 def conditions_off(condition: StopCondition, reading: Reading) -> LimitIncrease:
-    """Switch conditions off so that the whole is no longer met."""
+    """Turn conditions off so that the whole is no longer met."""
     tree, off = condition, LimitIncrease()
     named, readings = list(describe(condition).items()), list(reading.leaves())
     for place, _ in _deciding(condition, reading):
@@ -135,7 +134,7 @@ def conditions_off(condition: StopCondition, reading: Reading) -> LimitIncrease:
 
 
 def _deciding(condition: StopCondition, reading: Reading, first: int = 0) -> Iterator[tuple[int, bool]]:
-    """Yield the positions in `leaves()` of the conditions that made it met, and whether they did so by not being met."""
+    """Yield the positions in `leaves()` of the conditions that decided, and whether each is negated: it decided by not being met."""
     if condition.is_off or not reading.met:
         return
     if not condition.parts:
@@ -151,7 +150,7 @@ def _deciding(condition: StopCondition, reading: Reading, first: int = 0) -> Ite
 
 
 def _higher(leaf: StopCondition, reading: Reading, history: RunHistory) -> tuple[StopCondition, Any, Any, Reading] | None:
-    """Raise the one number of a condition until it is no longer met; None if it has not one number, or raising does not help."""
+    """Raise the only number of a condition until it is no longer met; None if it has none or several, or if raising does not help."""
     numbers = [one for one in limit_fields(leaf) if _is_number(getattr(leaf, one.name))]
     if len(numbers) != 1:
         return None
@@ -180,7 +179,7 @@ def twice(number: Number) -> Number:
 
 
 def larger(limit: Number, used: Number, once: Number | None = None) -> Number:
-    """Return twice the limit, and at least what is used already plus `once`, the limit where that is None."""
+    """Return twice the limit, but at least the usage plus `once`; None stands for the limit itself."""
     doubled = twice(limit)
     least = used + max(limit, limit if once is None else once)
     return doubled if doubled >= least else _round_up(least)

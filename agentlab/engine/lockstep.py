@@ -1,9 +1,9 @@
-"""Several runs taken step by step together: the same task on other models, or a run beside its branches.
+"""Several runs that take their steps together: the same task on several models, or a run and its branches.
 
 both = lab.Lockstep([run_a, run_b])
 steps = await both.step()        one step of each, at the same time; None for a run that has ended
-async for steps in both: …       the rest, round by round
-results = await both             to the end of all of them
+async for steps in both: …       the remaining rounds, one by one
+results = await both             run all to the end
 both.start()                     in the background; the cell returns at once
 both.pause()  both.resume()  both.stop("enough")  both.cancel()
 """
@@ -17,12 +17,11 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
-from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.safe_text import one_line
+from agentlab.engine.branches import RunLike
 from agentlab.engine.control import Control
-from agentlab.engine.plan import RunLike
 from agentlab.engine.stepper import Stepper
 from agentlab.engine.worker import LoopAffinity, RunState, Worker
 from agentlab.errors import ConfigurationError, RunEndedError
@@ -31,23 +30,24 @@ from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
+    import pandas as pd
     from typing_extensions import TypeVar
 
-    R = TypeVar("R", bound=RunLike, default=Any)  # with a default `Lockstep` alone is a type, too
+    R = TypeVar("R", bound=RunLike, default=Any)  # with a default, a plain `Lockstep` is a type too
 else:
     from typing import TypeVar
 
     R = TypeVar("R")
 
 Round = tuple[StepResult | None, ...]
-"""The steps of one round, in the order of the runs; None for a run that took none."""
+"""The steps of one round, in the order of the runs; None for a run that took no step."""
 
 
 class Rounds(Generic[R]):
     """Takes the rounds of a lockstep: one step of every run that is still running, at the same time. See `Steps`."""
 
-    would_block = "would block the very loop that the runs are on: `await` the lockstep instead."
-    not_started = "The runs have not been started, so there is no end to wait for: call start() first."
+    would_block = "would block the event loop that the runs use: `await` the lockstep instead."
+    not_started = "The runs have not been started, so waiting would never end: call start() first."
 
     def __init__(self, runs: tuple[R, ...]) -> None:
         self.runs = runs
@@ -56,7 +56,7 @@ class Rounds(Generic[R]):
         self.is_stepping = False
         for run in runs:
             run.timeline.observe(self._on_event)
-        self._look_whether_ended()
+        self._check_end()
 
     async def step_once(self) -> Round:
         """Take one round, on the loop of `affinity`."""
@@ -66,7 +66,7 @@ class Rounds(Generic[R]):
             self.is_stepping = True
             try:
                 with contextlib.ExitStack() as kept:
-                    for run in self.runs:  # a run that is done with its step is RUNNING until the others are
+                    for run in self.runs:  # each run stays RUNNING until all have taken their step
                         kept.enter_context(run.worker.kept_running())
                     steps = await asyncio.gather(*[run.stepper.step_quietly() for run in self.runs])
             finally:
@@ -86,11 +86,11 @@ class Rounds(Generic[R]):
 
     @property
     def is_held(self) -> bool:
-        """True if all have to wait: for a pause of all, or for a run that was paused by itself."""
+        """True if all have to wait, since all runs or a single one are paused."""
         return not self.has_ended and (self.control.is_paused or any(run.control.pausing for run in self.runs))
 
     def each(self, do: Callable[[R], object]) -> None:
-        """Do this with every run that is still running, then wake the rounds."""
+        """Call `do` with every run that is still running, then wake the rounds."""
         for run in self.runs:
             with contextlib.suppress(RunEndedError):
                 if run.result is None:
@@ -117,28 +117,28 @@ class Rounds(Generic[R]):
             run.stepper.refuse_without_key()
 
     def record_error(self, error: Exception) -> bool:
-        """Errors are in the results of the runs; that all ended meanwhile is no error."""
+        """Errors are in the results of the runs. A RunEndedError only means that all have ended in the meantime."""
         return isinstance(error, RunEndedError)
 
     def settle(self) -> None:
         """Each run handles its stop itself."""
 
     def _on_event(self, event: events.Event) -> None:
-        if type(event) in (events.RunResumed, events.RunEnded):  # from any thread: it may end a wait
-            self._look_whether_ended()
+        if type(event) in (events.RunResumed, events.RunEnded):  # may end a wait; called from any thread
+            self._check_end()
             self.affinity.wake_up()
 
-    def _look_whether_ended(self) -> None:
+    def _check_end(self) -> None:
         if self.has_ended:
             self.control.close()
             self.ended.set()
 
 
 class Lockstep(Displayable, Generic[R]):
-    """Runs that take their steps together: a round is over when each of them has taken one, and no run is ahead by more than that.
+    """Runs that take their steps together: a round ends when each run has taken one step, so no run is ahead by more than one.
 
-    Each run keeps its own limits, and one that ends is left out from then on. An error that a run raises ends that run alone, and
-    is in its result.
+    Each run keeps its own limits. A run that has ended takes no part in later rounds. If a run raises an error, only that run ends, and
+    the error is in its result.
 
     Example:
         >>> both = lab.Lockstep([brief.run("?"), endless.run("?", stop=lab.StepCountIs(3))])
@@ -169,7 +169,7 @@ class Lockstep(Displayable, Generic[R]):
 
     @property
     def round(self) -> int:
-        """How many rounds were taken so far.
+        """The number of rounds so far.
 
         Example:
             >>> both = lab.Lockstep([brief.run("?"), endless.run("?")])
@@ -195,7 +195,7 @@ class Lockstep(Displayable, Generic[R]):
 
     @property
     def state(self) -> RunState:
-        """Where they are: RUNNING from the first round to the last, PAUSED between two rounds on request, ENDED with the last run.
+        """State of the runs: RUNNING from the first round to the last, PAUSED between two rounds on request, ENDED with the last run.
 
         Example:
             >>> lab.Lockstep([brief.run("?"), brief.run("?")]).state
@@ -205,7 +205,7 @@ class Lockstep(Displayable, Generic[R]):
 
     @property
     def pausing(self) -> bool:
-        """True if a pause was asked for; it takes hold after the round under way.
+        """True if a pause was requested; it takes effect after the round under way.
 
         Example:
             >>> lab.Lockstep([endless.run("?"), endless.run("?")]).pausing
@@ -213,7 +213,7 @@ class Lockstep(Displayable, Generic[R]):
         """
         return self.rounds.control.pausing
 
-    def to_frame(self, what: str = "steps") -> Any:
+    def to_frame(self, what: str = "steps") -> pd.DataFrame:
         """A DataFrame of all runs: `runs`, `steps`, `calls`, `tools`, `events`, `readings` or `termination`.
 
         Example:
@@ -225,7 +225,9 @@ class Lockstep(Displayable, Generic[R]):
             1     1            15
             2     2            15
         """
-        return lazy.call("agentlab.records.frames:to_frame", self.runs, what)
+        from agentlab.records.frames import to_frame
+
+        return to_frame(self.runs, what)
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -250,17 +252,17 @@ class Lockstep(Displayable, Generic[R]):
         return await self.worker.step()
 
     async def __aiter__(self) -> AsyncIterator[Round]:
-        """The rounds from here on, one by one, taken as they are asked for."""
+        """Yield the remaining rounds, each taken on request."""
         async for steps in self.worker.each():
             if any(step is not None for step in steps):
                 yield steps
 
     def __await__(self) -> Generator[Any, None, tuple[RunResult, ...]]:
-        """To the end of all runs; the results always come back, whatever ended the runs."""
+        """Run all to the end and return their results; errors are in the results."""
         return self.worker.to_the_end().__await__()
 
     def start(self) -> Lockstep[R]:
-        """Run all to the end in the background and return at once; without a front end, finish them first.
+        """Run all to the end in the background and return at once; without a front end, block until the end.
 
         Example:
             >>> both = lab.Lockstep([brief.run("?"), brief.run("?")]).start()
@@ -271,7 +273,7 @@ class Lockstep(Displayable, Generic[R]):
         return self
 
     def wait(self, timeout_s: float | timedelta | None = None) -> tuple[RunResult, ...] | None:
-        """Block until all have ended and return their results, or None if that takes longer than `timeout_s`.
+        """Block until all have ended and return their results; None after `timeout_s`.
 
         Example:
             >>> both = lab.Lockstep([brief.run("?"), brief.run("?")]).start()
@@ -295,7 +297,7 @@ class Lockstep(Displayable, Generic[R]):
             self.rounds.each(lambda run: run.stepper.pause())
 
     def resume(self) -> None:
-        """Continue after a pause, of all or of single runs.
+        """End the pause, whether of all runs or of single ones.
 
         Example:
             >>> both = lab.Lockstep([brief.run("?"), brief.run("?")])
@@ -309,7 +311,7 @@ class Lockstep(Displayable, Generic[R]):
             self.rounds.control.resume()
             self.rounds.each(lambda run: run.stepper.resume())
 
-    def stop(self, reason: str = "the person asked for it") -> None:
+    def stop(self, reason: str = "no reason given") -> None:
         """End every run after the round under way, or at once if there is none. Runs that have ended stay as they are.
 
         Example:
@@ -321,7 +323,7 @@ class Lockstep(Displayable, Generic[R]):
         self.rounds.each(lambda run: run.stepper.stop(reason))
 
     def cancel(self) -> None:
-        """End every run at once, during a step if need be; what came back so far is recorded.
+        """End every run at once, even during a step; responses and tool results so far are recorded.
 
         Example:
             >>> both = lab.Lockstep([endless.run("?"), endless.run("?")])
@@ -343,7 +345,7 @@ def _checked(runs: Iterable[R]) -> tuple[R, ...]:
             raise ConfigurationError(f"Lockstep: {run!r} is not a run: pass what agent.run(…) returned.")
         if any(run is other for other in listed[:place]):
             raise ConfigurationError(
-                f"Lockstep: {run!r} is there twice; a run takes one step at a time. Fork it, or leave one out."
+                f"Lockstep: {run!r} is listed twice, but a run takes one step at a time. Fork it, or remove one."
             )
     return listed
 

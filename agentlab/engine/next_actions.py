@@ -1,4 +1,4 @@
-"""What can be done about the end of a run: `run.next_actions` lists the actions, `run.apply()` makes the branch that does one."""
+"""What can be done after a run has ended: `run.next_actions` lists the actions, `run.apply()` makes a branch that carries one out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redacted_repr
-from agentlab.engine.limit_increases import LimitIncrease, conditions_off, more_room, raised_conditions, twice
+from agentlab.engine.limit_increases import LimitIncrease, conditions_off, raised_conditions, raised_limits, twice
 from agentlab.errors import ConfigurationError, MissingUsageError
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.condition_tree import describe
@@ -19,7 +19,7 @@ from agentlab.records.result import MODIFY_PROMPT, RETRY, STOP, advice_for
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
-    from agentlab.engine.plan import RunLike
+    from agentlab.engine.branches import RunLike
     from agentlab.records.result import RunResult
 
 
@@ -29,17 +29,17 @@ Kind: TypeAlias = Literal["retry", "modify_prompt", "increase_budget", "continue
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class NextAction(Displayable):
-    """One thing that can be done about the end of a run: a branch from step `at` on, with some settings changed.
+    """An action after the end of a run: a branch from step `at` on, with some settings changed.
 
-    `label` is the text of its button, `why` one sentence about it, which may quote a provider. `edits` are fields for
-    `LiveSettings.edit`, `conditions` fields of single conditions for `edit_condition`, `off` the conditions to be turned off, all of
-    the branch. `needs_prompt` is True if a person has to write another prompt.
+    `label` is the text of its button, `why` explains it in one sentence, which may quote a provider. `edits` are fields for
+    `LiveSettings.edit` of the branch, `conditions` are fields of single conditions for `edit_condition`, and `off` has the conditions
+    to turn off. `needs_prompt` is True if a person has to write another prompt.
 
     Example:
         >>> run = endless.run("?", stop=lab.StepCountIs(2))
         >>> result = await run
         >>> run.next_actions[0].label
-        'Raise StepCountIs to 4 and go on'
+        'Raise StepCountIs to 4 and continue'
         >>> (await run.apply(run.next_actions[0])).stop_reason
         <StopReason.STOP_CONDITION: 'stop_condition'>
     """
@@ -55,28 +55,28 @@ class NextAction(Displayable):
 
 
 def next_actions(run: RunLike) -> tuple[NextAction, ...]:
-    """Return what can be done about the end of the run, the best first; empty before the end, and if there is nothing to do."""
-    return () if run.result is None else tuple(_FOR[run.result.stop_reason](run, run.result))
+    """Return the actions after the end of the run, the best first; empty before the end, and if there is nothing to do."""
+    return () if run.result is None else tuple(_ACTIONS_BY_STOP_REASON[run.result.stop_reason](run, run.result))
 
 
 def nothing_to_do(run: RunLike) -> str:
-    """Return why there is no next action, in a sentence; empty if there is one."""
+    """Return why there is no next action, in a sentence; "" if there is one."""
     result = run.result
     if result is None:
-        return "The run has not ended: next actions are about an end."
+        return "The run has not ended yet."
     if next_actions(run):
         return ""
     if result.terminated:
         last = run.history.last
         known = last is None or last.decision.metadata.get("end") != "unknown"
         end = "The agent finished on its own" if known else result.detail.rstrip(".")
-        return f"{end}: say more with run.fork(at=…, message=…), or start another with agent.run(…)."
+        return f"{end}: add a message with run.fork(at=…, message=…), or start another run with agent.run(…)."
     if result.stop_reason is StopReason.ERROR and _advice(run) == STOP:
         return (
-            "Asking again changes nothing: the key, the account, the address or the code has to be fixed. "
-            f"Then run.fork(at={_whole(run)}) takes the step again."
+            "A retry does not help: fix the key, the account, the address or the code. "
+            f"Then run.fork(at={_usable_steps(run)}) repeats the step."
         )
-    return f"Change what ended the run ({result.detail.rstrip('.')}), and fork it: run.fork(at={_whole(run)}, …)."
+    return f"Fix the reason of the end ({result.detail.rstrip('.')}), then fork the run: run.fork(at={_usable_steps(run)}, …)."
 
 
 def chosen(run: RunLike, action: NextAction | None, prompt: str | None) -> NextAction:
@@ -87,14 +87,14 @@ def chosen(run: RunLike, action: NextAction | None, prompt: str | None) -> NextA
             raise ConfigurationError(f"apply(): there is no next action. {nothing_to_do(run)}")
         action = actions[0] if prompt is None else next((one for one in actions if one.needs_prompt), actions[0])
     if not isinstance(action, NextAction):
-        raise ConfigurationError(f"apply({action!r}): pass one of run.next_actions, or nothing for the first of them.")
+        raise ConfigurationError(f"apply({action!r}): pass one of run.next_actions, or nothing for the first one.")
     if action.needs_prompt and prompt is None:
         raise ConfigurationError(f"apply(): {action.label!r} needs another prompt: pass prompt=…")
     return action
 
 
 def settings_for(run: RunLike, action: NextAction) -> RunSettings:
-    """Return the settings of the run now, with the changes of the action."""
+    """Return the current settings of the run, with the changes of the action."""
     live = LiveSettings(run.limits.snapshot())
     live.edit(**action.edits)
     for name, fields in action.conditions.items():
@@ -112,33 +112,32 @@ def _nothing(run: RunLike, result: RunResult) -> Iterator[NextAction]:
 
 
 def _after_a_limit(run: RunLike, result: RunResult) -> Iterator[NextAction]:
-    room = more_room(run.limits.snapshot(), run.history, run.timeline.clock.elapsed_s())
-    what = "The limits have room by now" if not room else "The limit ended the run, not the agent"
-    yield _continue(
-        "increase_budget", room, f"{what}: with more room it continues from where it is, with all steps kept.", len(run.history)
-    )
+    increase = raised_limits(run.limits.snapshot(), run.history, run.timeline.clock.elapsed_s())
+    cause = "The limit ended the run, not the agent" if increase else "The limits have been raised since"
+    why = f"{cause}: the branch continues from the last step, with all steps kept."
+    yield _continue("increase_budget", increase, why, len(run.history))
 
 
 def _after_a_condition(run: RunLike, result: RunResult) -> Iterator[NextAction]:
-    """A goal that was met is an end of the agent's own; any other condition is a limit like those of the budget."""
+    """A condition that is a goal completes the run; any other is a limit, like those of the budget."""
     last = run.history.last
     if result.terminated or last is None or last.readings is None:
         return
     settings, at = run.limits.snapshot(), len(run.history)
-    room = more_room(settings, run.history)
+    increase = raised_limits(settings, run.history)
     if settings.stop is None or settings.stop != last.settings.stop:
-        yield _continue("continue", room, "The stop condition has been changed since.", at)
+        yield _continue("continue", increase, "The stop condition has been changed since.", at)
         return
     if raised := raised_conditions(settings.stop, last.readings, run.history):
-        why = f"{result.detail.rstrip('.')}: with a higher limit the agent continues from there."
-        yield _continue("increase_budget", raised.and_also(room), why, at)
+        why = f"{result.detail.rstrip('.')}: with a higher limit the agent can continue."
+        yield _continue("increase_budget", raised.and_also(increase), why, at)
     if off := conditions_off(settings.stop, last.readings):
-        why = "A condition that is turned off keeps its values and no longer counts; the other limits hold."
-        yield _continue("continue", off.and_also(room), why, at)
+        why = "A condition that is turned off keeps its values but no longer counts; the other limits still apply."
+        yield _continue("continue", off.and_also(increase), why, at)
 
 
 def _after_a_cut(run: RunLike, result: RunResult) -> Iterator[NextAction]:
-    """Take the step again, with more room for the answer."""
+    """Repeat the step with a larger output cap."""
     last, at = run.history[-1], len(run.history) - 1
     if last.decision.suggestion == MODIFY_PROMPT:
         yield _edit_prompt("The conversation does not fit into the model's window: a shorter prompt leaves room for the answer.")
@@ -151,34 +150,34 @@ def _after_a_cut(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     if isinstance(cap, int) and capped_by != "max_total_output_chars_per_turn":
         budget, before = settings.budget, run.history.prefix(at)
         raised = raised.with_field("max_tokens_per_turn", max(cap, budget.max_tokens_per_turn or 0))
-        if budget.max_tokens is not None and budget.max_tokens - before.known_tokens < cap:  # what is left of it is a cap as well
+        if budget.max_tokens is not None and budget.max_tokens - before.known_tokens < cap:  # the rest of max_tokens is a cap too
             raised = raised.with_field("max_tokens", max(twice(budget.max_tokens), before.known_tokens + twice(cap)))
     if raised:
-        raised = raised.and_also(more_room(settings, run.history.prefix(at)))
-        label = f"Raise {raised.words} and take step {at + 1} again"
+        raised = raised.and_also(raised_limits(settings, run.history.prefix(at)))
+        label = f"Raise {raised.words} and repeat step {at + 1}"
         yield NextAction("increase_budget", label, "The answer was cut off before its end.", at, raised.edits)
     else:
         yield _continue(
-            "continue", LimitIncrease(), "The answer is not whole; the model is asked for the rest.", len(run.history)
+            "continue", LimitIncrease(), "The answer is incomplete; the model is asked for the rest.", len(run.history)
         )
 
 
 def _after_a_filter(run: RunLike, result: RunResult) -> Iterator[NextAction]:
-    yield _edit_prompt("What was asked, or the answer to it, was withheld by a content filter; another wording may pass.")
+    yield _edit_prompt("A content filter withheld the prompt or the answer; another wording may be accepted.")
 
 
 def _after_nudges(run: RunLike, result: RunResult) -> Iterator[NextAction]:
-    yield _edit_prompt("The model does not call a terminating tool: say in the prompt when and how it is to end.")
+    yield _edit_prompt("The model does not call a terminating tool: explain in the prompt when to call it.")
     terminating = run.limits.snapshot().terminating
     if terminating is not None:
         raised = LimitIncrease().with_field("consecutive_nudges", twice(terminating.consecutive_nudges) or 1)
         at = len(run.history) - 1
-        label, why = f"Raise {raised.words} and take step {at + 1} again", "A further reminder may bring the model to it."
+        label, why = f"Raise {raised.words} and repeat step {at + 1}", "The model may call one after a further reminder."
         yield NextAction("increase_budget", label, why, at, raised.edits)
 
 
 def _after_an_error(run: RunLike, result: RunResult) -> Iterator[NextAction]:
-    at = _whole(run)
+    at = _usable_steps(run)
     if _condition_failed(run.history.last):
         settings = run.limits.snapshot()
         names = [] if settings.stop is None else _functions(settings.stop)
@@ -187,35 +186,35 @@ def _after_an_error(run: RunLike, result: RunResult) -> Iterator[NextAction]:
             yield _continue("continue", off, f"The stop condition raised {type(result.error).__name__}.", at)
         return
     if isinstance(result.error, MissingUsageError):
-        label, why = f"Only warn of missing usage and take step {at + 1} again", "The provider does not report what it used."
+        label, why = f"Only warn of missing usage and repeat step {at + 1}", "The provider does not report usage."
         yield NextAction("continue", label, why, at, {"missing_usage": "warn"})
         return
     advice = _advice(run)
     if advice == RETRY:
-        room = more_room(run.limits.snapshot(), run.history.prefix(at))
-        yield _again("retry", room, "The error may pass: the steps before it are kept.", at)
+        increase = raised_limits(run.limits.snapshot(), run.history.prefix(at))
+        yield _repeat("retry", increase, "The error may be temporary. The steps before it are kept.", at)
     elif advice == MODIFY_PROMPT:
-        yield _edit_prompt(f"What was asked cannot be answered so: {result.detail}")
+        yield _edit_prompt(f"The provider rejects this prompt: {result.detail}")
 
 
 def _after_a_stop(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     last = run.history.last
     if result.stopped_by != "person" or (last is not None and last.decision.stop_reason is StopReason.COMPLETED):
         return
-    yield from _from_where_it_was(run, "A person stopped the run; it continues from there.")
+    yield from _resume(run, "A person stopped the run; the branch continues from there.")
 
 
 def _after_a_cancel(run: RunLike, result: RunResult) -> Iterator[NextAction]:
-    yield from _from_where_it_was(run, "The run was cancelled; what was whole by then is kept.")
+    yield from _resume(run, "The run was cancelled; its complete steps are kept.")
 
 
-def _from_where_it_was(run: RunLike, why: str) -> Iterator[NextAction]:
-    at = _whole(run)
-    room = more_room(run.limits.snapshot(), run.history.prefix(at))
-    yield _again("retry", room, why, at) if at < len(run.history) else _continue("continue", room, why, at)
+def _resume(run: RunLike, why: str) -> Iterator[NextAction]:
+    at = _usable_steps(run)
+    increase = raised_limits(run.limits.snapshot(), run.history.prefix(at))
+    yield _repeat("retry", increase, why, at) if at < len(run.history) else _continue("continue", increase, why, at)
 
 
-_FOR: Mapping[StopReason, Callable[[RunLike, RunResult], Iterator[NextAction]]] = {
+_ACTIONS_BY_STOP_REASON: Mapping[StopReason, Callable[[RunLike, RunResult], Iterator[NextAction]]] = {
     StopReason.COMPLETED: _nothing,
     StopReason.TERMINATING_TOOL: _nothing,
     StopReason.EXPLICIT_STOP: _after_a_stop,
@@ -233,16 +232,16 @@ _FOR: Mapping[StopReason, Callable[[RunLike, RunResult], Iterator[NextAction]]] 
 }
 
 
-# Their parts ------------------------------------------------------------------------------------------------------
+# Helpers ----------------------------------------------------------------------------------------------------------
 
 
 def _continue(kind: Kind, raised: LimitIncrease, why: str, at: int) -> NextAction:
-    label = f"{raised.sentence} and go on" if raised else f"Go on from step {at}" if at else "Go on"
+    label = f"{raised.sentence} and continue" if raised else f"Continue from step {at}" if at else "Continue"
     return NextAction(kind, label, why, at, raised.edits, raised.conditions, raised.off)
 
 
-def _again(kind: Kind, raised: LimitIncrease, why: str, at: int) -> NextAction:
-    label = f"{raised.sentence} and take step {at + 1} again" if raised else f"Take step {at + 1} again"
+def _repeat(kind: Kind, raised: LimitIncrease, why: str, at: int) -> NextAction:
+    label = f"{raised.sentence} and repeat step {at + 1}" if raised else f"Repeat step {at + 1}"
     return NextAction(kind, label, why, at, raised.edits, raised.conditions, raised.off)
 
 
@@ -250,32 +249,32 @@ def _edit_prompt(why: str) -> NextAction:
     return NextAction("modify_prompt", "Edit the prompt and start again", why, 0, needs_prompt=True)
 
 
-def _whole(run: RunLike) -> int:
-    """Return how many steps can be built on: all, or all but the last."""
+def _usable_steps(run: RunLike) -> int:
+    """Return the number of steps that a branch can keep: all, or all but the last."""
     last, steps = run.history.last, len(run.history)
     if last is None:
         return 0
     if _condition_failed(last):
         return steps - (last.decision.stop_reason is StopReason.COMPLETED)
-    return steps - (last.error is not None or last.decision.stop_reason in _NOT_A_BASE)
+    return steps - (last.error is not None or last.decision.stop_reason in _UNUSABLE)
 
 
-_NOT_A_BASE = (StopReason.ERROR, StopReason.CANCELLED, StopReason.CONTENT_FILTERED, StopReason.NUDGES_EXHAUSTED)
+_UNUSABLE = (StopReason.ERROR, StopReason.CANCELLED, StopReason.CONTENT_FILTERED, StopReason.NUDGES_EXHAUSTED)
 
 
 def _condition_failed(step: StepResult | None) -> bool:
-    """True if the step itself was fine, and the stop condition raised."""
+    """True if the step succeeded, but the stop condition raised an error."""
     return step is not None and step.stop_reason is StopReason.ERROR and step.decision.stop_reason is not StopReason.ERROR
 
 
 def _functions(condition: StopCondition) -> list[str]:
-    """Return the names of conditions that are a user's functions, which may raise anything."""
+    """Return the names of conditions that are a user's functions, which may raise."""
     counting = list(map(id, condition.leaves(that_count=True)))
     return [name for name, leaf in describe(condition).items() if leaf.may_wait and id(leaf) in counting]
 
 
 def _advice(run: RunLike) -> str | None:
-    """Return what the decision says about an error."""
+    """Return the suggestion for the error that ended the run."""
     last, result = run.history.last, run.result
     if last is not None and last.decision.stop_reason is StopReason.ERROR:
         return last.decision.suggestion or RETRY

@@ -1,30 +1,29 @@
-"""All that a run begins with, as one frozen value; and what the engine needs of agents and runs, which are above it."""
+"""A run as frozen values: the plan that it begins with, its first steps for a fork, why it ended, and its snapshot for stores."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from agentlab.engine.snapshot import Ending, Hold, Origin, RunPrefix
+from agentlab.errors import ConfigurationError
+from agentlab.limits.reading import Reading
+from agentlab.model.conversation import Conversation
+from agentlab.model.finish_reasons import FinishReason, StopReason
+from agentlab.model.messages import Message, ToolCall, ToolResult
+from agentlab.records.history import RunHistory
+from agentlab.records.result import RunResult
+from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from agentlab.engine.branches import Branches
     from agentlab.engine.client import Model
-    from agentlab.engine.control import Control
-    from agentlab.engine.stepper import Stepper
-    from agentlab.engine.timeline import Timeline
-    from agentlab.engine.worker import Worker
-    from agentlab.limits.live import LiveSettings
     from agentlab.limits.policies import TerminatingTools
     from agentlab.limits.settings import RunSettings
-    from agentlab.model.messages import JSON, ModelRequest, ToolCall, ToolResult, ToolSpec
+    from agentlab.model.messages import JSON, ModelRequest, ToolSpec
     from agentlab.model.responses import ModelResponse
     from agentlab.records.events import Event, RunObserver
-    from agentlab.records.history import RunHistory
-    from agentlab.records.result import RunResult
     from agentlab.tools import Tool
     from agentlab.transport import Transport
 
@@ -32,13 +31,11 @@ if TYPE_CHECKING:
     RunTool: TypeAlias = Callable[[ToolCall], Awaitable[ToolResult]]
     Blame: TypeAlias = Callable[[str, Exception], None]
 
-
-NO_ORIGIN: Origin[Any] = Origin()
-"""Of a run that came from no other."""
+R = TypeVar("R")
 
 
 class AgentSpec(Protocol):
-    """What the engine needs of an agent; `lab.Agent` has it all, and documents it."""
+    """What the engine needs of an agent; documented in `lab.Agent`."""
 
     model: Model
     name: str
@@ -59,7 +56,7 @@ class AgentSpec(Protocol):
         """Check that the agent has these tools."""
 
     def through_middleware(self, ask: Ask, blame: Blame) -> Ask:
-        """Return `ask` with the middleware around it; `blame` is called with what raised an exception."""
+        """Return `ask` with the middleware around it; `blame` is called with the source of an exception."""
         ...
 
     def through_tool_middleware(self, execute: RunTool, blame: Blame) -> RunTool:
@@ -67,53 +64,195 @@ class AgentSpec(Protocol):
         ...
 
 
-class RunLike(Protocol):
-    """What the engine needs of a run; `lab.Run` has it all, and documents it."""
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why the run ends, with the fields of RunResult."""
 
-    limits: LiveSettings
-    timeline: Timeline
-    control: Control
-    stepper: Stepper
-    worker: Worker[Any, Any]
-    branches: Branches[Any]
+    stop_reason: StopReason
+    detail: str
+    conditions_met: tuple[Reading, ...] = ()
+    output: object = None
+    stopped_by: str = ""
+    error: BaseException | None = None
 
-    @property
-    def id(self) -> str:
-        """The id."""
-        ...
 
-    @property
-    def agent(self) -> Any:
-        """The agent."""
-        ...
+@dataclass(frozen=True, slots=True)
+class Origin(Generic[R]):
+    """Where a run came from: a fork of another run, a tool call of another run, or neither.
 
-    @property
-    def prompt(self) -> str:
-        """The task."""
-        ...
+    `parent` is the run that it was forked from, `forked_at` the number of steps that it took over. `caller` is the run whose tool
+    started it, in step `parent_step` by the tool call `called_by`. `parent_run_id` is the id of the parent, or else of the caller; a
+    run from a store has it even if those runs are not loaded. All are None for a run that is neither a fork nor a child.
 
-    @property
-    def history(self) -> RunHistory:
-        """The steps."""
-        ...
+    Example:
+        >>> branch = ended.fork(at=2)
+        >>> branch.origin.parent is ended, branch.origin.forked_at
+        (True, 2)
+    """
 
-    @property
-    def result(self) -> RunResult | None:
-        """The result, None before the end."""
-        ...
+    parent: R | None = None
+    forked_at: int | None = None
+    caller: R | None = None
+    parent_step: int | None = None
+    called_by: str | None = None
+    parent_run_id: str | None = None
 
-    @property
-    def origin(self) -> Origin[Any]:
-        """Where it came from."""
-        ...
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A tool call that may have run before its process died in the middle of the step: it is not repeated without permission.
+
+    `answered` is the step in which the tool was called again, None before that. A branch that begins before that step has the hold
+    too. `by` is the id of that call: if a middleware executes the same call twice, both are held.
+    """
+
+    call: ToolCall
+    answered: int | None = None
+    by: str = ""
+
+    def at(self, steps: int) -> Hold:
+        """Return the hold as it was after this number of steps."""
+        return self if self.answered is None or self.answered <= steps else Hold(self.call)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPrefix:
+    """The beginning of a run, up to some step.
+
+    `marks` are the lengths of the conversation after each step, `first_length` is its length before the first step, and `prompt_at` is
+    the index of the prompt in it.
+    """
+
+    prompt: str
+    messages: Sequence[Message]
+    history: RunHistory
+    marks: Sequence[int]
+    prompt_at: int
+    first_length: int
+
+    @classmethod
+    def of_messages(cls, messages: Sequence[Message]) -> RunPrefix:
+        """Return the beginning of a run without steps. Its prompt is the newest message that is not from the model or a tool."""
+        places = range(len(messages) - 1, -1, -1)
+        place = next((at for at in places if messages[at].role not in ("assistant", "tool")), None)
+        prompt = "" if place is None else messages[place].text
+        return cls(prompt, messages, RunHistory(), (), len(messages) - 1 if place is None else place, len(messages))
+
+    def messages_of(self, step: int) -> Sequence[Message]:
+        """Return the messages that this step added; 0 returns those before the first step."""
+        steps, marks = len(self.history), self.marks
+        if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= steps:
+            raise ConfigurationError(f"messages_of({step!r}): give the number of a step, 0 to {steps}.")
+        begin = 0 if step == 0 else self.first_length if step == 1 else marks[step - 2]
+        end = self.first_length if step == 0 else marks[step - 1] if step <= len(marks) else len(self.messages)
+        return self.messages[begin:end]
+
+    def until(self, at: int) -> RunPrefix:
+        """Return the first `at` steps. Raises ConfigurationError if there are fewer."""
+        if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at <= len(self.marks):
+            raise ConfigurationError(f"fork(at={at!r}): give the number of steps to keep, 0 to {len(self.marks)}.")
+        history = self.history.prefix(at)
+        if history.last is not None:  # the stop reason of this run does not apply to the branch
+            history.amend(replace(history.last, stop_reason=None))
+        length = self.marks[at - 1] if at else self.first_length
+        return replace(self, messages=tuple(self.messages[:length]), history=history, marks=tuple(self.marks[:at]))
+
+    def with_prompt(self, prompt: str) -> RunPrefix:
+        """Replace the prompt. Raises ConfigurationError for an empty one."""
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise ConfigurationError(f"fork(prompt={prompt!r}): pass the task as text, or omit it to keep the run's prompt.")
+        before, after = self.messages[: self.prompt_at], self.messages[self.prompt_at + 1 :]
+        return replace(self, prompt=prompt, messages=(*before, Message("user", prompt), *after))
+
+    def with_message(self, message: str) -> RunPrefix:
+        """Append a user message. Raises ConfigurationError for an empty one."""
+        if not isinstance(message, str) or not message.strip():
+            raise ConfigurationError(f"fork(message={message!r}): pass a message to the model as text, or omit it.")
+        return self._followed_by(Message("user", message))
+
+    def with_tool_results(self, given: Mapping[str, str]) -> RunPrefix:
+        """Replace results of the last step's tools, by the ids of their calls. Raises ConfigurationError for an unknown id."""
+        place, open_message = self._newest_tool_message()
+        known = [result.call_id for result in open_message.tool_results]
+        for call_id, text in given.items():
+            if call_id not in known:
+                step = f"Step {len(self.history)} has" if known else "The newest step that is kept has no tool call:"
+                raise ConfigurationError(
+                    f"fork(tool_results={{{call_id!r}: …}}): {step} {', '.join(map(repr, known)) or 'none'}."
+                )
+            if not isinstance(text, str):
+                raise ConfigurationError(f"fork(tool_results={{{call_id!r}: {text!r}}}): pass the result as text.")
+        results = [_as_given(result, given) for result in open_message.tool_results]
+        messages = list(self.messages)
+        last = self.history.last
+        if last is None or not given:
+            return self
+        messages[place] = replace(open_message, tool_results=tuple(results))
+        executed = {result.call_id for result in last.tool_results}
+        history = self.history.prefix(len(self.history))
+        history.amend(
+            replace(last, tool_results=tuple([one for one in results if one.call_id in executed or one.call_id in given]))
+        )
+        return replace(self, messages=tuple(messages), history=history)
+
+    def answerable(self, hint: str) -> RunPrefix:
+        """Make sure that the model has something to answer: most providers reject a conversation that ends with the model's answer.
+
+        If the answer was cut off, append the `hint` that asks for the rest. If the provider paused, the conversation is sent back
+        unchanged. Raises ConfigurationError if the model had finished.
+        """
+        last, newest = self.history.last, self.messages[-1] if self.messages else None
+        if last is None or newest is None or newest.role != "assistant" or not newest.text.strip():
+            return self
+        if last.finish_reason is FinishReason.PAUSED:
+            return self
+        if last.finish_reason is FinishReason.MAX_TOKENS and not _completed(last):
+            return self._followed_by(Message("user", hint))
+        at = len(self.history)
+        raise ConfigurationError(
+            f"fork(at={at}): the model finished with step {at} ({last.decision.reason.rstrip('.')}), so there is nothing to ask it. "
+            f"Add message=…, or keep fewer steps (at={at - 1}) to take step {at} again."
+        )
+
+    def conversation(self) -> Conversation:
+        """Return the messages as a mutable conversation."""
+        return Conversation(self.messages)
+
+    def _followed_by(self, message: Message) -> RunPrefix:
+        """Append a message. A branch of the branch at the same step has it too."""
+        messages = (*self.messages, message)
+        if not self.marks:
+            return replace(self, messages=messages, first_length=len(messages))
+        return replace(self, messages=messages, marks=(*self.marks[:-1], len(messages)))
+
+    def _newest_tool_message(self) -> tuple[int, Message]:
+        begin = self.marks[-2] if len(self.marks) > 1 else self.first_length
+        places = range(len(self.messages) - 1, begin - 1, -1) if self.marks else ()
+        found = next((place for place in places if self.messages[place].role == "tool"), None)
+        return (0, Message("tool")) if found is None else (found, self.messages[found])
+
+
+def _as_given(result: ToolResult, given: Mapping[str, str]) -> ToolResult:
+    if result.call_id not in given:
+        return result
+    text = given[result.call_id]
+    return replace(result, content=text, value=text, error=None, stop=None)
+
+
+def _completed(step: StepResult) -> bool:
+    return step.decision.stop_reason is StopReason.COMPLETED
+
+
+NO_ORIGIN: Origin[Any] = Origin()
+"""The origin of a run that is neither a fork nor a child."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """All that a run begins with. A new run has an agent, a prompt, settings and a transport; a fork also has steps and an origin; a
-    run from a store has its id, its events and perhaps its ending, too.
+    """What a run begins with. A new run has an agent, a prompt, settings and a transport. A fork also has steps and an origin. A run
+    from a store also has its id, its events, and its ending if it ended.
 
-    `observers` get the events of the run, `inherited` those of the runs that come from it; None: the same.
+    `observers` receive the events of the run, `inherited` those of its forks and child runs; None means the same observers.
     """
 
     agent: AgentSpec
@@ -129,3 +268,23 @@ class RunPlan:
     again: Callable[[ToolCall], object] | None = None
     ending: Ending | None = None
     ended_at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunSnapshot:
+    """A run at one moment, for stores and forks. The cost of taking one does not depend on the length of the run.
+
+    `prefix` holds the conversation and the history. Both may grow afterwards; `steps` is the number of steps that are complete now.
+    `result` is None while the run is running. If the run ends with its last step, the result is set before RunEnded is emitted.
+    """
+
+    run_id: str
+    agent: AgentSpec
+    prefix: RunPrefix
+    steps: int
+    settings: RunSettings
+    events: Sequence[Event]
+    result: RunResult | None
+    elapsed_s: float
+    origin: Origin[Any]
+    holds: tuple[Hold, ...]

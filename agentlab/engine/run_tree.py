@@ -1,6 +1,6 @@
-"""Which run came from which: a run, its branches and its child runs as one tree, with names that people can follow.
+"""A run, its branches and its child runs as one tree, with readable names.
 
-The first run is `1`, the runs that came from it are `1.1` and `1.2` in the order they were made, those of `1.2` are `1.2.1`, and so on.
+The first run is `1`, its branches and children are `1.1` and `1.2` in the order they were made, those of `1.2` are `1.2.1`, and so on.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from agentlab.engine.plan import RunLike
-from agentlab.engine.snapshot import Origin
+from agentlab.engine.branches import RunLike
+from agentlab.engine.plan import Origin
 from agentlab.limits.settings import RunSettings
 from agentlab.records.result import RunResult
 
@@ -22,9 +22,9 @@ R = TypeVar("R", bound=RunLike | RunResult)
 class RunNode(Generic[R]):
     """A run in its tree.
 
-    `name` is its place in the tree in digits, `depth` the number of runs above it. `parent` is the node that it was forked from, or
-    that called it; None if that is not in the tree. `forked_at` is how many steps it has from there, `called_in` the step of its
-    parent that called it, None for a fork.
+    `name` is its position in the tree in digits, `depth` the number of runs above it. `parent` is the node that it was forked from, or
+    that called it; None if that node is not in the tree. `forked_at` is the number of steps that it took over, `called_in` the step of
+    its parent that called it, None for a fork.
     """
 
     run: R
@@ -46,14 +46,14 @@ def id_of(run: RunLike | RunResult) -> str:
 
 
 def first_of(run: L) -> L:
-    """Return the run that this one and all its relatives come from."""
+    """Return the first run of the tree that contains this run."""
     while (before := run.origin.parent or run.origin.caller) is not None:
         run = before
     return run
 
 
 def family_of(run: L) -> tuple[RunNode[L], ...]:
-    """Return the whole tree of a run: the first one, then each of the others right after the run that it came from."""
+    """Return the whole tree of a run, depth first: each run is followed by its branches and children."""
     return tuple(_with_branches(RunNode(first_of(run), "1")))
 
 
@@ -88,7 +88,7 @@ def _below(parent: RunNode[R], run: R, place: int) -> RunNode[R]:
 
 
 def origin_of(run: RunLike | RunResult) -> Origin[Any] | RunResult:
-    """Return where a run came from; a result says it itself."""
+    """Return the origin of a run. A result has the same fields itself."""
     return run if isinstance(run, RunResult) else run.origin
 
 
@@ -96,7 +96,7 @@ def origin_of(run: RunLike | RunResult) -> Origin[Any] | RunResult:
 
 
 def differences(branch: RunLike) -> tuple[str, ...]:
-    """Return how a branch differs from the run that it was forked from, in words, as both are now; empty for any other run."""
+    """Return in words how a branch differs from the run that it was forked from; empty if the run is no branch."""
     parent = branch.origin.parent
     if parent is None:
         return ()
@@ -108,11 +108,11 @@ def differences(branch: RunLike) -> tuple[str, ...]:
         found.append(f"agent {branch.agent.name}")
     if branch.prompt != parent.prompt:
         found.append("another prompt")
-    found += _in_the_past(branch, parent)
+    found += _in_messages(branch, parent)
     return (*found, *_in_settings(branch.limits.snapshot(), parent.limits.snapshot()))
 
 
-def _in_the_past(branch: RunLike, parent: RunLike) -> Iterator[str]:
+def _in_messages(branch: RunLike, parent: RunLike) -> Iterator[str]:
     at = branch.origin.forked_at or 0
     if at:
         ours, theirs = branch.history[at - 1].tool_results, parent.history[at - 1].tool_results

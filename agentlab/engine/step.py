@@ -1,14 +1,14 @@
 """One step of a run: the model's answer, the tools it asked for, and whether the run ends.
 
-    before    the budget is read; with nothing left the run ends and no request is sent
-    ask       one call, or more if the provider pauses, or the answer is cut off: the table in turn.py
-    decide    what follows from the response: termination.decide
-    act       the tools, in order, up to the first terminating one; or the reminder that one is to be called: tool_calls.py
-    read      the step is in the history; stop condition and budget are read with it
-    end       terminating tool > explicit stop > the model's own end, or an abort > condition > budget
+    before    read the budget; if nothing is left, the run ends and no request is sent
+    ask       make one call, or more if the provider pauses or the answer is cut off: the table in turn.py
+    decide    choose what to do with the response: termination.decide
+    act       execute the tools in order, up to the first terminating one, or remind the model to call one: tool_calls.py
+    read      append the step to the history, then read the stop condition and the budget
+    end       terminating tool > explicit stop > end of the model's turn, or an abort > condition > budget
 
-Whatever breaks into this (a cancel, an interrupt, a timeout, an error), the calls that came back and the tools that ran are recorded
-as a step before anything else happens.
+If a cancel, an interrupt, a timeout or an error interrupts the step, the calls that came back and the tools that ran are still
+recorded as a step before anything else happens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agentlab._internal.redaction import in_words, redact
 from agentlab.engine import call_context
 from agentlab.engine.ask import BudgetExhausted
 from agentlab.engine.control import StopRequest
-from agentlab.engine.snapshot import Ending
+from agentlab.engine.plan import Ending
 from agentlab.engine.step_builder import StepBuilder
 from agentlab.engine.tool_calls import execute_tools, remind
 from agentlab.engine.turn import take_turn
@@ -38,34 +38,34 @@ from agentlab.records.result import INCREASE_BUDGET
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
-    from agentlab.engine.stepper import Stepper
+    from agentlab.engine.call_context import RunContext
 
 
-async def take_step(stepper: Stepper) -> StepResult | None:
-    """Take the next step, record it, and end the run if it is to end.
+async def take_step(run: RunContext) -> StepResult | None:
+    """Take the next step and record it. `run.ending` is then why the run ends with it, or None.
 
-    None if the run ended without another step. A cancel is raised once the step is recorded, and so is an error that a person has to
-    mend (`StepBuilder.fail`).
+    Returns None if the run ends without another step. A cancel is raised once the step is recorded, and so is an error that a person
+    has to fix (`StepBuilder.fail`).
     """
-    if (ending := _before(stepper)) is not None:
-        stepper.end(ending)
+    run.ending = _before(run)
+    if run.ending is not None:
         return None
-    builder = _begin(stepper)
+    builder = _begin(run)
     try:
-        await _ask_and_act(stepper, builder)
+        await _ask_and_act(run, builder)
     except Exception as error:
         builder.fail(error)
-    except BaseException as error:  # a cancel or an interrupt: record what is there, then let it pass
-        _append(stepper, builder, error)
-        _complete(stepper, builder, None, _cancelled(f"during step {len(stepper.timeline.history)}", error))
+    except BaseException as error:  # a cancel or an interrupt: record what is there, then raise it
+        _append(run, builder, error)
+        _complete(run, builder, None, _cancelled(f"during step {len(run.timeline.history)}", error))
         raise
-    _append(stepper, builder)
+    _append(run, builder)
     try:
-        reading, failure = await _read(stepper, builder)
+        reading, failure = await _read(run, builder)
     except BaseException as error:
-        _complete(stepper, builder, None, _cancelled(f"after step {len(stepper.timeline.history)}", error))
+        _complete(run, builder, None, _cancelled(f"after step {len(run.timeline.history)}", error))
         raise
-    step = _complete(stepper, builder, reading, _end(stepper, builder, reading, failure))
+    step = _complete(run, builder, reading, _end(run, builder, reading, failure))
     if builder.to_raise is not None:
         raise builder.to_raise
     return step
@@ -74,92 +74,92 @@ async def take_step(stepper: Stepper) -> StepResult | None:
 # before -------------------------------------------------------------------------------------------------------------------------
 
 
-def _before(stepper: Stepper) -> Ending | None:
-    """Return the end of a run whose budget, or the outermost run's, has nothing left."""
-    ending = _limit_reached(stepper, stepper.refresh_settings())
-    if ending is None and (bound := call_context.bound_from_above(stepper)) is not None:
+def _before(run: RunContext) -> Ending | None:
+    """Return the ending if the budget of the run, or of the outermost run, has nothing left."""
+    ending = _limit_reached(run, run.refresh_settings())
+    if ending is None and (bound := call_context.outer_limit_reached(run)) is not None:
         ending = Ending(*bound)
     return ending
 
 
-def _begin(stepper: Stepper) -> StepBuilder:
-    timeline, settings = stepper.timeline, stepper.in_force
+def _begin(run: RunContext) -> StepBuilder:
+    timeline, settings = run.timeline, run.in_force
     started_s = timeline.clock.elapsed_s()
-    stepper.builder = builder = StepBuilder(settings, started_s)
+    run.builder = builder = StepBuilder(settings, started_s)
     remaining = settings.budget.remaining(timeline.history, started_s)
     timeline.emit(events.StepStarted(started_s, timeline.next_step, remaining))
     return builder
 
 
-def _limit_reached(stepper: Stepper, settings: RunSettings) -> Ending | None:
-    """Return the end by a limit on what the run may use, if one is reached."""
-    history, terminating = stepper.timeline.history, settings.terminating
+def _limit_reached(run: RunContext, settings: RunSettings) -> Ending | None:
+    """Return the ending if a limit of the budget or of the terminating tools is reached."""
+    history, terminating = run.timeline.history, settings.terminating
     if terminating is not None and (calls := history.own_calls) >= terminating.max_invocations:
-        detail = f"The model was called {calls} times (max_invocations), and no terminating tool was."
+        detail = f"The model was called {calls} times (max_invocations) without calling a terminating tool."
         return Ending(StopReason.CALL_LIMIT, detail)
-    reached = settings.budget.exhausted(history, stepper.timeline.clock.elapsed_s())
+    reached = settings.budget.exhausted(history, run.timeline.clock.elapsed_s())
     if reached is None:
         return None
-    default = ", which is the default: Budget(max_turns=…) raises it" if isinstance(reached.limit, DefaultTurns) else ""
+    default = ", the default: Budget(max_turns=…) raises it" if isinstance(reached.limit, DefaultTurns) else ""
     return Ending(LIMIT_REASONS[reached.name], f"Budget reached: {reached}{default}.")
 
 
 # ask, decide, act ---------------------------------------------------------------------------------------------------------------
 
 
-async def _ask_and_act(stepper: Stepper, builder: StepBuilder) -> None:
-    """Ask the model and act on the answer, cut off at the budget's timeout."""
+async def _ask_and_act(run: RunContext, builder: StepBuilder) -> None:
+    """Ask the model and act on the answer, within the budget's timeout."""
     limit_s = builder.settings.budget.timeout
     if limit_s is None:
-        await _act(stepper, builder)
+        await _act(run, builder)
         return
     try:
         async with asyncio.timeout(limit_s - builder.started_s) as scope:
-            await _act(stepper, builder)
+            await _act(run, builder)
     except TimeoutError as error:
         if not scope.expired():
             raise
-        where = "".join(f", while {note}" for note in getattr(error.__cause__, "__notes__", ()))  # what was waited for
+        where = "".join(f", while {note}" for note in getattr(error.__cause__, "__notes__", ()))  # the work that was interrupted
         reason = redact(f"Budget reached: timeout {number_in_words(limit_s, 's')}{where}.")
         builder.decision = Decision(Action.ABORT, reason, StopReason.TIMEOUT, INCREASE_BUDGET)
 
 
-async def _act(stepper: Stepper, builder: StepBuilder) -> None:
+async def _act(run: RunContext, builder: StepBuilder) -> None:
     try:
-        response = await take_turn(stepper, builder)
+        response = await take_turn(run, builder)
         if builder.decision.action is Action.EXECUTE_TOOLS:
-            await execute_tools(stepper, builder, response)
+            await execute_tools(run, builder, response)
         elif builder.decision.action is Action.COMPLETE and builder.settings.terminating is not None:
-            remind(stepper, builder, builder.settings.terminating)
-    except StopRequested as stop:  # from a middleware; a tool's becomes its result
+            remind(run, builder, builder.settings.terminating)
+    except StopRequested as stop:  # from a middleware; that of a tool becomes its result
         builder.stop_request = StopRequest(stop.reason, stop.output, "middleware")
     except BudgetExhausted:
-        builder.decision = Decision(Action.ABORT, "The budget left nothing for a further call.", None, INCREASE_BUDGET)
+        builder.decision = Decision(Action.ABORT, "The budget left no further call.", None, INCREASE_BUDGET)
 
 
 # read ---------------------------------------------------------------------------------------------------------------------------
 
 
-def _append(stepper: Stepper, builder: StepBuilder, error: BaseException | None = None) -> None:
-    """Put the step into the history, which counts it from here on. One that was cut short keeps the settings it began with."""
-    timeline = stepper.timeline
+def _append(run: RunContext, builder: StepBuilder, error: BaseException | None = None) -> None:
+    """Append the step to the history. An interrupted step keeps the settings that it began with."""
+    timeline = run.timeline
     timeline.conversation.answer_open_calls(builder.tool_results)
     if error is None:
-        builder.settings = stepper.refresh_settings()
+        builder.settings = run.refresh_settings()
     else:
         builder.error = error
-    step, stepper.builder = builder.build(timeline), None
+    step, run.builder = builder.build(timeline), None
     timeline.append(step)
 
 
-async def _read(stepper: Stepper, builder: StepBuilder) -> tuple[Reading | None, Exception | None]:
-    """Read the stop condition with the new step in the history; return its reading, or what it raised."""
+async def _read(run: RunContext, builder: StepBuilder) -> tuple[Reading | None, Exception | None]:
+    """Read the stop condition, with the new step in the history. Returns its reading, or the exception that it raised."""
     condition, timeout_s = builder.settings.stop, builder.settings.budget.timeout
     if condition is None:
         return None, None
     try:
-        left_s = None if timeout_s is None else max(0.0, timeout_s - stepper.timeline.clock.elapsed_s())
-        return await read_condition(condition, stepper.timeline.history, left_s), None
+        left_s = None if timeout_s is None else max(0.0, timeout_s - run.timeline.clock.elapsed_s())
+        return await read_condition(condition, run.timeline.history, left_s), None
     except Exception as error:
         return None, error
 
@@ -167,16 +167,16 @@ async def _read(stepper: Stepper, builder: StepBuilder) -> tuple[Reading | None,
 # end ----------------------------------------------------------------------------------------------------------------------------
 
 
-def _end(stepper: Stepper, builder: StepBuilder, reading: Reading | None, failure: Exception | None) -> Ending | None:
-    """Return why the run ends: terminating tool > explicit stop > the model's own end, or an abort > condition > budget; else None.
+def _end(run: RunContext, builder: StepBuilder, reading: Reading | None, failure: Exception | None) -> Ending | None:
+    """Return why the run ends, or None: terminating tool > explicit stop > end of the model's turn, or an abort > condition > budget.
 
-    Conditions that were met are listed in any case.
+    Conditions that were met are listed in every case.
     """
     met = tuple(reading.deciding()) if reading is not None else ()
     if (done := builder.terminating) is not None:
         output = done.stop.output if done.stop is not None else done.value
         return Ending(StopReason.TERMINATING_TOOL, f"The terminating tool {done.name} was called.", met, output=output)
-    request = builder.stop_request or stepper.control.stop_request
+    request = builder.stop_request or run.control.stop_request
     if request is not None:
         return replace(stopped(request), conditions_met=met, error=builder.error)
     if failure is not None:
@@ -192,7 +192,7 @@ def _end(stepper: Stepper, builder: StepBuilder, reading: Reading | None, failur
         )
     if decided is not None:
         return Ending(decided, builder.decision.reason)
-    return _limit_reached(stepper, builder.settings)
+    return _limit_reached(run, builder.settings)
 
 
 def stopped(request: StopRequest) -> Ending:
@@ -206,24 +206,22 @@ def _cancelled(when: str, error: BaseException) -> Ending:
 
 
 def goal_output(builder: StepBuilder) -> object:
-    """Return the value of the tool that a `HasToolCall` waited for: with `HasToolCall("finalize")`, the final answer."""
+    """Return the value of the tool that a `HasToolCall` waited for: the final answer for `HasToolCall("finalize")`."""
     leaves = builder.settings.stop.leaves(that_count=True) if builder.settings.stop is not None else ()
     names = {name for leaf in leaves if isinstance(leaf, HasToolCall) for name in leaf.names}
     return next((result.value for result in reversed(builder.tool_results) if result.name in names and not result.is_error), None)
 
 
-def _complete(stepper: Stepper, builder: StepBuilder, reading: Reading | None, ending: Ending | None) -> StepResult:
-    """Complete the step with its readings, notify the observers, and end the run if there is an ending."""
-    timeline = stepper.timeline
+def _complete(run: RunContext, builder: StepBuilder, reading: Reading | None, ending: Ending | None) -> StepResult:
+    """Add the readings to the step and notify the observers."""
+    timeline = run.timeline
     step = timeline.history[-1]
     if ending is not None and builder.notice and "cut off" not in ending.detail:
         full_stop = "" if ending.detail.endswith((".", "!", "?")) else "."
         ending = replace(ending, detail=f"{ending.detail}{full_stop} {builder.notice}")
     remaining = builder.settings.budget.remaining(timeline.history, timeline.clock.elapsed_s())
     builder.complete(step, remaining, reading, ending)
-    stepper.ending = ending
+    run.ending = ending
     timeline.complete()
     timeline.emit(events.StepCompleted(timeline.clock.elapsed_s(), step, timeline.history.usage))
-    if ending is not None:
-        stepper.end(ending)
     return step

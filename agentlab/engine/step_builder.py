@@ -1,8 +1,9 @@
-"""The step under way: what came back and what was done so far, until it becomes a StepResult."""
+"""The step under way: its responses and tool results so far, until it becomes a StepResult."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -13,30 +14,48 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import ToolResult
 from agentlab.model.responses import ModelResponse, moved
 from agentlab.model.usage import FREE, NOTHING_USED, Cost, Usage, add_cost, add_usage
-from agentlab.records.history import ZERO
+from agentlab.records.history import ZERO, RunHistory
 from agentlab.records.result import advice_for
 from agentlab.records.step import ChildUse, ModelCall, Seam, StepResult
 
 if TYPE_CHECKING:
     from agentlab.engine.control import StopRequest
-    from agentlab.engine.snapshot import Ending
-    from agentlab.engine.stepper import Stepper
+    from agentlab.engine.plan import Ending
     from agentlab.engine.timeline import Timeline
     from agentlab.limits.settings import RunSettings
-    from agentlab.records.history import RunHistory
 
 _UNKNOWN_USAGE = Usage()
-_UNKNOWN_COST = Cost(reason="A call was begun and never came back.")
+_UNKNOWN_COST = Cost(reason="A call was started and never returned.")
 _CANCELLED = Decision(Action.ABORT, "The step was cut short.", StopReason.CANCELLED, "retry")
 _NOT_READ = Remaining()
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Usage: model calls, with their known tokens and cost."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: Decimal = ZERO
+
+    def __add__(self, other: Used) -> Used:
+        return Used(self.calls + other.calls, self.tokens + other.tokens, self.cost_usd + other.cost_usd)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenChild:
+    """A child run that has not ended: its usage so far, its earlier history, and the name of its tool."""
+
+    used: Callable[[], Used]
+    before: RunHistory
+    tool: str
 
 
 class StepBuilder:
     """A step under way.
 
-    `open_calls` counts the model calls that have not come back, `open_children` the child runs that have not ended, each with its
-    history before and the name of its tool. `answer` is the answer of several calls merged, with `parts` said before it. `notice`
-    says that the answer is not whole.
+    `open_calls` counts the model calls that have not returned. `open_children` holds the child runs that have not ended.
+    `answer` merges the answers of several calls, `parts` are the texts before it. `notice` says that the answer is incomplete.
     """
 
     __slots__ = (
@@ -66,7 +85,7 @@ class StepBuilder:
         self.tool_results: list[ToolResult] = []
         self.children: list[ChildUse] = []
         self.open_calls = 0
-        self.open_children: dict[Stepper, tuple[RunHistory, str]] = {}
+        self.open_children: list[OpenChild] = []
         self.decision = _CANCELLED
         self.error: BaseException | None = None
         self.to_raise: Exception | None = None
@@ -78,11 +97,11 @@ class StepBuilder:
         self.terminating: ToolResult | None = None
         self.notice = ""
 
-    # Its use so far ---------------------------------------------------------------------------------------------------------
+    # Usage so far -----------------------------------------------------------------------------------------------------------
 
     @property
     def calls_made(self) -> int:
-        """Model calls, those under way included."""
+        """Model calls, including those under way."""
         return len(self.calls) + self.open_calls
 
     @property
@@ -96,36 +115,36 @@ class StepBuilder:
         return sum([call.cost.known_usd for call in self.calls], ZERO)
 
     def whole_answer(self) -> ModelResponse | None:
-        """Return the merged answer of several calls, with what was said before a pause; None if one call gave it all."""
+        """Return the merged answer of several calls, with the text before a pause; None if the answer came from one call."""
         if self.answer is None or not self.parts:
             return self.answer
         before = "".join(self.parts)
         return replace(self.answer, text=before + self.answer.text, holes=moved(self.answer.holes, len(before)))
 
-    # Its failure ------------------------------------------------------------------------------------------------------------
+    # Failure ----------------------------------------------------------------------------------------------------------------
 
-    def blame(self, whom: str, error: Exception) -> None:
-        """Note what raised an exception, "" for the call itself; a layer that lets it pass is not to blame."""
+    def blame(self, source: str, error: Exception) -> None:
+        """Record which layer raised an exception, "" for the call itself. Outer layers that it passes through do not count."""
         if self.fault[1] is not error:
-            self.fault = (whom, error)
+            self.fault = (source, error)
 
     def fail(self, error: Exception) -> None:
-        """End the step with an error. One that a person has to mend is also raised once the step is recorded: a ConfigurationError, a
-        FixtureError, a bug in a model of one's own. What a policy or a middleware raises is in the result only."""
-        whose = self.fault[0] if self.fault[1] is error else ""
-        reason = f"{whose} raised {in_words(error)}" if whose else in_words(error)
+        """End the step with an error. An error that a person has to fix is also raised once the step is recorded: a ConfigurationError,
+        a FixtureError, a bug in a custom model. Errors of a policy or a middleware are in the result only."""
+        source = self.fault[0] if self.fault[1] is error else ""
+        reason = f"{source} raised {in_words(error)}" if source else in_words(error)
         self.error = error
         self.decision = Decision(Action.ABORT, reason, StopReason.ERROR, advice_for(error))
         if not isinstance(error, ProviderError | MissingUsageError) and (
-            not whose or isinstance(error, ConfigurationError | FixtureError)
+            not source or isinstance(error, ConfigurationError | FixtureError)
         ):
             self.to_raise = error
 
     # The step ---------------------------------------------------------------------------------------------------------------
 
     def build(self, timeline: Timeline) -> StepResult:
-        """Return the step, whose readings `complete` fills in. A call that never came back may have cost something: the sums are then
-        unknown."""
+        """Return the step; `complete` fills in its readings. Usage and cost are unknown if a call never returned: it may have cost
+        something."""
         usage, cost = (_UNKNOWN_USAGE, _UNKNOWN_COST) if self.open_calls else (NOTHING_USED, FREE)
         if len(self.calls) == 1 and not self.open_calls:
             usage, cost = self.calls[0].usage, self.calls[0].cost
@@ -152,8 +171,8 @@ class StepBuilder:
         )
 
     def complete(self, step: StepResult, remaining: Remaining, readings: Reading | None, ending: Ending | None) -> None:
-        """Fill in what is known only once the step is in the history, which conditions read; from here on it does not change."""
-        fill = object.__setattr__  # the value is still this builder's alone
+        """Fill in what depends on the history with this step in it. The step does not change afterwards."""
+        fill = object.__setattr__  # no one else holds the step yet
         fill(step, "remaining", remaining)
         fill(step, "readings", readings)
         if ending is not None:

@@ -1,110 +1,67 @@
-"""The life of a run: it begins, takes one step after the other, and ends. All that changes its state is here and in step.py."""
+"""The life cycle of a run: it begins, takes one step after another, and ends. Only this file and step.py change its state."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentlab._internal.redaction import in_words
-from agentlab.engine import call_context
+from agentlab.engine.call_context import RunContext
 from agentlab.engine.client import check_key
 from agentlab.engine.control import Control, StopRequest
-from agentlab.engine.snapshot import Ending, Origin, RunSnapshot
+from agentlab.engine.plan import Ending, RunPlan
 from agentlab.engine.step import stopped, take_step
 from agentlab.engine.timeline import Clock, Timeline
 from agentlab.engine.unreachable import never_met
-from agentlab.engine.worker import LoopAffinity, turn_to_begin
+from agentlab.engine.worker import LoopAffinity, wait_to_begin
 from agentlab.errors import RunEndedError
-from agentlab.limits.live import LiveSettings
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
 from agentlab.records import events
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 
-if TYPE_CHECKING:
-    from agentlab.engine.plan import RunPlan
-    from agentlab.engine.step_builder import StepBuilder
-
 
 class Stepper:
-    """Takes the steps of one run and holds what they need; see `Steps` for what a worker asks of it.
+    """Takes the steps of one run, on its `context`. `Steps` is the interface that a worker uses."""
 
-    `run` is the run as its user holds it, opaque here. `in_force` are the settings of the newest step, `parent_limit` lowers the
-    settings of a run within another. `outermost` is the first run of nested tool calls, `depth` the distance to it, `beside` what runs
-    used below the outermost one that no history counts. `holds` are tool calls that must not be repeated without asking `again`.
-    """
-
-    would_block = "would block the very loop that the run is on: `await run` instead."
-    not_started = "The run has not been started, so there is no end to wait for: call run.start() first."
+    would_block = "would block the event loop that the run uses: `await run` instead."
+    not_started = "The run has not been started, so waiting would never end: call run.start() first."
 
     def __init__(self, plan: RunPlan, timeline: Timeline, control: Control, run: Any) -> None:
-        self.run = run
+        self.context = RunContext(plan, timeline, control, run)
         self.timeline, self.control = timeline, control
         self.affinity, self.ended = LoopAffinity(), threading.Event()
-        self.run_id: str = plan.run_id or os.urandom(6).hex()
-        self.replay_key: str = self.run_id
-        self.agent, self.transport, self.limits = plan.agent, plan.transport, LiveSettings(plan.settings)
-        self.origin: Origin[Any] = plan.origin
-        self.holds, self.again = plan.holds, plan.again
-        self.in_force: RunSettings = plan.settings
-        self.parent_limit: Callable[[RunSettings], RunSettings] | None = None
-        self.builder: StepBuilder | None = None
-        self.ending: Ending | None = None
-        self.result: RunResult | None = None
-        context = call_context.here()
-        self.outermost: Stepper = self if context is None else context.stepper.outermost
-        self.depth: int = 0 if context is None else context.stepper.depth + 1
-        self.begins_with: int = len(timeline.history)
-        self.beside, self.beside_lock = call_context.Used(), threading.Lock()
-        self.warned_unknown: tuple[RunSettings, bool] | None = None
-        self.waits_for_tool = False
         self.has_begun = False
         self._interrupts = 0
         self._task: asyncio.Task[Any] | None = None
         timeline.events.extend(plan.events)
         if plan.ending is not None:
             self._restore_end(plan.ending, plan.ended_at_s)
-        self.limits.subscribe(self._limits_changed)
-
-    # Settings ---------------------------------------------------------------------------------------------------------------
-
-    def settings_now(self) -> RunSettings:
-        """Return the limits as they are now; of a child run within what its caller has left and what the outermost run allows."""
-        settings = self.limits.snapshot()
-        if self.parent_limit is not None:
-            settings = self.parent_limit(settings)
-        return settings if self.outermost is self else call_context.steps_within(settings, self)
-
-    def refresh_settings(self) -> RunSettings:
-        """Put the limits as they are now in force."""
-        self.in_force = self.settings_now()
-        return self.in_force
+        self.context.limits.subscribe(self._limits_changed)
 
     def _limits_changed(self, before: RunSettings, after: RunSettings, by: str) -> None:
-        if self.result is None:
-            timeline = self.timeline
+        if not self.has_ended:
+            timeline, agent = self.timeline, self.context.agent
             timeline.emit(events.LimitsChanged(timeline.clock.elapsed_s(), before, after, by))
             if by == "code":  # an edit in the panel is checked there
-                known = never_met(before, self.agent, timeline.history)
-                for remark in never_met(after, self.agent, timeline.history):
+                known = never_met(before, agent, timeline.history)
+                for remark in never_met(after, agent, timeline.history):
                     if remark not in known:
                         timeline.warn_once(remark)
 
     # One step ---------------------------------------------------------------------------------------------------------------
 
     async def step_once(self) -> StepResult | None:
-        """Take one step, on the owning loop. None if the run ended without another one."""
+        """Take one step, on the owning loop. Returns None if the run ended without another one."""
         async with self.affinity.turn:
             if not self.has_begun:
-                await turn_to_begin()
-            if self.result is not None:
+                await wait_to_begin()
+            if self.has_ended:
                 return None
-            if self.control.is_called_off:
+            if self.control.must_end:
                 self._end_between_steps()
                 return None
             self._begin()
@@ -115,19 +72,19 @@ class Stepper:
             return
         self._follow()
         self.has_begun = True
-        timeline, settings, model = self.timeline, self.refresh_settings(), self.agent.model
-        timeline.emit(events.RunStarted(timeline.clock.elapsed_s(), self.run_id, model.name, model.model, settings))
+        timeline, settings, model = self.timeline, self.context.refresh_settings(), self.context.agent.model
+        timeline.emit(events.RunStarted(timeline.clock.elapsed_s(), self.context.run_id, model.name, model.model, settings))
         if settings.budget.is_unlimited:
             timeline.warn_once(
-                "This run has no limit at all: it may go on, and cost, for ever. Set one, such as Budget(max_turns=20)."
+                "This run has no limit: it may run, and cost money, forever. Set one, such as Budget(max_turns=20)."
             )
 
     def _follow(self) -> None:
         with self.affinity.lock:
-            self.timeline.follow(self.run)
+            self.timeline.follow(self.context.run)
 
     async def _interruptible_step(self) -> StepResult | None:
-        """Take a step that `cancel` may interrupt: a cancel of the run alone ends here, one of the task goes on to its awaiter."""
+        """Take a step that `cancel` may interrupt. A cancel of the run is handled here; a cancel of the task is raised."""
         self._task = task = asyncio.current_task()
         assert task is not None  # noqa: S101  for the type checker: a coroutine runs in a task
         cancels_before = task.cancelling()
@@ -135,29 +92,37 @@ class Stepper:
         clock.start()
         step: StepResult | None = None
         try:
-            step = await take_step(self)
+            step = await self._step()
         except asyncio.CancelledError:
-            if not self._interrupts or self._uncancel(task) > cancels_before:  # from outside: the awaiter has to know
+            if not self._interrupts or self._uncancel(task) > cancels_before:  # the task was cancelled from outside
                 raise
             step = self.timeline.history.last
         else:
-            self._uncancel(task)  # a tool or a middleware swallowed the cancel
+            self._uncancel(task)  # a tool or a middleware suppressed the cancel
         finally:
             clock.stop()
             self._task = None
-        if self.control.is_called_off:  # too late for the step to see it
+        if self.control.must_end:  # too late for the step to see it
             self._end_between_steps()
         return None if step is None else self.timeline.history.last
 
+    async def _step(self) -> StepResult | None:
+        """Take a step, and end the run if a limit, a condition or the model ends it."""
+        try:
+            return await take_step(self.context)
+        finally:
+            if (ending := self.context.ending) is not None:
+                self.end(ending)
+
     async def step_quietly(self) -> StepResult | None:
-        """Take one step for a lockstep or an experiment: None if there was none; errors go into the result."""
+        """Take one step for a lockstep or an experiment. Returns None if there was none; errors go into the result."""
         history = self.timeline.history
         before = len(history)
         try:
             await self.affinity.run(self.step_once)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if task is not None and task.cancelling():  # else a tool cancelled itself, which concerns this run alone
+            if task is not None and task.cancelling():  # otherwise a tool cancelled itself, which ends only this run
                 raise
         except Exception as error:
             self.record_error(error)
@@ -181,27 +146,27 @@ class Stepper:
 
     def stop(self, reason: str) -> None:
         """End the run after the step under way, or at once if there is none."""
-        if self.result is None:
+        if not self.has_ended:
             self.control.stop_request = StopRequest(reason, None, "person")
             if not self._end_between_steps(if_idle=True):
                 self.affinity.wake_up()
 
     def cancel(self) -> None:
-        """End the run, during a step if need be, from any thread."""
-        if self.result is None:
+        """End the run at once, even during a step, from any thread."""
+        if not self.has_ended:
             self.control.cancelled = True
             if not self._end_between_steps(if_idle=True):
                 self.affinity.call(self._interrupt)
 
     def _interrupt(self) -> None:
-        """Cancel the step under way, on the owning loop; once more only while it waits for a tool."""
-        if self._task is not None and (not self._interrupts or self.waits_for_tool):
+        """Cancel the step under way, on the owning loop. A second cancel has an effect only while the step waits for a tool."""
+        if self._task is not None and (not self._interrupts or self.context.waits_for_tool):
             self._interrupts += 1
             self._task.cancel()
         self.affinity.wake.set()
 
     def _uncancel(self, task: asyncio.Task[Any]) -> int:
-        """Take back the cancels that were of this run alone; return how many are left."""
+        """Take back the cancels that this run requested; return how many are left."""
         for _ in range(self._interrupts):
             task.uncancel()
         return task.cancelling()
@@ -209,31 +174,31 @@ class Stepper:
     # The end ----------------------------------------------------------------------------------------------------------------
 
     def end(self, ending: Ending, *, if_idle: bool = False) -> bool:
-        """End the run, with `if_idle` only if no work is under way; return True if that ended it. The first reason counts, and is the
-        stop reason of the last step."""
-        if not self.has_begun and self.result is None:
-            self._follow()  # a store keeps a run that ended before it began, too
+        """End the run and return True; with `if_idle`, only if no work is under way. If it has ended already, return False: the first
+        reason counts. It is also the stop reason of the last step."""
+        if not self.has_begun and not self.has_ended:
+            self._follow()  # a store also keeps a run that ended before it began
         timeline = self.timeline
         with self.affinity.lock:
-            if self.result is not None or (if_idle and self.affinity.is_busy):
+            if self.has_ended or (if_idle and self.affinity.is_busy):
                 return False
             self._mark_last_step(ending)
-            self.result = result = self.result_for(ending)
+            self.context.result = result = self.context.result_for(ending)
         self.control.close()
         timeline.emit(events.RunEnded(timeline.clock.elapsed_s(), result))
         self.ended.set()
         self.affinity.wake_up()
-        if run_ended := getattr(self.transport, "run_ended", None):  # a replay remembers how far each run has come
-            run_ended(self.replay_key)
+        if run_ended := getattr(self.context.transport, "run_ended", None):  # a replay remembers how far each run has come
+            run_ended(self.context.replay_key)
         return True
 
     def _restore_end(self, ending: Ending, at_s: float) -> None:
         """Mark a restored run as ended without notifying observers."""
         self._mark_last_step(ending)
-        self.result = self.result_for(ending)
+        self.context.result = self.context.result_for(ending)
         self.control.close()
         self.timeline.clock = Clock(at_s)
-        self.timeline.events.append(events.RunEnded(at_s, self.result))
+        self.timeline.events.append(events.RunEnded(at_s, self.context.result))
         self.ended.set()
 
     def _mark_last_step(self, ending: Ending) -> None:
@@ -248,59 +213,19 @@ class Stepper:
             return self.end(Ending(StopReason.CANCELLED, after), if_idle=if_idle)
         return self.end(stopped(request), if_idle=if_idle)
 
-    def result_for(self, ending: Ending) -> RunResult:
-        """Return the result of the run if it ends like this."""
-        timeline, origin, model = self.timeline, self.origin, self.agent.model
-        return RunResult(
-            run_id=self.run_id,
-            provider=model.name,
-            model=model.model,
-            prompt=timeline.prompt,
-            history=timeline.history,
-            messages=timeline.conversation.view(),
-            events=timeline.events,
-            stop_reason=ending.stop_reason,
-            detail=ending.detail,
-            conditions_met=ending.conditions_met,
-            output=ending.output,
-            error=ending.error,
-            stopped_by=ending.stopped_by,
-            parent_run_id=origin.parent_run_id,
-            forked_at=origin.forked_at,
-            parent_step=origin.parent_step,
-            called_by=origin.called_by,
-        )
-
-    def snapshot(self) -> RunSnapshot:
-        """Return the run as it is now."""
-        timeline, result = self.timeline, self.result
-        if result is None and self.ending is not None:
-            result = self.result_for(self.ending)
-        return RunSnapshot(
-            self.run_id,
-            self.agent,
-            timeline.prefix(),
-            timeline.whole_steps,
-            self.limits.snapshot(),
-            timeline.events,
-            result,
-            timeline.clock.elapsed_s(),
-            self.origin,
-            self.holds,
-        )
-
-    # What a worker asks -----------------------------------------------------------------------------------------------------
+    # Steps, the interface for a worker --------------------------------------------------------------------------------------
 
     @property
     def has_ended(self) -> bool:
         """True after the end."""
-        return self.result is not None
+        return self.context.result is not None
 
     @property
     def outcome(self) -> RunResult:
         """The result; only after the end."""
-        assert self.result is not None  # noqa: S101  for the type checker: it is asked for after the end
-        return self.result
+        result = self.context.result
+        assert result is not None  # noqa: S101  for the type checker: it is read only after the end
+        return result
 
     @property
     def is_stepping(self) -> bool:
@@ -310,35 +235,37 @@ class Stepper:
     @property
     def is_held(self) -> bool:
         """True if a pause holds the next step."""
-        return self.control.is_paused and self.result is None and not self.control.is_called_off
+        return self.control.is_paused and not self.has_ended and not self.control.must_end
 
     def workers(self) -> tuple[()]:
-        """Return nothing: a run has no parts that are worked on."""
+        """Return an empty tuple: a run has no workers below its own."""
         return ()
 
     def settle(self) -> None:
-        """End a run that was stopped too late for its last step, unless other work on it is under way."""
-        if self.result is None and self.control.is_called_off:
+        """End a run that was stopped too late for its last step to notice, unless other work on it is under way."""
+        if not self.has_ended and self.control.must_end:
             self._end_between_steps(if_idle=True)
 
     def record_error(self, error: Exception) -> bool:
-        """End the run with this error, which nobody awaits."""
+        """End the run with this error, which no awaiter would receive."""
         self.end(Ending(StopReason.ERROR, in_words(error), error=error))
         return True
 
     def refuse_without_key(self) -> None:
-        """Raise MissingKeyError before the first step. The caller of a child run finds it in the result instead."""
-        if self.result is None and not self.has_begun and self.origin.caller is None:
-            check_key(self.agent, self.transport)
+        """Raise MissingKeyError before the first step. A child run reports it in its result instead."""
+        context = self.context
+        if not self.has_ended and not self.has_begun and context.origin.caller is None:
+            check_key(context.agent.model, context.transport, context.agent.middleware)
 
     def refuse_if_ended(self) -> None:
-        """Raise RunEndedError after the end, with what to do instead."""
-        if self.result is not None:
+        """Raise RunEndedError after the end, with advice."""
+        result = self.context.result
+        if result is not None:
             steps, last = len(self.timeline.history), self.timeline.history.last
-            other = "message" if self.result.stop_reason is StopReason.COMPLETED else "budget"
-            how = f"Continue with run.fork(at={steps}, {other}=…)"
-            if self.result.stop_reason is StopReason.ERROR and last is not None and last.error is not None:
-                how = f"Fix what failed, and take the step again with run.fork(at={steps - 1})"
+            other = "message" if result.stop_reason is StopReason.COMPLETED else "budget"
+            advice = f"Continue with run.fork(at={steps}, {other}=…)"
+            if result.stop_reason is StopReason.ERROR and last is not None and last.error is not None:
+                advice = f"Fix the cause, then repeat the step with run.fork(at={steps - 1})"
             raise RunEndedError(
-                f"The run has ended ({self.result.stop_reason}: {self.result.detail}) {how}, or start another with agent.run(…)."
+                f"The run has ended ({result.stop_reason}: {result.detail}) {advice}, or start another with agent.run(…)."
             )

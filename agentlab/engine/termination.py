@@ -2,7 +2,7 @@
 
 A policy is a plain function from a signal and its context to a Decision; `standard` is this table, the first row that applies:
 
-the response ended for                   and it holds                    then                   stop reason, if the run ends
+finish reason                            condition                       action                 stop reason, if the run ends
 ---------------------------------------- ------------------------------- ---------------------- -----------------------------
 ERROR, repairable                        repairs are allowed             REPAIR_TOOL_CALL       -
 ERROR                                    anything                        ABORT                  ERROR
@@ -10,7 +10,7 @@ CONTENT_FILTERED                         anything                        ABORT  
 CANCELLED                                anything                        ABORT                  CANCELLED
 PAUSED                                   no tool call                    RESUME                 -
 CONTEXT_WINDOW_EXCEEDED                  anything                        ABORT                  TRUNCATED
-any other                                a hole: a piece was lost        ASK_AGAIN              -
+any other                                a piece of the stream lost      ASK_AGAIN              -
 any other                                a truncated tool call           REPAIR_TOOL_CALL       -
 MAX_TOKENS                               a call without any arguments    REPAIR_TOOL_CALL       -
 MAX_TOKENS                               complete tool calls             EXECUTE_TOOLS          -
@@ -20,9 +20,9 @@ UNKNOWN, TOOL_CALLS                      no text, no call                ABORT  
 UNKNOWN, TOOL_CALLS                      text                            COMPLETE               COMPLETED
 END_TURN, STOP_SEQUENCE                  no call                         COMPLETE               COMPLETED
 
-ASK_AGAIN repeats the call once within the step; if that is not allowed, or gives no complete answer, the run ends as ERROR.
-REPAIR_TOOL_CALL and CONTINUE_OUTPUT become ABORT as TRUNCATED where the ContinuationPolicy allows none. turn.py counts them within a
-step and decides at the caps.
+ASK_AGAIN repeats the call within the step; if that is not allowed, or gives no complete answer, the run ends with ERROR.
+REPAIR_TOOL_CALL and CONTINUE_OUTPUT become ABORT with TRUNCATED if the ContinuationPolicy allows none. turn.py counts them per step
+and decides at the caps.
 
 A truncated tool call is never executed, whatever a policy returns.
 """
@@ -38,7 +38,7 @@ import pydantic_core
 
 from agentlab._internal.asyncio_tools import discard, name_of, needs_await
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab._internal.safe_text import whole
 from agentlab.errors import ConfigurationError
 from agentlab.limits.combinators import as_condition
@@ -55,7 +55,7 @@ from agentlab.records.step import StepResult
 
 @dataclass(frozen=True, slots=True)
 class DecisionContext(Displayable):
-    """The context of a decision, beside the signal. Every part is optional: a signal alone can be decided on too.
+    """The context of a decision, besides the signal. Every part is optional: the signal alone is enough for a decision.
 
     `response` is the model's answer; `step` the current step, from 1; `call` the number of this round trip within the step, from 1;
     `requested_cap` the requested output cap in tokens; `settings` the limits of the run, `history` its finished steps and totals.
@@ -81,9 +81,9 @@ _NOTHING_KNOWN = DecisionContext()
 
 
 def decide(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN, policy: Policy | None = None) -> Decision:
-    """Decide on a response that ended with this signal. `policy` None is `standard`.
+    """Decide what to do with a response that ended with this signal. `policy` None is `standard`.
 
-    Raises ConfigurationError if a policy's decision cannot be carried out, and for an async policy, which only a run awaits.
+    Raises ConfigurationError if a policy's decision cannot be carried out, and for an async policy, which only a run can await.
 
     Example:
         >>> cut = lab.TerminationSignal(lab.FinishReason.MAX_TOKENS, lab.Confidence.HIGH)
@@ -99,7 +99,7 @@ def decide(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN,
     discard(decision)
     name = name_of(policy)
     raise ConfigurationError(
-        f"The policy {name} is async, and lab.decide waits for nothing: write `await {name}(signal, context)`. A run awaits it."
+        f"The policy {name} is async, and lab.decide cannot await it: write `await {name}(signal, context)`. A run awaits it."
     )
 
 
@@ -128,22 +128,22 @@ def standard(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOW
         return Decision(Action.RESUME, "The provider paused its turn and is asked to continue.")
     if calls:
         if any(map(is_cut_off, calls)) or (reason is FinishReason.MAX_TOKENS and not _all_have_arguments(calls)):
-            return _REPAIR if _allows(context, "max_tool_repair_attempts") else _truncated(_HALF_CALL, context)
+            return _REPAIR if _allows(context, "max_tool_repair_attempts") else _truncated(_INCOMPLETE_CALL, context)
         return _EXECUTE
     if reason is FinishReason.MAX_TOKENS:
         return _CONTINUE if _allows(context, "max_continuations_per_turn") else _truncated(_CUT_OFF, context)
-    if reason is FinishReason.TOOL_CALLS and response is None:  # tools are requested, and nothing else is known
+    if reason is FinishReason.TOOL_CALLS and response is None:  # only the signal is given
         return _EXECUTE
     if reason in (FinishReason.UNKNOWN, FinishReason.TOOL_CALLS):
         if response is None or not response.text:
             reason_in_words = signal.message or "The response is empty and does not say why it ended."
             return Decision(Action.ABORT, reason_in_words, StopReason.ERROR, RETRY)
-        return _taken_as_the_answer(signal)
+        return _accept_text(signal)
     return _COMPLETE
 
 
 def cautious(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN) -> Decision:
-    """`standard`, but an end at LOW confidence, such as UNKNOWN, neither completes the run nor executes tools.
+    """Like `standard`, but a signal of LOW confidence, such as UNKNOWN, neither completes the run nor executes tools.
 
     Example:
         >>> unsure = lab.TerminationSignal(lab.FinishReason.END_TURN, lab.Confidence.LOW)
@@ -152,13 +152,12 @@ def cautious(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOW
     """
     decision = standard(signal, context)
     if signal.confidence is Confidence.LOW and decision.action in (Action.COMPLETE, Action.EXECUTE_TOOLS):
-        return Decision(Action.ABORT, f"Not sure enough to continue: {signal.message}", StopReason.ERROR, RETRY)
+        return Decision(Action.ABORT, f"Confidence too low to continue: {signal.message}", StopReason.ERROR, RETRY)
     return decision
 
 
 def lenient(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN) -> Decision:
-    """`standard`, but any text is good enough: an answer that was truncated or filtered, or lost a piece in transit, completes the
-    run.
+    """Like `standard`, but any text completes the run, even if the answer was truncated or filtered, or lost a piece in transit.
 
     Example:
         >>> cut = say("Half an answ", finish=lab.FinishReason.MAX_TOKENS)
@@ -173,7 +172,7 @@ def lenient(signal: TerminationSignal, context: DecisionContext = _NOTHING_KNOWN
         and response.text
         and not response.tool_calls
     ):
-        return Decision(Action.COMPLETE, f"Taken as it is: {decision.reason}", StopReason.COMPLETED, decision.suggestion)
+        return Decision(Action.COMPLETE, f"Accepted as it is: {decision.reason}", StopReason.COMPLETED, decision.suggestion)
     return decision
 
 
@@ -185,7 +184,7 @@ _ABORTED = {
     FinishReason.CONTEXT_WINDOW_EXCEEDED: (StopReason.TRUNCATED, MODIFY_PROMPT),
 }
 _CUT_OFF = "The response was cut off at its output cap."
-_HALF_CALL = "The response was cut off inside a tool call, which was not executed."
+_INCOMPLETE_CALL = "The response was cut off inside a tool call, which was not executed."
 _CONTINUE = Decision(Action.CONTINUE_OUTPUT, f"{_CUT_OFF} The model is asked to continue.")
 _ASK_AGAIN = Decision(Action.ASK_AGAIN, "A piece of the streamed answer was lost in transit. The model is asked again.")
 _REPAIR = Decision(Action.REPAIR_TOOL_CALL, "A tool call was cut off. The model is asked for a complete one.")
@@ -193,20 +192,20 @@ _EXECUTE = Decision(Action.EXECUTE_TOOLS, "The model asked for tools.")
 _COMPLETE = Decision(Action.COMPLETE, "The model ended its turn.", StopReason.COMPLETED, STOP)
 
 
-def _taken_as_the_answer(signal: TerminationSignal) -> Decision:
-    """Complete the run with a text whose end is not explained, and say so in the run's detail."""
+def _accept_text(signal: TerminationSignal) -> Decision:
+    """Complete the run with a text of unknown finish reason, and say so in the run's detail."""
     if signal.finish_reason is FinishReason.TOOL_CALLS:
-        why = "The provider says that tools are called, but the response has no call"
+        why = "The finish reason announces tool calls, but the response has none"
     elif signal.raw_value is None:
-        why = "The provider did not say why the response ended"
+        why = "The provider gave no finish reason"
     else:
-        why = f"It is not known why the response ended: the provider says {signal.raw_value!r}"
+        why = f"The provider's finish reason {signal.raw_value!r} is unknown"
     metadata = {"end": "unknown", "confidence": signal.confidence.value}
-    return Decision(Action.COMPLETE, f"{why}; its text is taken as the answer.", StopReason.COMPLETED, STOP, metadata)
+    return Decision(Action.COMPLETE, f"{why}; the text is accepted as the answer.", StopReason.COMPLETED, STOP, metadata)
 
 
 def _allows(context: DecisionContext, cap: str) -> bool:
-    """True if the run's continuation policy allows a further call of this kind; a signal alone has no run."""
+    """True if the run's continuation policy allows a further call of this kind. False if there is no run."""
     return context.settings is not None and getattr(context.settings.continuation, cap) > 0
 
 
@@ -223,7 +222,7 @@ _CONTINUES = (Action.EXECUTE_TOOLS, Action.RESUME, Action.CONTINUE_OUTPUT, Actio
 
 
 def checked(decision: object, policy: Policy, context: DecisionContext) -> Decision:
-    """Return a policy's decision, completed. Raises ConfigurationError if it cannot be carried out.
+    """Return a policy's decision with its defaults filled in. Raises ConfigurationError if it cannot be carried out.
 
     Example:
         >>> decision = lab.Decision(lab.Action.COMPLETE, "Good enough.")
@@ -233,39 +232,37 @@ def checked(decision: object, policy: Policy, context: DecisionContext) -> Decis
     name = getattr(policy, "__name__", repr(policy))
     if not isinstance(decision, Decision):
         raise ConfigurationError(
-            f"The policy {name} returned {decision!r}: return a Decision, such as that of `lab.termination.standard(signal, context)`."
+            f"The policy {name} returned {decision!r}: return a Decision, for example `lab.termination.standard(signal, context)`."
         )
     calls = context.response.tool_calls if context.response is not None else ()
     if decision.action in _ENDS:
         return decision if decision.stop_reason is not None else replace(decision, stop_reason=_ENDS[decision.action])
     if decision.action not in _CONTINUES:
         may = ", ".join(str(action) for action in (*_CONTINUES, *_ENDS))
-        raise ConfigurationError(f"The policy {name} decided for {decision.action!s}; a policy may decide for {may}.")
+        raise ConfigurationError(f"The policy {name} returned the action {decision.action!s}; a policy may return {may}.")
     if decision.stop_reason is not None:
         raise ConfigurationError(
-            f"The policy {name} decided for {decision.action}, which continues the run, with the stop reason {decision.stop_reason}: "
-            "leave stop_reason out, or decide for complete or abort."
+            f"The policy {name} returned {decision.action}, which continues the run, with the stop reason {decision.stop_reason}: "
+            "omit stop_reason, or return complete or abort."
         )
     if decision.action is Action.ASK_AGAIN and context.response is not None and not context.response.is_spoilt:
-        raise ConfigurationError(
-            f"The policy {name} decided for ask_again, but the response is complete (response.holes is empty)."
-        )
+        raise ConfigurationError(f"The policy {name} returned ask_again, but the response is complete (response.holes is empty).")
     if decision.action is Action.EXECUTE_TOOLS and context.response is not None:
         if not calls:
-            raise ConfigurationError(f"The policy {name} decided for execute_tools, but the response has no tool call.")
+            raise ConfigurationError(f"The policy {name} returned execute_tools, but the response has no tool call.")
         if any(map(is_cut_off, calls)):
-            return _truncated(f"{_HALF_CALL[:-1]}, though the policy {name} asked for it.", context)
+            return _truncated(f"{_INCOMPLETE_CALL[:-1]}, although the policy {name} requested it.", context)
     return decision
 
 
 def _all_have_arguments(calls: tuple[ToolCall, ...]) -> bool:
-    """False if a call has no arguments: in a response truncated at its cap, they may have been cut off."""
+    """False if a call has no arguments: in a truncated response they may have been cut off."""
     return all(call.arguments.strip() for call in calls)
 
 
 def is_cut_off(tool_call: ToolCall) -> bool:
-    """Return True if a call is incomplete: its block was not closed, or its JSON breaks off. Complete but wrong JSON is returned to the
-    model as an error instead.
+    """True if a call is incomplete: its block was not closed, or its JSON breaks off. JSON that is complete but invalid is reported to
+    the model as an error instead.
 
     Example:
         >>> lab.termination.is_cut_off(call("search", '{"words": "umb').tool_calls[0])
@@ -282,15 +279,15 @@ def is_cut_off(tool_call: ToolCall) -> bool:
     return False
 
 
-# Stop conditions on their own -----------------------------------------------------------------------------------------------
+# Stop conditions without a run ----------------------------------------------------------------------------------------------
 
 
 @needs_await("is_stop_condition_met(…)")
 async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult]) -> bool:
-    """Return True if any of the conditions is met after these steps.
+    """True if any of the conditions is met after these steps.
 
-    `conditions` is a StopCondition, a function of the history (sync or async), or a list of them; `steps` is a history or
-    any sequence of StepResult. An empty list is never met.
+    `conditions` is a StopCondition, a function of the history (sync or async), or a list of them; `steps` is a history or any
+    sequence of StepResult. An empty list is never met.
 
     Example:
         >>> await lab.is_stop_condition_met(lab.StepCountIs(4), result.history)
@@ -307,4 +304,4 @@ async def is_stop_condition_met(conditions: object, steps: Sequence[StepResult])
 __all__ = ["DecisionContext", "Policy", "cautious", "decide", "is_cut_off", "is_stop_condition_met", "lenient", "standard"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.termination", __all__)
+    __getattr__, __dir__ = module_hooks("agentlab.termination", __all__)

@@ -1,4 +1,4 @@
-"""The record of a run: conversation, history, events and active time. Here alone events are recorded and observers notified."""
+"""The record of a run: conversation, history, events and active time. The only place that records events and notifies observers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 
 from agentlab._internal.redaction import in_words, text_of
-from agentlab.engine.snapshot import RunPrefix
+from agentlab.engine.plan import RunPrefix
 from agentlab.errors import AgentlabWarning
 from agentlab.model.conversation import Conversation
 from agentlab.model.messages import Message
@@ -18,7 +18,7 @@ from agentlab.records.step import StepResult
 
 
 class Clock:
-    """Counts the active seconds of a run: monotonic, and at rest during a pause and between manual steps. Starts and stops may nest."""
+    """Counts the active seconds of a run, without pauses and the time between manual steps. Starts and stops may nest."""
 
     __slots__ = ("_active", "_before", "_since")
 
@@ -34,14 +34,14 @@ class Clock:
         self._active += 1
 
     def stop(self) -> None:
-        """Stop counting once every start has had its stop."""
+        """Stop counting, if this matches the first start."""
         self._active -= 1
         if self._active == 0:
             self._before += time.monotonic() - self._since
 
     @property
     def is_running(self) -> bool:
-        """True if it counts now."""
+        """True while it counts."""
         return self._active > 0
 
     def elapsed_s(self) -> float:
@@ -50,7 +50,7 @@ class Clock:
 
 
 class Timeline:
-    """What happened in one run so far. `observers` get each event; forks and child runs begin with `inherited`."""
+    """The record of one run. `observers` receive each event; forks and child runs begin with `inherited`."""
 
     __slots__ = (
         "_faulty",
@@ -92,12 +92,12 @@ class Timeline:
 
     @property
     def next_step(self) -> int:
-        """Number of the step under way, or of the next one."""
+        """The number of the step under way, or of the next one."""
         return len(self.history) + 1
 
     @property
-    def whole_steps(self) -> int:
-        """Steps that are complete; the last one of the history may still be in the making."""
+    def complete_steps(self) -> int:
+        """The number of complete steps; the last one of the history may still be incomplete."""
         return len(self._marks)
 
     def prefix(self) -> RunPrefix:
@@ -107,7 +107,7 @@ class Timeline:
     def messages_of(self, step: int) -> Sequence[Message]:
         """Return the messages that this step (from 1) added to the conversation: the answer, the results of tools, a reminder.
 
-        With 0 the messages before the first step, the prompt included. Raises ConfigurationError if there is no such step.
+        0 returns the messages before the first step, including the prompt. Raises ConfigurationError for an unknown step.
 
         Example:
             >>> ended.timeline.messages_of(1)[-1].tool_results[0].content
@@ -122,13 +122,13 @@ class Timeline:
         self.history.append(step)
 
     def complete(self) -> None:
-        """Mark the last step as complete: stores may write it, forks may begin behind it."""
+        """Mark the last step as complete: stores may write it, and forks may begin after it."""
         self._marks.append(len(self.conversation))
 
     def emit(self, event: events.Event) -> None:
-        """Record an event and notify the observers. Nothing is recorded after RunEnded, such as a pause from another thread just then.
+        """Record an event and notify the observers. After RunEnded nothing is recorded, for example a late pause by another thread.
 
-        An observer that raises is reported once; the run continues.
+        If an observer raises, a warning reports it once and the run continues.
         """
         kind = type(event)
         with self._lock:
@@ -157,20 +157,20 @@ class Timeline:
     # Observers --------------------------------------------------------------------------------------------------------------
 
     def observe(self, observer: events.RunObserver) -> Callable[[], None]:
-        """Notify `observer` of every event from now on; return a function that ends that."""
+        """Notify `observer` of every event from now on; return a function that ends this."""
         self.observers = (*self.observers, observer)
         return lambda: self.forget(observer)
 
     def forget(self, observer: events.RunObserver) -> None:
-        """Notify this observer no longer."""
+        """Stop notifying this observer."""
         self.observers = tuple([one for one in self.observers if one is not observer])
 
     def inherit(self, observer: events.RunObserver) -> None:
-        """Have the runs that come from this one notify `observer`, too, each from its beginning."""
+        """Make forks and child runs of this run notify `observer` too, from their beginning."""
         if observer not in self.inherited:
             self.inherited = (*self.inherited, observer)
 
     def follow(self, run: object) -> None:
-        """Replace each observer that has a state per run by its observer of this run: events do not say which run they are of."""
+        """Replace each observer that keeps state per run by its observer for this run: events do not name their run."""
         per_run = [(one, getattr(one, "follow_run", None)) for one in self.observers]
         self.observers = tuple([one if of is None else of(run) for one, of in per_run])

@@ -1,4 +1,4 @@
-"""The part of a step that acts: the tools that the model asked for are executed, or it is reminded that one is to be called."""
+"""The part of a step that acts: executes the tools that the model called, or reminds it to call a terminating one."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.result import MODIFY_PROMPT
-from agentlab.tools import INTERRUPTED, Executed, carried_out
+from agentlab.tools import INTERRUPTED, Executed, execute_call
 
 if TYPE_CHECKING:
+    from agentlab.engine.call_context import RunContext
     from agentlab.engine.step_builder import StepBuilder
-    from agentlab.engine.stepper import Stepper
     from agentlab.limits.policies import TerminatingTools
 
 
-def remind(stepper: Stepper, builder: StepBuilder, terminating: TerminatingTools) -> None:
+def remind(run: RunContext, builder: StepBuilder, terminating: TerminatingTools) -> None:
     """Remind a model that called no tool to call a terminating one, up to `consecutive_nudges` times."""
-    timeline, before = stepper.timeline, 0
+    timeline, before = run.timeline, 0
     for step in reversed(timeline.history):
         if step.decision.action is not Action.NUDGE:
             break
@@ -47,31 +47,32 @@ def remind(stepper: Stepper, builder: StepBuilder, terminating: TerminatingTools
     timeline.emit(events.Nudged(now_s, timeline.next_step, before + 1, terminating.consecutive_nudges))
 
 
-async def execute_tools(stepper: Stepper, builder: StepBuilder, response: ModelResponse) -> None:
-    """Execute the tool calls in order, up to the first that asks for a stop and the first terminating one that succeeds.
+async def execute_tools(run: RunContext, builder: StepBuilder, response: ModelResponse) -> None:
+    """Execute the tool calls in order, up to the first that requests a stop or the first terminating tool that succeeds.
 
-    After a stop the other calls are answered unexecuted; after a terminating tool they are taken out of the conversation.
+    After a stop, the remaining calls get a result that says they were not executed. After a terminating tool, they are removed from
+    the conversation.
     """
-    timeline, agent = stepper.timeline, stepper.agent
+    timeline, agent = run.timeline, run.agent
     terminating = builder.settings.terminating
     for number, tool_call in enumerate(response.tool_calls, 1):
         timeline.emit(events.ToolStarted(timeline.clock.elapsed_s(), timeline.next_step, tool_call))
         started = time.perf_counter()
-        token = call_context.enter(stepper, builder, tool_call)
+        token = call_context.enter(run, builder, tool_call)
         try:
             if agent.tool_middleware and tool_call.closed:
-                executed = await _through_middleware(stepper, builder, tool_call)
+                executed = await _through_middleware(run, builder, tool_call)
             else:
-                executed = await _execute(stepper, tool_call)
-        except BaseException:  # an interrupt: what the tool did until then is not known
+                executed = await _execute(run, tool_call)
+        except BaseException:  # an interrupt: the effect of the tool so far is unknown
             cut_s = time.perf_counter() - started
             result = ToolResult(tool_call.id, tool_call.name, INTERRUPTED, None, "interrupted", tool_call.arguments, cut_s)
-            _record_result(stepper, builder, result)
+            _record_result(run, builder, result)
             raise
         finally:
             call_context.leave(token)
         result = executed.result
-        _record_result(stepper, builder, result)
+        _record_result(run, builder, result)
         if executed.cut is not None:
             raise executed.cut
         if terminating is not None and tool_call.name in terminating.tools and not result.is_error:
@@ -84,23 +85,23 @@ async def execute_tools(stepper: Stepper, builder: StepBuilder, response: ModelR
             break
 
 
-def _record_result(stepper: Stepper, builder: StepBuilder, result: ToolResult) -> None:
+def _record_result(run: RunContext, builder: StepBuilder, result: ToolResult) -> None:
     builder.tool_results.append(result)
-    timeline = stepper.timeline
+    timeline = run.timeline
     timeline.emit(events.ToolFinished(timeline.clock.elapsed_s(), timeline.next_step, result))
 
 
-async def _through_middleware(stepper: Stepper, builder: StepBuilder, tool_call: ToolCall) -> Executed:
-    """Execute a call with the middleware around it. Whatever ends it, the result of the last execution is kept."""
+async def _through_middleware(run: RunContext, builder: StepBuilder, tool_call: ToolCall) -> Executed:
+    """Execute a call with the middleware around it. If the middleware fails, the result of the last execution is kept."""
     started = time.perf_counter()
     done: list[tuple[ToolCall, ToolResult]] = []
 
     async def execute(call: ToolCall) -> ToolResult:
         if (call.id, call.name, call.closed) != (tool_call.id, tool_call.name, True):
             raise ConfigurationError(
-                f"A middleware made {call!r} of {tool_call!r}: change its arguments only, as in replace(call, arguments=…)."
+                f"A middleware changed {tool_call!r} to {call!r}: change only its arguments, as in replace(call, arguments=…)."
             )
-        executed = await _execute(stepper, call)
+        executed = await _execute(run, call)
         done.append((call, executed.result))
         if executed.cut is not None:
             raise executed.cut
@@ -109,8 +110,8 @@ async def _through_middleware(stepper: Stepper, builder: StepBuilder, tool_call:
     cut: BaseException | None = None
     result = ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed")
     try:
-        result = await stepper.agent.through_tool_middleware(execute, builder.blame)(tool_call)
-    except (Exception, asyncio.CancelledError) as error:  # a stop too
+        result = await run.agent.through_tool_middleware(execute, builder.blame)(tool_call)
+    except (Exception, asyncio.CancelledError) as error:  # including StopRequested
         cut = error
         result = done[-1][1] if done else result
     call, plain = done[-1] if done else (tool_call, None)
@@ -129,56 +130,56 @@ async def _through_middleware(stepper: Stepper, builder: StepBuilder, tool_call:
     return Executed(result, cut)
 
 
-async def _execute(stepper: Stepper, tool_call: ToolCall) -> Executed:
-    """Execute one call, unless it is held; the result comes with the cancel that had to wait for it."""
-    if stepper.holds and (refused := await _refused(stepper, tool_call)) is not None:
+async def _execute(run: RunContext, tool_call: ToolCall) -> Executed:
+    """Execute one call, unless it is held. Returns the result, and the cancel that was delayed by it."""
+    if run.holds and (refused := await _refused(run, tool_call)) is not None:
         return Executed(refused)
-    tools = stepper.agent.tools
+    tools = run.agent.tools
     target = tools.get(tool_call.name)
     if target is None or target.on_cancel == "cancel":
-        executed = await carried_out(tool_call, tools)
+        executed = await execute_call(tool_call, tools)
     else:
-        executed = await _execute_to_the_end(stepper, tool_call)
+        executed = await _execute_to_the_end(run, tool_call)
     if executed.left_behind:
-        stepper.timeline.warn_once(
+        run.timeline.warn_once(
             f"The tool {tool_call.name!r} did not end within {GRACE_S:g} s of its cancel and was left behind: it may still be "
-            "running. Have it let asyncio.CancelledError pass."
+            "running. It must not suppress asyncio.CancelledError."
         )
     return executed
 
 
-async def _execute_to_the_end(stepper: Stepper, tool_call: ToolCall) -> Executed:
-    """Execute a tool whose `on_cancel` is "wait": a cancel does not cut it off."""
+async def _execute_to_the_end(run: RunContext, tool_call: ToolCall) -> Executed:
+    """Execute a tool whose `on_cancel` is "wait": a cancel waits until it is done."""
     try:
         await asyncio.sleep(0)
     except asyncio.CancelledError as cut:  # cancelled before the start: the tool did not run
         return Executed(ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed", tool_call.arguments, 0.0), cut)
-    stepper.waits_for_tool = True
+    run.waits_for_tool = True
     try:
-        executed, waited = await sheltered(carried_out(tool_call, stepper.agent.tools))
+        executed, waited = await sheltered(execute_call(tool_call, run.agent.tools))
         return executed if waited is None else replace(executed, cut=waited)
     finally:
-        stepper.waits_for_tool = False
+        run.waits_for_tool = False
 
 
-async def _refused(stepper: Stepper, tool_call: ToolCall) -> ToolResult | None:
-    """Return the error result of a call that must not be executed again: it may have run before its process ended; else None."""
-    step = stepper.timeline.next_step
+async def _refused(run: RunContext, tool_call: ToolCall) -> ToolResult | None:
+    """Return an error result for a held call, which may have run before its process died; None if it may be executed."""
+    step = run.timeline.next_step
     this = (step, tool_call.id)
     before = [
         hold
-        for hold in stepper.holds
+        for hold in run.holds
         if hold.call.name == tool_call.name and (hold.answered is None or (hold.answered, hold.by) == this)
     ]
     if not before:
         return None
-    stepper.holds = tuple([replace(hold, answered=step, by=tool_call.id) if hold in before else hold for hold in stepper.holds])
-    again, failed = stepper.again or stepper.outermost.again, ""
+    run.holds = tuple([replace(hold, answered=step, by=tool_call.id) if hold in before else hold for hold in run.holds])
+    again, failed = run.again or run.outermost.again, ""
     try:
         allowed = False if again is None else again(tool_call)
         if await allowed if inspect.isawaitable(allowed) else allowed:
             return None
-    except Exception as error:  # without an answer it is not executed
+    except Exception as error:  # not executed without permission
         failed = f" Whether to execute it again could not be asked: again raised {in_words(error).rstrip('.')}."
     content = (
         f"Not executed. {tool_call.name} was begun before, and the process ended in that step: it may have run already, with "

@@ -1,4 +1,4 @@
-"""Asking within one step as a state machine: the model is asked, and asked again, until there is something to act on.
+"""The calls of one step as a state machine: the model is asked until there is an answer to act on.
 
 Request ── response ──► EvaluateStop ── the decision ──► ExecuteTools, Complete, Abort: the turn is over
    ▲                      │      ▲  │
@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from agentlab.engine.ask import BudgetExhausted, ask, no_call_left
-from agentlab.engine.continuation import FurtherCalls, is_half_a_call, issue_of
+from agentlab.engine.continuation import FurtherCalls, has_incomplete_call, issue_of
 from agentlab.errors import ReplayMissError
 from agentlab.limits.reading import Action, Decision
 from agentlab.model.finish_reasons import FinishReason, StopReason
@@ -26,8 +26,8 @@ from agentlab.records import events
 from agentlab.records.result import INCREASE_BUDGET
 
 if TYPE_CHECKING:
+    from agentlab.engine.call_context import RunContext
     from agentlab.engine.step_builder import StepBuilder
-    from agentlab.engine.stepper import Stepper
 
 _CUT = (FinishReason.MAX_TOKENS, FinishReason.CONTEXT_WINDOW_EXCEEDED)
 MAX_RESUMES = 8
@@ -35,7 +35,7 @@ MAX_RESUMES = 8
 
 
 class TurnState(StrEnum):
-    """Where a turn is."""
+    """The states of a turn."""
 
     REQUEST = "Request"
     EVALUATE_STOP = "EvaluateStop"
@@ -62,55 +62,55 @@ TRANSITIONS: dict[tuple[TurnState, str], TurnState] = {
     (S.REQUEST_CONTINUATION, "response"): S.EVALUATE_STOP,
     (S.REQUEST_CONTINUATION, "not_recorded"): S.ABORT_PARTIAL,
 }
-"""What happens in a state, and the state that follows."""
+"""The next state, by state and event."""
 
 FINAL = frozenset({S.EXECUTE_TOOLS, S.COMPLETE, S.ABORT, S.ABORT_PARTIAL})
 
 
-async def take_turn(stepper: Stepper, builder: StepBuilder) -> ModelResponse:
-    """Ask until there is an answer to act on; `builder.decision` is how. Raises what a call raises, and BudgetExhausted."""
+async def take_turn(run: RunContext, builder: StepBuilder) -> ModelResponse:
+    """Ask until there is an answer to act on, as `builder.decision` says. Raises the errors of a call, and BudgetExhausted."""
     further = FurtherCalls(builder.settings.continuation)
     state, resumes = TurnState.REQUEST, 0
     try:
         while True:
             if state is TurnState.REQUEST:
-                response, event = await ask(stepper, builder), "response"
+                response, event = await ask(run, builder), "response"
             elif state is TurnState.EVALUATE_STOP:
                 if builder.decision.action is Action.RESUME:
                     resumes += 1
-                    _check_resume(stepper, builder, resumes)
+                    _check_resume(run, builder, resumes)
                 event = builder.decision.action
             elif state is TurnState.CONTINUE_PENDING:
-                event = _check_continuation(stepper, builder, further, response)
+                event = _check_continuation(run, builder, further, response)
             else:
-                response, event = await _ask_further(stepper, builder, further, response)
+                response, event = await _ask_further(run, builder, further, response)
             state = TRANSITIONS[state, event]
             if state in FINAL:
                 return response
     finally:
         if builder.calls:
-            _report_end(stepper, builder, further)
+            _report_end(run, builder, further)
 
 
-def _check_resume(stepper: Stepper, builder: StepBuilder, resumes: int) -> None:
-    """Decide to abort an answer that was paused too often, or if the budget leaves no further call."""
-    if no_call_left(stepper, builder):
-        builder.decision = Decision(Action.ABORT, "The budget left nothing for a further call.", None, INCREASE_BUDGET)
+def _check_resume(run: RunContext, builder: StepBuilder, resumes: int) -> None:
+    """Decide to abort if the answer was paused too often, or if the budget leaves no further call."""
+    if no_call_left(run, builder):
+        builder.decision = Decision(Action.ABORT, "The budget left no further call.", None, INCREASE_BUDGET)
     elif resumes > MAX_RESUMES:
         reason = f"The provider paused its turn and was not resumed after {len(builder.calls)} calls."
         builder.decision = Decision(Action.ABORT, reason, StopReason.TRUNCATED, INCREASE_BUDGET)
 
 
-def _check_continuation(stepper: Stepper, builder: StepBuilder, further: FurtherCalls, answer: ModelResponse) -> str:
-    """Return what happens in ContinuePending; if nothing more is asked for, decide to abort."""
+def _check_continuation(run: RunContext, builder: StepBuilder, further: FurtherCalls, answer: ModelResponse) -> str:
+    """Return the event in ContinuePending; decide to abort if no further call is allowed."""
     action = builder.decision.action
     further.issue = issue_of(answer) if action is Action.REPAIR_TOOL_CALL else ""
     if not further.attempts and not further.cut_s:
-        further.cut_s = stepper.timeline.clock.elapsed_s()
-    event = further.pending(action, builder.calls, answer, stepper.limits.snapshot().continuation)
-    if event == "allowed" and no_call_left(stepper, builder):
+        further.cut_s = run.timeline.clock.elapsed_s()
+    event = further.pending(action, builder.calls, answer, run.limits.snapshot().continuation)
+    if event == "allowed" and no_call_left(run, builder):
         further.outcome = "budget_exhausted"
-        reason = "The answer was cut off and is not whole: the budget left nothing for a further call."
+        reason = "The answer was cut off and is incomplete: the budget left no further call."
         builder.decision = Decision(Action.ABORT, reason, None, INCREASE_BUDGET)
         return "no_budget"
     if event == "at_cap":
@@ -121,34 +121,34 @@ def _check_continuation(stepper: Stepper, builder: StepBuilder, further: Further
 
 
 async def _ask_further(
-    stepper: Stepper, builder: StepBuilder, further: FurtherCalls, answer: ModelResponse
+    run: RunContext, builder: StepBuilder, further: FurtherCalls, answer: ModelResponse
 ) -> tuple[ModelResponse, str]:
-    """Make one further call: for the rest of the text, or for a tool call again.
+    """Make one further call: for the rest of the text, or to repeat a tool call.
 
-    A recording may have no answer to that, from before continuations were asked for: then what it has is all there is.
+    A recording made without continuations has no answer to that; its answer is then kept as it is.
     """
-    timeline, calls, action = stepper.timeline, builder.calls, builder.decision.action
-    request = further.request(answer, action, calls, prefills=getattr(stepper.agent.model, "prefills", False))
+    timeline, calls, action = run.timeline, builder.calls, builder.decision.action
+    request = further.request(answer, action, calls, prefills=getattr(run.agent.model, "prefills", False))
     if action is Action.CONTINUE_OUTPUT:
-        _emit_continuation(stepper, builder, further, answer)
+        _emit_continuation(run, builder, further, answer)
     issue = further.issue
     try:
-        response = await ask(stepper, builder, request)
+        response = await ask(run, builder, request)
     except ReplayMissError:
         further.outcome = "retry_limit"
-        builder.decision = further.give_up(calls, answer, "the recording has no answer to being asked for more")
+        builder.decision = further.give_up(calls, answer, "the recording has no continuation of it")
         return answer, "not_recorded"
     if action is Action.REPAIR_TOOL_CALL:
         further.repairs_reported += 1
-        whole = builder.decision.action is Action.EXECUTE_TOOLS
+        succeeded = builder.decision.action is Action.EXECUTE_TOOLS
         now_s = timeline.clock.elapsed_s()
-        timeline.emit(events.ToolPayloadRepair(now_s, timeline.next_step, issue, attempted=True, succeeded=whole))
+        timeline.emit(events.ToolPayloadRepair(now_s, timeline.next_step, issue, attempted=True, succeeded=succeeded))
         further.issue = "" if builder.decision.action is not Action.REPAIR_TOOL_CALL else further.issue
     return response, "response"
 
 
-def _emit_continuation(stepper: Stepper, builder: StepBuilder, further: FurtherCalls, answer: ModelResponse) -> None:
-    timeline, calls, policy, settings = stepper.timeline, builder.calls, further.policy, stepper.settings_now()
+def _emit_continuation(run: RunContext, builder: StepBuilder, further: FurtherCalls, answer: ModelResponse) -> None:
+    timeline, calls, policy, settings = run.timeline, builder.calls, further.policy, run.settings_now()
     known = [call.usage.output_tokens for call in calls]
     tokens = None if None in known else sum(count or 0 for count in known)
     now_s, terminating = timeline.clock.elapsed_s(), settings.terminating
@@ -170,33 +170,32 @@ def _emit_continuation(stepper: Stepper, builder: StepBuilder, further: FurtherC
     )
 
 
-def _report_end(stepper: Stepper, builder: StepBuilder, further: FurtherCalls) -> None:
-    """Emit how the continuation of a cut answer ended, however the turn ended; note that the answer is not whole."""
+def _report_end(run: RunContext, builder: StepBuilder, further: FurtherCalls) -> None:
+    """Emit how the continuation of a cut answer ended, and note in the builder if the answer is incomplete."""
     last, action = builder.calls[-1].response, builder.decision.action
     reason = last.signal.finish_reason
-    is_half = action is not Action.EXECUTE_TOOLS and not last.is_spoilt and is_half_a_call(last)
-    is_taken = action in (Action.COMPLETE, Action.EXECUTE_TOOLS)  # a policy may take a cut answer as it is
-    is_cut = not is_half and not is_taken and reason in _CUT
-    if not (further.attempts or is_half or is_cut):
+    has_cut_call = action is not Action.EXECUTE_TOOLS and not last.is_spoilt and has_incomplete_call(last)
+    is_accepted = action in (Action.COMPLETE, Action.EXECUTE_TOOLS)  # a policy may accept a cut answer
+    is_cut = not has_cut_call and not is_accepted and reason in _CUT
+    if not (further.attempts or has_cut_call or is_cut):
         return
-    timeline = stepper.timeline
+    timeline = run.timeline
     now_s, number = timeline.clock.elapsed_s(), timeline.next_step
-    if further.repairs > further.repairs_reported or (
-        is_half and not further.repairs
-    ):  # the call for it failed, or there was none
+    # The call for a repair failed, or there was none:
+    if further.repairs > further.repairs_reported or (has_cut_call and not further.repairs):
         issue, attempted = further.issue or issue_of(last), further.repairs > 0
         timeline.emit(events.ToolPayloadRepair(now_s, number, issue, attempted=attempted, succeeded=False))
-    if is_half and reason is not FinishReason.ERROR:
+    if has_cut_call and reason is not FinishReason.ERROR:
         builder.notice = "A tool call was cut off and was not executed."
-    elif is_cut or (further.continuations and not is_taken):
-        builder.notice = "The answer was cut off and is not whole."
+    elif is_cut or (further.continuations and not is_accepted):
+        builder.notice = "The answer was cut off and is incomplete."
     if not further.continuations and not is_cut:
         return
     outcome = further.outcome
     if reason is FinishReason.CONTENT_FILTERED:
         outcome = "safety_blocked"
-    elif outcome == "completed" and not is_taken:
-        timeout = stepper.settings_now().budget.timeout
+    elif outcome == "completed" and not is_accepted:
+        timeout = run.settings_now().budget.timeout
         is_spent = isinstance(sys.exception(), BudgetExhausted) or (timeout is not None and now_s >= timeout)
         outcome = "budget_exhausted" if is_spent or reason is FinishReason.CONTEXT_WINDOW_EXCEEDED else "retry_limit"
     lasted_s = now_s - further.cut_s if further.cut_s else 0.0

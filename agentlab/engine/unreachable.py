@@ -1,7 +1,7 @@
-"""Conditions that can never be met: a tool that the agent does not have, a finish reason that no provider sends.
+"""Finds conditions that can never be met: for a tool that the agent does not have, or a finish reason that no provider sends.
 
-`never_met(settings, agent)` checks a whole RunSettings, `why_never(leaf, agent)` a single condition. Both are silent where it cannot be
-known: tools or answers from a middleware, a provider's own tools, words of servers that are listed nowhere.
+`never_met(settings, agent)` checks a whole RunSettings, `why_never(leaf, agent)` a single condition. Both report nothing in doubt:
+with middleware, with a provider's own tools, and with servers whose finish reasons are not documented.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from agentlab.limits.combinators import AnyOf, Not, Off, StopCondition
 from agentlab.limits.fields import known_words
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.providers.pattern import WORDS
+from agentlab.providers.detectors import WORDS
 from agentlab.providers.registry import capabilities
 from agentlab.records.history import RunHistory
 
 _VENDORS = ("openai", "openai-responses", "anthropic", "gemini", "bedrock")
-"""Vendors with a complete list of their words. Others pass on the words of another vendor."""
+"""Vendors whose finish reasons are all known. Others pass on those of another vendor."""
 _ERROR_CODE = re.compile(r"(?i)error|limit|exceed|exhaust|overload|throttl|unavailable|timeout|denied|invalid|^\d+$")
-"""The code of an error, such as `overloaded_error`, is a reason too, and no table lists them all."""
+"""Error codes, such as `overloaded_error`, are finish reasons too, and no table lists them all."""
 
 
 def never_met(settings: RunSettings, agent: Any, history: RunHistory | None = None) -> tuple[str, ...]:
-    """Return one remark for each condition of `stop` and each terminating tool that a run of the agent can never meet.
+    """Return one remark for each condition of `stop` and each terminating tool that a run of the agent can never reach.
 
-    A remark gives the reason, the effect on the whole, and what to write. `history` has the steps that a branch begins with.
+    A remark gives the reason, the effect on the whole condition, and a correction. `history` has the steps that a branch begins with.
     """
     tree = settings.stop
     remarks = []
@@ -57,7 +57,7 @@ def never_met(settings: RunSettings, agent: Any, history: RunHistory | None = No
 
 
 def why_never(leaf: StopCondition, agent: Any, history: RunHistory | None = None) -> str:
-    """Return why a single condition can never be met in a run of the agent, and what to write; "" where it may be met."""
+    """Return why a single condition can never be met in a run of the agent, and a correction; "" if it may be met."""
     kind, words = known_words(leaf)
     if not words or (history is not None and leaf.read(history).met):
         return ""
@@ -70,13 +70,13 @@ def why_never(leaf: StopCondition, agent: Any, history: RunHistory | None = None
 
 
 def warn_of(remarks: Iterable[str], stacklevel: int) -> None:
-    """Warn of each remark. `stacklevel` 1 is the caller of this function."""
+    """Emit each remark as a warning. `stacklevel` 1 is the caller of this function."""
     for remark in remarks:
         warnings.warn(remark, AgentlabWarning, stacklevel=stacklevel + 1)
 
 
 def _constant(tree: StopCondition, dead: Mapping[int, str]) -> bool | None:
-    """Return the constant answer of a tree whose leaves with these ids are never met; None if it has no constant answer."""
+    """Return the constant answer of a tree if the leaves with these ids are never met; None if the answer varies."""
     if not tree.parts:
         return False if id(tree) in dead else None
     parts = [_constant(part, dead) for part in tree.parts if not part.is_off]
@@ -92,7 +92,7 @@ def _constant(tree: StopCondition, dead: Mapping[int, str]) -> bool | None:
 
 
 def _knows_its_tools(agent: Any) -> bool:
-    """True if only the agent's tools can be called: no middleware adds any, and no option requests a provider's own."""
+    """True if only the agent's tools can be called: no middleware adds any, and no option enables a provider's tools."""
     return not agent.middleware and not any(re.search("(?i)tool|mcp|function", name) for name in agent.options)
 
 
@@ -108,36 +108,36 @@ def _no_tool(names: Iterable[str], agent: Any) -> str:
 
 
 def _no_reason(word: str, model: Any) -> str:
-    """Return why no response of the model ends for this reason; "" where one may."""
+    """Return why no response of the model ends for this reason; "" if one may."""
     if word in set(FinishReason) or _ERROR_CODE.search(word) or not _is_built_in(model):
         return ""
     words = _words()
     vendors = {vendor: words[vendor] for vendor in _VENDORS if word in words[vendor]}
     if vendors and model.name in _VENDORS and model.name not in vendors and _is_at_home(model.provider):
         vendor, theirs = next(iter(vendors.items()))
-        instead = "" if theirs[word] is FinishReason.UNKNOWN else f" Write {str(theirs[word])!r}, which holds for every provider."
-        return f"{word!r} is a word of {vendor}, which {model.name} does not send.{instead}"
+        instead = "" if theirs[word] is FinishReason.UNKNOWN else f" Write {str(theirs[word])!r}, which works for every provider."
+        return f"{word!r} is a finish reason of {vendor}, which {model.name} does not send.{instead}"
     known = {*map(str, FinishReason), *map(str, WORDS), *(one for table in words.values() for one in table)}
     if word in known or word.lower() in known:
         return ""
     near = difflib.get_close_matches(word, sorted(known), n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"no provider sends {word!r}.{hint} There is: {', '.join(FinishReason)}, or a provider's own word."
+    return f"no provider sends {word!r}.{hint} Known are {', '.join(FinishReason)}, and the providers' own finish reasons."
 
 
 @functools.cache
 def _words() -> Mapping[str, Mapping[str, FinishReason]]:
-    """Return the words for finish reasons by provider, from the tables of their wires."""
+    """Return the finish reasons by provider and word, from the tables of their wires."""
     tables = {name: can.tables for name, can in capabilities().items()}
     return {name: {str(word): reason for table in of for word, reason in table.reasons.items()} for name, of in tables.items()}
 
 
 def _is_built_in(model: Any) -> bool:
-    """True if agentlab itself parses the model's answers, so that its words are known."""
+    """True if agentlab parses the model's answers, so that their finish reasons are known."""
     return type(getattr(model, "provider", model)).__module__.startswith("agentlab.")
 
 
 def _is_at_home(provider: Any) -> bool:
-    """True if the vendor's own server answers, not a proxy that may pass on the words of others."""
+    """True if requests go to the vendor's own server. A proxy may pass on the finish reasons of other vendors."""
     address = next((field for field in dataclasses.fields(provider) if field.name == "base_url"), None)
     return address is None or address.default == provider.base_url

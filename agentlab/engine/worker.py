@@ -1,7 +1,7 @@
-"""Where steps are taken: one event loop at a time, here or on the background thread. A run has a worker, and so has a lockstep.
+"""Takes steps on one event loop at a time: the caller's, or that of the background thread. Runs and locksteps each have a worker.
 
-`Worker` knows how to await the end, go on in the background, wait, and hold a pause; `LoopAffinity` keeps all of it on one event loop;
-`submit` hands work to the one daemon thread that serves notebooks, so that a tool that blocks holds up agents only, never the page.
+`Worker` awaits the end, runs in the background, waits, and holds a pause. `LoopAffinity` keeps the work on one event loop. `submit`
+runs a coroutine on the daemon thread for notebooks, so that a blocking tool delays other agents but never the page.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INTERRUPT_GRACE_S = 5.0
 
 
 class RunState(StrEnum):
-    """Where a run is: READY before the first step and between manual ones, PAUSED between steps because a person asked for it.
+    """State of a run: READY before the first step and between manual ones, PAUSED between steps at a person's request.
 
     Example:
         >>> list(lab.RunState)
@@ -48,12 +48,12 @@ class RunState(StrEnum):
 
 
 class Steps(Protocol[S_co, Outcome_co]):
-    """What a worker drives: a stepper, or the rounds of a lockstep. `S_co` is one step, `Outcome_co` the outcome of all."""
+    """What a worker drives: a stepper, or the rounds of a lockstep. `S_co` is one step, `Outcome_co` the final outcome."""
 
     would_block: str
-    """Why waiting on this loop is refused."""
+    """The error message if waiting would block the loop."""
     not_started: str
-    """Why waiting is refused before the start."""
+    """The error message if waiting begins before the start."""
     control: Control
     affinity: LoopAffinity
     ended: threading.Event
@@ -88,7 +88,7 @@ class Steps(Protocol[S_co, Outcome_co]):
         ...
 
     def workers(self) -> Iterable[Worker[Any, Any]]:
-        """Return the workers of the parts: those of the runs in lockstep."""
+        """Return the workers below this one: those of the runs in lockstep."""
         ...
 
     def refuse_if_ended(self) -> None:
@@ -96,15 +96,15 @@ class Steps(Protocol[S_co, Outcome_co]):
         ...
 
     def refuse_without_key(self) -> None:
-        """Raise MissingKeyError before the first step, while nothing is used up: the same can be asked again once the key is set."""
+        """Raise MissingKeyError before the first step; the run stays usable once the key is set."""
         ...
 
     def record_error(self, error: Exception) -> bool:
-        """Put an error that nobody awaits into the result. False if there is no place for it."""
+        """Put an error into the result, since no awaiter would receive it. Returns False if that is not possible."""
         ...
 
     def settle(self) -> None:
-        """Handle a stop that came too late for the last step. Called after each piece of work."""
+        """Handle a stop that came too late for the last step to notice. Called after each piece of work."""
         ...
 
 
@@ -117,7 +117,7 @@ class Worker(Generic[S_co, Outcome]):
 
     @property
     def state(self) -> RunState:
-        """Where the work is."""
+        """The current state."""
         steps = self.steps
         if steps.has_ended:
             return RunState.ENDED
@@ -127,7 +127,7 @@ class Worker(Generic[S_co, Outcome]):
             return RunState.PAUSED
         return RunState.RUNNING if steps.affinity.is_busy else RunState.READY
 
-    # Here -------------------------------------------------------------------------------------------------------------------
+    # On the caller's loop ---------------------------------------------------------------------------------------------------
 
     async def step(self) -> S_co:
         """Take one step, also during a pause. Raises RunEndedError after the end."""
@@ -135,19 +135,19 @@ class Worker(Generic[S_co, Outcome]):
         return await self._owned(self.steps.step_once)
 
     async def each(self) -> AsyncIterator[S_co]:
-        """Take the rest, step by step, as each is asked for."""
+        """Yield the remaining steps, each taken on request."""
         while not self.steps.has_ended:
             await self._owned(self._while_paused)
             yield await self._owned(self.steps.step_once)
 
     async def to_the_end(self) -> Outcome:
-        """Take the rest and return the outcome."""
+        """Take the remaining steps and return the outcome."""
         return self.steps.outcome if self.steps.has_ended else await self._owned(self._drive)
 
     # In the background ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Go to the end in the background, or before this returns if there is no front end where a person could click."""
+        """Run to the end in the background; without a front end where a person could click, block until the end."""
         self.steps.refuse_if_ended()
         self.steps.refuse_without_key()
         if has_page():
@@ -158,23 +158,24 @@ class Worker(Generic[S_co, Outcome]):
         future = submit(self.to_the_end())
         try:
             future.result()
-        except BaseException:  # an interrupt, or what was raised
+        except BaseException:  # an interrupt, or an error of the run
             self.steps.cancel()
             self.steps.ended.wait(INTERRUPT_GRACE_S)
             raise
 
     def start_here(self) -> None:
-        """Go to the end on the running event loop, and return at once. Raises ConfigurationError if there is none."""
+        """Run to the end on the running event loop, and return at once. Raises ConfigurationError if there is no loop."""
         self.steps.refuse_if_ended()
         self.steps.refuse_without_key()
         home = running_loop()
         if home is None:
             raise ConfigurationError("start(loop='kernel') needs a running event loop: call it in a notebook, or in async code.")
         self._home = home
-        self._task = home.create_task(self._unattended(self.to_the_end, self.claim(home)))  # a loop holds its tasks weakly
+        # The attribute keeps the task alive: a loop has only weak references to its tasks.
+        self._task = home.create_task(self._unattended(self.to_the_end, self.claim(home)))
 
     def launch(self) -> None:
-        """Go to the end in the background, with or without a front end: the Run button of the panel."""
+        """Run to the end in the background, with or without a front end: the Run button of the panel."""
         self._in_background(self.to_the_end)
 
     def launch_step(self) -> None:
@@ -182,7 +183,7 @@ class Worker(Generic[S_co, Outcome]):
         self._in_background(self.step)
 
     def wait(self, timeout_s: float | timedelta | None = None) -> Outcome | None:
-        """Block until the end and return the outcome, or None if that takes longer than `timeout_s`."""
+        """Block until the end and return the outcome; None after `timeout_s`."""
         steps = self.steps
         if not steps.has_ended:
             if self._home is None and not steps.affinity.is_busy and timeout_s is None:
@@ -192,7 +193,7 @@ class Worker(Generic[S_co, Outcome]):
         return steps.outcome if steps.has_ended else None
 
     def bind_loop(self, home: asyncio.AbstractEventLoop) -> None:
-        """Set the loop that the work will be on, before it has begun."""
+        """Set the loop for the work before it begins."""
         self._home = home
         for worker in self.steps.workers():
             worker.bind_loop(home)
@@ -206,23 +207,23 @@ class Worker(Generic[S_co, Outcome]):
             worker.refuse_to_block(what)
 
     def claim(self, loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop | None:
-        """Keep the work on this loop from now on; None if another loop is at work."""
+        """Keep the work on this loop from now on. Returns None if it is under way on another loop."""
         return loop if self.steps.affinity.claim(loop) else None
 
     @contextlib.contextmanager
     def kept_running(self) -> Iterator[None]:
-        """Keep the work on this loop, and RUNNING, also between its steps."""
+        """Keep the work on this loop, and its state RUNNING, between steps too."""
         claimed = None if self.steps.has_ended else self.claim(asyncio.get_running_loop())
         try:
             yield
         finally:
             self._release(claimed)
 
-    # Inside -----------------------------------------------------------------------------------------------------------------
+    # Helpers ----------------------------------------------------------------------------------------------------------------
 
     async def _drive(self) -> Outcome:
         steps = self.steps
-        async with steps.affinity.driver:  # a second driver waits for the end, and may be cancelled without ending anything
+        async with steps.affinity.driver:  # a second driver waits for the end, and can be cancelled without any effect on the run
             while not steps.has_ended:
                 await self._while_paused()
                 await steps.step_once()
@@ -232,11 +233,11 @@ class Worker(Generic[S_co, Outcome]):
         steps = self.steps
         while steps.is_held:
             steps.affinity.wake.clear()
-            if steps.is_held:  # another thread may have resumed before there was anything to wake
+            if steps.is_held:  # checked again: another thread may have resumed before `clear`
                 await steps.affinity.wake.wait()
 
     async def _owned(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do this on the owning loop."""
+        """Do the work on the owning loop."""
         self.steps.refuse_without_key()
         try:
             async with waiting():
@@ -254,7 +255,7 @@ class Worker(Generic[S_co, Outcome]):
     async def _unattended(
         self, work: Callable[[], Coroutine[Any, Any, object]], claimed: asyncio.AbstractEventLoop | None
     ) -> None:
-        """Do this where nobody awaits it."""
+        """Do the work without an awaiter."""
         unwatch = on_stop_button(self.steps.cancel)
         try:
             await work()
@@ -275,10 +276,10 @@ class Worker(Generic[S_co, Outcome]):
 
 
 class LoopAffinity:
-    """Knows which event loop the work is on as long as any is under way; the next piece of work may come from another loop.
+    """Keeps work on one event loop while any is under way; later work may use another loop.
 
-    `lock` guards what has to change together with that. On the owning loop, `turn` lets one piece of work at a time through,
-    `driver` is held by a loop over the steps, and `wake` ends a pause.
+    `lock` guards the owner and state that changes with it. On the owning loop, `turn` admits one piece of work at a time, `driver` is
+    held by the loop over the steps, and `wake` ends a pause.
     """
 
     __slots__ = ("_loop", "_users", "driver", "lock", "turn", "wake")
@@ -299,7 +300,7 @@ class LoopAffinity:
         return self._users > 0 and self._loop is loop
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do the work on the owning loop: this one, unless another is at work."""
+        """Do the work on the owning loop: the caller's, unless another is in use."""
         here = asyncio.get_running_loop()
         with self.lock:
             owner = self._take(here)
@@ -313,30 +314,30 @@ class LoopAffinity:
             self.release(here)
 
     def claim(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Make this loop the owner before its work begins; `release` ends that. False if another loop is at work."""
+        """Make this loop the owner before its work begins, until `release`. Returns False if another loop is in use."""
         with self.lock:
             claimed = self._take(loop) is loop
             self._users += claimed
         return claimed
 
     def release(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A piece of work on this loop is done, or a claim is given up. Does nothing if the loop has lost the work meanwhile."""
+        """End a piece of work or a claim on this loop. Does nothing if the loop is no longer the owner."""
         with self.lock:
             if self._loop is loop and self._users:
                 self._users -= 1
 
     def _take(self, loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
-        """Return the owner, which is this loop unless another is at work."""
+        """Return the owner: this loop, unless another is in use."""
         if self._users == 0 or self._loop is None or self._loop.is_closed():
             self._loop, self._users = loop, 0
             self.turn, self.driver, self.wake = asyncio.Lock(), asyncio.Lock(), asyncio.Event()
         return self._loop
 
     def call(self, callback: Callable[[], object]) -> None:
-        """Call this on the owning loop, from any thread; nothing happens if there is none."""
+        """Call `callback` on the owning loop, from any thread. Does nothing if there is no loop."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            with contextlib.suppress(RuntimeError):  # closed meanwhile: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # closed in the meantime: nothing waits on it
                 loop.call_soon_threadsafe(callback)
 
     def wake_up(self) -> None:
@@ -345,7 +346,7 @@ class LoopAffinity:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the loop that this is called on, or None outside of any."""
+    """Return the running event loop, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -356,8 +357,8 @@ _beginning: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] =
 _beginning_lock = threading.Lock()
 
 
-async def turn_to_begin() -> None:
-    """Let one run begin per turn of the loop: thousands that begin at once would hold the loop up for seconds."""
+async def wait_to_begin() -> None:
+    """Let one run begin per iteration of the loop: thousands that begin at once would block it for seconds."""
     loop = asyncio.get_running_loop()
     with _beginning_lock:
         if loop not in _beginning:
@@ -376,12 +377,12 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
-    """Return the loop of the daemon thread that runs agents, running. Raises ConfigurationError if no thread can be started."""
-    global _loop  # noqa: PLW0603  there is one for the process
+    """Return the running loop of the daemon thread for agents. Raises ConfigurationError if no thread can be started."""
+    global _loop  # noqa: PLW0603  one per process
     with _lock:
         if _loop is None or _loop.is_closed():
             new = asyncio.new_event_loop()
-            # In a copy of the context: ipykernel finds by it the cell whose output a widget belongs to.
+            # In a copy of the context: ipykernel uses it to find the cell to which a widget's output belongs.
             context = contextvars.copy_context()
             try:
                 threading.Thread(target=context.run, args=(new.run_forever,), name="agentlab", daemon=True).start()
@@ -389,9 +390,9 @@ def background_loop() -> asyncio.AbstractEventLoop:
                 new.close()
                 raise ConfigurationError(
                     f"No thread can be started to run agents in the background ({error}). End other threads or processes, or raise "
-                    "the limit on them (ulimit -u), and start it again; `await run` needs no thread."
+                    "the limit on them (ulimit -u), and try again; `await run` needs no thread."
                 ) from error
-            _loop = new  # not before: work on a loop that nobody runs would wait for ever
+            _loop = new  # only after the start: work on a loop that does not run would wait forever
         return _loop
 
 

@@ -1,17 +1,17 @@
-"""The same task over agents, prompts and settings, in parallel and resumable.
+"""Experiments: every agent on every prompt with all settings, in parallel and resumable.
 
 May import: `plots` and what is below it.
 
     experiment     `lab.Experiment`
-    grid           its cells
-    schedule       order, concurrency and executors of the cells
-    runner         runs one cell, at the rate that its provider allows
-    shared_budget  what all runs may use together
-    identity       what a run was made by, so that it is not run twice
+    grid           the cells of an experiment
+    schedule       the order and concurrency of the cells, and executors
+    runner         runs and scores one cell, within `rate_limits`
+    shared_budget  the budget of all runs together
+    identity       a fingerprint of agent and settings, which shows changes when an experiment is resumed
     status         which cells are done, and progress bars
-    results        `results.summary()`, `results.paired()` and the like
-    frames         the frames of results
-    estimate       `lab.DryRun`: what it may cost
+    results        `ExperimentResults`: frames, `summary()`, `paired()`, `agreement()`, `plot()`
+    frames         builds the frames of the results
+    estimate       `lab.DryRun`: the sum of the limits, before any request is sent
 """
 
 __all__ = ["experiment", "grid", "schedule", "runner", "shared_budget", "identity", "status", "results", "frames", "estimate"]

@@ -18,17 +18,17 @@ from agentlab.model.usage import Usage, UsageSource
 
 @dataclass(frozen=True, slots=True)
 class DryRun(Displayable):
-    """The number of runs, and the sums of their limits; None if some run has no such limit.
+    """The number of runs, and the sums of their limits; a sum is None if a run has no such limit.
 
     `runs` counts all cells, `done` those that have ended, `to_do` the rest. The limits are not strict bounds: a run may exceed its
     limit on tokens or cost by one model call, and an experiment its budget by one step of each running run. The cost of a score is not
-    included, unless the budget of the experiment bounds the cost. `unlimited` names the runs whose cost has no limit, and `spent_up`
-    says why no run takes a further step: all limits are then 0.
+    included, unless the budget of the experiment bounds the cost. `unlimited` names the runs whose cost has no limit. `spent_up` is the
+    reason if no run takes a further step, and all limits are then 0.
 
     Example:
         >>> limits = dict(budget=lab.Budget(max_turns=4, max_calls=6, max_cost="0.02"))
         >>> lab.Experiment({"brief": brief}, ["?"], [limits], repeats=5).dry_run()
-        DryRun(5 of 5 runs to do; limits together: 30 calls, any number of tokens, $0.1000. A run may pass its limit by one...
+        DryRun(5 of 5 runs to do; sum of their limits: 30 calls, any number of tokens, $0.1000. A run may exceed its limit...
     """
 
     runs: int
@@ -48,9 +48,9 @@ class DryRun(Displayable):
         calls = "any number of calls" if self.call_limit is None else f"{self.call_limit:,} calls"
         tokens = "any number of tokens" if self.token_limit is None else f"{self.token_limit:,} tokens"
         cost = "any cost" if self.cost_limit_usd is None else about_dollars(self.cost_limit_usd)
-        sentences = [f"{runs}; limits together: {calls}, {tokens}, {cost}."]
+        sentences = [f"{runs}; sum of their limits: {calls}, {tokens}, {cost}."]
         if self.cost_limit_usd is not None:
-            sentences.append("A run may pass its limit by one model call.")
+            sentences.append("A run may exceed its limit by one model call.")
         else:
             named = ", ".join(map(one_line, self.unlimited[:3])) + " and others" * (len(self.unlimited) > 3)
             who = f" of {named}" if named else ""
@@ -74,7 +74,7 @@ class Bound:
 
 
 def bound(budget: Budget, provider: str, model: str, who: str, address: str = "") -> Bound:
-    """Return a run's limits: on the cost by `max_cost`, or by the current price of `max_tokens` for the model at this address."""
+    """Return a run's limits. The cost is limited by `max_cost`, or by the price of `max_tokens` for the model at this address."""
     cost = budget.max_cost
     if budget.max_tokens is not None:
         priced = _highest_cost(provider, model, budget.max_tokens, address)
@@ -96,7 +96,7 @@ def _highest_cost(provider: str, model: str, tokens: int, address: str) -> Decim
 def estimate(
     bounds: Sequence[Bound], *, runs: int, left: Mapping[str, Any], max_runs: int | None, scored: bool, spent_up: str
 ) -> DryRun:
-    """Return the sums over the runs to do, at most what is `left` of each limit of the experiment's budget."""
+    """Return the sums over the runs to do, each at most the rest (`left`) of the experiment's limit."""
     to_do = len(bounds) if max_runs is None else min(len(bounds), max_runs)
     most_expensive = sorted(bounds, key=lambda one: (one.cost_usd is not None, -(one.cost_usd or 0)))[:to_do]
     calls = _largest_sum([one.calls for one in bounds], to_do, left.get("max_calls"))
@@ -117,7 +117,7 @@ def estimate(
 
 
 def _largest_sum(each: Iterable[int | Decimal | None], to_do: int, left: int | Decimal | None) -> int | Decimal | None:
-    """Return the largest sum of this number of values, or what is left for all of them, whichever is less."""
+    """Return the largest possible sum of `to_do` of the values, at most `left`."""
     listed = list(each)
     if None in listed:
         return left

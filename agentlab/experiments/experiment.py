@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.kernel import waiting
@@ -50,26 +49,27 @@ class Experiment(Displayable):
 
     agents       a list of agents, or {name: agent}
     prompts      a list of texts (named p1, p2, …), or {id: text}, or a pandas Series, whose index of different texts gives the ids
-    settings     a list (s1, s2, …) or {name: settings} of dicts with what `agent.run` takes: budget, stop, policy, continuation,
+    settings     a list (s1, s2, …) or {name: settings} of dicts with arguments of `agent.run`: budget, stop, policy, continuation,
                  terminating
-    repeats      how often each cell is run
+    repeats      the number of runs of each cell
     cells        only these cells: (agent, prompt_id, settings, repeat) by name; settings and repeat may be left out
-    where        a function of a Cell: only the cells for which it is true
+    where        a function of a Cell: only the cells for which it returns True
     score        a function of a RunResult, sync or async, that returns a number, a bool, or a dict of them, whose entry "score" counts
                  for success rates. Failed runs are not scored. The cost of agents that it runs, such as a model as judge, counts and
-                 is bounded by the budget; if its code changes, runs are scored again
-    store        a path, or a Store: every step is stored there at once, and another process can resume. None: in memory
-    name         the experiment's name in its store: run ids consist of it, the names of agent, prompt and settings, and the repeat, and
-                 do not change
-    budget       for the whole experiment: its max_calls, max_tokens, max_cost and timeout (of one `run()`). The rest of running runs is
-                 reserved; once a limit is met no run takes a further step, so each worker exceeds it by one step at most.
-                 Stopped runs continue when `run()` is called with a larger budget. missing_usage: `fail` ends it at the first unknown
-                 usage or cost, the others are as in a run. max_turns and max_tokens_per_turn bound single runs only
-    max_runs     the most runs, stored ones included
+                 is bounded by the budget; if the code of the function changes, runs are scored again
+    store        a path, or a Store: every step is stored there as soon as it is complete, and another process can resume. None: in
+                 memory
+    name         the experiment's name in its store. A run id consists of this name, the names of agent, prompt and settings, and the
+                 repeat, and does not change
+    budget       for the whole experiment: its max_calls, max_tokens, max_cost and timeout (of one `run()`). The expected usage of
+                 running runs is reserved; once a limit is met no run takes a further step, so each worker exceeds it by at most one
+                 step. Stopped runs continue when `run()` is called with a larger budget. missing_usage: `fail` ends the experiment at
+                 the first unknown usage or cost, the others are as in a run. max_turns and max_tokens_per_turn bound single runs only
+    max_runs     the maximum number of runs, stored ones included
     rate_limits  requests per minute by provider, evenly spaced, over all runs; ignored in a replay
 
-    The transport is that of the `lab.replay` or `lab.record` around `run()`, or else around this. In a replay each cell has its own
-    sequence of responses, so its results do not depend on other running cells.
+    The transport is that of the `lab.replay` or `lab.record` block around `run()`, or else around the creation of the Experiment. In a
+    replay each cell has its own sequence of responses, so its results do not depend on other running cells.
 
     Example:
         >>> study = lab.Experiment(
@@ -132,7 +132,7 @@ class Experiment(Displayable):
     # Before -----------------------------------------------------------------------------------------------------------------
 
     def plan(self, *, retry: bool = False) -> pd.DataFrame:
-        """Return one row per run to do, with its limits. With `retry` failed ones too.
+        """Return one row per run to do, with its limits. With `retry` failed runs are included.
 
         Example:
             >>> lab.Experiment({"brief": brief}, ["?"], repeats=2).plan()[["agent", "prompt_id", "repeat"]]
@@ -140,8 +140,9 @@ class Experiment(Displayable):
             0  brief        p1       1
             1  brief        p1       2
         """
-        frame: pd.DataFrame = lazy.call("agentlab.experiments.frames:plan", self.grid, self._to_do(retry=retry))
-        return frame
+        from agentlab.experiments.frames import plan
+
+        return plan(self.grid, self._to_do(retry=retry))
 
     def dry_run(self, *, retry: bool = False) -> DryRun:
         """Return the number of runs to do, and the sums of their limits. No request is sent.
@@ -187,18 +188,18 @@ class Experiment(Displayable):
     ) -> ExperimentResults:
         """Do the remaining runs, `concurrency` at a time, and return all results.
 
-        Each finished step is stored, even if this is interrupted, cancelled or killed. Called again it resumes: ended runs are not
+        Each finished step is stored, even if the call is interrupted, cancelled or killed. Call it again to resume: ended runs are not
         run again, interrupted ones continue after their last step. Failed runs are run again only with `retry`.
 
         executor    any concurrent.futures.Executor, such as client.get_executor(pure=False) of dask.distributed, or a function that
-                    makes one, which is called again when it breaks. Agents, tools, scores and the recording are pickled (with
-                    cloudpickle, if it is installed). On one machine the workers write into the same store; if it is in memory, as it
-                    must be for workers on other machines, each run is returned when it has ended. Running jobs are finished by their
-                    workers if this is interrupted.
+                    creates one, which is called again when the executor breaks. Agents, tools, scores and the recording are pickled
+                    (with cloudpickle, if it is installed). On one machine the workers write into the same store. Workers on other
+                    machines need a store in memory: then each run is returned when it has ended. If the call is interrupted, the
+                    workers finish their running jobs.
         progress    one bar per provider, on a terminal or in a page: runs, cost so far, time left
 
         Raises MissingKeyError before any run begins if an agent has no key (without `executor`); StorageError if runs cannot be
-        stored, once the running ones have ended: they stay in memory until it is called again.
+        stored, after the running ones have ended: they stay in memory until the next call.
 
         Example:
             >>> study = lab.Experiment({"brief": brief}, ["?"], repeats=2, name="twice")
@@ -210,7 +211,7 @@ class Experiment(Displayable):
         whole_number("run", "concurrency", concurrency)
         schedule.check(executor)
         if self._running:
-            raise ConfigurationError("The experiment is running already: wait for its end, or cancel it first.")
+            raise ConfigurationError("The experiment is already running: wait for its end, or cancel it first.")
         self._running = True
         try:
             async with waiting():
@@ -225,7 +226,8 @@ class Experiment(Displayable):
         if executor is None:  # a worker may have keys that this process lacks
             transport = self._transport_now()
             for name in dict.fromkeys(job.agent for one, job in to_do if one.state != ENDED):
-                check_key(self.grid.agents[name], transport)
+                agent = self.grid.agents[name]
+                check_key(agent.model, transport, agent.middleware)
         now = {one.cell: one for one in statuses} | {one.cell: one for one, _ in to_do}
         provider_of = {
             self.grid.run_id(cell, attempt): self._providers[cell]
@@ -247,7 +249,7 @@ class Experiment(Displayable):
 
         def may_start(job: Job) -> bool | None:
             why_not = shared_budget.why_not(job.run_id)
-            if why_not and job.run_id in scoring_only:  # a score may cost nothing; a judge is refused when it calls its model
+            if why_not and job.run_id in scoring_only:  # a score may be free of cost; a judge is refused when it calls its model
                 return True
             if why_not:
                 self._left_out[job.run_id] = why_not
@@ -291,7 +293,7 @@ class Experiment(Displayable):
         return results
 
     def _transport_now(self) -> Transport:
-        """Return the transport of a surrounding `lab.replay` or `lab.record`, else the one in which the experiment was made."""
+        """Return the transport of the surrounding `lab.replay` or `lab.record`, else that at the creation of the experiment."""
         now = current()
         return now if is_chosen() or self._transport is None else self._transport
 
@@ -302,7 +304,7 @@ class Experiment(Displayable):
     def _new_shared_budget(
         self, statuses: list[CellStatus], stored: dict[str, StoredRun], notify: Callable[[str, Spent], None]
     ) -> SharedBudget:
-        """Return the shared budget with the usage so far, in total and of the runs of each agent and settings."""
+        """Return the shared budget with the usage so far, in total and by agent and settings."""
         before = spent_before(self.store.storage, stored.values()) if stored else {}
         groups = {(one.cell.agent, one.cell.settings) for one in statuses}
         shared_budget = SharedBudget(self.budget, self.max_runs, before, groups=len(groups), notify=notify)
@@ -335,7 +337,7 @@ class Experiment(Displayable):
             common, agents=dict(common.agents), settings=dict(common.settings), store=self.store if within_reach else None
         )
         elsewhere = ExecutorRunner(executor, runner.packed(there))
-        # Workers do not communicate: each run has its share of the rate, and the number of running ones is capped.
+        # Workers do not communicate: each run has its share of the rate, and the number of running runs is capped.
         counts = Counter(job.provider for job in to_do)
         share = max(1, -(-concurrency // max(1, len(counts))))
         at_most = {provider: min(share, counts[provider]) for provider in self._interval_s if provider in counts}
@@ -376,7 +378,7 @@ class Experiment(Displayable):
             self._waiting.append(sent)
 
     def _save(self) -> None:
-        """Store runs and notes that could not be stored before. Raises StorageError if that fails again."""
+        """Store runs and notes that could not be stored before. Raises StorageError if this fails again."""
         self.store.save()
         waiting, self._waiting = self._waiting, []
         for sent in waiting:
@@ -388,19 +390,19 @@ class Experiment(Displayable):
         if failures or unsaved:
             problem = str(failures[0]) if failures else f"{self.store!r} cannot be written to."
             raise StorageError(
-                f"{problem} {unsaved} run{'s are' if unsaved != 1 else ' is'} in the memory of this process only, and no further one "
-                "was started. Fix that, and call run() again: nothing is lost."
+                f"{problem} {unsaved} run{'s are' if unsaved != 1 else ' is'} in the memory of this process only, and no further run "
+                "was started. Fix the store and call run() again: nothing is lost."
             )
 
     def _warn(self, results: ExperimentResults, shared_budget: SharedBudget, *, rescored: int) -> None:
         sentences = list(remarks(results, scoring=self.score is not None, rescored=rescored))
         if (by_tools := shared_budget.spent_on(TOOLS)).calls:
             sentences.append(
-                f"Tools ran agents by themselves ({by_tools.dollars}): results.spent includes it, no row does. Pass such an agent as "
-                "a tool, with agent.as_tool(…), and it counts in the run."
+                f"Tools ran agents by themselves ({by_tools.dollars}): this is in results.spent, but in no row. To count it in the "
+                "run, pass such an agent as a tool: agent.as_tool(…)."
             )
         if shared_budget.blind:
-            sentences.append(f"{shared_budget.blind} of the experiment cannot be watched completely: some usage is unknown.")
+            sentences.append(f"{shared_budget.blind} of the experiment cannot be checked completely: some usage is unknown.")
         if sentences:
             warnings.warn(" ".join(sentences), AgentlabWarning, stacklevel=4)
 

@@ -1,4 +1,4 @@
-"""The frames of an experiment, from its store, with the cells' names as first columns."""
+"""The frames of an experiment, from its store, with the names of the cells in the first columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIXED = [column.name for column in STEP_COLUMNS]
 
 
 def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
-    """Return a frame of the newest attempt at each cell."""
+    """Return a frame of each cell's newest attempt."""
     stored = {one.run_id: place for place, one in enumerate(results.statuses) if one.stored is not None}
     table = (
         results.store.frame(what, list(stored))
@@ -32,7 +32,7 @@ def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
     rows = table["run_id"].map(stored)
     table = table.iloc[rows.argsort(kind="stable")].reset_index(drop=True)
     places = table["run_id"].map(stored).to_list()
-    if what == "steps":  # the order of the conditions' columns depends on which run came first
+    if what == "steps":  # sorted, since the order of the conditions' columns depends on the first stored run
         table = table[[*_FIXED, *sorted(set(table.columns) - set(_FIXED), key=_leaf)]]
     if what == "runs":
         places = list(range(len(results.statuses)))
@@ -103,7 +103,7 @@ def _cell_columns(statuses: Sequence[CellStatus]) -> dict[str, Any]:
 
 def _note(one: CellStatus) -> Mapping[str, Any]:
     if one.score_changed:
-        return {"error": "This was scored by another version of the score function: study.run() scores it again."}
+        return {"error": "The score is from another version of the score function: study.run() scores the run again."}
     return one.note or {}
 
 
@@ -122,7 +122,7 @@ def _score_usage(results: ExperimentResults) -> dict[str, Any]:
 
 
 def _numbers(values: list[Any], places: Sequence[int]) -> Any:
-    """Return bools if all values are bools, else numbers; the type does not depend on the places."""
+    """Return the values at these places: as bools if all values are bools, otherwise as numbers."""
     kinds = {type(value) for value in values if value is not None}
     if kinds and not kinds <= {bool}:
         values = [None if value is None else float(value) for value in values]

@@ -11,11 +11,10 @@ from typing import Any, TypeAlias, TypeVar
 from agentlab._internal.display import Displayable
 from agentlab._internal.lazy import advice
 from agentlab._internal.redaction import redact
-from agentlab.agent import Agent
+from agentlab.agent import Agent, Run
 from agentlab.errors import ConfigurationError
-from agentlab.limits.fields import no_such, whole_number
+from agentlab.limits.fields import unknown_name, whole_number
 from agentlab.limits.settings import PARTS
-from agentlab.run import Run
 from agentlab.transport import Transport
 
 T = TypeVar("T")
@@ -92,9 +91,9 @@ def grid(
     where: Where | None,
     cells: Iterable[object] | None,
 ) -> Grid:
-    """Return a checked grid: the product of all parts, or the given cells of it. Raises ConfigurationError, also if no cell is left."""
+    """Return a checked grid: all combinations of the parts, or the given cells. Raises ConfigurationError, also if no cell is left."""
     if not isinstance(name, str) or not name.strip() or "#" in name:
-        raise ConfigurationError(f"name={name!r}: give the experiment a name without '#'; the ids of its runs begin with it.")
+        raise ConfigurationError(f"name={name!r}: pass a name without '#', since the ids of the runs begin with it.")
     whole_number("Experiment", "repeats", repeats)
     by_agent, by_prompt, by_settings = _agents(agents), _prompts(prompts), _settings(settings)
     named = [
@@ -122,11 +121,11 @@ def _check(grid: Grid) -> None:
     for cell in grid.cells:
         run_id = grid.run_id(cell)
         if redact(run_id) != run_id:
-            raise ConfigurationError(f"{run_id!r} contains a key: use names without it, since run ids consist of them.")
+            raise ConfigurationError(f"{run_id!r} contains a key: use names without keys, since run ids consist of them.")
         if run_id in seen:
             if cell == seen[run_id]:
-                raise ConfigurationError(f"The cell {cell!r} is given twice: leave one out, or raise repeats.")
-            raise ConfigurationError(f"{seen[run_id]!r} and {cell!r} would have the same id: use names without '/' and '~'.")
+                raise ConfigurationError(f"The cell {cell!r} is given twice: leave one out, or increase repeats.")
+            raise ConfigurationError(f"{seen[run_id]!r} and {cell!r} would have the same run id: use names without '/' and '~'.")
         seen[run_id] = cell
     for cell in grid.one_of_each_pair().values():  # a terminating tool that the agent does not have, no stop condition, …
         try:
@@ -145,14 +144,14 @@ def _listed(what: str, given: object) -> Sequence[Any]:
         names = [str(name) for name in given.columns]
         column = next((name for name in names if len(names) == 1 or name in (what, what.rstrip("s"))), "…")
         raise ConfigurationError(
-            f"{what}: this is a table with the columns {', '.join(map(repr, names)) or '(none)'}: pass one of them, such as "
+            f"{what} is a table with the columns {', '.join(map(repr, names)) or '(none)'}: pass one column, such as "
             f"{what}=list(frame[{column!r}])."
         )
     if isinstance(given, Set) and not isinstance(given, KeysView):
-        raise ConfigurationError(f"{what}={given!r}: a set has no order, and run ids depend on the order: pass a list.")
+        raise ConfigurationError(f"{what}={given!r}: pass a list, since run ids depend on the order and a set has none.")
     listed = list(given)
     if not listed:
-        raise ConfigurationError(f"{what}=[]: pass at least one.")
+        raise ConfigurationError(f"{what}=[]: pass at least one item.")
     return listed
 
 
@@ -186,7 +185,7 @@ def _agents(given: object) -> dict[str, Agent]:
     named = _named("agents", given, name_of)
     for agent in named.values():
         if not isinstance(agent, Agent):
-            raise ConfigurationError(f"agents: {agent!r} is not an agent: pass lab.Agent({agent!r}) or the like.")
+            raise ConfigurationError(f"agents: {agent!r} is not an agent: pass one, such as lab.Agent({agent!r}).")
     return named
 
 
@@ -199,7 +198,7 @@ def _prompts(given: object) -> dict[str, str]:
     twice = next((prompt_id for prompt_id, text in named.items() if same[text] != prompt_id), None)
     if twice is not None:
         raise ConfigurationError(
-            f"prompts: {twice!r} and {same[named[twice]]!r} are the same text: leave one out, and pass repeats=… to run it "
+            f"prompts: {twice!r} and {same[named[twice]]!r} have the same text: leave one out, and pass repeats=… to run it "
             "several times."
         )
     return named
@@ -224,7 +223,7 @@ def _settings(given: object) -> dict[str, Mapping[str, Any]]:
 def _given(
     given: object, agents: Mapping[str, Any], prompts: Mapping[str, str], settings: Mapping[str, Any], repeats: int
 ) -> list[Cell]:
-    """Return the cells of (agent, prompt_id), with settings and repeat if needed, or of a dict of the same."""
+    """Return the cells of a tuple (agent, prompt_id), with settings and repeat if needed, or of such a dict."""
     if isinstance(given, Cell):
         values: dict[str, Any] = {axis: getattr(given, axis) for axis in AXES}
     elif isinstance(given, Mapping):
@@ -244,7 +243,7 @@ def _given(
         values["settings"] = next(iter(settings))
     for axis, known in (("agent", agents), ("prompt_id", prompts), ("settings", settings)):
         if values[axis] not in known:
-            raise ConfigurationError(f"cells: {no_such(axis, str(values[axis]), list(known))}")
+            raise ConfigurationError(f"cells: {unknown_name(axis, str(values[axis]), list(known))}")
     text = prompts[values["prompt_id"]]
     wanted = range(1, repeats + 1) if "repeat" not in values else [whole_number("cells", "repeat", values["repeat"])]
     return [Cell(values["agent"], values["prompt_id"], values["settings"], repeat, text) for repeat in wanted]

@@ -1,9 +1,9 @@
-"""The identity of a run's parts, the same in every process: the model's address, the tools, hashes of functions.
+"""The identity of the parts that made a run, the same in every process: the model's address, the tools, hashes of functions.
 
-It is stored beside each run, so that a resumed experiment detects changes under the same names. A function's hash covers its
+It is stored with each run, so that a resumed experiment detects changes under the same names. A function's hash covers its
 bytecode, constants, defaults and closures, the plain values and agents among the globals that it reads, and the functions of the same
-module that it calls; comments and layout do not count. Of lists, dicts and other objects only the type counts, since they may change
-during the runs. Bytecode of another version of Python is not compared.
+module that it calls; comments and formatting do not count. Of lists, dicts and other objects only the type counts, since they may
+change during the runs. Bytecode of different versions of Python is not compared.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from agentlab.storage import codec
 from agentlab.storage.codec import equal_when_redacted
 
 MADE_BY = "made by"
-"""The name of the note with this identity."""
+"""The name of the stored note with the identity."""
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 _PLAIN = str | bytes | int | float | complex | bool | None
 
 
 def made_by(agent: Agent, settings: RunSettings) -> dict[str, Any]:
-    """Return the identity of a run of this agent with these settings, without the parts that every stored run has."""
+    """Return the identity of a run of this agent with these settings, without the parts that are stored with every run."""
     functions: dict[str, object] = {f"tool {name}": tool.function for name, tool in agent.tools.items()}
     functions |= {f"middleware {name_of(one)}": one for one in (*agent.middleware, *agent.tool_middleware)}
     functions |= {} if isinstance(agent.model, HttpModel) else {f"model {agent.model.name}": agent.model.respond}
@@ -51,8 +51,8 @@ def made_by(agent: Agent, settings: RunSettings) -> dict[str, Any]:
 
 
 def differences(stored: str | None, now: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the names of changes in what is sent to the model (with both values if that helps) and in the code of functions. Empty
-    if an earlier version of agentlab stored no note."""
+    """Return the names of changes in the requests to the model (with both values if that helps), and in the code of functions. Empty
+    if an earlier version of agentlab stored no identity."""
     if stored is None:
         return [], []
     then = json.loads(stored)
@@ -70,7 +70,7 @@ def _difference(name: str, then: object, now: object) -> str:
 
 
 def _address(agent: Agent) -> dict[str, Any]:
-    """Return the fields of a provider that define its requests; no keys and no headers. Of a user's model the base_url."""
+    """Return the fields of a provider that define its requests, without keys and headers; for a user's own model only the base_url."""
     provider: Any = agent.model.provider if isinstance(agent.model, HttpModel) else agent.model
     names = ["base_url"]
     if isinstance(agent.model, HttpModel) and hasattr(provider, "__dataclass_fields__"):
@@ -83,7 +83,7 @@ def _address(agent: Agent) -> dict[str, Any]:
 
 
 def code_of(function: object) -> str:
-    """Return a hash of a function's code and of the values it uses, as far as they are visible."""
+    """Return a hash of a function's code and of the values that it uses, as described above."""
     return _hash(list(_function(function, set())))
 
 
@@ -102,7 +102,7 @@ def _function(function: Any, seen: set[int]) -> Iterator[object]:
     if not isinstance(function, types.FunctionType):
         yield getattr(function, "__qualname__", type(function).__qualname__)
         called = inspect.getattr_static(type(function), "__call__", None)
-        if isinstance(called, types.FunctionType):  # an object that is called
+        if isinstance(called, types.FunctionType):  # a callable object
             yield from _held(function, seen)
             yield from _function(called, seen)
         if hasattr(function, "__wrapped__"):  # a cache around a function
@@ -111,14 +111,14 @@ def _function(function: Any, seen: set[int]) -> Iterator[object]:
     if id(function) in seen:
         return
     seen.add(id(function))
-    if (function.__module__ or "").startswith("agentlab."):  # another version of agentlab does not make another experiment
+    if (function.__module__ or "").startswith("agentlab."):  # a new version of agentlab is not a change
         yield function.__qualname__
         return
     yield from _code(function.__code__, function.__doc__)
     yield _value((*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())), seen)
     counted = {one.argval for one in dis.get_instructions(function.__code__) if one.opname == "STORE_DEREF"}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        if name in counted:  # the function changes it itself
+        if name in counted:  # the function itself changes it
             continue
         with contextlib.suppress(ValueError):  # not set yet
             yield name, _value(cell.cell_contents, seen)
@@ -143,14 +143,14 @@ def _code(code: types.CodeType, doc: str | None = None) -> Iterator[object]:
 
 @functools.lru_cache(maxsize=256)
 def _globals(code: types.CodeType) -> tuple[str, ...]:
-    """Return the globals that are read, by inner functions too, and not set."""
+    """Return the globals that the code reads, inner functions included, and does not set."""
     read = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
     read = read.union(*[_globals(one) for one in code.co_consts if isinstance(one, types.CodeType)])
     return tuple(sorted(read - {one.argval for one in dis.get_instructions(code) if one.opname == "STORE_GLOBAL"}))
 
 
 def _held(owner: Any, seen: set[int]) -> Iterator[object]:
-    """Yield the values of a method's object: agents, such as that of a sub-agent's tool; of a frozen dataclass all fields."""
+    """Yield values of a method's object: all fields of a frozen dataclass, otherwise agents and settings only."""
     parameters: Any = getattr(type(owner), "__dataclass_params__", None)
     if parameters is not None and parameters.frozen:
         yield from ((name, _value(getattr(owner, name), seen)) for name in type(owner).__dataclass_fields__)
@@ -161,7 +161,7 @@ def _held(owner: Any, seen: set[int]) -> Iterator[object]:
 
 
 def _value(value: object, seen: set[int]) -> object:
-    """Return a value that a function uses: plain ones as they are, of others the type, since they may change during the runs."""
+    """Return the identity of a value that a function uses: of a plain one the value, of others the type, since they may change."""
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""The results of an experiment as tidy frames, and remarks on them."""
+"""The results of an experiment as tidy frames, and remarks on problems."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from agentlab._internal import lazy
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import one_line
+from agentlab.agent import Run
 from agentlab.experiments.grid import Grid
 from agentlab.experiments.runner import detail_of
 from agentlab.experiments.shared_budget import Spent, spent_before
 from agentlab.experiments.status import CellStatus, cell_statuses
-from agentlab.run import Run
 from agentlab.storage.store import ENDED, Store
 
 if TYPE_CHECKING:
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 class ExperimentResults(Displayable):
-    """The frames of an experiment: `runs`, with one row per cell, also if it was not run; `steps`, `calls`, `tools` of those that were
-    run. They are sorted by cell, not by the order in which they ran.
+    """The frames of an experiment: `runs` with one row per cell, also if it was not run; `steps`, `calls` and `tools` of the cells that
+    were run. They are sorted by cell, not by time.
 
-    The first columns are `agent`, `prompt_id`, `settings`, `repeat`, `score` (NA: none, or unknown) and `score_error`; a score that is
+    The first columns are `agent`, `prompt_id`, `settings`, `repeat`, `score` (NA: none, or unknown) and `score_error`. A score that is
     a dict has one column `score.<key>` per entry, and `score` is its entry of that name. Of several attempts the newest counts.
-    `runs` has
+    `runs` has these columns too:
 
     state         `ended`, `interrupted`, `open` or `not_started`
     attempt       counts from 1
-    problem       a problem outside of the run, such as a worker that died, or a spent budget of the experiment
+    problem       a problem outside of the run, such as a worker that died, or a budget of the experiment that is spent
     changed       the tools, middleware and conditions whose code has changed since the run; NA: none
     score_calls, score_tokens, score_cost_usd   usage of the agents that the score ran, such as a model as judge
     replayed      True: from a recording; False: live
@@ -118,7 +118,7 @@ class ExperimentResults(Displayable):
 
     @cached_property
     def loaded(self) -> list[Run]:
-        """All stored runs, in the order of the cells: to read one by one, and to fork.
+        """All stored runs as Run objects, in the order of the cells, to inspect and to fork.
 
         Example:
             >>> results = await lab.Experiment({"brief": brief}, ["?"]).run(progress=False)
@@ -130,7 +130,7 @@ class ExperimentResults(Displayable):
     @cached_property
     def spent(self) -> Spent:
         """Total usage of the experiment: runs, earlier attempts, sub-agents, the agents that scores ran, and interrupted steps that
-        were taken again. A step that was interrupted by a kill of its process is not included.
+        were taken again. A step whose process was killed is not included.
 
         Example:
             >>> results = await lab.Experiment({"brief": brief}, ["?"], repeats=2).run(progress=False)
@@ -164,11 +164,12 @@ class ExperimentResults(Displayable):
             0    brief     3          3         15.0
             1  endless     3          0        300.0
         """
-        result: pd.DataFrame = lazy.call("agentlab.analysis.compare:summary", self.runs, self._groups(by), **more)
-        return result
+        from agentlab.analysis.compare import summary
+
+        return summary(self.runs, self._groups(by), **more)
 
     def paired(self, what: str = "cost_usd", by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
-        """Return how agents differ on the same prompts; see `lab.paired`.
+        """Return the differences between agents on the same prompts; see `lab.paired`.
 
         Example:
             >>> results = await lab.Experiment({"brief": brief, "endless": endless}, ["?", "??"]).run(progress=False)
@@ -176,8 +177,9 @@ class ExperimentResults(Displayable):
                  group against  difference
             0  endless   brief       285.0
         """
-        result: pd.DataFrame = lazy.call("agentlab.analysis.compare:paired", self.runs, what, by or "agent", **more)
-        return result
+        from agentlab.analysis.compare import paired
+
+        return paired(self.runs, what, by or "agent", **more)
 
     def agreement(self, what: str | None = None, by: str | list[str] | None = None, **more: Any) -> Agreement:
         """Return how often agents end for the same reasons on the same prompts; see `lab.agreement`.
@@ -188,8 +190,9 @@ class ExperimentResults(Displayable):
                      groups  scenarios  same
             0  brief, other          2     2
         """
-        result: Agreement = lazy.call("agentlab.analysis.agreement:agreement", self.runs, what, by or "agent", **more)
-        return result
+        from agentlab.analysis.agreement import agreement
+
+        return agreement(self.runs, what, by or "agent", **more)
 
     def plot(self, by: str | list[str] | None = None, **more: Any) -> PlotFigure:
         """Draw the whole comparison; see `lab.plots.comparison`.
@@ -199,8 +202,9 @@ class ExperimentResults(Displayable):
             >>> len(results.plot().axes)
             6
         """
-        result: PlotFigure = lazy.call("agentlab.plots:comparison", self.runs, self.steps, self._groups(by), **more)
-        return result
+        from agentlab.plots import comparison
+
+        return comparison(self.runs, self.steps, self._groups(by), **more)
 
     def _groups(self, by: str | list[str] | None) -> str | list[str]:
         if by is not None:
@@ -233,7 +237,7 @@ class ExperimentResults(Displayable):
 
 
 def remarks(results: ExperimentResults, *, scoring: bool, rescored: int = 0) -> Iterator[str]:
-    """Yield a sentence or two about each problem. `rescored` runs had a score of an earlier score function."""
+    """Yield one or two sentences about each problem. `rescored` is the number of runs whose score function had changed."""
     yield from _failure_remarks(results)
     if scoring:
         yield from _score_remarks(results.statuses, rescored)
@@ -249,7 +253,7 @@ def _failure_remarks(results: ExperimentResults) -> Iterator[str]:
         why = why.partition("\n")[0].rstrip(".")
         again = "run()" if first.run_id in results.problems else "run(retry=True)"
         yield (
-            f"{len(failed)} of {counted(len(results.statuses), 'run')} failed, the first, {first.run_id}: {why}. "
+            f"{len(failed)} of {counted(len(results.statuses), 'run')} failed; the first one was {first.run_id}: {why}. "
             f"Try again with {again}; until then they count as failures."
         )
 
@@ -268,18 +272,18 @@ def _score_remarks(statuses: tuple[CellStatus, ...], rescored: int) -> Iterator[
         more = f", {keys[0]}: …" if keys else ""
         yield (
             f"{counted(len(without), 'score')} {'is a dict' if len(without) == 1 else 'are dicts'} without 'score' "
-            f"(there is {', '.join(keys) or 'nothing'}): the column `score` is NA there, and no success rate is known. "
-            f'Have the function return {{"score": …{more}}}.'
+            f"(it has {', '.join(keys) or 'no keys'}): the column `score` is NA there, and the success rate is unknown. "
+            f'Let the function return {{"score": …{more}}}.'
         )
     whole = [value.get("score") if isinstance(value, dict) else value for value in (note.get("score") for note in notes)]
     unknown = len(notes) - len(errors) - len(without)
-    if unknown and not any(value is not None for value in whole):  # where some are, None may be meant
+    if unknown and not any(value is not None for value in whole):  # if some are known, None may be intended
         yield (
-            f"{counted(unknown, 'score')} {'is' if unknown == 1 else 'are'} None, or not a number: no score is known. Have the "
+            f"{counted(unknown, 'score')} {'is' if unknown == 1 else 'are'} None, or not a number: no score is known. Let the "
             "function return a number or a bool."
         )
     if rescored:
-        yield f"{counted(rescored, 'score')} of another version of the score function {_were(rescored)} made again."
+        yield f"{counted(rescored, 'score')} of another version of the score function {_were(rescored)} computed again."
 
 
 def _budget_remarks(results: ExperimentResults) -> Iterator[str]:
@@ -305,8 +309,8 @@ def _change_remarks(statuses: tuple[CellStatus, ...]) -> Iterator[str]:
     if changed:
         names = list(dict.fromkeys(name for one in changed for name in one.changed))
         yield (
-            f"{counted(len(changed), 'run')} of the store {_were(len(changed))} made by other code of {', '.join(names)} than the "
-            "current one, see the column `changed`: to compare like with like, give the experiment another name=…."
+            f"{counted(len(changed), 'run')} of the store {_were(len(changed))} made with other code of {', '.join(names)} than now, "
+            "see the column `changed`. To compare runs of the same code, give the experiment another name=…."
         )
     replayed = sum(one.replayed is True for one in statuses)
     live = sum(one.replayed is False for one in statuses)

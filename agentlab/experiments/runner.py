@@ -1,6 +1,6 @@
-"""Runs one cell of an experiment: starts or resumes its run, takes it to its end, and scores it. Repeating it changes nothing.
+"""Runs one cell of an experiment: starts or resumes its run, takes it to its end, and scores it. A second call changes nothing.
 
-In this process it is a coroutine; in another one (`in_worker`) it arrives and returns as bytes.
+`run_cell` is for this process; `in_worker` is its counterpart for another process, with pickled arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from agentlab._internal.redaction import Redactor, in_words
-from agentlab.agent import Agent, Ask
+from agentlab.agent import Agent, Ask, Run
 from agentlab.engine import call_context
 from agentlab.engine.client import CallContext, HttpModel, Model
 from agentlab.engine.worker import submit
@@ -46,9 +46,8 @@ from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
-from agentlab.run import Run
 from agentlab.storage import MemoryStorage, Storage, StoredRun, StoredStep
-from agentlab.storage.loader import CALLED, find
+from agentlab.storage.loader import SUB_AGENTS_NOTE, find
 from agentlab.storage.store import ENDED, INTERRUPTED, OPEN, Store
 from agentlab.storage.writer import NOBODY, RunWriter, secrets_of, store_note
 from agentlab.transport import Transport
@@ -57,23 +56,23 @@ from agentlab.transport.http import HttpAnswer, HttpRequest
 Score: TypeAlias = Callable[[RunResult], float | bool | Mapping[str, Any] | Awaitable[Any] | None]
 
 SCORE_NOTE = "score"
-"""The name of the note of a run's score."""
+"""The name of the stored note with a run's score."""
 
 FAILED = (StopReason.ERROR.value, StopReason.CANCELLED.value)
 
 NOT_STARTED = "not_started"
 
 NOTES = (SCORE_NOTE, BESIDE, MADE_BY)
-"""The notes that go with a run to another process and back."""
+"""The notes that are sent with a run to another process and back."""
 
 WAIT_FOR_OTHERS_S = 5.0
-"""The time to wait for a run that another process is working on."""
+"""The time to wait for a run that another process is running."""
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """The parts that all cells of an experiment share; `store` is None if a worker cannot reach the store. `made_by` has the identity
-    of runs by agent and settings, and `scored_by` that of the score."""
+    """The parts that all cells of an experiment share. `store` is None if a worker cannot reach the store; `made_by` has the identity
+    of runs by agent and settings, `scored_by` that of the score function."""
 
     agents: Mapping[str, Agent]
     settings: Mapping[str, Mapping[str, Any]]
@@ -86,10 +85,10 @@ class Common:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One cell to run. `again`: a score that failed is computed again.
+    """One cell to run. With `again` a failed score is computed again.
 
-    For another process, `lease` is the budget of the run there, counted from its beginning (its time from `leased_at` on, in seconds
-    since 1970), `spent` its usage so far, and `before` the stored run if a worker cannot read it.
+    For another process, `lease` is the budget of the run there, counted from the beginning of the run (but its timeout from
+    `leased_at`, in seconds since 1970), `spent` the usage so far, and `before` the stored run if a worker cannot read it.
     """
 
     run_id: str
@@ -108,7 +107,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class RunCopy:
-    """A stored run as texts, from or to a worker that cannot reach the store; `more` are the runs of its sub-agents."""
+    """A stored run as texts, sent to or by a worker that cannot reach the store. `more` are the runs of its sub-agents."""
 
     run: StoredRun
     steps: tuple[StoredStep, ...]
@@ -119,7 +118,7 @@ class RunCopy:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of a cell. `state` is that of its run, `spent` its usage by purpose; `problem` is an error outside of the run,
-    `held_back` the reason why the budget of the experiment stopped it or its score."""
+    `held_back` the reason if the budget of the experiment stopped the run or its score."""
 
     run_id: str
     state: str
@@ -136,15 +135,15 @@ class Outcome:
 
 
 async def run_cell(common: Common, job: Job, shared_budget: SharedBudget, limiter: RateLimiter | None = None) -> Outcome:
-    """Run the cell to its end and store its score; or release its run after a step, once the shared budget is spent. Raises
-    StorageError if the run cannot be stored."""
+    """Run the cell to its end and store its score. If the shared budget is spent, release the run after a step. Raises StorageError
+    if the run cannot be stored."""
     store = common.store
     if store is None:
         raise ConfigurationError("This process has no store.")
     stored = await _wait_until_free(store, job.run_id)
     state = None if stored is None else store.state_of(stored)
     if state == OPEN:
-        return Outcome(job.run_id, OPEN, problem="Another process is working on it.")
+        return Outcome(job.run_id, OPEN, problem="Another process is running it.")
     if stored is not None and state == ENDED:
         result, reason = None, json.loads(stored.end or "{}").get("stop_reason")
         for part, spent in spent_before(store.storage, [stored])[job.run_id].items():
@@ -155,7 +154,7 @@ async def run_cell(common: Common, job: Job, shared_budget: SharedBudget, limite
         of_tools = OtherRuns(store.storage, job.run_id, shared_budget, TOOLS, refuse=False)
         while run.result is None:
             if why := shared_budget.spent_up():
-                run.cancel()  # its observers see an end; the store releases it, and it is resumed another time
+                run.cancel()  # observers are notified of an end, but the store releases the run, so it can be resumed
                 state = INTERRUPTED if len(run.history) else NOT_STARTED
                 return Outcome(job.run_id, state, shared_budget.parts(job.run_id), held_back=why)
             with call_context.watched(of_tools):
@@ -179,7 +178,7 @@ async def run_cell(common: Common, job: Job, shared_budget: SharedBudget, limite
 
 
 async def _wait_until_free(store: Store, run_id: str) -> StoredRun | None:
-    """Return the stored run once no other process is working on it, or after a while as it is."""
+    """Return the stored run when no other process is running it, or after WAIT_FOR_OTHERS_S in any state."""
     deadline = asyncio.get_running_loop().time() + WAIT_FOR_OTHERS_S
     while True:
         stored = find(store.storage, run_id)
@@ -189,7 +188,7 @@ async def _wait_until_free(store: Store, run_id: str) -> StoredRun | None:
 
 
 def detail_of(stored: StoredRun | None) -> str:
-    """Return why a run ended, in a sentence."""
+    """Return a sentence on why a run ended."""
     return "" if stored is None or stored.end is None else str(json.loads(stored.end)["detail"])
 
 
@@ -198,7 +197,7 @@ def detail_of(stored: StoredRun | None) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CellObserver:
-    """Records the runs of a cell in a store. A cancelled run is released: it is then interrupted, and is resumed another time."""
+    """Records the runs of a cell in a store. A cancelled run is released as interrupted, so it can be resumed."""
 
     store: Store
     shared_budget: SharedBudget
@@ -226,28 +225,28 @@ class _CellObserver:
                 store_note(store.storage, run.id, MADE_BY, made_by, Redactor(secrets_of(run.agent)).text)
 
     def _book_interrupted(self, run: Run, step: StepResult) -> None:
-        """Book a step that was paid for and is not stored; it is taken again."""
+        """Book the usage of a step that was interrupted and is not stored: it will be taken again."""
         lost = self.shared_budget.parts(run.id).get(CUT_OFF, Spent()) + spent_in(step)
         self.shared_budget.book(run.id, lost, CUT_OFF)
         note_beside(self.store.storage, run.id, CUT_OFF, lost)
 
 
 def _run(common: Common, store: Store, job: Job, stored: StoredRun | None, shared_budget: SharedBudget) -> Run:
-    """Return the run of the cell, new or resumed; the store records it from now on."""
+    """Return the run of the cell, new or resumed, with the store as observer."""
     agent = common.agents[job.agent]
     observer = _CellObserver(store, shared_budget, common.made_by.get((job.agent, job.settings)))
     fresh = agent.run(job.prompt, transport=common.transport, observers=[observer], **common.settings[job.settings])
     if stored is None:
         run = fresh.with_id(job.run_id, label=job.label)
-        run.timeline.forget(store)  # the agent has it as observer too: once is enough
+        run.timeline.forget(store)  # if the agent has the store as observer too, the run would be recorded twice
     else:
-        settings = fresh.limits.snapshot()  # with its functions, which cannot be stored
+        settings = fresh.limits.snapshot()  # has the functions, which are not stored
         run = store.resume(job.run_id, agent, stop=settings.stop, policy=settings.policy)
-        run.with_id(job.run_id, label=job.label).stepper.transport = common.transport
+        run.with_id(job.run_id, label=job.label).stepper.context.transport = common.transport
         following = observer.follow_run(run)
         timeline = run.timeline
         timeline.observers = (*[one for one in timeline.observers if not isinstance(one, RunWriter)], following)
-    run.stepper.parent_limit = missing_usage_setting(shared_budget)
+    run.stepper.context.parent_limit = missing_usage_setting(shared_budget)
     return run
 
 
@@ -267,7 +266,7 @@ def _wants_score(common: Common, store: Store, job: Job) -> bool:
 
 
 def packed(value: object) -> bytes:
-    """Return a value as bytes for another process; with cloudpickle, functions of a notebook too. Raises ConfigurationError."""
+    """Return a value as bytes for another process. Functions of a notebook need cloudpickle. Raises ConfigurationError."""
     try:
         import cloudpickle  # type: ignore[import-not-found, unused-ignore]  # with the extra `cluster`
     except ImportError:
@@ -277,21 +276,21 @@ def packed(value: object) -> bytes:
     except Exception as error:
         hint = " Functions of a notebook need the extra agentlab-jupyter[cluster]." if cloudpickle is None else ""
         raise ConfigurationError(
-            f"A part of the experiment cannot go to another process: {type(error).__name__}: {error}. Agents, tools, stop "
-            f"conditions, scores and observers must be picklable; or leave `executor` out.{hint}"
+            f"A part of the experiment cannot be sent to another process: {type(error).__name__}: {error}. Make agents, tools, stop "
+            f"conditions, scores and observers picklable, or leave `executor` out.{hint}"
         ) from error
     return packed_value
 
 
 @functools.lru_cache(maxsize=4)
 def _unpacked(common: bytes) -> Common:
-    """Unpickle once per experiment and process: recordings may be large."""
+    """Unpickle once per experiment and process, since recordings may be large."""
     common_parts: Common = pickle.loads(common)  # noqa: S301  from the process that started this one
     return common_parts
 
 
 def in_worker(common: bytes, job: Job) -> Outcome:
-    """Run a cell in a process of an executor, on the thread that runs agents there, so that connections are reused."""
+    """Run a cell in a process of an executor, on the background thread of that process, so that connections are reused."""
     shared = _unpacked(common)
     limiter = None if job.interval_s is None else RateLimiter(job.interval_s)
     return submit(_in_worker(shared, job, limiter)).result()
@@ -315,7 +314,7 @@ async def _in_worker(common: Common, job: Job, limiter: RateLimiter | None) -> O
 
 
 def _rescued(store: Store, job: Job, error: StorageError) -> Outcome | None:
-    """Return a run that could not be written, such as on a full disk, to the process that submitted it."""
+    """Return the outcome with a copy of a run that could not be stored, such as on a full disk; None if the run has not ended."""
     run = store.unsaved_run(job.run_id)
     if run is None or run.result is None:
         return None
@@ -329,7 +328,7 @@ def _rescued(store: Store, job: Job, error: StorageError) -> Outcome | None:
 
 
 def _below(run: Run) -> list[Run]:
-    """Return all runs of its sub-agents, and theirs, but those of an earlier process, which are stored already."""
+    """Return the runs of all sub-agents below a run, except those of an earlier process, which are stored already."""
     found, waiting = [], list(run.children)
     while waiting:
         one = waiting.pop(0)
@@ -347,7 +346,7 @@ def copy_run(store: Store, run_id: str) -> RunCopy | None:
     below: dict[str, list[str]] = {}
     for stored in heads.values():
         below.setdefault(str(json.loads(stored.head.body).get("parent_run_id")), []).append(stored.head.run_id)
-    notes = {name: storage.notes(name) for name in (*NOTES, CALLED)}
+    notes = {name: storage.notes(name) for name in (*NOTES, SUB_AGENTS_NOTE)}
 
     def copy_of(one: str) -> RunCopy:
         mine = {name: noted[one] for name, noted in notes.items() if one in noted}
@@ -357,7 +356,7 @@ def copy_run(store: Store, run_id: str) -> RunCopy | None:
 
 
 def import_run(store: Store, run_copy: RunCopy) -> None:
-    """Store the copy of a run; one that has not ended can be resumed. Raises StorageError."""
+    """Store the copy of a run. If the run has not ended, it can be resumed. Raises StorageError."""
     head, storage = run_copy.run.head, store.storage
     stored, writer = find(storage, head.run_id), head.writer if run_copy.run.end is not None else NOBODY
     if stored is None:
@@ -381,16 +380,16 @@ def is_shared_by_processes(store: Store) -> bool:
 
 
 def is_stale(score: Mapping[str, Any], by: str) -> bool:
-    """True if a score is from another function than the one with the hash `by`. Old notes have no hash."""
+    """True if a score is from another version of the function than that with the hash `by`. Old notes have no hash."""
     before = score.get("by", by)
     return bool(by) and bool(before) and before != by and before.partition(" ")[0] == by.partition(" ")[0]
 
 
 class OtherRuns:
-    """Runs that a score function starts, such as those of a judge, or that a tool starts by itself; those of sub-agents are in the
-    history of their caller. Their usage is booked and stored after each of their steps, as `part` of the usage of the cell's run.
+    """Runs that a score function starts, such as those of a judge, or that a tool starts by itself (runs of sub-agents are in the
+    history of their caller). Their usage is booked and stored after each of their steps, as `part` of the usage of the cell's run.
 
-    With `refuse` they make no further call once the budget of the experiment is spent, and `refused` says why.
+    With `refuse` they make no further call once the budget of the experiment is spent, and `refused` has the reason.
     """
 
     def __init__(self, storage: Storage, run_id: str, shared_budget: SharedBudget, part: str, *, refuse: bool) -> None:
@@ -408,8 +407,8 @@ class OtherRuns:
         if self._refuse:
             agent = copy.copy(run.agent)
             agent.middleware = (self._asked, *agent.middleware)
-            run.stepper.agent = agent
-            run.stepper.parent_limit = missing_usage_setting(self._shared_budget)
+            run.stepper.context.agent = agent
+            run.stepper.context.parent_limit = missing_usage_setting(self._shared_budget)
 
     async def _asked(self, request: ModelRequest, ask: Ask) -> ModelResponse:
         if why := self._shared_budget.spent_up():
@@ -433,7 +432,7 @@ class OtherRuns:
 
 
 def missing_usage_setting(shared_budget: SharedBudget) -> Callable[[RunSettings], RunSettings] | None:
-    """Return the change of settings by which runs treat unreported usage as the experiment's budget says; None if it says nothing."""
+    """Return a function that sets a run's missing_usage to that of the experiment's budget; None if the budget keeps the default."""
     policy = "warn" if shared_budget.budget is None else shared_budget.budget.missing_usage
     if policy not in ("estimate", "charge_cap"):
         return None
@@ -447,8 +446,8 @@ def missing_usage_setting(shared_budget: SharedBudget) -> Callable[[RunSettings]
 
 
 async def score_of(score: Score, result: RunResult, by: str, judges: OtherRuns) -> dict[str, Any] | None:
-    """Return the score with the hash `by` of its function, or the error of one that raised or returned no score. None if the budget of
-    the experiment left no call for it: the run has no score yet."""
+    """Return the score with the hash `by` of its function, or an error if the function raised or returned no score. None if the budget
+    of the experiment refused a call: the run has no score yet."""
     noted: dict[str, Any]
     try:
         with call_context.watched(judges):
@@ -467,13 +466,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         wrong = next((key for key in value if not isinstance(key, str)), None)
         if wrong is not None:
-            raise TypeError(f"the score has the key {wrong!r}: use texts.")
+            raise TypeError(f"the score has the key {wrong!r}: use texts as keys.")
         return {key: _number(one, f"score[{key!r}]") for key, one in value.items()}
     return _number(value, "score")
 
 
 def _number(value: Any, what: str) -> float | bool | None:
-    """Return a number or a bool, also of numpy. None is an unknown score."""
+    """Return a number or a bool, also from a numpy value. None is an unknown score."""
     item = getattr(value, "item", None)
     value = item() if callable(item) else value
     if value is None or isinstance(value, bool):
@@ -491,7 +490,7 @@ def _number(value: Any, what: str) -> float | bool | None:
 
 
 class RateLimiter:
-    """Lets requests pass at least `interval_s` seconds apart. Any number of runs of one loop may share it, one loop after another."""
+    """Spaces requests at least `interval_s` seconds apart. Runs of one event loop share it; a later loop may use it again."""
 
     def __init__(self, interval_s: float) -> None:
         self.interval_s = interval_s
@@ -508,7 +507,7 @@ class RateLimiter:
             wait_s = self._next - time.monotonic()
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
-            self._next = time.monotonic() + self.interval_s  # from the actual time: a loop may have been blocked meanwhile
+            self._next = time.monotonic() + self.interval_s  # from now: the loop may have been blocked
 
 
 class LimitedTransport:
@@ -524,11 +523,11 @@ class LimitedTransport:
 
     @asynccontextmanager
     async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
+        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
     ) -> AsyncIterator[HttpAnswer]:
         """Wait, then send the request."""
         await self._limiter.wait()
-        async with self._transport.open(request, auth=auth, lane=lane, timeout_s=timeout_s) as answer:
+        async with self._transport.open(request, auth=auth, replay_key=replay_key, timeout_s=timeout_s) as answer:
             yield answer
 
 
@@ -562,15 +561,15 @@ def apply_rate_limit(run: Run, limiter: RateLimiter | None) -> None:
     if limiter is None:
         return
     if isinstance(model, HttpModel):
-        if run.stepper.transport.needs_key:
-            run.stepper.transport = LimitedTransport(run.stepper.transport, limiter)
+        if run.stepper.context.transport.needs_key:
+            run.stepper.context.transport = LimitedTransport(run.stepper.context.transport, limiter)
         return
-    run.stepper.agent = copy.copy(run.agent)
-    run.stepper.agent.model = LimitedModel(model, limiter)
+    run.stepper.context.agent = copy.copy(run.agent)
+    run.stepper.context.agent.model = LimitedModel(model, limiter)
 
 
 def intervals(rate_limits: Mapping[str, float] | None, providers: set[str]) -> dict[str, float]:
-    """Return the seconds between two requests by provider. Raises LimitError for an invalid rate, and an unknown provider."""
+    """Return the seconds between two requests by provider. Raises LimitError for an invalid rate or an unknown provider."""
     if rate_limits is None:
         return {}
     if not isinstance(rate_limits, Mapping):
@@ -579,5 +578,5 @@ def intervals(rate_limits: Mapping[str, float] | None, providers: set[str]) -> d
         if provider not in providers:
             raise LimitError(f"rate_limits: no agent uses the provider {provider!r}. Choose from {', '.join(sorted(providers))}.")
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < float("inf"):
-            raise LimitError(f"rate_limits={{{provider!r}: {rate!r}}}: give requests per minute, above 0.")
+            raise LimitError(f"rate_limits={{{provider!r}: {rate!r}}}: pass requests per minute, above 0.")
     return {provider: 60.0 / rate for provider, rate in rate_limits.items()}

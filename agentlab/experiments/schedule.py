@@ -1,4 +1,4 @@
-"""Schedules the cells of an experiment: order, concurrency, and execution on this loop or an executor."""
+"""Schedules the cells of an experiment: their order, their concurrency, and their execution on this event loop or an executor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentlab.experiments.runner import NOT_STARTED, Job, Outcome, in_worker
 Executor: TypeAlias = concurrent.futures.Executor | Callable[[], concurrent.futures.Executor]
 
 ATTEMPTS = 3
-"""The most attempts at a cell whose worker dies."""
+"""Maximum number of attempts at a cell whose worker dies."""
 
 
 async def run_jobs(
@@ -29,11 +29,11 @@ async def run_jobs(
     done: Callable[[Job, Outcome], bool],
     at_most: Mapping[str, int] | None = None,
 ) -> list[StorageError]:
-    """Run all jobs, `concurrency` at once; the next one is of the provider with the fewest running jobs.
+    """Run all jobs, `concurrency` at a time. The next job is one of the provider with the fewest running jobs.
 
     `may_start` returns None if a job must wait for a running one, and False if it is left out; `done` returns True if the job must be
-    run again. A job that fails is an outcome; once a run cannot be stored no further job is started, and the error is returned.
-    Cancelling this cancels the running jobs. `at_most` caps the running jobs by provider.
+    run again. A failed job is an outcome; after a run cannot be stored no further job is started, and the error is returned.
+    Cancelling this coroutine cancels the running jobs. `at_most` caps the number of running jobs by provider.
     """
     waiting: dict[tuple[str, str, str], deque[tuple[int, Job]]] = {}
     for place, job in enumerate(jobs):
@@ -85,7 +85,7 @@ async def _outcome(start: Callable[[Job], Awaitable[Outcome]], job: Job, failure
 
 
 class ExecutorRunner:
-    """Runs jobs on an executor: any of concurrent.futures, or a function that makes one, which is called again when it breaks.
+    """Runs jobs on an executor of concurrent.futures, or on those that a function creates: it is called again when one breaks.
 
     A job whose worker died is submitted again, and resumes after its last finished step.
     """
@@ -103,13 +103,13 @@ class ExecutorRunner:
         except concurrent.futures.BrokenExecutor as error:
             lost = error
         for _ in range(ATTEMPTS - 1):
-            async with self._suspects:  # one at a time: a job that kills its worker harms no others
+            async with self._suspects:  # one at a time, so that a job that kills its worker harms no others
                 try:
                     return await self._submit(job)
                 except concurrent.futures.BrokenExecutor as error:
                     lost = error
         why = f"its worker died {ATTEMPTS} times" if self._make else "the executor lost a worker and takes no more work"
-        hint = "" if self._make else " Pass a function that makes one, such as executor=lambda: ProcessPoolExecutor(…)."
+        hint = "" if self._make else " Pass a function that creates one, such as executor=lambda: ProcessPoolExecutor(…)."
         raise WorkerLostError(
             f"The run was not finished: {why} ({lost}).{hint} study.run() resumes it after its last stored step."
         )
@@ -147,7 +147,7 @@ class ExecutorRunner:
 
 
 class WorkerLostError(RuntimeError):
-    """A worker died, so its job is not finished."""
+    """A job was not finished since its worker died."""
 
 
 def check(executor: object) -> None:
@@ -158,13 +158,13 @@ def check(executor: object) -> None:
         raise ConfigurationError(f"executor={executor!r}: pass client.get_executor(pure=False).")
     if not callable(executor) or isinstance(executor, type):
         raise ConfigurationError(
-            f"executor={executor!r}: pass a concurrent.futures.Executor, or a function that makes one, such as "
+            f"executor={executor!r}: pass a concurrent.futures.Executor, or a function that creates one, such as "
             "lambda: ProcessPoolExecutor(4)."
         )
 
 
 async def run_then_wait(start: Callable[[Job], Awaitable[Outcome]], wait_s: Mapping[str, float], job: Job) -> Outcome:
-    """Return the job's outcome after the provider's interval, so that the next job's first request keeps its distance too."""
+    """Return the job's outcome after the provider's interval, so that the next job's first request keeps the rate limit too."""
     outcome = await start(job)
     await asyncio.sleep(wait_s.get(job.provider, 0.0))
     return outcome

@@ -21,22 +21,22 @@ from agentlab.storage.loader import interrupted_use
 from agentlab.storage.writer import store_note
 
 PART_OF = {"max_calls": "calls", "max_tokens": "tokens", "max_cost": "cost_usd"}
-"""The limits of a budget that are shared by all runs, and the part of `Spent` that each bounds."""
+"""The limits of a budget that are shared by all runs, and the field of `Spent` that each bounds."""
 
 RUN, SCORE, TOOLS, CUT_OFF = "run", "score", "tools", "cut_off"
-"""The purposes of a run's usage: its own steps and sub-agents, the agents that its score ran, those that its tools ran by themselves,
-and interrupted steps that are not stored."""
+"""The purposes of a run's usage: its own steps and sub-agents; the agents that its score ran; those that its tools ran by themselves;
+interrupted steps that are not stored."""
 
 SPENT = "the budget of the experiment is spent: "
 
 BESIDE = "spent beside the run"
-"""The name of the note with the usage for everything but the run itself."""
+"""The name of the stored note with the usage for all purposes except RUN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The usage of one or several runs. `unknown_tokens` and `unknown_cost` are True if a part is unknown: the sums are then lower
-    bounds.
+    """The usage of one or several runs. `unknown_tokens` and `unknown_cost` are True if a part is unknown; the sum is then a lower
+    bound.
 
     Example:
         >>> results = await lab.Experiment({"brief": brief}, ["?"], repeats=2).run(progress=False)
@@ -51,7 +51,7 @@ class Spent:
     unknown_cost: bool = False
 
     def with_part(self, before: Spent, now: Spent) -> Spent:
-        """Return this sum after a part of it has changed; an unknown part stays unknown."""
+        """Return this sum after one part has changed from `before` to `now`. An unknown sum stays unknown."""
         return Spent(
             self.calls + now.calls - before.calls,
             self.tokens + now.tokens - before.tokens,
@@ -150,9 +150,9 @@ def note_beside(storage: Storage, run_id: str, part: str, spent: Spent) -> None:
 class SharedBudget:
     """The budget of an experiment, its usage, and the reservations of running runs. Any thread may book.
 
-    A run reserves the usage of the most expensive run of its group (its agent and settings) so far; before one has ended, the limit of
-    its own budget; without a limit it must be the only running one of its group. Reservations decide if a run may start; the actual
-    usage decides if a further step may be taken.
+    A run reserves the usage of the most expensive run so far of its group (its agent and settings). Before a run of the group has
+    ended, it reserves the limit of its own budget; without a limit, only one run of the group may be running. Reservations decide
+    whether a run may start; the actual usage decides whether a further step may be taken.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class SharedBudget:
         return sum(self.parts(run_id).values(), Spent())
 
     def book(self, run_id: str, spent: Spent, part: str = RUN) -> None:
-        """Set the usage of the run for this purpose so far."""
+        """Set the usage so far of the run for this purpose."""
         with self._lock:
             before = self._parts.setdefault(run_id, {}).get(part, Spent())
             self._parts[run_id][part] = spent
@@ -197,7 +197,7 @@ class SharedBudget:
         """Return the usage of all runs for this purpose."""
         return sum([parts[part] for parts in list(self._parts.values()) if part in parts], Spent())
 
-    # Whether to begin, and to continue -----------------------------------------------------------------------------------------
+    # Whether runs may start and continue ---------------------------------------------------------------------------------------
 
     def why_not(self, run_id: str) -> str:
         """Return why this run may not start or continue, as a clause; empty if it may."""
@@ -211,7 +211,7 @@ class SharedBudget:
         if budget is None:
             return ""
         if budget.missing_usage == "fail" and (what := self._not_known(budget)):
-            return f"{what}, and the budget of the experiment says missing_usage='fail'"
+            return f"{what}, and the budget of the experiment has missing_usage='fail'"
         if budget.max_calls is not None and total.calls >= budget.max_calls:
             return f"{SPENT}{total.calls:,} calls of {budget.max_calls:,} (max_calls)"
         if budget.max_tokens is not None and total.tokens >= budget.max_tokens:
@@ -225,7 +225,7 @@ class SharedBudget:
 
     @property
     def left(self) -> dict[str, Any]:
-        """The rest of each limit that is set; all 0 once no further step may be taken."""
+        """The rest of each limit that is set; 0 for all limits if no further step may be taken."""
         most = {limit: None if self.budget is None else getattr(self.budget, limit) for limit in PART_OF}
         if self.spent_up():
             return dict.fromkeys(PART_OF, 0)
@@ -236,7 +236,7 @@ class SharedBudget:
         return time.monotonic() - self._since
 
     def _not_known(self, budget: Budget) -> str:
-        """Return whose usage is unknown, in words."""
+        """Return a clause that names the first unknown usage; empty if all is known."""
         cost_counts = budget.max_cost is not None and self.total.unknown_cost
         if not self.total.unknown_tokens and not cost_counts:
             return ""
@@ -249,7 +249,7 @@ class SharedBudget:
         return ""
 
     def reserve(self, run_id: str, group: object, own: Budget, *, at_once: int) -> bool:
-        """Reserve the usage of this run if it is free; `own` is its own budget. False: the run must wait for a running one."""
+        """Reserve the expected usage of this run; `own` is its own budget. False if the run must wait for a running one."""
         reserved: dict[str, Any] = {}
         used, known = self.of(run_id), self._highest.get(group)
         for limit, part in PART_OF.items():
@@ -262,7 +262,7 @@ class SharedBudget:
             mine, cap = getattr(used, part), getattr(own, limit)
             if known is not None and known[limit]:
                 wanted = max(known[limit] - mine, known[limit] / 4)
-            elif known is not None:  # it failed, or its cost is unknown
+            elif known is not None:  # the earlier run failed, or its cost is unknown
                 wanted = free / at_once
             elif cap is not None:
                 wanted = max(cap - mine, cap / 4)
@@ -296,8 +296,8 @@ class SharedBudget:
             known[limit] = max(known[limit], getattr(spent, part))
 
     def lease(self, run_id: str) -> Budget | None:
-        """Return the budget of a worker, which cannot see the usage of others: the reservation of this run, counted from its beginning.
-        None if the experiment has no budget."""
+        """Return the budget for a worker, which does not know the usage of others: the reservation of this run, counted from the
+        beginning of the run. None if the experiment has no budget."""
         if self.budget is None:
             return None
         _, reserved = self._reserved.get(run_id, (None, {}))
@@ -312,7 +312,7 @@ class SharedBudget:
 
     @property
     def blind(self) -> str:
-        """The limits that cannot be watched since some usage is unknown; empty if all can."""
+        """The limits that cannot be checked completely since some usage is unknown; empty if there are none."""
         if self.budget is None or self.budget.missing_usage == "fail":
             return ""
         names = [("max_tokens", self.total.unknown_tokens), ("max_cost", self.total.unknown_cost)]

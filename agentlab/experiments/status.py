@@ -26,7 +26,7 @@ from agentlab.storage.writer import secrets_of
 
 @dataclass(frozen=True, slots=True)
 class CellStatus:
-    """The newest attempt at a cell. `stored` is its stored run, None if there is none; `note` is its stored score.
+    """The newest attempt at a cell. `stored` is its stored run, `note` its stored score; None if there is none.
 
     `replayed` is True for a run from a recording, False for a live one, None if that is unknown. `changed` names the functions (tools,
     middleware, conditions) whose code has changed since the run; `score_changed` is True if the score function has changed.
@@ -50,12 +50,12 @@ class CellStatus:
 
     @property
     def score_failed(self) -> bool:
-        """True if the score function raised, or returned no score."""
+        """True if the score function raised or returned no score."""
         return self.note is not None and "error" in self.note
 
     @property
     def parts(self) -> dict[str, Any] | None:
-        """The single scores by name; None if the score is not a dict."""
+        """The scores by name; None if the score is not a dict."""
         score = None if self.note is None else self.note.get("score")
         return score if isinstance(score, dict) else None
 
@@ -108,7 +108,7 @@ def cell_statuses(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[C
 def _check(
     grid: Grid, cell: Cell, run: StoredRun, expected: dict[tuple[str, str], dict[str, Any]], sent_changes: Sequence[str]
 ) -> None:
-    """Raise ConfigurationError if the stored run is not of this cell but of another experiment with its name."""
+    """Raise ConfigurationError if the stored run is from another experiment with the same name."""
     pair = (cell.agent, cell.settings)
     if pair not in expected:
         agent, settings = grid.agents[cell.agent], grid.run_of(cell).limits.snapshot()
@@ -123,25 +123,25 @@ def _check(
     now = {**expected[pair], "prompt": cell.prompt}
     head: Mapping[str, Any] = json.loads(run.head.body)
     meant: Mapping[str, Any] = json.loads(json.dumps(now, default=text_of))
-    for body in (head, meant):  # older stores leave out a max_turns of 20 that a user set, as it is the default
+    for body in (head, meant):  # older stores leave out a max_turns of 20, even if a user set it, since it is the default
         if (budget := body.get("settings", {}).get("budget", {})).get("max_turns") == DEFAULT_TURNS:
             del budget["max_turns"]
             if not budget:
                 del body["settings"]["budget"]
     other = [name for name, value in meant.items() if head.get(name) != value]
-    if other:  # stored values have no keys, which do not count as a difference
+    if other:  # keys are redacted in stored values, which is not a difference
         hide = Redactor(secrets_of(grid.run_of(cell).agent)).text
         other = [name for name in other if not equal_when_redacted(head.get(name), meant[name], hide)]
     if other := [*other, *sent_changes]:
         raise ConfigurationError(
-            f"The store has the run {run.head.run_id!r} already, with other {' and '.join(other)}: one name must be one experiment. "
-            f"Give this one another name=…, or other names to the agents, prompts or settings that changed; or delete that run: "
-            f"store.delete({run.head.run_id!r})."
+            f"The store already has the run {run.head.run_id!r}, with other {' and '.join(other)}: a name must belong to one "
+            "experiment. Give this experiment another name=…, or rename the agents, prompts or settings that changed; or delete that "
+            f"run: store.delete({run.head.run_id!r})."
         )
 
 
 def jobs(grid: Grid, statuses: list[CellStatus], *, scoring: bool, retry: bool) -> list[tuple[CellStatus, Job]]:
-    """Return the jobs to do, in the cells' order, last those that another process is working on."""
+    """Return the jobs to do in the order of the cells. Runs that another process is running come last."""
     now, later = [], []
     for one in statuses:
         cell = one.cell
@@ -180,7 +180,7 @@ class Progress:
         )
 
     def spent(self, provider: str, run_id: str, spent: Spent) -> None:
-        """Record what a run has used so far."""
+        """Record the usage of a run so far."""
         self._sums[provider] = self._sums[provider].with_part(self._spent.get(run_id, Spent()), spent)
         self._spent[run_id] = spent
         self._draw(provider, 0)
@@ -197,11 +197,11 @@ class Progress:
             self._bars[provider].update(ended)
 
     def text(self, provider: str) -> str:
-        """Return cost so far, and failures, in words."""
+        """Return the cost so far, and the number of failures, as text."""
         return self._sums[provider].dollars + (f", {self.failed[provider]} failed" if self.failed[provider] else "")
 
     def close(self) -> None:
-        """Close the bars; they stay as they are."""
+        """Close the bars, which remain visible."""
         for provider, bar in self._bars.items():
             bar.set_postfix_str(self.text(provider), refresh=True)
             bar.close()

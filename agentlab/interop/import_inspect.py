@@ -1,4 +1,4 @@
-"""Imports runs from Inspect's .eval logs: a run is an epoch of a sample, a step a call of the model with its tool calls."""
+"""Imports runs from Inspect's .eval logs: a run is an epoch of a sample, a step is a model call with its tool calls."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class _Notes:
     failures: list[str] = field(default_factory=list)
 
     def failed_log(self, line: Mapping[str, Any]) -> bool:
-        """True if this line reports a log that could not be read."""
+        """Note a log that could not be read. True if this line reports one."""
         if "failed" in line:
             log = redact(str(line["log"])).rpartition("/")[2]
             self.failures.append(f"{log}: {redact(str(line['failed']))}")
@@ -90,16 +90,16 @@ class _Notes:
 
 
 _SENTENCES = {
-    "scorers": "Calls of models by scorers are not steps: {} left out.",
-    "pending": "Calls without a response when the log was written, left out: {}.",
+    "scorers": "Model calls by scorers are not steps: {} left out.",
+    "pending": "Calls without a response when the log was written: {} left out.",
     "cached": "Answers from Inspect's own cache, without calls, tokens and cost: {}.",
-    "included": "Calls whose input already included what was cached, by their total: {}.",
-    "unclear": "Calls whose total is not the sum of its parts, taken as Inspect defines the parts: {}.",
+    "included": "Calls whose input already includes the cached tokens, according to their total: {}.",
+    "unclear": "Calls whose total is not the sum of its parts: {}. Their parts are read by Inspect's definition.",
     "from_messages": "Samples without events, read from their messages: {}. Tokens and times of their steps are unknown.",
-    "no_steps": "Samples in which no model was called: {}; they are in the runs frame only.",
+    "no_steps": "Samples without a model call: {}; they are in the runs frame only.",
     "no_end": "Samples whose log does not say why they ended: {}.",
-    "unscored": "Scores that are not numbers, and NA: {}.",
-    "several": "Samples with several scorers: {}; `score` is the first one's.",
+    "unscored": "Scores that are not numbers: {}; they are NA.",
+    "several": "Samples with several scorers: {}; `score` is that of the first scorer.",
 }
 
 
@@ -134,7 +134,7 @@ def run_of_sample(sample: Mapping[str, Any], log: str, notes: _Notes) -> ReadRun
 
 
 def _provider_and_model(name: str) -> tuple[str | None, str]:
-    """Return provider and model of `openai/gpt-4o`; in `openai/azure/gpt-4o` the service between them is the provider."""
+    """Return provider and model: openai of `openai/gpt-4o`, but azure of `openai/azure/gpt-4o`."""
     first, _, rest = name.partition("/")
     if not rest:
         return None, name
@@ -147,7 +147,7 @@ def _provider_and_model(name: str) -> tuple[str | None, str]:
 
 
 def _steps(sample: Mapping[str, Any], notes: _Notes) -> tuple[list[ReadStep], tuple[str, ...]]:
-    """Return the steps, and the names of the tools that the last one called."""
+    """Return the steps, and the names of the tools that the last step called."""
     events = _without_scorers(sample["events"], notes)
     begin = _time(sample["started_at"]) or next((at for one in events if (at := _time(one["at"])) is not None), None)
     groups: list[tuple[Mapping[str, Any], list[Mapping[str, Any]]]] = []
@@ -164,7 +164,7 @@ def _steps(sample: Mapping[str, Any], notes: _Notes) -> tuple[list[ReadStep], tu
 
 
 def _without_scorers(events: Sequence[Mapping[str, Any]], notes: _Notes) -> list[Mapping[str, Any]]:
-    """Return the calls of models and tools without those of scorers."""
+    """Return the model calls and tool calls without those of scorers."""
     above: dict[str, str | None] = {}
     scorers: set[str] = set()
     kept, in_scorer = [], 0
@@ -214,9 +214,9 @@ def _step(call: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], begin: fl
 
 
 def _usage(usage: Mapping[str, Any] | None, ran: Sequence[object], notes: _Notes) -> Usage:
-    """Return usage by our convention: Inspect counts cached tokens apart from the input, older versions of some providers did not.
+    """Return the usage with cached tokens as part of the input. Inspect counts them separately, but not in old logs of some providers.
 
-    `ran` are the provider's own tools that it ran.
+    `ran` has the names of the tools that the provider ran itself.
     """
     if usage is None:
         return Usage()
@@ -233,7 +233,7 @@ def _usage(usage: Mapping[str, Any] | None, ran: Sequence[object], notes: _Notes
 
 
 def _cost(call: Mapping[str, Any], provider: str | None, model: str, usage: Usage, reported: Mapping[str, Any] | None) -> Cost:
-    """Return the cost that Inspect computed, else by public prices if they have the model."""
+    """Return the cost that Inspect computed, else the cost by public prices if the model has one."""
     usd = money_of(reported.get("total_cost")) if reported else None
     if usd is not None:
         return Cost(usd, CostSource.PRICED)
@@ -287,7 +287,7 @@ def _end(
 
 
 def _limits(sample: Mapping[str, Any]) -> dict[str, int | float | None]:
-    """Return the sample's limits as columns: tokens if all of them count, steps, time and cost."""
+    """Return the sample's limits as columns: on steps, time and cost, and on tokens if the limit counts all tokens."""
     config, own = sample["config"], sample["limits"]
     tokens = own["token_limit"] if own["token_limit"] is not None else config.get("token_limit")
     kind = own["token_limit_type"] or config.get("token_limit_type") or "all"
@@ -301,7 +301,7 @@ def _limits(sample: Mapping[str, Any]) -> dict[str, int | float | None]:
 
 
 def _scores(scores: Mapping[str, Any], notes: _Notes) -> dict[str, bool | float]:
-    """Return `score`, and `score.<name>` for each scorer if there are several; several values of a scorer have both names."""
+    """Return `score`, and `score.<name>` for each scorer if there are several. A scorer with several values has one for each value."""
     flat: dict[str, Any] = {}
     for name, value in scores.items():
         flat |= {f"{name}.{part}": one for part, one in value.items()} if isinstance(value, dict) else {name: value}
@@ -317,7 +317,7 @@ def _scores(scores: Mapping[str, Any], notes: _Notes) -> dict[str, bool | float]
 
 
 def _number(value: Any) -> bool | float | None:
-    """Return a score as Inspect's own `value_to_float` does; None if that would warn and return 0."""
+    """Return a score as a number, as Inspect's own `value_to_float` does; None if that would warn and return 0."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -346,28 +346,28 @@ def _time(text: Any) -> float | None:
 
 ENDINGS = (".eval",)
 LOGS_AT_ONCE = 20
-"""Logs that one process of Inspect reads; starting it takes two seconds."""
+"""Number of logs that one process of Inspect reads; starting it takes two seconds."""
 
 
 def inspect(logs: Where, *, python: str | Path | None = None) -> Imported:
     """Import the samples of Inspect's .eval logs: a file, a folder, a pattern or a list of them.
 
     They are read by Inspect's own dataframe reader, in a separate process. `python` is the Python of another environment that has
-    inspect-ai; without it the package is needed here: the extra `agentlab-jupyter[inspect]`.
+    inspect-ai; by default the package is needed in this one: the extra `agentlab-jupyter[inspect]`.
 
-    - a run is an epoch of a sample; `task`, `sample`, `epoch` and `log` are further columns of the runs frame; `score` is the first
-      scorer's and `score.<name>` each scorer's, if there are several, as numbers ("C" 1, "P" 0.5, "I" and "N" 0)
-    - a step is a call of a model, also of sub-agents, with the tools that it called; calls of scorers are not steps
-    - input tokens include those read from and written to a cache; an answer from Inspect's own cache used nothing
-    - `stop_reason` is the sample's limit or error, else it follows from the last response
+    - a run is an epoch of a sample; `task`, `sample`, `epoch` and `log` are further columns of the runs frame; `score` is that of the
+      first scorer, and `score.<name>` that of each scorer if there are several, as numbers ("C" 1, "P" 0.5, "I" and "N" 0)
+    - a step is a model call, also by a sub-agent, with the tools that it called; calls by scorers are not steps
+    - input tokens include those read from and written to a cache; an answer from Inspect's own cache has no usage
+    - `stop_reason` is the sample's limit or error, otherwise it follows from the last response
 
-    Raises ConfigurationError if there is no such file or no Inspect, StorageError if no log can be read.
+    Raises ConfigurationError if the file or inspect-ai is missing, StorageError if no log can be read.
 
     Example:
         >>> lab.importers.inspect("no-such-folder/")
         Traceback (most recent call last):
             ...
-        agentlab.errors.ConfigurationError: inspect(…): there is nothing at 'no-such-folder/'; pass a file, a fo...
+        agentlab.errors.ConfigurationError: inspect(…): found no file at 'no-such-folder/'; pass a file, a fo...
     """
     paths = files_of(logs, ENDINGS, "inspect(…)")
     source = str(paths[0]) if len(paths) == 1 else f"{len(paths):,} logs"
@@ -381,8 +381,8 @@ def from_lines(lines: Iterable[Mapping[str, Any]], source: str) -> Imported:
         run_of_sample(line["sample"], Path(redact(str(line["log"]))).stem, notes) for line in lines if not notes.failed_log(line)
     ]
     if not runs:
-        why = f": {notes.failures[0]}" if notes.failures else ", they have no samples"
-        raise StorageError(f"No run can be read from {source}{why}. Pass .eval logs, as `inspect eval` writes them.")
+        why = f": {notes.failures[0]}" if notes.failures else ": it has no samples"
+        raise StorageError(f"No run can be read from {source}{why}. Pass .eval logs that `inspect eval` wrote.")
     return Imported(*frames(runs), tuple(notes.sentences()), source=source)
 
 
@@ -404,10 +404,10 @@ def _lines(paths: Sequence[Path], python: str) -> Iterator[dict[str, Any]]:
         if path.suffix == ".json" or zipfile.is_zipfile(path):
             readable.append(path)
         else:
-            yield {"log": str(path), "failed": "it is not a zip file, as .eval logs are"}
+            yield {"log": str(path), "failed": "it is not a zip file, the format of .eval logs"}
     for begin in range(0, len(readable), LOGS_AT_ONCE):
         some = [str(path.resolve()) for path in readable[begin : begin + LOGS_AT_ONCE]]
-        isolated = [] if python == sys.executable else ["-I"]  # this environment's settings are not for another
+        isolated = [] if python == sys.executable else ["-I"]  # another environment must not use the settings of this one
         yield from _printed([python, *isolated, str(Path(inspect_reader.__file__)), *some], python)
 
 
@@ -416,19 +416,21 @@ def _printed(command: Sequence[str], python: str) -> Iterator[dict[str, Any]]:
         try:
             reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL)  # noqa: S603
         except OSError as error:
-            raise ConfigurationError(f"inspect(…, python={python!r}): it cannot be started: {error.strerror}.") from error
+            raise ConfigurationError(
+                f"inspect(…, python={python!r}): this Python cannot be started: {error.strerror}."
+            ) from error
         with reader, contextlib.ExitStack() as done:
             done.callback(reader.kill)
             for line in reader.stdout or ():
                 try:
                     yield json.loads(line)
-                except ValueError:  # printed by something else
+                except ValueError:  # output of another library
                     continue
             if reader.wait():
                 errors.seek(0)
                 last = errors.read().decode(errors="replace").strip().rpartition("\n")[2][-500:]
                 if "inspect_ai" in last and "ModuleNotFoundError" in last:
                     raise ConfigurationError(
-                        f"inspect(…): {python!r} has no package inspect-ai; pass the Python of one that has it."
+                        f"inspect(…): {python!r} does not have the package inspect-ai; pass the Python of an environment that has it."
                     )
                 raise StorageError(f"Inspect could not read the logs: {last or f'it ended with {reader.returncode}'}")

@@ -26,10 +26,10 @@ Counted = MutableMapping[str, int]
 
 @dataclass
 class Group:
-    """The spans of one run: its own span if there is one, the calls of models in order of their start, and the tools.
+    """The spans of one run: its own span if there is one, the model calls in order of their start, and the tools.
 
     `inner` are calls inside one of these calls, `subs` the runs of its sub-agents; `below` is the parent run of a sub-agent, and
-    `called_by` the tool that started it. Read `steps` only when all spans are added.
+    `called_by` the tool that started it. Read `steps` only after all spans were added.
     """
 
     run_id: str
@@ -52,12 +52,12 @@ class Group:
 
     @cached_property
     def steps(self) -> list[list[Span]]:
-        """The calls by step: each is a step, except in agentlab's spans, which have the number of their step."""
+        """The calls by step. Each call is a step, except in agentlab's spans, which have the number of their step."""
         return [list(calls) for _, calls in itertools.groupby(self.calls, key=_step_key)]
 
     @cached_property
     def _numbers(self) -> dict[int, int]:
-        """The places of agentlab's steps by their numbers."""
+        """The index of each of agentlab's steps by its number."""
         numbers = [genai.number_at(calls[0].attributes, names.STEP) for calls in self.steps]
         return {number: place for place, number in reversed([*enumerate(numbers)]) if number is not None}
 
@@ -66,7 +66,7 @@ class Group:
         return [calls[0].start_ns or 0 for calls in self.steps]
 
     def place_of(self, span: Span) -> int | None:
-        """Return the place of the step in which a tool or a sub-agent began, from 0; None before the first."""
+        """Return the index of the step in which a tool or a sub-agent began; None before the first step."""
         number = genai.number_at(span.attributes, names.STEP)
         if number in self._numbers:
             return self._numbers[number]
@@ -79,7 +79,7 @@ def _step_key(call: Span) -> object:
 
 
 def _run_of(group: Group, counted: Counted) -> ReadRun:
-    """Return the run, and count in `counted` what the notes report."""
+    """Return the run, and add to `counted` for the notes."""
     root = None if group.is_tool else group.root
     attributes: Mapping[str, object] = {} if root is None else root.attributes
     steps = group.steps
@@ -166,7 +166,7 @@ def _read_step(
 
 
 def _used(group: Group, call: Span, counted: Counted) -> tuple[Usage, Cost]:
-    """Return the tokens and the cost of a call, else of the calls inside it."""
+    """Return the tokens and the cost of a call; if it has none, those of the calls inside it."""
     inner = group.inner.get(call.key)
     read = [(call, *genai.usage(call))]
     if inner and read[0][1].input_tokens is None and read[0][1].output_tokens is None:
@@ -177,7 +177,7 @@ def _used(group: Group, call: Span, counted: Counted) -> tuple[Usage, Cost]:
 
 
 def _has_failed(call: Span) -> bool:
-    """True if the call failed; in agentlab's spans, if it has no number."""
+    """True if the call failed. In agentlab's spans a failed call has no number."""
     if names.STEP in call.attributes:
         return names.CALL not in call.attributes
     if not call.failed and names.ERROR_TYPE not in call.attributes:
@@ -200,7 +200,7 @@ def _stop_reason(root: Span | None) -> StopReason | None:
 
 
 def _own_sums(root: Span | None, read_steps: Sequence[ReadStep], counted: Counted) -> tuple[Usage, Cost]:
-    """Return the totals of the run's span, used only if the run has no calls."""
+    """Return the totals of the run's span if the run has no calls, else unknown ones."""
     if root is None or read_steps:
         return Usage(), Cost()
     usage, apart = genai.usage(root)
@@ -232,13 +232,13 @@ def _most(times: Sequence[int | None]) -> int | None:
 
 
 def _with_first_steps(runs: Sequence[ReadRun], counted: Counted) -> list[ReadRun]:
-    """Return the runs, each fork with its parent's first steps if the record has them."""
+    """Return the runs, with its parent's first steps added to each fork if the record has them."""
     by_id = {run.run_id: run for run in runs}
     whole: dict[str, ReadRun] = {run.run_id: run for run in runs if not run.begins_later}
 
     def complete(run: ReadRun) -> ReadRun:
         if run.run_id not in whole:
-            whole[run.run_id] = run  # ends where runs are forks of each other
+            whole[run.run_id] = run  # ends the recursion if runs are forks of each other
             parent = by_id.get(run.parent_run_id or "")
             whole[run.run_id] = _with_shared_steps(run, complete(parent) if parent else None)
         return whole[run.run_id]
@@ -266,8 +266,8 @@ def _with_shared_steps(fork: ReadRun, parent: ReadRun | None) -> ReadRun:
 
 ENDINGS = (".jsonl", ".json", ".ndjson")
 EXPECTED = (
-    'one JSON object per line, as the file exporter of OpenTelemetry\'s collector writes ({"resourceSpans": …}), '
-    "or spans as the SDK for Python prints them (span.to_json()), with gen_ai.* attributes"
+    'one JSON object per line, as written by the file exporter of OpenTelemetry\'s collector ({"resourceSpans": …}), '
+    "or spans as printed by the SDK for Python (span.to_json()), with gen_ai.* attributes"
 )
 Key = tuple[str, str]
 
@@ -278,14 +278,14 @@ def otel(spans: str | Path | Iterable[Any]) -> Imported:
     `spans` is a file, a folder, a pattern or a list of them; or the spans themselves, as dicts, JSON texts or objects of an in-memory
     exporter. It reads the lines of the collector's file exporter and the output of the SDK for Python.
 
-    - a run is an `invoke_agent` span; other calls of a model are grouped by `gen_ai.conversation.id`, else by trace
-    - a step is a call of a model (`chat`, `text_completion`, `generate_content`) with the `execute_tool` spans until the next one; in
+    - a run is an `invoke_agent` span; other model calls are grouped by `gen_ai.conversation.id`, else by trace
+    - a step is a model call (`chat`, `text_completion`, `generate_content`) with the `execute_tool` spans until the next call; in
       agentlab's own spans it is a step of agentlab
-    - calls below a tool are a child run, of a sub-agent, below the step
-    - tokens are those of the calls, or the run's own if the record has no calls; never both
-    - the stop reason is known from agentlab's own spans and for runs that failed; else it is NA
+    - model calls below a tool are a child run, that of a sub-agent, of the step
+    - tokens are those of the calls, or those of the run's span if the record has no calls; never both
+    - the stop reason is known from agentlab's own spans and for runs that failed, otherwise NA
 
-    Raises ConfigurationError if there is no such file, StorageError if it has no runs.
+    Raises ConfigurationError if the file is missing, StorageError if it has no runs.
 
     Example:
         >>> span = {
@@ -313,7 +313,7 @@ def otel(spans: str | Path | Iterable[Any]) -> Imported:
             except OSError as error:
                 raise StorageError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
     else:
-        source = f"{len(items):,} objects"
+        source = _n(len(items), "object")
         read += spans_of_items(items, faults)
     made = _SpanImport(faults)
     runs = made.runs(read)
@@ -327,18 +327,18 @@ def _are_paths(items: list[Any]) -> bool:
 
 
 def _nothing(source: str, read: list[Span], faults: Faults) -> str:
-    found = [f"{len(read):,} spans of which none is a call of a model"] if read else []
+    found = [f"{_n(len(read), 'span')} without a model call"] if read else []
     if faults.broken:
         found.append(f"{_n(faults.broken, 'broken piece')}, the first at {faults.first}")
     if faults.other:
         seen = f" (keys: {', '.join(dict.fromkeys(faults.seen[:5]))})" if faults.seen else ""
-        found.append(f"{faults.other:,} objects that are not spans{seen}")
+        found.append(f"{_n(faults.other, 'other object')}{seen}")
     return f"No run can be read from {source}: it has {' and '.join(found) or 'nothing'}. Expected: {EXPECTED}."
 
 
 @dataclass(slots=True)
 class _SpanImport:
-    """One import: the spans found, and the counts for its notes."""
+    """One import: the spans that were read, and the counts for its notes."""
 
     faults: Faults
     by_key: dict[Key, Span] = field(default_factory=dict)
@@ -352,7 +352,7 @@ class _SpanImport:
             if span.key in self.by_key:
                 self.counted["twice"] += 1
             self.by_key.setdefault(span.key, span)
-        self._cut_circles()
+        self._break_cycles()
         self.kinds = {key: genai.kind_of(span) for key, span in self.by_key.items()}
         groups = {
             run_id: one for run_id, one in self._groups().items() if one.calls or (one.root is not None and not one.is_tool)
@@ -362,8 +362,8 @@ class _SpanImport:
         made = _with_first_steps([_run_of(one, self.counted) for one in groups.values()], self.counted)
         return made if any(run.steps or run.usage.known_tokens for run in made) else []
 
-    def _cut_circles(self) -> None:
-        """Turn one span of each circle of parents into a root."""
+    def _break_cycles(self) -> None:
+        """Break each cycle of parents by turning one of its spans into a root."""
         seen_from: dict[Key, int] = {}
         for number, key in enumerate(self.by_key):
             at = key
@@ -392,7 +392,7 @@ class _SpanImport:
                 tools.append(span)
         for span in tools:
             over = self._nearest(span)
-            while over is not None and self.kinds[over.key] == genai.CHAT:  # a tool that the provider's client ran
+            while over is not None and self.kinds[over.key] == genai.CHAT:  # the provider's client ran the tool
                 over = self._nearest(over)
             if over is not None and self.kinds[over.key] == genai.TOOL and self._id(over) not in groups:
                 self.counted["inner_tools"] += 1
@@ -403,7 +403,7 @@ class _SpanImport:
         return groups
 
     def _wrapped(self, groups: dict[str, Group], over: Span, span: Span) -> None:
-        """Add a call inside another one, which is the same call recorded by two instrumentations."""
+        """Add a call inside another call: the same call was recorded by two instrumentations."""
         self.counted["wrapped"] += 1
         outer = self._nearest(over)
         while outer is not None and self.kinds[outer.key] == genai.CHAT:
@@ -414,7 +414,7 @@ class _SpanImport:
         if over is not None:
             return self._group(groups, over)
         conversation = genai.conversation(span)
-        if conversation is None and names.STEP in span.attributes:  # of an agentlab run whose own span was never written
+        if conversation is None and names.STEP in span.attributes:  # of an agentlab run whose own span is missing
             conversation = f"{span.trace_id}-{span.parent_id}"
             self.counted["headless"] += conversation not in groups
         return groups.setdefault(conversation or span.trace_id, Group(conversation or span.trace_id))
@@ -459,24 +459,24 @@ class _SpanImport:
         if faults.broken:
             notes.append(f"{_n(faults.broken, 'broken piece')} left out, the first at {faults.first}.")
         if faults.other:
-            notes.append(f"{_n(faults.other, 'object')} that are not spans (logs, metrics or other data) left out.")
+            notes.append(f"{_n(faults.other, 'other object')} left out: logs, metrics or other data, not spans.")
         rest = sum(kind is None for kind in self.kinds.values())
         texts = {
-            "twice": "{} duplicated: the first of each was taken.",
-            "wrapped": "{} inside another one are the same call recorded twice: the outer one was counted.",
+            "twice": "{} duplicated: the first one was used.",
+            "wrapped": "{} inside another call: the same call was recorded twice, and the outer one was counted.",
             "inner_tools": "{} inside another tool left out.",
-            "early_tools": "{} before their run's first call of a model left out.",
-            "apart": "{} reported cached tokens separately from the input: they were added, since here the input includes them.",
-            "headless": "{} have no invoke_agent span in the record: their end is unknown.",
-            "later": "{} without their first steps (forks): cumulative columns are NA, known_* count what is here.",
-            "bare": "{} have no calls of a model in the record: they are in the runs frame only.",
-            "no_end": "{} have no stop reason in the record: stop_reason is NA.",
-            "executed": "{} have only the executed tool calls: the spans lack those that the model requested.",
+            "early_tools": "{} before the first model call of their run left out.",
+            "apart": "{} with cached tokens reported separately: they were added to the input tokens.",
+            "headless": "{} without an invoke_agent span in the record: their end is unknown.",
+            "later": "{} without their first steps (forks): cumulative columns are NA, known_* count the recorded steps.",
+            "bare": "{} without a model call in the record: they are in the runs frame only.",
+            "no_end": "{} without a stop reason in the record: stop_reason is NA.",
+            "executed": "{} with executed tool calls only: the spans do not say which calls the model requested.",
         }
         nouns = {"twice": "span", "wrapped": "call", "inner_tools": "tool span", "early_tools": "tool span", "apart": "call"}
         notes += [text.format(_n(counted[name], nouns.get(name, "run"))) for name, text in texts.items() if counted.get(name)]
         if rest:
-            notes.append(f"{_n(rest, 'span')} that are neither a run nor a call of a model nor a tool left out.")
+            notes.append(f"{_n(rest, 'other span')} left out: not a run, a model call or a tool.")
         return notes
 
 

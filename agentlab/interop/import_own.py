@@ -20,9 +20,9 @@ _LEAVES = (".value", ".limit", ".met")
 
 
 def store(where: str | Path | Store) -> Imported:
-    """Import the runs of a store of agentlab, with the scores of an experiment if it has some.
+    """Import the runs of a store of agentlab, with the scores of an experiment if it has any.
 
-    Raises ConfigurationError if there is no such file; none is created.
+    Raises ConfigurationError if the file does not exist; no file is created.
 
     Example:
         >>> from pathlib import Path
@@ -38,7 +38,7 @@ def store(where: str | Path | Store) -> Imported:
         return _import_store(where, repr(where))
     path = _path(where, "store")
     if not path.is_file():
-        raise ConfigurationError(f"store({str(where)!r}): there is no such file; pass the path of a lab.Store(…).")
+        raise ConfigurationError(f"store({str(where)!r}): the file does not exist; pass the path of a lab.Store(…).")
     if not path.stat().st_size:
         raise ConfigurationError(f"store({str(where)!r}): the file is empty; pass the path of a lab.Store(…).")
     with Store(where) as opened:
@@ -60,12 +60,12 @@ def _import_store(opened: Store, source: str) -> Imported:
     notes = []
     running = int(runs["stop_reason"].isna().sum())
     if running:
-        notes.append(f"{running:,} of {len(runs):,} runs have not ended: their last step is not their end.")
+        notes.append(f"{running:,} of {len(runs):,} runs have not ended: they may continue after their last step.")
     return Imported(steps, runs, tuple(notes), source=source)
 
 
 def _score(note: str | None) -> dict[str, bool | float]:
-    """Return the scores that an experiment noted for a run; empty if there are none, or if scoring raised."""
+    """Return the scores that an experiment stored for a run; empty if there are none, or if scoring failed."""
     score = None if note is None else json.loads(note).get("score")
     named = score if isinstance(score, dict) else {"score": score}
     return {
@@ -78,10 +78,10 @@ def _score(note: str | None) -> dict[str, bool | float]:
 def parquet(where: str | Path) -> Imported:
     """Import a folder that `store.export(…)` wrote, or a single file with one row per step.
 
-    Such a file has at least the column `run_id`. Missing columns of agentlab's steps frame are NA, but cumulative ones are computed;
-    other columns are left out. The runs are then built from their steps. Needs the extra `agentlab-jupyter[parquet]`.
+    A single file needs the column `run_id`. Missing columns of agentlab's steps frame are NA, except cumulative ones, which are
+    computed; other columns are left out. The runs are built from their steps. Needs the extra `agentlab-jupyter[parquet]`.
 
-    Raises ConfigurationError if there is no such file, StorageError if it cannot be read or lacks that column.
+    Raises ConfigurationError if the file does not exist, StorageError if it cannot be read or has no column `run_id`.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -95,7 +95,7 @@ def parquet(where: str | Path) -> Imported:
     place = _path(where, "parquet")
     if not place.exists():
         raise ConfigurationError(
-            f"parquet({str(where)!r}): there is nothing; pass a folder that store.export(…) wrote, or a file."
+            f"parquet({str(where)!r}): the path does not exist; pass a folder that store.export(…) wrote, or a file."
         )
     steps_file, runs_file = (place / "steps.parquet", place / "runs.parquet") if place.is_dir() else (place, None)
     if not steps_file.is_file():
@@ -121,7 +121,7 @@ def _read(path: Path) -> pd.DataFrame:
             if "run_id" not in file.schema_arrow.names:
                 raise StorageError(
                     f"{str(path)!r} has no column 'run_id' (it has {', '.join(file.schema_arrow.names[:10])}): "
-                    "each row is a step and names its run."
+                    "each row must be a step with the id of its run."
                 )
             names = [name for name in file.schema_arrow.names if name not in _KEPT_FOR_THE_STORE]
             read: pd.DataFrame = file.read(columns=names).replace_schema_metadata(None).to_pandas()
@@ -131,10 +131,10 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _typed(read: pd.DataFrame, columns: tuple[Column, ...], path: Path, notes: list[str]) -> pd.DataFrame:
-    """Return the frame with all its columns and dtypes, then further columns that agentlab knows."""
+    """Return a frame with all these columns and dtypes, followed by further columns that agentlab knows."""
     if columns is STEP_COLUMNS and "step" not in read:
         read = read.assign(step=read.groupby("run_id", sort=False).cumcount() + 1)
-        notes.append("The file has no column 'step': the rows of a run were numbered in their order.")
+        notes.append("The file has no column 'step': the rows of each run were numbered in their order.")
     made: dict[str, Any] = {}
     for column in columns:
         if column.name not in read:
@@ -159,7 +159,7 @@ def _typed(read: pd.DataFrame, columns: tuple[Column, ...], path: Path, notes: l
 
 
 def _values(values: pd.Series[Any]) -> Any:
-    """Return a column's values; texts, which others may have written, without keys."""
+    """Return a column's values. Texts may be from another program, so keys are removed."""
     if values.dtype != "string":
         return values.array
     return array([None if pd.isna(value) else value for value in values], "string")
@@ -176,7 +176,7 @@ _SUMS = {
 def _add_up(made: dict[str, Any], missing: list[str]) -> None:
     """Add the missing cumulative columns.
 
-    An unknown part makes the rest of a run's cumulative_* unknown and is left out of known_*. A file without child columns had no
+    If a part is unknown, cumulative_* is unknown from there on, and known_* leaves the part out. Without child columns there were no
     sub-agents.
     """
     runs = pd.Series(made["run_id"])
@@ -193,7 +193,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _runs_of(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per run from its steps: totals are unknown if a step's part is."""
+    """Return one row per run, from its steps. A total is unknown if a part is."""
     groups = steps.groupby("run_id", sort=False)
     rows = []
     for run_id, group in groups:

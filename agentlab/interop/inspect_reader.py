@@ -1,9 +1,9 @@
 """Reads .eval logs with Inspect's own dataframe reader and prints the data for agentlab, one JSON object per line.
 
-A separate program, for a Python that has inspect-ai: `python inspect_reader.py LOG…`. It imports nothing of agentlab, so that it may
-run in another environment, and keeps Inspect's changes to the process (it patches asyncio in a notebook) out of agentlab's process.
+It is a separate program for a Python that has inspect-ai: `python inspect_reader.py LOG…`. It imports nothing of agentlab, so it can
+run in another environment. Inspect changes its process (it patches asyncio in a notebook); agentlab's process is not affected.
 
-    {"log": …, "sample": {…}}      a sample, with its calls of models and of tools in order
+    {"log": …, "sample": {…}}      a sample, with its model calls and tool calls in order
     {"log": …, "failed": …}        a log that could not be read, and why
 """
 
@@ -37,7 +37,7 @@ def main(logs: list[str]) -> int:
 
 
 def put(value: dict[str, Any]) -> None:
-    """Print a value in ASCII, since half a surrogate pair is not UTF-8."""
+    """Print a value as JSON in ASCII, since half a surrogate pair cannot be encoded in UTF-8."""
     print(json.dumps(value), flush=True)  # noqa: T201
 
 
@@ -61,11 +61,11 @@ def record(sample: Any) -> str:
 
 
 def event(one: Any) -> dict[str, Any] | None:
-    """Return a call of a model or a tool, or the start of a span; None for other events."""
+    """Return a model call, a tool call, or the start of a span; None for other events."""
     kind = one.event
     if kind == "span_begin":
         return {"event": kind, "id": one.id, "parent": one.parent_id, "type": one.type}
-    if kind == "step" and one.action in ("begin", "end"):  # how logs before spans marked the scorers
+    if kind == "step" and one.action in ("begin", "end"):  # marks scorers in old logs, which have no spans
         return {"event": kind, "action": one.action, "type": one.type}
     if kind not in ("model", "tool"):
         return None
@@ -107,7 +107,7 @@ def message(one: Any) -> dict[str, Any]:
 
 
 def text(value: Any) -> str:
-    """Return a text, or the text of the user messages."""
+    """Return the value if it is text, else the text of its user messages."""
     return value if isinstance(value, str) else "\n".join(one.text for one in value if one.role == "user")
 
 

@@ -1,8 +1,8 @@
-"""The names of spans, metrics and attributes, in one place since OpenTelemetry's are still in development and have moved.
+"""The names of spans, metrics and attributes, in one place, since OpenTelemetry's names are still in development.
 
 `gen_ai.*` as in https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai: gen-ai-spans.md, gen-ai-agent-spans.md and
-gen-ai-metrics.md, read on 22 November 2026. The package opentelemetry-semantic-conventions marks the same names as
-moved there, so they are written out here. `server.*` and `error.type` are stable.
+gen-ai-metrics.md, read on 22 November 2026. The package opentelemetry-semantic-conventions marks these names as moved to that
+repository, so they are written out here. `server.*` and `error.type` are stable.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PROVIDERS = {
     "bedrock": "aws.bedrock",
     "gemini": "gcp.gemini",
     "xai": "x_ai",
-}  # where the conventions have another name
+}  # the providers that have another name in the conventions
 
 
 def provider_name(name: str) -> str:
@@ -57,7 +57,7 @@ def provider_name(name: str) -> str:
     return _PROVIDERS.get(bare, bare)
 
 
-# Ours ----------------------------------------------------------------------------------------------------------------------------
+# agentlab's own ------------------------------------------------------------------------------------------------------------------
 
 RUN_ID = "agentlab.run.id"
 PARENT_RUN_ID = "agentlab.run.parent_id"

@@ -1,8 +1,8 @@
 """The spans and metrics of one run, from its events.
 
-Events have the run's active time, which stops between steps; spans need the time of day. Each step begins with an event, so times
-within it are computed from that event. Calls have no event at their start and become spans when their step is complete; tools become
-spans from their own events, so that the spans of a tool can be below them.
+Events have the run's active time, which stops between steps, but spans need the time of day. Each step begins with an event, from
+which the times within the step are computed. Calls have no event at their start, so their spans are written when the step is complete.
+The span of a tool begins and ends with the tool's own events, so that spans which the tool starts are below it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from opentelemetry import context as contexts
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
 
+from agentlab import __version__
 from agentlab._internal.redaction import Redactor, redact, text_of
 from agentlab.errors import ConfigurationError, FixtureError, ProviderError, ProviderStatusError, ProviderStreamError
 from agentlab.interop import otel_attributes as names
@@ -29,16 +31,17 @@ from agentlab.records.step import ModelCall, StepResult
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+    from opentelemetry.metrics import Histogram, MeterProvider
+    from opentelemetry.trace import SpanContext, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-    from agentlab.interop.otel_export import Telemetry
-    from agentlab.run import Run
+    from agentlab.agent import Run
 
 T = TypeVar("T")
 Attributes = dict[str, "AttributeValue"]
 
 _TOOL_NAME_CHARS = 100
-"""Characters of a tool's name in a span's: it comes from the model."""
+"""Maximum length of a tool's name in the name of a span, since it is from the model."""
 _BUDGET_LIMITS = (
     StopReason.TURN_LIMIT,
     StopReason.CALL_LIMIT,
@@ -49,18 +52,65 @@ _BUDGET_LIMITS = (
 _CALL_FAILURES = (ProviderError, FixtureError, ConfigurationError)
 
 
-class RunSpans:
-    """A Telemetry's observer of one run. Raises errors of span processors after the event is handled."""
+LINKS_KEPT = 1024
+"""The number of ended runs whose span context is stored, so that forks can link to them."""
 
-    def __init__(self, telemetry: Telemetry, run: Run) -> None:
-        self._telemetry = telemetry
+
+class Instruments:
+    """The tracer and the metrics of a Telemetry, and the span contexts of its runs, to which the spans of forks link."""
+
+    def __init__(self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None, *, content: bool) -> None:
+        self.content = content
+        self.tracer = trace.get_tracer("agentlab", __version__, tracer_provider)
+        meter = metrics.get_meter("agentlab", __version__, meter_provider)
+
+        def histogram(name: str, unit: str, description: str, buckets: list[float]) -> Histogram:
+            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
+
+        used, attempts = "Number of input and output tokens used.", "Attempts to continue in a step whose answer was truncated."
+        took = "Time from the first truncation to the end of the answer, for continued steps."
+        detected = "Time to read an answer and detect its finish reason."
+        self.token_usage = histogram(names.TOKEN_USAGE, "{token}", used, names.TOKEN_BUCKETS)
+        self.operation_duration = histogram(names.OPERATION_DURATION, "s", "GenAI operation duration.", names.DURATION_BUCKETS)
+        self.continuation_attempts = histogram(names.CONTINUATION_ATTEMPTS, "{attempt}", attempts, names.ATTEMPT_BUCKETS)
+        self.continuation_duration = histogram(names.CONTINUATION_DURATION, "s", took, names.DURATION_BUCKETS)
+        self.detection_duration = histogram(names.DETECTION_DURATION, "s", detected, names.DETECTION_BUCKETS)
+        continued = "Attempts to continue a truncated answer."
+        self.continuations = meter.create_counter(names.CONTINUATIONS, "{attempt}", continued)
+        exits = "Runs that ended at a limit of their budget, or truncated without an attempt to continue."
+        self.truncation_exits = meter.create_counter(names.TRUNCATION_EXITS, "{run}", exits)
+        self._ended: OrderedDict[str, SpanContext] = OrderedDict()
+        self._running: dict[str, SpanContext] = {}
+
+    def begun(self, run_id: str, context: SpanContext) -> None:
+        """Store the span context of a run."""
+        self._running[run_id] = context
+
+    def ended(self, run_id: str) -> None:
+        """Store the span context of an ended run, up to LINKS_KEPT of them."""
+        context = self._running.pop(run_id, None)
+        if context is not None:
+            self._ended[run_id] = context
+            while len(self._ended) > LINKS_KEPT:
+                self._ended.popitem(last=False)
+
+    def span_of(self, run_id: str) -> SpanContext | None:
+        """Return the span context of a run that is still running or ended recently."""
+        return self._running.get(run_id) or self._ended.get(run_id)
+
+
+class RunSpans:
+    """A Telemetry's observer of one run. Errors of span processors are raised after the event was handled."""
+
+    def __init__(self, instruments: Instruments, run: Run) -> None:
+        self._instruments = instruments
         self._run = run
         self._span: Span | None = None
         self._below: Context | None = None  # the context with the run's span
         self._anchor: tuple[int, float] | None = None  # the time of day in ns at an active time in s
         self._tools: list[tuple[Span, str]] = []  # with the key of the previous context
         self._tools_until_ns = 0
-        self._attempts = 0  # to continue or to repair, in the current step
+        self._attempts = 0  # number of attempts to continue or repair in the current step
         self._tokens: list[int | None] = [0, 0]  # input and output, of this run alone: a fork's result includes shared steps
         self._cost_usd: Decimal | None = Decimal(0)
         self._failure: Exception | None = None
@@ -115,9 +165,9 @@ class RunSpans:
         links = []
         if run.origin.parent_run_id is not None:
             attributes[names.PARENT_RUN_ID] = run.origin.parent_run_id
-            parent = self._telemetry.span_of(run.origin.parent_run_id)
+            parent = self._instruments.span_of(run.origin.parent_run_id)
             links = [] if parent is None else [trace.Link(parent, {names.RUN_ID: run.origin.parent_run_id})]
-        if self._telemetry.content:
+        if self._instruments.content:
             attributes[names.INPUT_MESSAGES] = self._messages("user", run.prompt)
             if agent.instructions:
                 attributes[names.SYSTEM_INSTRUCTIONS] = self._json([{"type": "text", "content": agent.instructions}])
@@ -125,13 +175,13 @@ class RunSpans:
             f"{names.INVOKE_AGENT} {_clean(agent.name)}", SpanKind.INTERNAL, attributes, links=links, start_time=start_ns
         )
         self._below = trace.set_span_in_context(self._span)
-        self._telemetry.begun(run.id, self._span.get_span_context())
+        self._instruments.begun(run.id, self._span.get_span_context())
 
     def _end(self, event: events.RunEnded) -> None:
         result, span = event.result, self._span
         reason = result.stop_reason
         if reason in _BUDGET_LIMITS or (reason is StopReason.TRUNCATED and not self._attempts):
-            self._try(lambda: self._telemetry.truncation_exits.add(1, self._model_only() | {names.STOP_REASON: reason.value}))
+            self._try(lambda: self._instruments.truncation_exits.add(1, self._model_only() | {names.STOP_REASON: reason.value}))
         if span is None:  # stopped before the first step
             return
         while self._tools:
@@ -142,14 +192,14 @@ class RunSpans:
                 attributes[name] = tokens
         if self._cost_usd is not None:
             attributes[names.COST_USD] = float(self._cost_usd)
-        if self._telemetry.content and result.model_text:
+        if self._instruments.content and result.model_text:
             attributes[names.OUTPUT_MESSAGES] = self._messages("assistant", result.model_text)
         if result.stop_reason is StopReason.ERROR:
             attributes[names.ERROR_TYPE] = _error_type(result.error)
             self._try(lambda: span.set_status(self._error(result.detail)))
         self._try(lambda: span.set_attributes(attributes))
         self._try(span.end)
-        self._telemetry.ended(self._run.id)
+        self._instruments.ended(self._run.id)
 
     # Calls ---------------------------------------------------------------------------------------------------------------------
 
@@ -193,7 +243,7 @@ class RunSpans:
         attributes |= {
             name: _clean(value) if isinstance(value, str) else value for name, value in optional.items() if value is not None
         }
-        if self._telemetry.content:
+        if self._instruments.content:
             attributes[names.OUTPUT_MESSAGES] = self._answer(call)
         of_metric = {names.OPERATION: names.CHAT} | self._model_attributes
         if response.model:
@@ -207,13 +257,13 @@ class RunSpans:
             before = self._tokens[place]
             self._tokens[place] = None if before is None or tokens is None else before + tokens
             if tokens is not None:
-                self._record(self._telemetry.token_usage.record, tokens, of_metric | {names.TOKEN_TYPE: kind})
+                self._record(self._instruments.token_usage.record, tokens, of_metric | {names.TOKEN_TYPE: kind})
         cost_usd = call.cost.usd
         self._cost_usd = None if self._cost_usd is None or cost_usd is None else self._cost_usd + cost_usd
-        self._record(self._telemetry.operation_duration.record, call.duration_s, of_metric)
+        self._record(self._instruments.operation_duration.record, call.duration_s, of_metric)
         if response.detection_s is not None:
             with_reason = self._model_only() | {names.FINISH_REASON: response.signal.finish_reason.value}
-            self._record(self._telemetry.detection_duration.record, response.detection_s, with_reason)
+            self._record(self._instruments.detection_duration.record, response.detection_s, with_reason)
 
     def _failed_call(self, step: StepResult, failed: str, start_ns: int, end_ns: int) -> None:
         self._tokens, self._cost_usd = [None, None], None
@@ -221,7 +271,7 @@ class RunSpans:
         status = self._error("" if step.error is None else text_of(step.error))
         self._finished_span(f"{names.CHAT} {self._run.agent.model.model}", attributes, start_ns, end_ns, status)
         of_metric: Attributes = {names.OPERATION: names.CHAT, names.ERROR_TYPE: failed} | self._model_attributes
-        self._record(self._telemetry.operation_duration.record, (end_ns - start_ns) / 1e9, of_metric)
+        self._record(self._instruments.operation_duration.record, (end_ns - start_ns) / 1e9, of_metric)
 
     def _call_attributes(self, step: StepResult, index: int | None) -> Attributes:
         attributes: Attributes = {names.OPERATION: names.CHAT, names.STEP: step.index, **self._model_attributes}
@@ -243,11 +293,11 @@ class RunSpans:
             names.TOOL_CALL_ID: _clean(tool_call.id),
             names.STEP: event.step,
         }
-        if self._telemetry.content:
+        if self._instruments.content:
             attributes[names.TOOL_ARGUMENTS] = _clean(self._redact(tool_call.arguments))
         span = self._start(f"{names.EXECUTE_TOOL} {name}", SpanKind.INTERNAL, attributes, self._below)
-        # The span is current in the task that runs the tool, which also emits its start and end. Another Telemetry finds the same key
-        # for the same event, so that the first one at the end restores the context from before both.
+        # The span is current in the task that runs the tool, which also emits the tool's start and end. Another Telemetry uses the same
+        # key for the same event, so the first one to handle the end restores the context from before both.
         key, before = f"agentlab.before.{id(event)}", contexts.get_current()
         with_span = trace.set_span_in_context(span)
         if contexts.get_value(key) is None:
@@ -258,7 +308,7 @@ class RunSpans:
     def _tool_finished(self, result: ToolResult) -> None:
         if not self._tools:  # observed from the middle of a tool
             return
-        if self._telemetry.content:
+        if self._instruments.content:
             span, content = self._tools[-1][0], _clean(self._redact(result.content))
             self._try(lambda: span.set_attribute(names.TOOL_RESULT, content))
         if result.error is None:
@@ -270,7 +320,7 @@ class RunSpans:
     def _close_tool(self, status: Status | None, error_type: str) -> None:
         span, key = self._tools.pop()
         before = contexts.get_value(key)
-        if before is not None:  # else in another task, or restored already
+        if before is not None:  # None in another task, or if the context is restored already
             contexts.attach(cast("Context", before))
         if status is not None:
             self._try(lambda: span.set_status(status))
@@ -301,14 +351,14 @@ class RunSpans:
         model = self._model_only()
         if isinstance(event, events.ContinuationAttempted):
             self._attempts += 1
-            self._record(self._telemetry.continuations.add, 1, model)
+            self._record(self._instruments.continuations.add, 1, model)
         elif isinstance(event, events.ToolPayloadRepair):
             self._attempts += event.attempted
         elif isinstance(event, events.ContinuationEnded):
             with_outcome: Attributes = model | {names.OUTCOME: event.outcome}
-            self._record(self._telemetry.continuation_attempts.record, event.attempts, with_outcome)
+            self._record(self._instruments.continuation_attempts.record, event.attempts, with_outcome)
             if event.attempts:
-                self._record(self._telemetry.continuation_duration.record, event.duration_s, with_outcome)
+                self._record(self._instruments.continuation_duration.record, event.duration_s, with_outcome)
 
     # Helpers -------------------------------------------------------------------------------------------------------------------
 
@@ -325,12 +375,12 @@ class RunSpans:
         return wall_ns + int((at_s - anchor_s) * 1e9)
 
     def _start(self, name: str, kind: SpanKind, attributes: Attributes, below: Context | None = None, **more: Any) -> Span:
-        """Start a span, now or at `start_time`; an invalid one if a processor raised."""
-        start = self._telemetry.tracer.start_span
+        """Start a span, now or at `start_time`. Returns an invalid span if a processor raised."""
+        start = self._instruments.tracer.start_span
         return self._try(lambda: start(_clean(name), below, kind, attributes, **more)) or INVALID_SPAN
 
     def _finished_span(self, name: str, attributes: Attributes, start_ns: int, end_ns: int, status: Status | None) -> None:
-        """Write a finished span below the run's."""
+        """Write a finished span below the span of the run."""
         span = self._start(name, SpanKind.CLIENT, attributes, self._below, start_time=start_ns)
         if status is not None:
             self._try(lambda: span.set_status(status))
@@ -340,7 +390,7 @@ class RunSpans:
         self._try(lambda: into(value, attributes))
 
     def _try(self, do: Callable[[], T]) -> T | None:
-        """Call `do`, and store an exporter's error until the event is handled."""
+        """Call `do`. An error of an exporter is kept until the event is handled."""
         try:
             return do()
         except Exception as error:
@@ -348,8 +398,8 @@ class RunSpans:
             return None
 
     def _error(self, description: str) -> Status:
-        """Return the status of a failure; its description is content."""
-        return Status(StatusCode.ERROR, _clean(self._redact(description)) if self._telemetry.content and description else None)
+        """Return the status of a failure. The description is content, so it may be left out."""
+        return Status(StatusCode.ERROR, _clean(self._redact(description)) if self._instruments.content and description else None)
 
     def _messages(self, role: str, text: str) -> str:
         return self._json([{"role": role, "parts": [{"type": "text", "content": text}]}])
@@ -388,8 +438,8 @@ _SPAN_EVENTS: Mapping[type[events.Event], tuple[str, tuple[str, ...]]] = {
 def _failed_call(step: StepResult) -> str:
     """Return the error type of a call of this step without a response; "" if all have one.
 
-    There is no event for it. A refused call has its own kind of error; a call that was interrupted leaves the step without calls, or
-    with unknown usage although the usage of its calls is known.
+    There is no event for it. A refused call raises one of _CALL_FAILURES. After an interrupted call the step has no calls, or its usage
+    is unknown although that of its calls is known.
     """
     error = (
         step.error.__cause__ if isinstance(step.error, ProviderStreamError) else step.error
@@ -413,7 +463,7 @@ def _error_type(error: object) -> str:
 
 
 def _server(base_url: object) -> Attributes:
-    """Return host and port of a server with a known address."""
+    """Return the host and port of a server; empty if its address is unknown."""
     try:
         parts = urlsplit(base_url) if isinstance(base_url, str) else None
         host, port = (parts.hostname, parts.port) if parts is not None else (None, None)
@@ -425,5 +475,5 @@ def _server(base_url: object) -> Attributes:
 
 
 def _clean(text: str) -> str:
-    """Return text that can be exported: without keys, and with `?` for half a surrogate pair, from an answer cut inside an emoji."""
+    """Return text that can be exported: without keys, and with `?` for half a surrogate pair (an answer cut inside an emoji)."""
     return redact(text).encode(errors="replace").decode()

@@ -1,7 +1,7 @@
 """The frames of imported runs, and helpers of all importers: checks of values, names in other vocabularies, file lookup.
 
-A reader fills in a ReadStep for each step and a ReadRun for each run, with None for missing values. The columns are taken from
-`agentlab.records.columns` by name, so that a new one is NA here.
+An importer makes a ReadStep for each step and a ReadRun for each run, with None for missing values. The columns are those of
+`agentlab.records.columns`, by name, so a new column is NA in imported frames.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from agentlab.records.frames import SHOWN, any_array, array, table_of
 
 _TERMINATED = (StopReason.COMPLETED, StopReason.TERMINATING_TOOL)
 _EITHER = (StopReason.EXPLICIT_STOP, StopReason.STOP_CONDITION)
-"""Terminated or truncated, depending on who stopped the run or on the condition, which a record does not say."""
+"""Either terminated or truncated: it depends on who stopped the run, or on the condition, which is not in a record."""
 UNKNOWN_USAGE, UNKNOWN_COST = Usage(), Cost()
 
 
 @dataclass(frozen=True, slots=True)
 class ReadStep:
-    """One step. `tools` are the names of its tool calls, `children` the ids of its child runs, `number` is the record's."""
+    """One step. `tools` are the names of its tool calls, `children` the ids of its child runs; `number` is its number in the record."""
 
     provider: str | None = None
     model: str | None = None
@@ -56,9 +56,9 @@ class ReadStep:
 class ReadRun:
     """One run.
 
-    `usage` and `cost` are the record's own totals, used if it has no steps; `limits` are columns of the steps frame, `about` further
-    columns of the runs frame. `children` are child runs that belong to no step. The first `forked_at` steps of a fork are its parent's;
-    `begins_later` is True if the record lacks the first steps.
+    `usage` and `cost` are the totals of the record, used if it has no steps; `limits` are columns of the steps frame, `about` further
+    columns of the runs frame. `children` are child runs that belong to no step. The first `forked_at` steps of a fork are copies of its
+    parent's; `begins_later` is True if the record lacks the first steps.
     """
 
     run_id: str
@@ -85,7 +85,7 @@ class ReadRun:
 
 @dataclass(slots=True)
 class _Sums:
-    """Totals: None if a part is unknown; `known_*` without the unknown parts."""
+    """Totals: None if a part is unknown; `known_*` leaves unknown parts out."""
 
     calls: int | None = 0
     tokens: int | None = 0
@@ -133,7 +133,7 @@ def _add_used(run: ReadRun, by_id: Mapping[str, ReadRun], used: dict[str, _Sums]
     """Add the totals of a run, with all child runs, to `used`."""
     if run.run_id in used:
         return
-    used[run.run_id] = _Sums()  # ends where runs are children of each other
+    used[run.run_id] = _Sums()  # ends the recursion if runs are children of each other
     new_steps = run.steps if run.begins_later else run.steps[run.forked_at or 0 :]
     sums = _own_sums(run, new_steps)
     for child in [*(child for step in new_steps for child in step.children), *run.children]:
@@ -144,7 +144,7 @@ def _add_used(run: ReadRun, by_id: Mapping[str, ReadRun], used: dict[str, _Sums]
 
 
 def _own_sums(run: ReadRun, steps: Sequence[ReadStep]) -> _Sums:
-    """Return the totals of a run in these of its steps, without child runs; the record's own totals if it has no steps."""
+    """Return the totals of these steps of a run, without child runs; the totals of the record if it has no steps."""
     if not run.steps:
         return _sums_of(run.usage, run.cost, None)
     sums = _Sums()
@@ -243,12 +243,12 @@ def _run_row(run: ReadRun, used: Mapping[str, _Sums]) -> dict[str, Any]:
 
 
 def summed_cost(costs: Sequence[Cost]) -> Cost:
-    """Return the sum, with the least certain of the sources; unknown if a part is unknown or there is none."""
+    """Return the sum of the costs, with their least certain source; unknown if a part is unknown or there are none."""
     return reduce(add_cost, costs) if costs else Cost()
 
 
 def score_columns(scores: Sequence[Mapping[str, bool | float]]) -> dict[str, Any]:
-    """Return one column per score and one row per run: booleans if all of a score are, else numbers."""
+    """Return one column per score with one value per run: booleans if all values are, otherwise numbers."""
     made = {}
     for name in sorted({name for one in scores for name in one}, key=lambda name: (name != "score", name)):
         values = [one.get(name) for one in scores]
@@ -270,7 +270,7 @@ def _word(value: Any) -> str | None:
 
 
 def count_of(value: object) -> int | None:
-    """Return a count, of tokens for example: a plausible whole number of at least 0, else None."""
+    """Return a count, such as that of tokens, if it is a plausible whole number of at least 0, else None."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
     if isinstance(value, float) and value.is_integer():
@@ -279,7 +279,7 @@ def count_of(value: object) -> int | None:
 
 
 def money_of(value: object) -> Decimal | None:
-    """Return US dollars, finite and at least 0, else None."""
+    """Return an amount in US dollars if it is finite and at least 0, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         return None
     try:
@@ -304,7 +304,7 @@ def usage_of(
     service_tier: str | None = None,
     also_charged: tuple[str, ...] = (),
 ) -> Usage:
-    """Return the tokens of a record; the source is UNKNOWN if it has neither input nor output tokens."""
+    """Return the tokens of a record as Usage. The source is UNKNOWN without input and output tokens."""
     known = input_tokens is not None or output_tokens is not None
     source = UsageSource.REPORTED if known else UsageSource.UNKNOWN
     counts = (input_tokens, output_tokens, cache_read, cache_write, reasoning)
@@ -312,13 +312,13 @@ def usage_of(
 
 
 def summed_usage(usages: Sequence[Usage]) -> Usage:
-    """Return the sum over the calls of a step; a count is unknown if one call lacks it."""
+    """Return the sum over the calls of a step. A count is unknown if a call lacks it."""
     return reduce(add_usage, usages) if usages else Usage()
 
 
 _E = FinishReason
 FINISH_REASONS: Mapping[str, FinishReason] = {
-    # OpenAI chat completions and compatible servers; OpenTelemetry's own list has these too, and `tool_call`
+    # OpenAI chat completions and compatible servers; also in OpenTelemetry's own list, which adds `tool_call`
     "stop": _E.END_TURN,
     "length": _E.MAX_TOKENS,
     "tool_calls": _E.TOOL_CALLS,
@@ -354,13 +354,13 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     # Inspect's own
     "model_length": _E.CONTEXT_WINDOW_EXCEEDED,
 }
-"""In lower case: Gemini's are upper case on its wire and lower case in many spans. Each means the same in every vocabulary."""
+"""Finish reasons in lower case: Gemini sends upper case, but many spans have lower case. No word has two meanings."""
 
 
 def finish_reason_of(word: str | None, *, called_tools: bool = False) -> FinishReason | None:
-    """Return our finish reason for theirs; UNKNOWN for an unlisted word, None for none.
+    """Return agentlab's finish reason for a provider's; UNKNOWN for an unlisted word, None if there is no word.
 
-    Gemini and OpenAI's Responses use one word for the end of an answer and for tool calls; `called_tools` decides.
+    Gemini and OpenAI's Responses use the same word for the end of an answer and for tool calls; `called_tools` decides.
     """
     if not word:
         return None
@@ -383,7 +383,7 @@ _PROVIDERS: Mapping[str, str] = {
 
 
 def provider_of(name: str | None) -> str | None:
-    """Return agentlab's name of a provider, else the given name."""
+    """Return agentlab's name of a provider; the given name if it is unknown."""
     if not name:
         return None
     small = name.lower()
@@ -394,7 +394,7 @@ Where: TypeAlias = str | Path | Iterable[str | Path]
 
 
 def files_of(where: Where, endings: tuple[str, ...], what: str) -> list[Path]:
-    """Return the files, each once; those of a folder by name, at any depth. Raises ConfigurationError if there is none."""
+    """Return the files, each once; those of a folder sorted by name, at any depth. Raises ConfigurationError if there are none."""
     several = list(where) if isinstance(where, Iterable) and not isinstance(where, str | Path) else [where]
     found: dict[Path, None] = {}
     for one in several:
@@ -411,7 +411,7 @@ def files_of(where: Where, endings: tuple[str, ...], what: str) -> list[Path]:
             here = sorted(Path(name) for name in glob.glob(str(one), recursive=True) if Path(name).is_file())  # noqa: PTH207  of any root
         if not here:
             raise ConfigurationError(
-                f"{what}: there is nothing at {str(one)!r}; pass a file, a folder with {' or '.join(endings)} files, or a pattern."
+                f"{what}: found no file at {str(one)!r}; pass a file, a folder with {' or '.join(endings)} files, or a pattern."
             )
         found |= dict.fromkeys(here)
     if not found:
@@ -427,7 +427,7 @@ class Imported:
     """Imported runs.
 
     `steps` has one row per step and `runs` one row per run, with the columns and dtypes of agentlab's own frames. `notes` are sentences
-    on what was left out, and why, and on how ambiguous records were read. `source` names the files or objects.
+    about data that were left out, and about ambiguous records. `source` names the files or objects.
 
     Example:
         >>> store = lab.Store()
@@ -445,7 +445,7 @@ class Imported:
     source: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "notes", tuple(map(printable, self.notes)))  # they quote the record
+        object.__setattr__(self, "notes", tuple(map(printable, self.notes)))  # notes quote the record
         object.__setattr__(self, "source", printable(self.source))
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
-"""Reads spans from JSON in its common forms, and the attributes of OpenTelemetry's GenAI conventions from them.
+"""Reads spans from the common forms of JSON, and from them the attributes of OpenTelemetry's GenAI conventions.
 
-The collector's file exporter writes one OTLP request per line: `{"resourceSpans": [{"scopeSpans": [{"spans": […]}]}]}`, attributes as a
-list of keys and typed values. OpenTelemetry's SDK for Python prints a span as an object over several lines, attributes as an object,
-times as ISO 8601. Ids are hexadecimal, or base64 where protobuf's plain JSON mapping wrote them.
+The collector's file exporter writes one OTLP request per line: `{"resourceSpans": [{"scopeSpans": [{"spans": […]}]}]}`, with attributes
+as a list of keys and typed values. OpenTelemetry's SDK for Python prints a span as an object over several lines, with attributes as an
+object and times in ISO 8601. Ids are hexadecimal, or base64 if written by protobuf's plain JSON mapping.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Span:
 
 @dataclass(slots=True)
 class Faults:
-    """Unreadable input: the number of broken pieces, the place of the first, the number of other objects and some of their keys."""
+    """Input that is not a span: the number of broken pieces, the place of the first, the number of other objects, some of their
+    keys."""
 
     broken: int = 0
     first: str = ""
@@ -78,8 +79,8 @@ def spans_of_file(path: Path, faults: Faults) -> Iterator[Span]:
 def _objects(lines: Iterable[str], path: Path, faults: Faults) -> Iterator[tuple[int, str]]:
     """Yield the text of each object and the number of its first line.
 
-    An object over several lines begins and ends with a bracket alone on an unindented line, as the usual printers write it; so a
-    broken one does not affect the others.
+    An object over several lines must begin and end with a bracket alone on an unindented line, as the usual printers write it. So a
+    broken object does not affect the others.
     """
     start, kept = 0, list[str]()
     for number, line in enumerate(lines, 1):
@@ -90,7 +91,7 @@ def _objects(lines: Iterable[str], path: Path, faults: Faults) -> Iterator[tuple
                 yield start, "".join(kept).rstrip().rstrip(",")
                 kept = []
         elif bare in ("{", "["):
-            if kept:  # the one before was cut off
+            if kept:  # the previous object was cut off
                 faults.add(f"{path.name}, line {start}")
             start, kept = number, [line]
         elif bare and bare not in (",", "]", "}"):
@@ -115,7 +116,7 @@ def spans_of_items(items: Iterable[Any], faults: Faults) -> Iterator[Span]:
 
 
 def spans_of_value(value: Any, where: str, faults: Faults) -> Iterator[Span]:
-    """Yield the spans in one JSON value."""
+    """Yield the spans of one JSON value."""
     if isinstance(value, list):
         for one in value:
             yield from spans_of_value(one, where, faults)
@@ -179,7 +180,7 @@ def _id(value: Any, size: int) -> str:
 
 
 def _time_ns(value: Any) -> int | None:
-    """Return nanoseconds since 1970 from such a number or from ISO 8601."""
+    """Return nanoseconds since 1970, from a number of nanoseconds or from ISO 8601."""
     if isinstance(value, str):
         if value.isascii() and value.isdigit() and len(value) < 20:
             return int(value) or None
@@ -216,8 +217,8 @@ def _plain_value(value: Any) -> Any:
 
 # GenAI attributes ---------------------------------------------------------------------------------------------------------------
 #
-# Of the current and earlier conventions, and those of OpenLLMetry (`llm.request.type`, `gen_ai.completion.0.*`) and OpenInference
-# (`openinference.span.kind`, `llm.token_count.*`), where one of their names corresponds to one of ours.
+# The names of the current and earlier conventions, and the corresponding names of OpenLLMetry (`llm.request.type`,
+# `gen_ai.completion.0.*`) and OpenInference (`openinference.span.kind`, `llm.token_count.*`).
 
 AGENT, CHAT, TOOL = "agent", "chat", "tool"
 
@@ -263,7 +264,7 @@ _CONVERSATION = ("gen_ai.conversation.id", "session.id")
 
 
 def kind_of(span: Span) -> str | None:
-    """Return the kind of a span: an agent's run, a call of a model or a tool; None for other spans."""
+    """Return the kind of a span: an agent's run, a model call or a tool call; None for other spans."""
     attributes = span.attributes
     operation = attributes.get(names.OPERATION)
     if isinstance(operation, str):
@@ -282,7 +283,7 @@ def kind_of(span: Span) -> str | None:
 
 
 def text_at(attributes: Mapping[str, Any], where: tuple[str, ...]) -> str | None:
-    """Return the first of these attributes that is a text."""
+    """Return the first of these attributes that is a non-empty text."""
     return next((text for name in where if (text := text_of(attributes.get(name)))), None)
 
 
@@ -296,7 +297,7 @@ def number_at(attributes: Mapping[str, Any], name: str) -> int | None:
 
 
 def model(span: Span) -> str | None:
-    """Return the requested model, else the one that answered."""
+    """Return the requested model, else that of the response."""
     return text_at(span.attributes, _MODEL)
 
 
@@ -318,8 +319,8 @@ def tool_name(span: Span) -> str:
 def usage(span: Span) -> tuple[Usage, bool]:
     """Return the tokens, and True if cached tokens had to be added to the input.
 
-    By the conventions the input includes tokens read from and written to a cache. If the cached part is larger than the input, the span
-    reports them apart, as Anthropic's API does.
+    By the conventions the input includes tokens read from and written to a cache. If there are more cached tokens than input tokens,
+    the span reports them separately, as Anthropic's API does.
     """
     attributes = span.attributes
     tokens_in, read, written = (
@@ -336,9 +337,9 @@ def usage(span: Span) -> tuple[Usage, bool]:
 
 
 def cost(span: Span, used: Usage, *, price: bool = True, several: bool = False) -> Cost:
-    """Return the recorded cost, else the cost by public prices of that time, if the server, the model and all tokens are known.
+    """Return the recorded cost, else the cost by public prices of that time if the server, the model and all tokens are known.
 
-    `price` is False if the record has unknown costs that must stay unknown; `several` is True if the tokens are those of several calls.
+    With `price` False an unknown cost stays unknown; `several` is True if the tokens are those of several calls.
     """
     reported = next((usd for name in _COST if (usd := money_of(span.attributes.get(name))) is not None), None)
     if reported is not None:
@@ -346,7 +347,7 @@ def cost(span: Span, used: Usage, *, price: bool = True, several: bool = False) 
         return Cost(reported, CostSource.PRICED if source == CostSource.PRICED.value else CostSource.REPORTED)
     who = provider(span)
     if not price or who is None:
-        return Cost(reason=text_at(span.attributes, (names.COST_NOTE,)) or "The record has neither a provider nor a cost.")
+        return Cost(reason=text_at(span.attributes, (names.COST_NOTE,)) or "The record has no provider and no cost.")
     at = None if span.start_ns is None else datetime.fromtimestamp(span.start_ns / 1e9, UTC)
     host = text_at(span.attributes, (names.SERVER_ADDRESS,))
     address = f"https://{host}" if host else None

@@ -2,16 +2,16 @@
 
 May import: `model` and what is below it.
 
-    fields          declaration and check of a limit in a dataclass field
-    reading         readings of conditions, and the decision on a response
-    budget          steps, calls, tokens, money, time
-    conditions      the built-in stop conditions; add new ones here
-    combinators     the base class, `|`, `&`, `~`, and conditions made of functions
+    fields          limits as dataclass fields: declaration and checks
+    reading         the reading of a condition, and `Decision`, which `engine.termination` makes
+    budget          limits on steps, calls, tokens, money and time
+    conditions      the built-in stop conditions; add new ones here, and to the names in `agentlab/__init__`
+    combinators     the base class, `|`, `&`, `~`, and conditions made from functions
     condition_tree  names and edits of single conditions in a tree
-    evaluation      how a stop condition is read, sync or async
-    policies        how far to continue, which tools end a run
+    evaluation      reads a stop condition after a step, sync or async
+    policies        limits on continuing an answer, and the tools that end a run
     settings        all limits of a run, frozen
-    live            changes of the limits while the run is under way
+    live            stores edits of the limits of a running run; the engine reads them before and after each step
 """
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The budget of a run: how many steps, calls, tokens, dollars and seconds it may take."""
+"""The budget of a run: limits on steps, calls, tokens, US dollars and seconds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import LimitError
 from agentlab._internal.lazy import helps_with_keywords
-from agentlab.errors import LimitError
 from agentlab.limits.fields import NO_LIMIT, check_limits, limit_field, limit_fields, reached
 from agentlab.limits.reading import Reading, Remaining, Totals
 from agentlab.model.finish_reasons import StopReason
@@ -20,7 +20,7 @@ MissingUsage: TypeAlias = Literal["warn", "estimate", "fail", "charge_cap"]
 
 
 class DefaultTurns(int):
-    """The default of max_turns, not set by a person. It yields to a larger count that a person did set, see RunSettings."""
+    """The default of max_turns. It yields to a larger count that a person set, see RunSettings."""
 
     __slots__ = ()
 
@@ -33,26 +33,26 @@ USED: Mapping[str, Callable[[Totals], tuple[Any, Any]]] = {
     "tokens": lambda history: (history.tokens, history.known_tokens),
     "cost": lambda history: (history.cost_usd, history.known_cost_usd),
 }
-"""The readers of each running total of a history: the total, None if a part is unknown, and the sum of its known parts."""
+"""Readers of the running totals of a history. Each returns the total, None if a part is unknown, and the sum of the known parts."""
 
 
-def _bounds(total: str, reason: StopReason, label: str, none: str = NO_LIMIT) -> dict[str, Any]:
+def _limit_on(total: str, reason: StopReason, label: str, none: str = NO_LIMIT) -> dict[str, Any]:
     return {"total": total, "reason": reason, "label": label, "none_means": none}
 
 
 @helps_with_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Budget(Displayable):
-    """Limits of a run. None means no limit. A limit is met when it is reached, and then no further call is started.
+    """Limits of a run. None means no limit. A limit is met when it is reached; no further call is started then.
 
-    max_turns            steps of the loop; 20 by default, and more where another count that you set is larger (max_calls, a
-                         StepCountIs, the max_invocations of terminating tools)
+    max_turns            steps of the loop; 20 by default, or more if you set another count that is larger (max_calls, a StepCountIs,
+                         the max_invocations of terminating tools)
     max_calls            round trips to the model, over all steps
     max_tokens           input and output tokens of all calls; one call may exceed it, since usage is known only afterwards
-    max_tokens_per_turn  the output cap given to the provider, lowered to what is left of max_tokens
+    max_tokens_per_turn  the output cap sent to the provider, lowered to what is left of max_tokens
     max_cost             US dollars; one call may exceed it
-    timeout              seconds, or a timedelta, of wall time from the first step; time paused by the person does not count
-    missing_usage        for a provider that reports no usage: `warn` once, `estimate` from the text (4 characters a token), `fail`, or
+    timeout              seconds, or a timedelta, of wall time from the first step, without pauses
+    missing_usage        if a provider reports no usage: `warn` once, `estimate` from the text (4 characters per token), `fail`, or
                          `charge_cap` (the output cap, and an estimate of the input)
 
     Example:
@@ -73,7 +73,7 @@ class Budget(Displayable):
         minimum=1,
         start=20,
         help="steps of the loop",
-        metadata=_bounds("steps", StopReason.TURN_LIMIT, "the turn limit", " None means no limit; left out, it is 20."),
+        metadata=_limit_on("steps", StopReason.TURN_LIMIT, "the turn limit", " None means no limit; left out, it is 20."),
     )
     max_calls: int | None = limit_field(
         default=None,
@@ -81,7 +81,7 @@ class Budget(Displayable):
         minimum=1,
         start=40,
         help="round trips to the model",
-        metadata=_bounds("calls", StopReason.CALL_LIMIT, "the call limit"),
+        metadata=_limit_on("calls", StopReason.CALL_LIMIT, "the call limit"),
     )
     max_tokens: int | None = limit_field(
         default=None,
@@ -89,7 +89,7 @@ class Budget(Displayable):
         minimum=1,
         start=10_000,
         help="input and output tokens of all calls",
-        metadata=_bounds("tokens", StopReason.TOKEN_BUDGET, "the token budget"),
+        metadata=_limit_on("tokens", StopReason.TOKEN_BUDGET, "the token budget"),
     )
     max_tokens_per_turn: int | None = limit_field(
         default=None,
@@ -105,7 +105,7 @@ class Budget(Displayable):
         minimum=0,
         start=0.10,
         help="cost of all calls",
-        metadata=_bounds("cost", StopReason.COST_BUDGET, "the cost budget"),
+        metadata=_limit_on("cost", StopReason.COST_BUDGET, "the cost budget"),
     )
     timeout: float | None = limit_field(
         default=None,
@@ -113,7 +113,7 @@ class Budget(Displayable):
         minimum=0,
         start=60.0,
         help="active wall time from the first step",
-        metadata=_bounds("time", StopReason.TIMEOUT, "the time limit"),
+        metadata=_limit_on("time", StopReason.TIMEOUT, "the time limit"),
     )
     missing_usage: MissingUsage = dataclasses.field(
         default="warn", metadata={"help": "what to do if a provider reports no usage"}
@@ -147,7 +147,7 @@ class Budget(Displayable):
 
     @property
     def is_unlimited(self) -> bool:
-        """True if nothing bounds the run.
+        """True if no limit is set.
 
         Example:
             >>> lab.Budget().is_unlimited, lab.Budget(max_turns=None).is_unlimited
@@ -156,7 +156,7 @@ class Budget(Displayable):
         return all(getattr(self, name) is None for name in TOTAL_OF)
 
     def readings(self, history: Totals, elapsed_s: float) -> list[Reading]:
-        """Return the use of each limit that is set.
+        """Return the usage for each limit that is set.
 
         Example:
             >>> [str(reading) for reading in lab.Budget(max_turns=8, max_cost=0.05).readings(result.history, elapsed_s=1.0)]
@@ -170,7 +170,7 @@ class Budget(Displayable):
         return found
 
     def exhausted(self, history: Totals, elapsed_s: float) -> Reading | None:
-        """Return the first limit that is met, or None; the default of max_turns only where no other is.
+        """Return the first limit that is met, or None. The default of max_turns comes last.
 
         Example:
             >>> lab.Budget(max_turns=4).exhausted(result.history, elapsed_s=1.0)
@@ -199,7 +199,7 @@ class Budget(Displayable):
         return Remaining(*left)
 
     def remaining_within(self, history: Totals, calls: Sequence[Any], elapsed_s: float) -> Remaining:
-        """Return the rest within a step after these calls, less the step itself and its next call."""
+        """Return the rest of each limit within a step, after these calls, less the step itself and its next call."""
         left = self.remaining(history, elapsed_s)
         return Remaining(
             _left(left.turns, 1),
@@ -212,7 +212,7 @@ class Budget(Displayable):
     def output_cap(self, known_tokens: int) -> int | None:
         """Return the output cap of the next call: `max_tokens_per_turn`, lowered to what is left of `max_tokens`.
 
-        None without `max_tokens_per_turn`: a provider refuses a cap above that of its model, which is not known here.
+        None without `max_tokens_per_turn`: providers reject a cap above the model's maximum, which is not known here.
 
         Example:
             >>> lab.Budget(max_tokens_per_turn=500, max_tokens=1000).output_cap(known_tokens=800)
@@ -236,9 +236,9 @@ def _sum(parts: Sequence[Any]) -> Any:
 
 
 TOTAL_OF = {field.name: field.metadata["total"] for field in limit_fields(Budget) if "total" in field.metadata}
-"""The limits of a budget in the order in which they are checked, and the running total that each bounds."""
+"""The limits of a budget in the order in which they are checked, and the running total that each applies to."""
 
 LIMIT_REASONS: dict[str, StopReason] = {
     field.name: field.metadata["reason"] for field in limit_fields(Budget) if "reason" in field.metadata
 }
-"""The stop reason that each limit of the budget gives when it is met."""
+"""The stop reason for each limit of the budget."""

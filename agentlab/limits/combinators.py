@@ -1,4 +1,4 @@
-"""The base class of stop conditions, their combinations with | & ~, and conditions from a plain function.
+"""The base class of stop conditions, their combinations with | & ~, and conditions made from functions.
 
 A condition returns a Reading, which shows the parts of a combination that were met.
 """
@@ -16,10 +16,10 @@ from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from agentlab._internal.asyncio_tools import discard, is_async, name_of
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.lazy import helps_with_keywords
 from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.safe_text import one_line
-from agentlab.errors import ConfigurationError
 from agentlab.limits.fields import in_seconds, limit_fields
 from agentlab.limits.reading import Reading, Scalar, Totals
 
@@ -28,7 +28,7 @@ Predicate: TypeAlias = Callable[[Any], Any]
 
 
 class StopCondition(Displayable):
-    """Base class of stop conditions. A new one is a frozen dataclass with `read`, its limits declared with `limit_field`.
+    """Base class of stop conditions. A new condition is a frozen dataclass with `read`; declare its limits with `limit_field`.
 
     Example:
         >>> from dataclasses import dataclass
@@ -54,7 +54,7 @@ class StopCondition(Displayable):
     """True if meeting the condition means that the task was done, as for HasToolCall."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Redact the repr. A dataclass without slots gets its own repr later."""
+        """Redact the repr. A dataclass without slots receives its repr later."""
         super().__init_subclass__(**options)
         if "__repr__" in vars(cls):
             redacted_repr(cls)
@@ -67,7 +67,7 @@ class StopCondition(Displayable):
 
     @property
     def short_name(self) -> str:
-        """Name of the single condition in `run.limits.conditions`, in columns and in the panel, before it is made unique.
+        """The name of the condition in `run.limits.conditions`, in columns and in the panel; a suffix makes it unique there.
 
         Example:
             >>> lab.StepCountIs(8).short_name
@@ -85,7 +85,7 @@ class StopCondition(Displayable):
         raise NotImplementedError
 
     def combine(self, readings: Iterator[Reading]) -> Reading:
-        """Return the reading of this tree, given those of its leaves in the order of `leaves()`.
+        """Return the reading of this tree from the readings of its leaves, in the order of `leaves()`.
 
         Example:
             >>> tree = ~lab.StepCountIs(4)
@@ -95,7 +95,7 @@ class StopCondition(Displayable):
         return next(readings)
 
     def leaves(self, *, that_count: bool = False) -> Iterator[StopCondition]:
-        """Yield the single conditions of this tree in the order they were written; `that_count` leaves out those switched off.
+        """Yield the single conditions of this tree in the order they were written; `that_count` omits those that are turned off.
 
         Example:
             >>> list((lab.StepCountIs(8) & ~lab.HasToolCall("search")).leaves())
@@ -158,10 +158,10 @@ class StopCondition(Displayable):
         return Not(self)
 
     def __bool__(self) -> NoReturn:
-        """Refuse `or`, which cannot be overloaded and would silently drop a part."""
+        """Raise an error for `or`, which cannot be overloaded and would silently drop a part."""
         raise ConfigurationError(
             f"{one_line(repr(self))} has no truth value: write a | b for `a or b`, a & b for `a and b`, ~a for `not a`; "
-            "and `a is not None` to check that there is one."
+            "to check whether a condition is set, write `a is not None`."
         )
 
 
@@ -177,7 +177,7 @@ def _usable(other: object) -> bool:
 
 
 def as_condition(condition: object) -> StopCondition:
-    """Return a condition, a plain callable, or a list of them (any of which is enough) as a StopCondition."""
+    """Return a StopCondition from a condition, a function, or a list of them, which is met if any of them is."""
     if isinstance(condition, StopCondition):
         return condition
     if isinstance(condition, type):
@@ -186,7 +186,7 @@ def as_condition(condition: object) -> StopCondition:
         return Custom(condition)
     if isinstance(condition, list | tuple):
         if not condition:
-            raise ConfigurationError("The list of stop conditions is empty: leave out `stop` for no condition.")
+            raise ConfigurationError("The list of stop conditions is empty: omit `stop` for no condition.")
         return as_condition(condition[0]) if len(condition) == 1 else AnyOf(*condition)
     raise ConfigurationError(
         f"{condition!r} is not a stop condition: pass one such as StepCountIs(8), a function of the history, or a list of these."
@@ -228,7 +228,7 @@ class _Combination(StopCondition):
         raise NotImplementedError
 
     def _is_open(self, children: tuple[Reading, ...]) -> bool:
-        """True if a part that counts is open, or no part counts. Parts that are switched off have no answer."""
+        """True if an active part is undecided, or no part is active. Parts that are turned off have no answer."""
         return self.is_off or any(child.met is None and not part.is_off for part, child in zip(self.parts, children, strict=True))
 
     def __repr__(self) -> str:
@@ -236,7 +236,7 @@ class _Combination(StopCondition):
 
 
 class AnyOf(_Combination):
-    """Met when any of its conditions is; not met when all are not; unknown otherwise.
+    """Met if any of its conditions is met, not met if none is, undecided otherwise.
 
     Example:
         >>> either = lab.StepCountIs(8) | lab.HasToolCall("finalize")
@@ -258,7 +258,7 @@ class AnyOf(_Combination):
 
 
 class AllOf(_Combination):
-    """Met when all of its conditions are; not met when any is not; unknown otherwise.
+    """Met if all of its conditions are met, not met if one is not, undecided otherwise.
 
     Example:
         >>> both = lab.StepCountIs(2) & lab.HasToolCall("finalize")
@@ -278,7 +278,7 @@ class AllOf(_Combination):
 
 
 class Not(_Combination):
-    """Met when its one condition is not.
+    """Met if its condition is not met.
 
     Example:
         >>> no_search = ~lab.HasToolCall("search")
@@ -300,10 +300,10 @@ class Not(_Combination):
 
 
 class Off(_Combination):
-    """A condition that is switched off: it keeps its values, but does not count.
+    """A condition that is turned off: it keeps its values, but does not count.
 
-    A combination of such parts only is off itself; alone it is never met. It is still read, so that its values are recorded (not
-    `met`), but functions in it are not called.
+    A combination is off if all its parts are. A whole condition that is off is never met. Conditions that are off are still read, so
+    that their values are recorded (without `met`), but functions are not called.
 
     Example:
         >>> stop = lab.Off(lab.StepCountIs(2)) | lab.StepCountIs(3)
@@ -317,7 +317,7 @@ class Off(_Combination):
         object.__setattr__(self, "is_off", True)
 
     def read(self, history: Totals) -> Reading:
-        """Read the values of the condition, without an answer."""
+        """Read the values of the condition, without `met`."""
         return self.combine(read_off(leaf, history) for leaf in self.leaves())
 
     def _combined(self, children: tuple[Reading, ...]) -> Reading:
@@ -330,7 +330,7 @@ class Off(_Combination):
 @helps_with_keywords
 @dataclass(frozen=True, slots=True)
 class Custom(StopCondition):
-    """Met when the predicate returns anything truthy. It gets the history and may be async.
+    """Met if the predicate returns a true value. The predicate receives the history and may be async.
 
     Example:
         >>> seen_twice = lab.Custom(lambda history: history.tool_count("search") >= 2)
@@ -352,16 +352,16 @@ class Custom(StopCondition):
 
     @property
     def short_name(self) -> str:
-        """Name of the predicate."""
+        """The name of the predicate."""
         return self.name
 
     @property
     def is_async(self) -> bool:
-        """True if the predicate is certain to be async, without calling it."""
+        """True if the predicate is known to be async without calling it."""
         return is_async(self.predicate)
 
     def read(self, history: Totals) -> Reading:
-        """Call the predicate; the reading of one that must be awaited is open."""
+        """Call the predicate. If it must be awaited, the reading is undecided."""
         if self.is_async:
             return self.open_reading()
         answer = self.predicate(history)
@@ -371,12 +371,12 @@ class Custom(StopCondition):
         return self.reading_of(answer)
 
     def ask(self, history: Totals) -> Reading | Awaitable[Any]:
-        """Return a reading, or an awaitable whose answer goes to `reading_of`."""
+        """Call the predicate; return its reading, or an awaitable whose result is passed to `reading_of`."""
         answer = self.predicate(history)
         return answer if inspect.isawaitable(answer) else self.reading_of(answer)
 
     def reading_of(self, answer: object) -> Reading:
-        """Return the reading for an answer of the predicate."""
+        """Return the reading for a return value of the predicate."""
         value: Scalar = answer if isinstance(answer, bool | int | float | str | Decimal) else bool(answer)
         return Reading(self.name, value, None, bool(answer))
 
@@ -389,7 +389,7 @@ class Custom(StopCondition):
 
 
 def read_off(leaf: StopCondition, history: Totals) -> Reading:
-    """Read a leaf that is switched off. A function is not called, and an error of a user's condition is ignored."""
+    """Read a leaf that is turned off. Functions are not called, and errors of a user's condition are ignored."""
     if isinstance(leaf, Custom):
         return leaf.open_reading()
     try:

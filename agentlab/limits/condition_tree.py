@@ -1,4 +1,4 @@
-"""Editing the tree of a stop condition by path, for the panel.
+"""Edits the tree of a stop condition by path, for the panel.
 
     tree = StepCountIs(8) | (HasToolCall("finalize") & ~MaxCost(0.05))
     [(node.path, node.name) for node in outline(tree)]
@@ -6,8 +6,8 @@
     switched(tree, (0,), on=False)         # Off(StepCountIs(8)) | …
     without(tree, (1, 1))                  # StepCountIs(8) | AllOf(HasToolCall("finalize"))
 
-A path is a tuple of indexes: () is the root, (1, 0) the first part of its second part. Not and Off are not levels of the tree but
-flags of the condition they wrap. Trees are immutable: each function returns a new one. An unknown path is a ConfigurationError.
+A path is a tuple of indexes: () is the root, (1, 0) the first part of its second part. Not and Off do not add a level; they are flags
+of the condition they wrap. Trees are immutable: each function returns a new one. An unknown path raises ConfigurationError.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from agentlab._internal.errors import ConfigurationError, LimitError
 from agentlab._internal.redaction import redact
-from agentlab.errors import ConfigurationError, LimitError
 from agentlab.limits.combinators import AllOf, AnyOf, Custom, Not, Off, Predicate, StopCondition, as_condition, variadic_field
 from agentlab.limits.conditions import HasToolCall
-from agentlab.limits.fields import Choices, limit_fields, no_such, start_of
+from agentlab.limits.fields import Choices, limit_fields, start_of, unknown_name
 
 
 def describe(condition: StopCondition) -> Mapping[str, StopCondition]:
-    """Return the leaves of a tree by a unique name: `StepCountIs`, and `StepCountIs_2` for the next of its kind."""
+    """Return the leaves of a tree by unique names: `StepCountIs`, then `StepCountIs_2` for the next of its kind."""
     named: dict[str, StopCondition] = {}
     for leaf in condition.leaves():
         named[unique_name(leaf.short_name, named)] = leaf
@@ -34,7 +34,7 @@ def describe(condition: StopCondition) -> Mapping[str, StopCondition]:
 
 
 def unique_name(name: str, taken: Mapping[str, object]) -> str:
-    """Return `name` without keys, with `_2`, `_3`, … if it is taken."""
+    """Return `name`, redacted, with a suffix `_2`, `_3`, … if it is taken."""
     name = redact(name)
     if name not in taken:
         return name
@@ -51,8 +51,8 @@ Path: TypeAlias = tuple[int, ...]
 class Node:
     """One condition of a tree and its path.
 
-    `condition` is without the Not and Off around it, which are `negated` and `off`; those of the groups it belongs to do not count.
-    `name` is that of `run.limits.conditions` for a single condition, else `AnyOf` or `AllOf`.
+    `condition` is without the Not and Off around it: these set `negated` and `off`, which do not depend on the groups above. `name` is
+    the name in `run.limits.conditions` for a single condition, else `AnyOf` or `AllOf`.
     """
 
     path: Path
@@ -83,7 +83,7 @@ def _nodes(condition: StopCondition, path: Path, names: Iterator[str]) -> Iterat
 
 
 def without(condition: StopCondition, path: Path) -> StopCondition | None:
-    """Return the tree without a node. Groups that become empty go with it; None if nothing is left."""
+    """Return the tree without a node and without groups that become empty; None if nothing is left."""
     return _edited(condition, path, lambda old: None)
 
 
@@ -126,7 +126,7 @@ def negated(condition: StopCondition, path: Path, on: bool) -> StopCondition:
 
 
 def switched(condition: StopCondition, path: Path, on: bool) -> StopCondition:
-    """Switch the node at the path on or off. The groups it belongs to stay as they are; see `leaf_switched`."""
+    """Turn the node at the path on or off. The groups above it do not change; see `leaf_switched`."""
 
     def change(old: StopCondition) -> StopCondition:
         bare, inverted, off = _unwrapped(old)
@@ -136,15 +136,15 @@ def switched(condition: StopCondition, path: Path, on: bool) -> StopCondition:
 
 
 def leaf_switched(condition: StopCondition, name: str, on: bool) -> StopCondition:
-    """Switch the single condition of this name on or off, and leave all others as they are.
+    """Turn the single condition of this name on or off, and leave all others as they are.
 
-    Switched on within a group that is off, it switches the group on and the group's other parts off instead.
+    If it is turned on within a group that is off, the group is turned on and the other parts of the group are turned off instead.
     """
     nodes = {node.path: node for node in outline(condition)}
     names = describe(condition)
     path = next((node.path for node in nodes.values() if node.name == name and not node.is_group), None)
     if path is None:
-        raise LimitError(no_such("stop condition", name, list(names)))
+        raise LimitError(unknown_name("stop condition", name, list(names)))
     above = [nodes[path[:depth]] for depth in range(len(path))]
     if not on:
         return condition if any(node.off for node in above) else switched(condition, path, on=False)
@@ -162,10 +162,10 @@ def leaf_switched(condition: StopCondition, name: str, on: bool) -> StopConditio
 def _edited(
     condition: StopCondition | None, path: Path, change: Callable[[StopCondition], StopCondition | None]
 ) -> StopCondition | None:
-    """Replace the node at the path, its wrappers included, by `change(node)`."""
+    """Replace the node at the path, including its wrappers, by `change(node)`."""
     if condition is None or path not in (known := [node.path for node in outline(condition)]):
-        there = ", ".join(map(str, known)) if condition is not None else "none, since there is no condition"
-        raise ConfigurationError(f"There is no condition at {path!r}. Paths of this tree: {there}.")
+        paths = ", ".join(map(str, known)) if condition is not None else "none, since there is no condition"
+        raise ConfigurationError(f"There is no condition at {path!r}. Paths of this tree: {paths}.")
     return _at(condition, path, change)
 
 
@@ -188,7 +188,7 @@ def _not_empty(condition: StopCondition | None) -> StopCondition:
 
 
 def _unwrapped(condition: StopCondition) -> tuple[StopCondition, bool, bool]:
-    """Return the condition inside of Not and Off, True if it is negated, and True if it is off."""
+    """Return the condition without Not and Off, whether it is negated, and whether it is off."""
     inverted = off = False
     while isinstance(condition, Not | Off):
         inverted ^= isinstance(condition, Not)
@@ -198,7 +198,7 @@ def _unwrapped(condition: StopCondition) -> tuple[StopCondition, bool, bool]:
 
 
 def _wrapped(condition: StopCondition, *, negated: bool, off: bool) -> StopCondition:
-    """Return the condition, which has no flags yet, with these."""
+    """Return the condition, which is not wrapped yet, with these flags."""
     condition = Not(condition) if negated else condition
     return Off(condition) if off else condition
 
@@ -207,9 +207,9 @@ def _wrapped(condition: StopCondition, *, negated: bool, off: bool) -> StopCondi
 
 
 def kinds() -> dict[str, type[StopCondition]]:
-    """Return the single conditions that a control can create, by name: built-in ones, and dataclasses of users with start values.
+    """Return the single conditions that a control can create, by name: built-in ones, and users' dataclasses with start values.
 
-    The newest of several classes with one name counts, since a cell that is run again defines its class again.
+    Of several classes with the same name, the newest one is listed: a cell that is run again defines its class again.
     """
     return {kind.__name__: kind for kind in _all_subclasses(StopCondition) if _can_be_made(kind)}
 
@@ -242,7 +242,7 @@ def started(kind: type[StopCondition], tools: Sequence[str] = ()) -> StopConditi
 
 
 def condition_code(tree: StopCondition) -> str:
-    """Return a stop condition as code, `StepCountIs(4) | MaxCost(0.02)`; a function appears by its name."""
+    """Return a stop condition as code, `StepCountIs(4) | MaxCost(0.02)`; functions are shown by name."""
     if isinstance(tree, Off):
         return f"Off({condition_code(tree.parts[0])})"
     if isinstance(tree, Not):
@@ -260,7 +260,7 @@ def condition_code(tree: StopCondition) -> str:
 
 
 def number_code(value: Any) -> str:
-    """Return a number as code, or several; money with its decimals, not as a Decimal."""
+    """Return one number or several as code; money is a plain number, not a Decimal."""
     if isinstance(value, Choices):
         return f"[{', '.join(map(number_code, value))}]"
     return format(value, "f") if isinstance(value, Decimal) else repr(value)

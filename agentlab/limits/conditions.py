@@ -3,7 +3,7 @@
     StepCountIs(8) | HasToolCall("finalize")        either
     MaxCost(0.05) & ~HasToolCall("search")          both, and no search
     StepCountIs(8) | (lambda history: "done" in history[-1].text)
-    Off(StepCountIs(8)) | MaxCost(0.05)             the first is switched off
+    Off(StepCountIs(8)) | MaxCost(0.05)             the first is turned off
     StepCountIs([2, 4, 8])                          a grid of three conditions, for `lab.backtest`
 
 A condition is met AT its limit (>=).
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
 
+from agentlab._internal.errors import LimitError
 from agentlab._internal.lazy import helps_with_keywords
-from agentlab.errors import LimitError
 from agentlab.limits.combinators import AllOf, AnyOf, Custom, Not, Off, Predicate, StopCondition, as_condition, read_off
 from agentlab.limits.fields import (
     amounts_as_code,
@@ -79,7 +79,7 @@ class StepCountIs(StopCondition):
 class MaxTokensUsed(StopCondition):
     """Met when the run has used this many tokens, input and output of all calls.
 
-    If a provider reports no usage the sum is unknown; the condition is then met only if the known part reaches the limit.
+    If a provider reports no usage, the sum is unknown; the condition is then met only if the known part reaches the limit.
 
     Example:
         >>> lab.MaxTokensUsed(3000).read(result.history)
@@ -151,7 +151,7 @@ class HasToolCall(StopCondition):
         return names
 
     def read(self, history: Totals) -> Reading:
-        """Count the calls; the limit is the names themselves."""
+        """Count the calls; the limit lists the names."""
         count = sum([history.tool_count(name) for name in self.names])
         return Reading("HasToolCall", count, " or ".join(self.names), count > 0, goal=self.goal)
 
@@ -161,7 +161,7 @@ class HasToolCall(StopCondition):
 
 @dataclass(frozen=True, slots=True, init=False)
 class FinishReasonIs(StopCondition):
-    """Met when any response so far ended for one of these reasons: a FinishReason, or a provider's own word such as `length`.
+    """Met when a response ended for one of these reasons: a FinishReason, or a provider's own word such as `length`.
 
     Example:
         >>> lab.FinishReasonIs("max_tokens").read(result.history).met
@@ -188,7 +188,7 @@ class FinishReasonIs(StopCondition):
         return reasons
 
     def read(self, history: Totals) -> Reading:
-        """Check all responses. The value is the newest finish reason, the limit the reasons themselves."""
+        """Check all responses. The value is the newest finish reason; the limit lists the reasons."""
         last = history.last
         met = any(map(history.has_finish, self.reasons))
         seen = str(last.finish_reason) if last is not None and last.finish_reason is not None else None

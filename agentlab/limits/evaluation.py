@@ -1,4 +1,4 @@
-"""Evaluates a stop condition after a step: synchronous parts first, then async predicates, if they still matter."""
+"""Evaluates a stop condition after a step: synchronous parts first, then async predicates if these did not decide."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
-from agentlab._internal.asyncio_tools import GRACE_S, discard, ends
-from agentlab.errors import AgentlabWarning
+from agentlab._internal.asyncio_tools import GRACE_S, cancel_and_wait, discard
+from agentlab._internal.errors import AgentlabWarning
 from agentlab.limits.combinators import Custom, Off, StopCondition, read_off
 from agentlab.limits.reading import Reading, Totals
 
@@ -17,9 +17,9 @@ from agentlab.limits.reading import Reading, Totals
 async def read_condition(condition: StopCondition, history: Totals, limit_s: float | None = None) -> Reading:
     """Return the reading of a whole tree.
 
-    Every synchronous leaf is read. Async predicates are awaited together, and only if the others leave the answer open; the first
-    that decides cancels the rest, whose readings then stay open (`met` None), like those without an answer after `limit_s` seconds.
-    A predicate that is switched off is not called. Errors of predicates are raised.
+    Every synchronous leaf is read. Async predicates are awaited concurrently, and only if the others did not decide. The first one
+    that decides cancels the rest; their readings stay undecided (`met` None), like those that take more than `limit_s` seconds.
+    Predicates that are turned off are not called. Errors of predicates are raised.
     """
     if not condition.may_wait:
         return condition.read(history)
@@ -70,7 +70,7 @@ async def _first_to_decide(
                 readings[tasks[task]] = task.result()
             reading = combined()
     finally:
-        ended, cut = await ends(tasks)
+        ended, cut = await cancel_and_wait(tasks)
         if not ended:
             warnings.warn(
                 f"A stop condition did not end within {GRACE_S:g} s of its cancellation and was abandoned: it may still be running.",
@@ -83,7 +83,7 @@ async def _first_to_decide(
 
 
 def _open_leaves(condition: StopCondition, reading: Reading, indexes: Iterator[int]) -> Iterator[int]:
-    """Yield the positions of the leaves that can still change the answer: those below nodes that are all open and on."""
+    """Yield the positions of the leaves that can still change the answer: all nodes above them are undecided and turned on."""
     if not condition.parts:
         index = next(indexes)
         if reading.met is None:
@@ -98,7 +98,7 @@ def _open_leaves(condition: StopCondition, reading: Reading, indexes: Iterator[i
 
 
 def _are_off(condition: StopCondition, *, off: bool = False) -> Iterator[bool]:
-    """Yield for each leaf True if it is switched off, by itself or with its group."""
+    """Yield for each leaf whether it is turned off, alone or with its group."""
     if not condition.parts:
         yield off
     for part in condition.parts:

@@ -1,4 +1,4 @@
-"""Limits as fields of a dataclass: their declaration, and the checks of values."""
+"""Limits as fields of a dataclass: their declaration, and checks of their values."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Any
 
+from agentlab._internal.errors import LimitError
 from agentlab._internal.lazy import advice
-from agentlab.errors import LimitError
 
 NO_LIMIT = " None means no limit, and so does leaving it out."
 
@@ -34,25 +34,26 @@ def limit_field(
         >>> from dataclasses import dataclass
         >>> @dataclass(frozen=True, slots=True)
         ... class StepTakes(lab.StopCondition):
-        ...     seconds: float = lab.limit_field(unit="s", minimum=0, start=30, help="stop after a step that takes so long")
+        ...     seconds: float = lab.limit_field(unit="s", minimum=0, start=30, help="stop after a step that takes this long")
         ...     def read(self, history):
         ...         took = history.last.duration_s
         ...         return lab.Reading("StepTakes", took, self.seconds, took >= self.seconds)
         >>> (await brief.run("?", stop=StepTakes(30))).to_frame()["StepTakes.met"].tolist()
         [False]
     """
-    about = {"unit": unit, "minimum": minimum, "help": help, "start": start, **metadata}
-    return dataclasses.field(default=default, metadata=about)
+    return dataclasses.field(
+        default=default, metadata={"unit": unit, "minimum": minimum, "help": help, "start": start, **metadata}
+    )
 
 
 def limit_fields(condition: object) -> tuple[dataclasses.Field[Any], ...]:
-    """Return the fields of a condition, a budget or a policy with a limit: those with a unit."""
+    """Return the fields with a limit of a condition, a budget or a policy: those with a unit."""
     fields = dataclasses.fields(condition) if dataclasses.is_dataclass(condition) else ()
     return tuple(field for field in fields if "unit" in field.metadata)
 
 
 def known_words(condition: object) -> tuple[str, tuple[Any, ...]]:
-    """Return the kind of a condition's words (`known` in the metadata: "tools", "finish reasons"), and the words."""
+    """Return the kind of words that a condition holds (`known` in the metadata: "tools", "finish reasons"), and the words."""
     for field in dataclasses.fields(condition) if dataclasses.is_dataclass(condition) else ():
         if "known" in field.metadata:
             return field.metadata["known"], getattr(condition, field.name)
@@ -85,7 +86,7 @@ def check_limits(owner: object) -> None:
 
 
 def whole_number(owner: str, name: str, value: object, minimum: int = 1, otherwise: str = "") -> int:
-    """Return `value` as a count of at least `minimum`. Raises a LimitError that names it and ends with `otherwise`."""
+    """Return `value` if it is a count of at least `minimum`. Raises LimitError otherwise, with the text `otherwise` at its end."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise LimitError(
             f"{owner}({name}={value!r}): {name} is a whole number, such as {max(minimum, 8)}; got {type(value).__name__}."
@@ -96,7 +97,7 @@ def whole_number(owner: str, name: str, value: object, minimum: int = 1, otherwi
 
 
 def money(owner: str, name: str, value: object, otherwise: str = "") -> Decimal:
-    """Return `value` as exact US dollars above 0. Raises a LimitError that names it."""
+    """Return `value` as exact US dollars above 0. Raises LimitError for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
         raise LimitError(
             f"{owner}({name}={value!r}): {name} is an amount in US dollars, such as 0.05; got {type(value).__name__}."
@@ -111,12 +112,12 @@ def money(owner: str, name: str, value: object, otherwise: str = "") -> Decimal:
 
 
 def in_seconds(value: Any) -> Any:
-    """Return a timedelta as seconds, anything else as it is."""
+    """Return a timedelta as seconds, anything else unchanged."""
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def seconds(owner: str, name: str, value: object, otherwise: str = "") -> float:
-    """Return `value`, a number or a timedelta, as seconds above 0. Raises a LimitError that names it."""
+    """Return `value`, a number or a timedelta, as seconds above 0. Raises LimitError for anything else."""
     value = in_seconds(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise LimitError(
@@ -128,18 +129,18 @@ def seconds(owner: str, name: str, value: object, otherwise: str = "") -> float:
 
 
 CHECKS: Mapping[str, Callable[[str, str, object, str], Any]] = {"USD": money, "s": seconds}
-"""Checks of a value by its unit; the others are whole numbers."""
+"""The check of a value by its unit; values of other units are whole numbers."""
 
 
 def reached(value: Any, known: Any, limit: Any) -> tuple[Any, Any, bool | None]:
-    """Return (value, limit, met) of a total. One that is unknown (None) is met only if its known part already reaches the limit."""
+    """Return (value, limit, met) for a total. If it is unknown (None), it is met only if its known part reaches the limit."""
     if value is None:
         return None, limit, True if known >= limit else None
     return value, limit, value >= limit
 
 
-def no_such(kind: str, name: str, known: list[str]) -> str:
-    """Return the message for an unknown name, with the nearest known one."""
+def unknown_name(kind: str, name: str, known: list[str]) -> str:
+    """Return the error message for an unknown name, with the most similar known one."""
     if kind == "limit":
         return f"There is no limit {name!r}. {advice(name, known, lists='Choose from')}"
     near = difflib.get_close_matches(name, known, n=1)
@@ -148,7 +149,7 @@ def no_such(kind: str, name: str, known: list[str]) -> str:
 
 
 class Choices(tuple[Any, ...]):
-    """The values of a grid for one parameter, each of them valid."""
+    """The values of a grid for one parameter, all checked."""
 
     __slots__ = ()
 
@@ -157,7 +158,7 @@ class Choices(tuple[Any, ...]):
 
 
 def one_or_several(check: Callable[[str, str, object], Any], owner: str, name: str, value: object) -> Any:
-    """Return `value` checked; of a list, a range or an array the checked values as Choices."""
+    """Return the checked `value`; for a list, a range or an array, return the checked values as Choices."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         return check(owner, name, value)
     given = value.tolist() if hasattr(value, "tolist") else list(value)
@@ -167,7 +168,7 @@ def one_or_several(check: Callable[[str, str, object], Any], owner: str, name: s
 
 
 def choices_of(condition: object) -> dict[str, Choices]:
-    """Return the fields of a single condition with several values."""
+    """Return the fields of a single condition that have several values."""
     if not dataclasses.is_dataclass(condition):
         return {}
     values = ((field.name, getattr(condition, field.name)) for field in dataclasses.fields(condition))
@@ -175,7 +176,7 @@ def choices_of(condition: object) -> dict[str, Choices]:
 
 
 def any_of(given: tuple[Any, ...], checked: Callable[[tuple[Any, ...]], Any]) -> Any:
-    """Return alternative words, checked; of a list its entries, each a word or a tuple of words, as Choices."""
+    """Return the checked alternative words; for a list, return its entries, each a word or a tuple of words, as Choices."""
     if not (len(given) == 1 and isinstance(given[0], list)):
         return checked(given)
     several = [checked((one,) if isinstance(one, str) else tuple(one)) for one in given[0]]

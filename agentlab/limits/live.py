@@ -1,4 +1,4 @@
-"""The limits of a live run: one frozen RunSettings, replaced under a lock and read once per step."""
+"""The live limits of a run: one frozen RunSettings, replaced under a lock; the engine reads it before and after each step."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import AgentlabWarning, LimitError
 from agentlab._internal.redaction import in_words, redacted_repr
-from agentlab.errors import AgentlabWarning, LimitError
 from agentlab.limits.budget import Budget, MissingUsage
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.condition_tree import describe, leaf_switched
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 from agentlab.limits.policies import ContinuationPolicy, TerminatingTools
 from agentlab.limits.reading import Decision
 from agentlab.limits.settings import EDITABLE, PART_OF, PARTS, Read, RunSettings, Written
@@ -24,11 +24,11 @@ from agentlab.limits.settings import EDITABLE, PART_OF, PARTS, Read, RunSettings
 # Live settings --------------------------------------------------------------------------------------------------------------
 
 LimitListener: TypeAlias = Callable[[RunSettings, RunSettings, str], object]
-"""Called with the settings before and after a change, and who made it."""
+"""Called with the settings before and after a change, and its author."""
 
 
 class _Live(Generic[Read, Written]):
-    """A field of one part of LiveSettings: it has one type when read, and accepts more types."""
+    """A field of one part of LiveSettings. Reading gives one type; writing accepts more types."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name, self._part = name, PART_OF[name]
@@ -43,15 +43,15 @@ class _Live(Generic[Read, Written]):
 
 @redacted_repr
 class LiveSettings(Displayable):
-    """The current settings of a run, read and edited by code, by the panel and by the loop.
+    """The current settings of a run, which code and the panel edit and the run reads.
 
         run.limits.max_cost = 0.10
         run.limits.stop = StepCountIs(4) | run.limits.stop
         run.limits.edit_condition("StepCountIs", steps=3)
         run.limits.toggle_condition("StepCountIs", on=False)
 
-    Every change replaces one immutable RunSettings under a lock, on any thread. It is checked first: an impossible value raises a
-    LimitError and changes nothing. A change takes effect when the loop next reads the settings.
+    Every change replaces one immutable RunSettings under a lock, from any thread. It is checked first: an impossible value raises
+    LimitError and changes nothing. A change takes effect when the run next reads the settings.
 
     Example:
         >>> run.limits.max_cost = 0.10
@@ -102,7 +102,7 @@ class LiveSettings(Displayable):
 
     @property
     def budget(self) -> Budget:
-        """The whole budget, live.
+        """The budget as a whole, live.
 
         Example:
             >>> run.limits.budget = lab.Budget(max_turns=3)
@@ -132,7 +132,7 @@ class LiveSettings(Displayable):
 
     @property
     def policy(self) -> Callable[..., Decision | Awaitable[Decision]] | None:
-        """The policy that decides on the end of a response, live: a function of signal and context, or None for the standard table.
+        """The policy that decides what to do with a response, live: a function of signal and context, or None for the standard table.
 
         Example:
             >>> run.limits.policy = lab.termination.lenient
@@ -147,7 +147,7 @@ class LiveSettings(Displayable):
 
     @property
     def continuation(self) -> ContinuationPolicy:
-        """The caps on continuing a truncated answer, live.
+        """The limits on continuing a truncated answer, live.
 
         Example:
             >>> run.limits.continuation = lab.ContinuationPolicy(max_continuations_per_turn=0)
@@ -162,7 +162,7 @@ class LiveSettings(Displayable):
 
     @property
     def terminating(self) -> TerminatingTools | None:
-        """The tools that end the run, live; with None a plain answer ends it.
+        """The tools that end the run, live. None: an answer without tool calls ends it.
 
         Example:
             >>> run.limits.terminating = ["finalize"]
@@ -177,7 +177,7 @@ class LiveSettings(Displayable):
 
     @property
     def conditions(self) -> dict[str, StopCondition]:
-        """The single conditions of `stop`, by a name unique in it.
+        """The single conditions of `stop`, by unique names.
 
         Example:
             >>> run.limits.conditions
@@ -186,9 +186,9 @@ class LiveSettings(Displayable):
         return {} if self._settings.stop is None else dict(describe(self._settings.stop))
 
     def edit(self, *, by: str = "code", **fields: Any) -> RunSettings:
-        """Change fields of the budget, the continuation policy or the terminating tools, all or none; return the new settings.
+        """Change fields of the budget, the continuation policy or the terminating tools, all or none. Returns the new settings.
 
-        `budget`, `stop`, `policy`, `continuation` and `terminating` are replaced as a whole, before any of their fields; None removes
+        `budget`, `stop`, `policy`, `continuation` and `terminating` are replaced as a whole, before single fields change; None removes
         the latter four. `by` names the author in the LimitsChanged event.
 
         Example:
@@ -197,7 +197,7 @@ class LiveSettings(Displayable):
         """
         for name in fields:
             if name not in PART_OF and name not in PARTS:
-                raise LimitError(no_such("limit", name, [*PART_OF, *PARTS]))
+                raise LimitError(unknown_name("limit", name, [*PART_OF, *PARTS]))
         wholes = {name: PARTS[name](fields.pop(name)) for name in PARTS if name in fields}
 
         def changed(now: RunSettings) -> RunSettings:
@@ -217,7 +217,7 @@ class LiveSettings(Displayable):
         return self._swap(changed, by)
 
     def edit_condition(self, name: str, /, *, by: str = "code", **fields: Any) -> RunSettings:
-        """Change one condition of `stop`, by its name in `conditions`; return the new settings.
+        """Change one condition of `stop`, by its name in `conditions`. Returns the new settings.
 
         Example:
             >>> run.limits.edit_condition("StepCountIs", steps=3).stop
@@ -227,19 +227,20 @@ class LiveSettings(Displayable):
         def changed(now: RunSettings) -> RunSettings:
             leaves = {} if now.stop is None else describe(now.stop)
             if now.stop is None or name not in leaves:
-                raise LimitError(no_such("stop condition", name, list(leaves)))
+                raise LimitError(unknown_name("stop condition", name, list(leaves)))
             known = [field.name for field in dataclasses.fields(leaves[name])]  # type: ignore[arg-type]
             for field_name in fields:
                 if field_name not in known:
-                    raise LimitError(no_such(f"field of {name}", field_name, known))
+                    raise LimitError(unknown_name(f"field of {name}", field_name, known))
             return dataclasses.replace(now, stop=now.stop.with_leaf(leaves[name], leaves[name].changed(**fields)))
 
         return self._swap(changed, by)
 
     def toggle_condition(self, name: str, on: bool, *, by: str = "code") -> RunSettings:
-        """Switch one condition of `stop` off or on, by its name in `conditions`. A condition that is off keeps its values.
+        """Turn one condition of `stop` on or off, by its name in `conditions`. A condition that is off keeps its values.
 
-        The others count as before: switched on within a group that is off, it leaves the rest of the group off. Returns new settings.
+        The other conditions do not change: if the condition is turned on within a group that is off, the rest of the group stays off.
+        Returns the new settings.
 
         Example:
             >>> run.limits.toggle_condition("StepCountIs", on=False).stop
@@ -248,7 +249,7 @@ class LiveSettings(Displayable):
 
         def changed(now: RunSettings) -> RunSettings:
             if now.stop is None:
-                raise LimitError(no_such("stop condition", name, []))
+                raise LimitError(unknown_name("stop condition", name, []))
             return dataclasses.replace(now, stop=leaf_switched(now.stop, name, on))
 
         return self._swap(changed, by)
@@ -256,7 +257,7 @@ class LiveSettings(Displayable):
     def subscribe(self, listener: LimitListener) -> Callable[[], None]:
         """Call `listener(before, after, by)` after each change, on the thread that made it; return a function that unsubscribes.
 
-        An error in a listener becomes a warning; the change stays in force.
+        An error in a listener becomes a warning; the change remains.
 
         Example:
             >>> seen = []
@@ -278,9 +279,8 @@ class LiveSettings(Displayable):
         with self._lock:
             before = self._settings
             after = change(before)
-            if after == before and type(after.budget.max_turns) is type(
-                before.budget.max_turns
-            ):  # setting the default explicitly is a change
+            same_kind = type(after.budget.max_turns) is type(before.budget.max_turns)  # an explicit default is a change
+            if after == before and same_kind:
                 return before
             self._settings = after
             for listener in tuple(self._listeners):
@@ -291,14 +291,14 @@ class LiveSettings(Displayable):
                     warnings.warn(message, AgentlabWarning, stacklevel=2)
         return after
 
-    if not TYPE_CHECKING:  # with these, type checkers would take any name for an attribute
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
 
         def __getattr__(self, name):
-            raise AttributeError(no_such("limit", name, [*PART_OF, *PARTS]))
+            raise AttributeError(unknown_name("limit", name, [*PART_OF, *PARTS]))
 
         def __setattr__(self, name, value):
             if not hasattr(type(self), name):
-                raise LimitError(no_such("limit", name, [*PART_OF, *PARTS]))
+                raise LimitError(unknown_name("limit", name, [*PART_OF, *PARTS]))
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:

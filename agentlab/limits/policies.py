@@ -1,4 +1,4 @@
-"""Policies: caps on continuing a truncated response within one step, and the tools that end a run."""
+"""Policies: limits on continuing a truncated response within one step, and the tools that end a run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import LimitError
 from agentlab._internal.lazy import helps_with_keywords
 from agentlab._internal.redaction import redacted_repr
-from agentlab.errors import LimitError
 from agentlab.limits.fields import check_limits, limit_field
 
 RECOVERY_HINT = (
@@ -22,7 +22,7 @@ RECOVERY_HINT = (
 """The prompt to continue, for models that accept no prefill."""
 
 FIRST_CAPS = 4
-"""By default an answer may grow to this many times its first cap."""
+"""By default, a continued answer may grow to this many times its first cap."""
 
 _NO_CAP = f" None means {FIRST_CAPS} times the first call's cap, and so does leaving it out."
 
@@ -31,7 +31,7 @@ _NO_CAP = f" None means {FIRST_CAPS} times the first call's cap, and so does lea
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class ContinuationPolicy(Displayable):
-    """Caps on continuing a response that was cut off at its token cap. All are counted per step, and editable live.
+    """Limits on continuing a response that was cut off at its output cap. All are counted per step, and editable live.
 
     max_continuations_per_turn              further calls for the rest of a truncated answer; 0 means none
     max_total_completion_tokens_per_turn    output tokens of all calls of the step; None means 4 times the first call's cap
@@ -84,7 +84,7 @@ class ContinuationPolicy(Displayable):
             raise LimitError(f"ContinuationPolicy(hint={self.hint!r}): pass a text that tells the model what to do.")
 
     def completion_tokens(self, first_cap: int | None) -> int | None:
-        """Return the cap on the step's output tokens, given that of its first call; None if neither is known.
+        """Return the limit on the step's output tokens, given the cap of its first call; None if neither is known.
 
         Example:
             >>> lab.ContinuationPolicy().completion_tokens(first_cap=500)
@@ -99,7 +99,7 @@ CONTINUATION = ContinuationPolicy()
 """The default policy."""
 
 NO_CONTINUATION = ContinuationPolicy(max_continuations_per_turn=0, max_tool_repair_attempts=0)
-"""The policy that continues no truncated answer."""
+"""The policy that never continues a truncated answer."""
 
 NUDGE_MESSAGE = (
     "You are currently in an autonomous execution mode with no user interaction. "
@@ -111,14 +111,14 @@ NUDGE_MESSAGE = (
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class TerminatingTools(Displayable):
-    """The run ends when one of these tools has been called, and not before.
+    """Tools that end the run: a run with terminating tools ends only when one of them has been called, or at a limit.
 
         agent.run("…", terminating=TerminatingTools(["finalize", "give_up"]))
 
     tools               names of the agent's tools; the first of them that succeeds ends the run, and its value is the result's output
-    consecutive_nudges  reminders in a row for answers without any tool call; 0 means none
-    nudge_message       the reminder; a system message if the provider accepts one in mid-conversation, else a user message
-    max_invocations     round trips to the model in the whole run, which then ends as CALL_LIMIT. The default of max_turns yields to it
+    consecutive_nudges  reminders in a row after answers without a tool call; 0 means none
+    nudge_message       the reminder: a system message if the provider accepts one within a conversation, else a user message
+    max_invocations     round trips to the model in the whole run, then CALL_LIMIT; the default of max_turns yields to it
 
     Example:
         >>> script = [say("I think I am done."), call("finalize", {"answer": "IC 41"})]

@@ -1,4 +1,4 @@
-"""Readings of conditions and budgets, the decision on a response, and the rest of a budget.
+"""The readings of conditions and budgets, the decision on a response, and the rest of a budget.
 
 All values are frozen; times are seconds, money is US dollars.
 """
@@ -10,16 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import as_set, read_of
 from agentlab._internal.redaction import redact, redacted_repr
 from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import JSON
-
-if TYPE_CHECKING:
-    pass
 
 
 class Totals(Protocol):
@@ -40,7 +37,7 @@ class Totals(Protocol):
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """All US dollars so far; None if a part is unknown."""
+        """The cost so far in US dollars; None if a part is unknown."""
         ...
 
     @property
@@ -68,12 +65,12 @@ Scalar: TypeAlias = int | float | Decimal | str | bool | None
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class Reading(Displayable):
-    """The reading of a condition after one step: its value, its limit, and if it was met.
+    """The reading of a condition after one step: its value, its limit, and whether it was met.
 
     `value` None means unknown (usage that was not reported). `met` None means undecided: a value is unknown, or an async condition was
-    not awaited since the others had decided. A combination has `children` and no value. `goal` marks a condition on an action of the
-    agent itself (it called `finalize`), in contrast to one that cuts it off. A condition that is turned off keeps its values, has
-    `met` None, and is the child of a reading named `Off`.
+    not awaited since the others had decided. A combination has `children` and no value. `goal` is True if meeting the condition means
+    that the agent finished its task (it called `finalize`), not that it was cut off. A condition that is turned off keeps its values,
+    has `met` None, and is the child of a reading named `Off`.
 
     Example:
         >>> reading = lab.StepCountIs(8).read(result.history)
@@ -104,7 +101,7 @@ class Reading(Displayable):
             yield from child.leaves()
 
     def deciding(self) -> Iterator[Reading]:
-        """Yield the leaf readings because of which this one is met; none if it is not met.
+        """Yield the leaf readings that caused this one to be met; none if it is not met.
 
         Example:
             >>> reading = (lab.StepCountIs(4) | lab.MaxCost(1)).read(result.history)
@@ -123,11 +120,11 @@ class Reading(Displayable):
             yield from child.deciding()
 
     def undecided(self) -> Reading:
-        """Return this reading with its values and without `met`, as for a condition that is turned off."""
+        """Return this reading with `met` None everywhere, as for a condition that is turned off."""
         return replace(self, met=None, children=tuple(child.undecided() for child in self.children))
 
     def that_counts(self) -> Reading | None:
-        """Return this reading without the parts that are turned off; None if all are."""
+        """Return this reading without the parts that are turned off; None if nothing is left."""
         if not self.children:
             return self
         kept = () if self.name == "Off" else tuple(child for each in self.children if (child := each.that_counts()) is not None)
@@ -148,8 +145,8 @@ class Reading(Displayable):
             return f"{self.name}({', '.join(child._text() for child in self.children)})"
         if self.goal:
             return f"{self.name}({self.limit}): {self.value} call{'s' * (self.value != 1)}"
-        if self.value is None and self.met:  # the known part is enough
-            return f"{self.name} at least {as_set(self.name, self.limit)}, of which not all is known"
+        if self.value is None and self.met:  # the known part reaches the limit
+            return f"{self.name} at least {as_set(self.name, self.limit)} (not all is known)"
         return f"{self.name} {read_of(self.name, self.value, self.limit)}"
 
 
@@ -174,8 +171,8 @@ class Action(StrEnum):
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class Decision(Displayable):
-    """The action of a run after a response, and the reason in one sentence. `stop_reason` is set if the action ends the run;
-    `suggestion` is advice for the person: `retry`, `modify_prompt`, `increase_budget`, `stop`, or None.
+    """The action of a run after a response, and its reason in one sentence. `stop_reason` is set if the action ends the run.
+    `suggestion` is advice for a person: `retry`, `modify_prompt`, `increase_budget`, `stop`, or None.
 
     Example:
         >>> [step.decision.reason for step in (await brief.run("?")).history]
@@ -191,8 +188,8 @@ class Decision(Displayable):
 
 @dataclass(frozen=True, slots=True)
 class Remaining(Displayable):
-    """The rest of each limit of the budget. None: there is no limit, or the usage is unknown; the history's `known_tokens` and
-    `known_cost_usd` are then lower bounds."""
+    """The rest of each limit of the budget. None: there is no limit, or the usage is unknown; `known_tokens` and `known_cost_usd` of
+    the history are then lower bounds."""
 
     turns: int | None = None
     calls: int | None = None

@@ -1,4 +1,4 @@
-"""The settings of a run, frozen: all its limits at one moment, checked on creation."""
+"""The settings of a run: all its limits at one moment, frozen and checked on creation."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import ConfigurationError, LimitError
 from agentlab._internal.lazy import helps_with_keywords
 from agentlab._internal.redaction import redacted_repr
-from agentlab.errors import ConfigurationError, LimitError
 from agentlab.limits.budget import DEFAULT_TURNS, Budget, DefaultTurns
 from agentlab.limits.combinators import StopCondition, as_condition
 from agentlab.limits.fields import choices_of, limit_fields
@@ -24,12 +24,12 @@ from agentlab.limits.reading import Decision
 class RunSettings(Displayable):
     """All limits of a run at one moment. Each step reads them once and records them.
 
-    `policy` decides what follows from the end of each response, sync or async, see `agentlab.engine.termination`; None is its
-    standard table. `continuation` caps the continuation of a truncated response; `terminating` names the tools that end the run.
-    Without them a plain answer ends it.
+    `policy` is a function, sync or async, that decides what to do with each response, see `agentlab.engine.termination`; None means the
+    standard table. `continuation` limits the calls that continue a truncated response. `terminating` names the tools that end the run;
+    without them, an answer without tool calls ends it.
 
-    If the budget's max_turns is not set, it is the largest count of steps or calls that is set, and at least 20: the default never
-    undercuts another limit, and bounds runs that have none.
+    If max_turns is not set, it is the largest count of steps or calls that is set, but at least 20: the default is never lower than
+    another limit, and ends runs that have none.
 
     Example:
         >>> run.limits.snapshot() == lab.RunSettings(stop=lab.HasToolCall("finalize") | lab.StepCountIs(8))
@@ -47,13 +47,13 @@ class RunSettings(Displayable):
     def __post_init__(self) -> None:
         for leaf in () if self.stop is None else self.stop.leaves():
             if choices_of(leaf):
-                raise LimitError(f"{leaf!r} is a grid for lab.backtest(…): a run takes one value in each place.")
+                raise LimitError(f"{leaf!r} is a grid for lab.backtest(…): in a run, each limit has a single value.")
         steps = self.budget.max_turns
         if isinstance(steps, DefaultTurns) and steps != (most := max(DEFAULT_TURNS, *self._counts())):
             object.__setattr__(self, "budget", dataclasses.replace(self.budget, max_turns=DefaultTurns(most)))
 
     def _counts(self) -> Iterator[int]:
-        """Yield the limits on steps and calls; each step uses at least one of them."""
+        """Yield the limits on steps and calls; a step makes at least one call."""
         yield self.budget.max_calls or 0
         yield 0 if self.terminating is None else self.terminating.max_invocations
         for leaf in () if self.stop is None else self.stop.leaves(that_count=True):
@@ -85,7 +85,7 @@ def as_terminating(terminating: object) -> TerminatingTools | None:
     """Return terminating tools, also from a list of names. Raises LimitError for anything else."""
     if terminating is None or isinstance(terminating, TerminatingTools):
         return terminating
-    return TerminatingTools(cast("tuple[str, ...]", terminating))  # its own check raises for anything else
+    return TerminatingTools(cast("tuple[str, ...]", terminating))  # which checks it
 
 
 def _as_budget(budget: object) -> Budget:
@@ -105,7 +105,7 @@ PARTS: dict[str, Callable[[object], object]] = {
     "continuation": as_continuation,
     "terminating": as_terminating,
 }
-"""The parts of RunSettings, with the check of a new value."""
+"""The parts of RunSettings, each with the check for a new value."""
 
 EDITABLE: dict[str, type] = {"budget": Budget, "continuation": ContinuationPolicy, "terminating": TerminatingTools}
 """The parts of RunSettings whose fields can be edited one by one."""

@@ -1,11 +1,11 @@
-"""Requests to a model and its responses: frozen values, the same for every provider.
+"""Requests to a model and its responses: frozen values, independent of the provider.
 
-May import: `errors` and `_internal`.
+May import: `_internal`.
 
     messages        messages, tool calls, tool results, their JSON, and the request that holds them
     responses       the response of one call, and the pieces of a stream
-    finish_reasons  why a response ended, why a run ended
-    usage           tokens and money, with their sources
+    finish_reasons  why a response ended, and why a run ended
+    usage           token counts and costs, with their sources
     pricing         the cost of a call
     conversation    the messages of a run
 """

@@ -1,4 +1,4 @@
-"""The messages of a run: append only, with views and encodings that are made once."""
+"""The messages of a run: append only, with cheap views and cached encodings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NOT_DONE = "The run ended before this call; it was not executed."
 class Conversation(Sequence[Message]):
     """Messages in order, append only.
 
-    `view()` is a read-only sequence of the current messages, in O(1); messages added later do not change it. `encoded()` caches each
-    message's bytes per wire, so that a request of a long run encodes only the new messages.
+    `view()` returns a read-only sequence of the current messages in O(1); messages added later do not change it. `encoded()` caches the
+    bytes of each message per wire, so that each request of a long run encodes only the new messages.
     """
 
     __slots__ = ("_encoded", "_messages", "characters")
@@ -27,12 +27,12 @@ class Conversation(Sequence[Message]):
             self.append(message)
 
     def append(self, message: Message) -> None:
-        """Add a message at the end; `characters` counts the text of all messages."""
+        """Append a message and count its characters."""
         self._messages.append(message)
         self.characters += _characters(message)
 
     def answer_open_calls(self, results: Sequence[ToolResult]) -> None:
-        """Answer the tool calls of the last message with these results, in order; calls without one get `not_executed`."""
+        """Answer the tool calls of the last message with these results, in order. The remaining calls get the error `not_executed`."""
         last = self._messages[-1]
         if last.role != "assistant" or not last.tool_calls:
             return
@@ -48,13 +48,13 @@ class Conversation(Sequence[Message]):
             del done[len(self._messages) - 1 :]
 
     def view(self, tail: Sequence[Message] | None = None) -> ConversationView:
-        """Return the current messages, fixed in length. The messages of a `tail` replace the last one."""
+        """Return a view of the current messages. If a `tail` is given, its messages replace the last one."""
         if tail is None:
             return ConversationView(self, len(self._messages))
         return ConversationView(self, len(self._messages) - 1, tuple(tail))
 
     def encoded(self, wire: str, encode: Callable[[Message], bytes], length: int) -> list[bytes]:
-        """Return the first `length` messages in `wire`'s bytes, each encoded at most once."""
+        """Return the bytes of the first `length` messages for `wire`; each message is encoded at most once."""
         done = self._encoded.setdefault(wire, [])
         done.extend(encode(message) for message in self._messages[len(done) : length])
         return done if len(done) == length else done[:length]
@@ -82,7 +82,7 @@ def _characters(message: Message) -> int:
 
 
 class ConversationView(Sequence[Message]):
-    """The first `length` messages of a conversation, followed by a `tail` that is not part of it."""
+    """The first `length` messages of a conversation, followed by a `tail` that does not belong to it."""
 
     __slots__ = ("_conversation", "_length", "_tail")
 
@@ -92,7 +92,7 @@ class ConversationView(Sequence[Message]):
         self._tail = tail
 
     def encoded(self, wire: str, encode: Callable[[Message], bytes]) -> list[bytes]:
-        """Return the messages in `wire`'s bytes; those of the conversation are encoded at most once."""
+        """Return the bytes of the messages for `wire`; those of the conversation are encoded at most once."""
         encoded = self._conversation.encoded(wire, encode, self._length)
         return [*encoded, *map(encode, self._tail)] if self._tail else encoded
 
@@ -117,7 +117,7 @@ class ConversationView(Sequence[Message]):
 
 
 def encode_messages(messages: Sequence[Message], wire: str, encode: Callable[[Message], bytes]) -> list[bytes]:
-    """Return each message as bytes by `encode`, from the conversation's cache if it has one."""
+    """Return the bytes of each message by `encode`, from the conversation's cache if there is one."""
     if isinstance(messages, ConversationView):
         return messages.encoded(wire, encode)
     return [encode(message) for message in messages]

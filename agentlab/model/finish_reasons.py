@@ -1,4 +1,4 @@
-"""Why a response ended and why a run ended, in the one vocabulary that all providers are translated to."""
+"""Why a response ended and why a run ended, in one vocabulary for all providers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agentlab._internal.display import Displayable
+from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.redaction import clean_json, redact, redacted_repr
-from agentlab.model.messages import JSON, _member
+from agentlab.model.messages import JSON
 
 # Finish reasons --------------------------------------------------------------------------------------------------------------
 
@@ -82,14 +83,13 @@ class Confidence(StrEnum):
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class TerminationSignal(Displayable):
-    """Why a response ended, and how sure that is.
+    """Why a response ended, and the confidence in it.
 
-    `raw_field` and `raw_value` are the provider's field and value as sent (`raw_value` None: missing). `message` is one sentence.
-    `repairable` marks an ERROR that another request may repair, such as a malformed tool call. `metadata` has further values from the
-    provider's response, sanitised: short JSON without anything that looks like a key. `model` is the requested model, "" if unknown
-    (ignored in comparisons).
+    `raw_field` and `raw_value` are the provider's field and value as sent (`raw_value` None: missing). `message` explains the reason in
+    one sentence. `repairable` marks an ERROR that another request may repair, such as a malformed tool call. `metadata` has further
+    values from the response: short JSON, redacted. `model` is the requested model, "" if unknown (ignored in comparisons).
 
-    A detector may give the finish reason and the confidence as words. Raises ConfigurationError for an unknown word.
+    Words are converted to FinishReason and Confidence. Raises ConfigurationError for an unknown word.
 
     Example:
         >>> signal = result.history[0].signal
@@ -114,7 +114,7 @@ class TerminationSignal(Displayable):
             object.__setattr__(self, "confidence", _member(Confidence, "confidence", self.confidence))
         if self.metadata:
             object.__setattr__(self, "metadata", clean_json(self.metadata))
-        if self.finish_reason in (FinishReason.ERROR, FinishReason.CONTENT_FILTERED):  # they come with the vendor's own sentences
+        if self.finish_reason in (FinishReason.ERROR, FinishReason.CONTENT_FILTERED):  # these quote the vendor
             object.__setattr__(self, "message", redact(self.message))
             if isinstance(self.raw_value, str):
                 object.__setattr__(self, "raw_value", redact(self.raw_value))
@@ -128,3 +128,11 @@ class TerminationSignal(Displayable):
             [True]
         """
         return self.finish_reason not in (FinishReason.TOOL_CALLS, FinishReason.PAUSED)
+
+
+def _member(kind: type[StrEnum], name: str, value: str) -> StrEnum:
+    """Convert a word, for example from a user's detector, to a member of the enum. Raises ConfigurationError for unknown words."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise ConfigurationError(f"TerminationSignal({name}={value!r}): use one of {', '.join(kind)}.") from None

@@ -1,6 +1,6 @@
-"""What goes to a model: messages, tool calls and tool results, their JSON form for stores, and the request that holds them.
+"""Messages, tool calls and tool results, their JSON form for stores, and the request that sends them to a model.
 
-All are frozen.
+All values are frozen.
 """
 
 from __future__ import annotations
@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redacted_repr
-from agentlab.errors import ConfigurationError
 
 # Messages --------------------------------------------------------------------------------------------------------------------
 
@@ -27,8 +25,8 @@ JSON: TypeAlias = Any
 class ToolCall(Displayable):
     """A tool call as the model sent it.
 
-    `arguments` is the raw JSON text, unparsed, since it may be cut off or invalid. `closed` is False if the provider did not finish the
-    block of the call: the stream broke off, or the response reached its cap.
+    `arguments` is unparsed JSON text, since it may be cut off or invalid. `closed` is False if the provider did not finish the block of
+    the call: the stream broke off, or the response reached its output cap.
 
     Example:
         >>> ended.history[0].tool_calls[0].name, ended.history[0].tool_calls[0].arguments
@@ -64,10 +62,10 @@ class Stop(Displayable):
 class ToolResult(Displayable):
     """The result of a tool call.
 
-    `content` is the text that the model receives; `value` what the function returned, or the exception it raised. `error` is None for
+    `content` is the text for the model; `value` is what the function returned, or the exception that it raised. `error` is None for
     success, else one word: `unknown_tool`, `invalid_arguments`, `exception`, `timeout`, `unserialisable`, `not_executed`, `interrupted`
-    (cut off by the end of the run), `may_have_run` (started in a process that ended, and not repeated). `stop` is set if the tool asked
-    the run to end.
+    (cut off by the end of the run), `may_have_run` (started in a process that died, and not repeated). `stop` is set if the tool
+    requested the end of the run.
 
     `arguments` are those that the model sent. If a tool middleware changed something, `middleware` names it: `arguments`, `result`, or
     `answer` (the tool was not executed); `executed_arguments` are those that the tool received.
@@ -107,7 +105,7 @@ Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class NativeContent:
-    """An assistant message in the provider's format, sent back unchanged to the same wire (thinking signatures, for example)."""
+    """An assistant message in the provider's format. It is sent back unchanged to the same wire, for example for its signatures."""
 
     wire: str
     content: JSON
@@ -118,8 +116,8 @@ class NativeContent:
 class Message(Displayable):
     """One message of the conversation. The instructions are not a message: they are `ModelRequest.instructions`.
 
-    A `tool` message has the results of all calls of the assistant message before it, in order. A `system` message is an instruction
-    within the conversation, such as the reminder to call a terminating tool; wires without system messages send it as the user's.
+    A `tool` message holds the results of all calls of the assistant message before it, in order. A `system` message is an instruction
+    within the conversation, such as the reminder to call a terminating tool; wires without system messages send it as a user message.
 
     Example:
         >>> lab.Message("user", "What is the capital of France?").role
@@ -136,21 +134,13 @@ class Message(Displayable):
     native: NativeContent | None = None
 
 
-def _member(kind: type[StrEnum], name: str, value: str) -> StrEnum:
-    """Convert a word, as a user's detector may return it, to a member of the enum. Raises ConfigurationError for other values."""
-    try:
-        return kind(value)
-    except ValueError:
-        raise ConfigurationError(f"TerminationSignal({name}={value!r}): use one of {', '.join(kind)}.") from None
-
-
 def encode(message: Message) -> str:
-    """Return a message as JSON text, without empty fields."""
+    """Return a message as JSON text; empty fields are omitted."""
     return json.dumps(plain(message), separators=(",", ":"))
 
 
 def plain(message: Message, place_of: Mapping[int, int] = MappingProxyType({})) -> dict[str, Any]:
-    """Return a message as a dict for JSON. Tool results whose `id()` is in `place_of` are replaced by that place."""
+    """Return a message as a dict for JSON. Tool results whose `id()` is in `place_of` are replaced by a reference to that place."""
     data: dict[str, Any] = {"role": message.role, "text": message.text}
     if message.tool_calls:
         data["tool_calls"] = [
@@ -199,7 +189,7 @@ def _result(result: ToolResult) -> dict[str, Any]:
 
 
 def of_step(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored tool result of a step in the form of a message's."""
+    """Return the stored tool result of a step in the form that it has in a message."""
     stop = {} if data.get("stop") is None else {"stop": data["stop"]["reason"]}
     return {name: data[name] for name in _RESULT_FIELDS + _CHANGED_FIELDS if name in data} | stop
 
@@ -228,8 +218,8 @@ class ToolSpec:
 class ModelRequest:
     """A request to a model, independent of the provider.
 
-    `messages` is read-only, and may be a view of fixed length on a growing conversation. With `max_output_tokens` None the provider's
-    default cap applies. `options` are fields that are merged into the top level of the provider's request body.
+    `messages` is read-only, and may be a view of fixed length on a growing conversation. If `max_output_tokens` is None, the provider's
+    default cap applies. `options` are merged into the top level of the provider's request body.
     """
 
     messages: Sequence[Message]

@@ -1,4 +1,4 @@
-"""The cost of a call: as the provider reports it, else by the price list of genai-prices (bundled, no network), else unknown."""
+"""Computes the cost of a call: as reported by the provider, else by the price list of genai-prices (no network), else unknown."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ PRICE_BOOK_NAMES: Mapping[str, str] = {
     "xai": "x-ai",
     "xai-responses": "x-ai",
 }
-"""Our provider names in the price list, for calls to the vendor's own address. Other providers are looked up by their exact name;
-`compatible` has a price only by its address."""
+"""The names of our providers in the price list, for calls to the vendor's own address. Other providers are looked up by their exact
+name; `compatible` is priced only by its address."""
 
-# What is charged ----------------------------------------------------------------------------------------------------------------
+# Charges ------------------------------------------------------------------------------------------------------------------------
 
 _UNITS = {
     "input_tokens": "input_tokens",
@@ -53,8 +53,8 @@ _UNITS = {
     "web_searches": "web_searches",
     "file_searches": "storage_searches",
 }
-"""The counts of `Usage` by their names in the price list. Counts without a price are charged as what they are part of: cache reads,
-images and video as input, reasoning as output. The next table has the exceptions."""
+"""The names of `Usage` counts in the price list. A count without its own price is charged at the price of the count that includes it:
+cache reads, images and video as input, reasoning as output. The next table lists the exceptions."""
 
 _NEEDS_ITS_OWN_PRICE = {
     "input_tokens": ("input_mtok", "the input"),
@@ -73,31 +73,30 @@ _SEARCHES = {
 """Charges per use."""
 
 _ONE_PRICE_FOR_ALL_INPUT = ("google",)
-"""Sellers that list an audio price only if it differs from the price of text."""
+"""Sellers for which the list has an audio price only if it differs from that of text."""
 
 _STANDARD_TIERS = frozenset({"default", "standard", "on_demand", "unspecified", "traffic_type_unspecified"})
 _TIER_NAMES = {"on_demand_flex": "flex", "on_demand_priority": "priority"}
 
 _NO_EXACT_PRICE = {
-    "zhipuai": "the list has only its lowest step, and it charges by the length of the prompt",
-    "databricks": "its price depends on the region",
-    "modal": "your own server there is charged by time",
+    "zhipuai": "its prices depend on the length of the prompt, and the list has only the lowest one",
+    "databricks": "its prices depend on the region",
+    "modal": "it charges for the time of a server",
 }
 """Sellers for which the list has only an estimate."""
 
 _NO_EXACT_SEARCH_PRICE = {
-    "google": "Google charges for them behind a free allowance of the account",
-    "gpt-4o-mini": "this model is charged 8,000 tokens of input for each",
-    "gpt-4.1-mini": "this model is charged 8,000 tokens of input for each",
+    "google": "Google charges for them only above the account's free allowance",
+    "gpt-4o-mini": "each one is charged as 8,000 input tokens",
+    "gpt-4.1-mini": "each one is charged as 8,000 input tokens",
 }
-"""Sellers and models whose price of web searches does not follow from their number."""
+"""Sellers and models for which the number of web searches does not give their price."""
 
 _SEARCHES_ALWAYS = re.compile(r"search-(?:preview|api)\b")
 """OpenAI's chat completion models that search the web in each call, for a fee that depends on settings not in the response."""
 
-
 _NO_USAGE = Cost(reason="The provider reports no usage.")
-_PART_OF_USAGE = Cost(reason="The provider reports a part of the usage only.")
+_PART_OF_USAGE = Cost(reason="The provider reports only a part of the usage.")
 
 
 def cost_of(
@@ -113,15 +112,15 @@ def cost_of(
     """Return the cost of one call.
 
     `reported_usd` has precedence. Otherwise the price list applies: the prices of the server at `address`, or without an address those
-    of the vendor named `provider`. If the list does not have the server, the model, the tier, or the price of a charged part, the cost
-    is unknown, with the `reason`; it is never 0, and never the price of something else.
+    of the vendor named `provider`. If the list lacks the server, the model, the tier or the price of a charged part, the cost is
+    unknown, with a `reason`; it is never 0, and never based on another price.
 
-    `at` is the time of the call, for a replay that of the recording: prices change by date, and some by the hour. None: the recording
-    does not have it; the cost is known only if the price was always the same.
+    `at` is the time of the call, or of the recording on replay: prices change by date, and some by the hour. None: the time is unknown;
+    the cost is then known only if the price was always the same.
 
-    `several`: the usage is the sum of several calls, which has no price if that depends on the length of each prompt.
+    `several` is True if the usage is the sum of several calls; it has no price if that depends on the length of each prompt.
 
-    A cache that is not reported counts as unused. Cache writes of unknown lifetime count as those of the shortest: vendors that sell a
+    A cache that is not reported counts as unused. Cache writes of unknown lifetime are charged at the shortest one: vendors with a
     longer one report it.
     """
     if reported_usd is not None:
@@ -138,19 +137,19 @@ def cost_of(
         return Cost(reason=f"The price of {known.id} depends on the length of each prompt, and only their sum is known.")
     costs = [_cost_at(moment, seller, known, tier, usage) for moment in ([at] if at else _moments(known, tier))]
     if any(cost != costs[0] for cost in costs):
-        return Cost(reason=f"The price of {known.id} depends on the time of the call, which the recording does not have.")
+        return Cost(reason=f"The price of {known.id} depends on the time of the call, which is not in the recording.")
     if costs[0].usd is None:
         return costs[0]
     return Cost(costs[0].usd, CostSource.PRICED, price_list=f"{book.name} (prices of {at:%Y-%m-%d})" if at else book.name)
 
 
 def _cost_at(at: datetime, seller: Seller, model: ModelInfo, tier: list[PriceVariant] | None, usage: Usage) -> Cost:
-    """Return the cost by the prices of a moment."""
+    """Return the cost by the prices at this time."""
     import genai_prices
 
     days, hours = _conditions(model)
     if days and at.date() < days[-1] and any(one.active(at) for one in hours):
-        return Cost(reason=f"The price list does not say what {model.id} cost at that hour before {days[-1]}.")
+        return Cost(reason=f"The price list has no price of {model.id} at that hour before {days[-1]}.")
     prices = model.get_prices(at).__dict__
     served = [one for one in tier or () if one.constraint is None or one.constraint.active(at)]
     if why := _no_token_price(seller, model, prices, usage) or ("" if tier is None else _no_tier_price(served, prices, usage)):
@@ -163,8 +162,8 @@ def _cost_at(at: datetime, seller: Seller, model: ModelInfo, tier: list[PriceVar
         used = genai_prices.Usage(**counts)
         context = served[0].when if served else None
         usd = model.calc_price(used, seller, genai_request_timestamp=at, price_context=context).total_price
-    except ValueError as error:  # parts larger than the whole, or a part that the list needs is missing
-        return Cost(reason=f"The price list cannot price this usage of {model.id}: {error}.")
+    except ValueError as error:  # a part is larger than the whole, or a part that the list needs is missing
+        return Cost(reason=f"This usage of {model.id} cannot be priced: {error}.")
     return Cost(reason=more, at_least_usd=usd) if more else Cost(usd, CostSource.PRICED)
 
 
@@ -173,20 +172,20 @@ def _no_token_price(seller: Seller, model: ModelInfo, prices: Mapping[str, Any],
     if why := _NO_EXACT_PRICE.get(seller.id):
         return f"{seller.name} has no exact price in the list: {why}."
     if "requests_kcount" in prices:
-        return f"{model.id} is charged for each request by settings that are not in the response."
+        return f"{model.id} has a charge per request that depends on settings which are not in the response."
     for name, (price, words) in _NEEDS_ITS_OWN_PRICE.items():
         used = getattr(usage, name)
         if used and price not in prices and not (name == "input_audio_tokens" and seller.id in _ONE_PRICE_FOR_ALL_INPUT):
             return f"The price list has no price for {words} of {model.id}."
         if used is None and usage.output_tokens and name.startswith("output_") and price in prices:
-            return f"The price of {model.id} depends on {words}, which the response does not count."
+            return f"The price of {model.id} depends on {words}, which the response does not report."
     return ""
 
 
 def _no_tier_price(served: list[PriceVariant], prices: Mapping[str, Any], usage: Usage) -> str:
     """Return why the service tier has no price for this usage; empty if it has one."""
     if usage.service_tier == "auto":
-        return "The response does not say which service tier served it."
+        return "The response does not name its service tier."
     known = {name: price for one in served for name, price in one.prices.__dict__.items()}
     for ours, theirs in _UNITS.items():
         standard = prices.get(name := theirs.replace("_tokens", "_mtok"))
@@ -206,7 +205,7 @@ def _no_price_beside_tokens(seller: Seller, model: ModelInfo, prices: Mapping[st
     if usage.web_searches and (why := _NO_EXACT_SEARCH_PRICE.get(seller.id) or _NO_EXACT_SEARCH_PRICE.get(model.id)):
         return f"The price of the web searches is not known: {why}."
     if seller.id in ("openai", "azure", "openrouter") and _SEARCHES_ALWAYS.search(model.id):
-        return f"{model.id} is charged for a web search in each call, by settings that are not in the response."
+        return f"{model.id} searches the web in each call, for a fee that depends on settings which are not in the response."
     for name, (price, words) in _SEARCHES.items():
         if getattr(usage, name) and price not in prices:
             return f"The price list has no price for {words} of {model.id}."
@@ -235,7 +234,7 @@ def _steps_of(model: ModelInfo) -> Iterator[int]:
 
 
 def _moments(model: ModelInfo, tier: list[PriceVariant] | None) -> list[datetime]:
-    """Return one moment for each period with its own prices of a model."""
+    """Return one moment in each period in which a model has its own prices."""
     days, hours = _conditions(model, tier)
     hours_of_change = {time(0), *(hour for one in hours for hour in (one.start_time, one.end_time))}
     return [datetime.combine(day, hour, hour.tzinfo or UTC) for day in [date.min, *days] for hour in hours_of_change]
@@ -255,7 +254,7 @@ def _conditions(model: ModelInfo, tier: list[PriceVariant] | None = None) -> tup
 
 
 class _Book:
-    """One edition of the price list with a cache: a lookup without result takes as long as a step of a run."""
+    """One edition of the price list, with a cache: a lookup without a result takes as long as a step of a run."""
 
     def __init__(self, newest: Callable[[], DataSnapshot]) -> None:
         import genai_prices
@@ -282,8 +281,8 @@ class _Book:
             return Cost(reason=f"The price list has no model {model!r} of {seller.name}.")
 
     def _seller_at(self, address: str) -> Seller | None:
-        """Return who serves at an address. The list's patterns match prefixes; here the host must match to its end, so that a proxy
-        whose host begins with a vendor's is not taken for the vendor."""
+        """Return the seller at an address. The list's patterns match prefixes, but here the whole host must match, so that a proxy
+        whose host begins with a vendor's host is not mistaken for the vendor."""
         parts = urlsplit(address)
         origin = f"{parts.scheme}://{parts.netloc}"
         for seller in self.snapshot.providers:
@@ -292,7 +291,7 @@ class _Book:
                 rest = origin[host.end() :]
                 if not rest or (host.group().endswith(".") and rest.isalpha()):
                     return seller
-            elif ".*" not in seller.api_pattern and re.match(seller.api_pattern, address):  # with a path in it
+            elif ".*" not in seller.api_pattern and re.match(seller.api_pattern, address):  # the pattern contains a path
                 return seller
         return None
 
@@ -331,7 +330,7 @@ def models_of(provider: str) -> tuple[str, ...]:
 
 
 def misspelling_hint(provider: str, model: str) -> str:
-    """Return what an error adds about a model whose name is close to one in the price list; else nothing."""
+    """Return a hint to add to an error if the model's name is close to one in the price list; else ""."""
     near = get_close_matches(model, models_of(provider), n=1, cutoff=0.8)
     if not near or _is_listed(provider, model):
         return ""

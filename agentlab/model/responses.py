@@ -24,9 +24,8 @@ from agentlab.model.usage import Usage
 class ResponseSource(Displayable):
     """Source and time of a response.
 
-    `at` is the time of the call in UTC, for a replayed call the time of the recording; None if the recording does not have it.
-    `recording` is the file and the number of the interaction, "" for a live call. `digest` is a hash of the body: a response and its
-    replays have the same.
+    `at` is the time of the call in UTC; for a replayed call, the time of the recording, None if unknown. `recording` is the file and
+    the number of the interaction, "" for a live call. `digest` is a hash of the body: a response and its replays have the same one.
 
     Example:
         >>> result.history[0].response.source
@@ -43,8 +42,8 @@ class ResponseSource(Displayable):
 class RateLimit(Displayable):
     """The provider's limits for an account, from the headers of one response. None: the header is missing.
 
-    `*_limit` is what the account may use per period, `*_left` the rest of it, and `*_renew_s` the seconds from the response until the
-    full amount is available again.
+    `*_limit` is the amount per period, `*_left` the rest of it, and `*_renew_s` the seconds from the response until the full amount is
+    available again.
 
     Example:
         >>> from agentlab.model.responses import RateLimit
@@ -65,9 +64,9 @@ class RateLimit(Displayable):
 class Hole:
     """A place where a piece of a streamed answer was lost.
 
-    `place` is the number of characters of text before it. `lost_bytes` is the size of the unreadable event, or of several consecutive
-    ones; None for a missing event of unknown size. `reason` is the cause. `in_reasoning` is True if the piece belonged to the visible
-    reasoning, not to the text or a tool call.
+    `place` is the number of characters of text before it. `lost_bytes` is the size of the unreadable events, None if events are missing
+    and their size is unknown. `reason` is the cause. `in_reasoning` is True if the piece belonged to the visible reasoning, not to the
+    text or a tool call.
 
     Example:
         >>> from agentlab.model.responses import Hole, marked
@@ -90,7 +89,7 @@ class Hole:
 
 
 def moved(holes: Sequence[Hole], characters: int) -> tuple[Hole, ...]:
-    """Return the holes, shifted by the number of characters put before their text."""
+    """Return the holes, shifted by a number of characters that precede their text."""
     return tuple([replace(hole, place=hole.place + characters) for hole in holes])
 
 
@@ -112,12 +111,12 @@ def marked(text: str, holes: Sequence[Hole]) -> str:
 class ModelResponse(Displayable):
     """The answer of a model.
 
-    `raw` is the parsed body, for a stream the one assembled from its events; `native` the assistant message in the format in which the
-    provider takes it back; `model` the model named in the response; `cost_usd` the cost that the provider itself reported. `holes` are
-    the places where a stream lost a piece: `text` is what was received, without marks (`marked(text, holes)` inserts them).
+    `raw` is the parsed body; for a stream, it is assembled from the events. `native` is the assistant message in the provider's format,
+    for later requests. `model` is the model named in the response, `cost_usd` the cost that the provider reported. `holes` are the
+    places where a stream lost a piece: `text` is the received text without marks (`marked(text, holes)` inserts them).
 
-    Ignored in comparisons: `source`, where and when the response was made, None without HTTP; `rate_limit`, the account's limits from
-    the headers, None if they have none; `detection_s`, the seconds it took to parse the response and detect its finish reason.
+    Three fields are ignored in comparisons: `source`, None without HTTP; `rate_limit`, the account's limits from the headers, None if
+    they are missing; and `detection_s`, the seconds spent on parsing the response and detecting its finish reason.
     """
 
     text: str
@@ -138,8 +137,8 @@ class ModelResponse(Displayable):
 
     @property
     def is_spoilt(self) -> bool:
-        """True if the lost piece may belong to the text or to a tool call. A lost piece of reasoning spoils only the tool calls that it
-        is sent back with.
+        """True if a lost piece may belong to the text or to a tool call. Lost reasoning counts only if there are tool calls: it must be
+        sent back with them.
 
         Example:
             >>> say("Paris.").is_spoilt

@@ -1,4 +1,4 @@
-"""Usage and cost of model calls, each with its source. `None` means unknown, never zero."""
+"""The usage and cost of model calls, each with its source. `None` means unknown, never zero."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class UsageSource(StrEnum):
 
 
 def shown_fields(value: Usage | Cost) -> Iterator[tuple[str, object]]:
-    """Yield the main fields of a usage or a cost, and those of the others that are set."""
+    """Yield the main fields of a usage or a cost, and all others that are set."""
     always = 6 if isinstance(value, Usage) else 2
     for place, field_ in enumerate(fields(value)):
         part = getattr(value, field_.name)
@@ -46,17 +46,17 @@ def _repr(value: Usage | Cost) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Usage(Displayable):
-    """Tokens and searches of one or several calls, by one convention for all providers. `None` means not reported.
+    """Tokens and searches of one or several calls, counted in the same way for all providers. `None` means not reported.
 
     `input_tokens` includes cache reads and writes; `total_tokens` is input + output; `reasoning_tokens` are part of `output_tokens`.
     `cache_write_1h_tokens` are the part of `cache_write_tokens` that is cached for an hour. Tokens of audio, images and video are part
     of the input, the output or the cache reads. A sum with an unknown part is unknown.
 
-    `web_searches` and `file_searches` are searches that the provider ran itself and charges for. They are 0, not None, if the wire
-    lists its own tools whenever one was used: no entry then means no search.
+    `web_searches` and `file_searches` are searches that the provider ran and charges for. If the wire always lists the provider's tools
+    that were used, a missing entry means 0, not None.
 
-    `service_tier` is the provider's word for the tier of the call (`flex`, `priority`, `batch`, `fast`); a sum names all of them.
-    `also_charged` names what the provider charges for in addition, such as `code execution`: the cost is then unknown.
+    `service_tier` is the provider's word for the tier of the call (`flex`, `priority`, `batch`, `fast`); a sum lists all of them.
+    `also_charged` names additional charges, such as `code execution`, which make the cost unknown.
 
     Example:
         >>> lab.Usage(input_tokens=100, output_tokens=20).total_tokens
@@ -89,7 +89,7 @@ class Usage(Displayable):
 
     @property
     def total_tokens(self) -> int | None:
-        """Input plus output, or None where either is unknown.
+        """Input plus output; None if either is unknown.
 
         Example:
             >>> lab.Usage(100, 20).total_tokens, lab.Usage(100).total_tokens
@@ -117,12 +117,12 @@ class Usage(Displayable):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Cost(Displayable):
-    """Money of one or several calls, in US dollars; `usd` is None exactly where `source` is UNKNOWN.
+    """The cost of one or several calls in US dollars. `usd` is None if and only if `source` is UNKNOWN.
 
-    `reason` is the sentence why it is unknown, and `at_least_usd` the known part of it, which counts against `max_cost`. `price_list`
-    names the price list, and the day of the prices.
+    `reason` explains why it is unknown; `at_least_usd` is then the known part, which counts against `max_cost`. `price_list` names the
+    price list, and the day of the prices.
 
-    Costs add up with `+` and `sum`, as in `history.cost`: unknown if a part is unknown, with the known parts in `known_usd`.
+    Costs can be added with `+` and `sum`, as in `history.cost`. With an unknown part the sum is unknown; `known_usd` is the known part.
 
     Example:
         >>> sum(step.cost for step in result.history).usd
@@ -140,7 +140,7 @@ class Cost(Displayable):
 
     @property
     def known_usd(self) -> Decimal:
-        """The cost if it is known, else the known part of it."""
+        """The cost, or if it is unknown its known part."""
         return self.at_least_usd if self.usd is None else self.usd
 
     def __add__(self, other: Cost | int) -> Cost:
@@ -160,14 +160,14 @@ _COST_ORDER = (CostSource.REPORTED, CostSource.PRICED, CostSource.UNKNOWN)
 
 _ZEROS: dict[str, Any] = dict.fromkeys(_COUNTS, 0)
 NOTHING_USED = Usage(**_ZEROS, source=UsageSource.REPORTED)
-"""The usage of no call: the start of a sum."""
+"""The usage of no calls: the start of a sum."""
 
 FREE = Cost(Decimal(0), CostSource.REPORTED)
-"""The cost of no call: the start of a sum."""
+"""The cost of no calls: the start of a sum."""
 
 
 def add_usage(left: Usage, right: Usage) -> Usage:
-    """Return the sum of two usages. A count that is unknown in one is unknown in the sum; the source is the weaker of the two."""
+    """Return the sum of two usages. Counts that are unknown in one are unknown in the sum; the source is the less reliable one."""
     tokens = [None if a is None or b is None else a + b for a, b in zip(_main_counts(left), _main_counts(right), strict=True)]
     source = left.source if left.source is right.source else max(left.source, right.source, key=_USAGE_ORDER.index)
     more: dict[str, Any] = {}
@@ -182,7 +182,7 @@ def add_usage(left: Usage, right: Usage) -> Usage:
 
 
 def add_cost(left: Cost, right: Cost) -> Cost:
-    """Return the sum of two costs, unknown if one is, with the first reason; the source is the weaker of the two."""
+    """Return the sum of two costs. It is unknown if one is, with the first reason; the source is the less reliable one."""
     source = left.source if left.source is right.source else max(left.source, right.source, key=_COST_ORDER.index)
     lists = _union(left.price_list or None, right.price_list or None) or ""
     if left.usd is None or right.usd is None:
@@ -191,7 +191,7 @@ def add_cost(left: Cost, right: Cost) -> Cost:
 
 
 def _sum_of_class(add: Callable[[T, T], T], value: T, other: object) -> T:
-    """Return the sum of two values of one class; 0 is the start of a `sum`."""
+    """Return the sum of two values of one class; also accept 0, with which `sum` starts."""
     if isinstance(other, type(value)):
         return add(value, other)
     return value if type(other) is int and other == 0 else NotImplemented

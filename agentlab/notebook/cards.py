@@ -1,6 +1,6 @@
-"""Cards: the display of public values in a notebook. A title, rows of names and values, a table, and a note become HTML here.
+"""Cards: the display of public values in a notebook, as HTML with a title, rows of names and values, a table, and a note.
 
-A card is short, escaped, readable on white and on black, and the same at every execution: it has no times and no ids.
+A card is short, escaped and legible on white and on black. It has no times and no ids, so it is the same at every execution.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentlab.limits.condition_tree import Node, condition_code, outline
 from agentlab.model.usage import shown_fields
 
 if TYPE_CHECKING:
-    from agentlab.agent import Agent
+    from agentlab.agent import Agent, Run
     from agentlab.engine.lockstep import Lockstep
     from agentlab.engine.next_actions import NextAction
     from agentlab.engine.termination import DecisionContext
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from agentlab.providers.base import Provider
     from agentlab.records.history import RunHistory
     from agentlab.records.step import StepResult
-    from agentlab.run import Run
     from agentlab.serving.chat import Chat, ChatReply
     from agentlab.storage.store import Store
     from agentlab.tools import Tool
@@ -45,13 +44,13 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 24
 FIRST, LAST = 10, 10
-"""Rows shown from the beginning and from the end of a long table."""
+"""Number of rows shown from the start and from the end of a long table."""
 LONGEST_VALUE, LONGEST_NAME = 300, 80
 UNKNOWN, NO_LIMIT, NONE = "unknown", "no limit", "none"
 AMOUNTS = ("usd", "tokens", "score")
-"""Suffixes of fields whose None means unknown."""
+"""Suffixes of fields in which None means unknown."""
 NOT_SHOWN = ("raw", "native", "duration_s", "started_s", "run_id", "parent_run_id", "parameters_json", "metadata", "time_s")
-"""Fields that are left out: internal ones, and those that differ at every execution."""
+"""Fields that are not shown: internal ones, and those that differ at every execution."""
 
 _LEFT = "text-align:left;vertical-align:top"
 _NAME = f"{_LEFT};min-width:6em"
@@ -62,7 +61,7 @@ F = TypeVar("F", bound=Callable[[Any], "Card"])
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under column heads: the first and the last of `count` rows."""
+    """A table with column heads, and the first and last of its `count` rows."""
 
     heads: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]
@@ -71,7 +70,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The content of a card. Values may be of any type: they become text and are escaped when the card becomes HTML."""
+    """The content of a card. Values may be of any type: `as_html` converts them to text and escapes them."""
 
     title: str
     rows: tuple[tuple[str, object], ...] = ()
@@ -93,7 +92,7 @@ def _card_of(*names: str) -> Callable[[F], F]:
 
 
 def card_of(value: object) -> Card:
-    """Return the card of a value, found by the name of its class or of one of its bases; otherwise a card of its fields."""
+    """Return the card that is registered for the value's class or one of its bases; otherwise a card of its fields."""
     for kind in type(value).__mro__:
         if kind.__name__ in _CARDS and kind.__module__.startswith("agentlab"):
             return _CARDS[kind.__name__](value)
@@ -124,7 +123,7 @@ def _field(name: str, value: object) -> object:
 
 
 def _ends_of(whole: Sequence[Any]) -> tuple[list[Any], int]:
-    """Return the first and the last of a long sequence, and its length; the rest is not read."""
+    """Return the first and the last items of a long sequence, and its length. The other items are not read."""
     count = len(whole)
     if count <= FIRST + LAST:
         return list(whole), count
@@ -171,7 +170,7 @@ def _cell(value: object) -> str:
 
 
 def in_words(value: object) -> str:
-    """Return a value as text; None is unknown unless the card has replaced it."""
+    """Return a value as text; None as `unknown`."""
     if value is None:
         return UNKNOWN
     if isinstance(value, bool):
@@ -217,7 +216,7 @@ def _continuation(value: Any) -> Card:
 
 @_card_of("RunSettings")
 def _settings(value: RunSettings) -> Card:
-    policy = "the standard one" if value.policy is None else getattr(value.policy, "__name__", value.policy)
+    policy = "standard" if value.policy is None else getattr(value.policy, "__name__", value.policy)
     more = (("stop", _or(value.stop)), ("terminating", _or(value.terminating)), ("continuation", value.continuation))
     return Card(type(value).__name__, (*((name, held) for name, held, _ in _limits(value.budget)), *more, ("policy", policy)))
 
@@ -400,7 +399,7 @@ def _step(value: StepResult) -> Card:
     rows += [("more calls", count - len(called))] if count > len(called) else []
     rows += [("finish reason", _or(value.finish_reason, "no answer"))]
     rows += [("decision", f"{value.decision.action}: {value.decision.reason}")]
-    rows += [("calls of the model", len(value.calls)), ("tokens", value.usage.total_tokens), ("cost, USD", value.cost.usd)]
+    rows += [("model calls", len(value.calls)), ("tokens", value.usage.total_tokens), ("cost, USD", value.cost.usd)]
     rows += [] if value.readings is None else [("conditions", f"{value.readings}")]
     rows += [] if value.error is None else [("error", f"{type(value.error).__name__}: {value.error}")]
     rows += [] if value.stop_reason is None else [("stop reason", value.stop_reason)]
@@ -450,7 +449,7 @@ def _experiment(value: Experiment) -> Card:
 @_card_of("ExperimentResults")
 def _results(value: ExperimentResults) -> Card:
     table = _table(("run", "problem"), list(value.problems.items()))
-    note = "`.runs` and `.steps` are frames, `.summary()` compares the runs, `.plot()` draws it."
+    note = "`.runs` and `.steps` are frames, `.summary()` compares the runs, `.plot()` draws the comparison."
     return Card(f"Results of {value.grid.name}", (("runs", len(value)), *value.states.items()), table, note)
 
 
@@ -473,7 +472,7 @@ def _reply(value: ChatReply) -> Card:
         ("response", value.response),
         *((("notice", value.notice),) if value.notice else ()),
         ("ended", end),
-        ("messages of the assistant saved", value.saved_ai_messages),
+        ("saved assistant messages", value.saved_ai_messages),
         ("messages of this request", len(value.messages)),
     )
     return Card("ChatReply", rows)
@@ -481,15 +480,15 @@ def _reply(value: ChatReply) -> Card:
 
 @_card_of("Telemetry")
 def _telemetry(value: Telemetry) -> Card:
-    return Card("Telemetry", (("texts of messages in the spans", bool(value.content)),))
+    return Card("Telemetry", (("exports message texts", bool(value.content)),))
 
 
 # Display: the mime bundle of a value, and DataFrames without formulas -----------------------------------------------------------
 
 LONGEST_TEXT = 2_000
-"""The most characters of a repr."""
+"""Maximum number of characters of a repr."""
 PLACES = ("pandas", "pandas.core.frame")
-"""The module of DataFrame in pandas 3, and before."""
+"""The module of DataFrame in pandas 3, and in earlier versions."""
 
 
 def bundle(value: object) -> dict[str, str]:
@@ -498,9 +497,9 @@ def bundle(value: object) -> dict[str, str]:
 
 
 def show_frames_as_written(shell: Any) -> None:
-    """Make this IPython show DataFrames without formulas, unless their display has been changed already.
+    """Make this IPython display DataFrames without formulas, unless their display was changed already.
 
-    JupyterLab turns the text between two `$` in a table into a formula, so "from $5 to $10" is garbled. No option of pandas is changed.
+    JupyterLab renders the text between two `$` in a table as a formula, so "from $5 to $10" is garbled. No option of pandas is changed.
     """
     html = shell.display_formatter.formatters["text/html"]
     for place in PLACES:
@@ -518,7 +517,7 @@ def show_frames_as_pandas_does(shell: Any) -> None:
 
 
 def as_written(frame: Any) -> str | None:
-    """Return the HTML of a DataFrame, marked so that JupyterLab renders no formula in it."""
+    """Return the HTML of a DataFrame, marked so that JupyterLab renders no formulas in it."""
     import pandas as pd
 
     with pd.option_context("display.html.use_mathjax", False):

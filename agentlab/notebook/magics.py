@@ -1,7 +1,7 @@
 """`%load_ext agentlab`: the cell magic `%%agent`, Tab completion of models, and tables without formulas.
 
-Loading the extension registers them; `import agentlab` changes nothing in IPython. The code after `--stop` is written by the person at
-the keyboard and evaluated with their names. Text from a model is never evaluated.
+Loading the extension registers them; `import agentlab` changes nothing in IPython. The code after `--stop` is written by the user and
+evaluated with the user's variables. Text from a model is never evaluated.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from IPython.display import display
 import agentlab
 from agentlab._internal.kernel import has_page
 from agentlab._internal.redaction import redact
-from agentlab.agent import Agent
+from agentlab.agent import Agent, Run
 from agentlab.errors import AgentlabError
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 from agentlab.model.pricing import models_of
 from agentlab.notebook.cards import show_frames_as_pandas_does, show_frames_as_written
 from agentlab.providers import registry as _registry
-from agentlab.run import Run
 from agentlab.tools import Tool
 
 LIMITS = tuple(field.name for field in dataclasses.fields(Budget))
@@ -51,12 +50,12 @@ def _limit(field: dataclasses.Field[Any]) -> Any:
 DECLARED = (
     argument("model", nargs="?", help="provider:model, such as anthropic:claude-sonnet-4-6"),
     argument("--agent", metavar="NAME", help="a variable with a lab.Agent; with a model: the same agent on that model"),
-    argument("--tools", metavar="NAMES", help="functions defined above, with commas between them: get_weather,finalize"),
+    argument("--tools", metavar="NAMES", help="functions defined above, separated by commas: get_weather,finalize"),
     argument("--instructions", metavar="TEXT", help="the agent's instructions, in quotation marks"),
     argument("--stop", metavar="CODE", help="when to stop, in Python: \"StepCountIs(4) | HasToolCall('finalize')\""),
     argument("--terminating", metavar="NAMES", help="names of the tools that end the run"),
-    argument("--stream", action="store_true", help="ask for the answer as a stream"),
-    argument("--replay", metavar="FOLDER", help="answer from this recording: no key, no network"),
+    argument("--stream", action="store_true", help="stream the answer"),
+    argument("--replay", metavar="FOLDER", help="replay this recording: no key, no network"),
     argument("--record", metavar="FOLDER", help="record the responses in this folder"),
     argument("--name", default="run", metavar="NAME", help="the variable for the run; `run` by default"),
     *map(_limit, dataclasses.fields(Budget)),
@@ -64,7 +63,7 @@ DECLARED = (
 
 
 def argv_of(line: str) -> list[str]:
-    """Return the words of the magic's line, without quotation marks around a word or around the value after its `=`."""
+    """Return the words of the magic's line, without the quotation marks around a word or around the value after `=`."""
     cut = shlex.shlex(line, posix=False, punctuation_chars=False)  # not posix: the backslashes of paths stay
     cut.whitespace_split, cut.commenters = True, ""
     try:
@@ -82,7 +81,7 @@ def _unquoted(word: str) -> str:
 
 
 def limit_of(name: str, text: str) -> Any:
-    """Return the value of a limit: a number, None for `none`, or text, which a Budget refuses."""
+    """Return the value of a limit: a number, None for `none`, or other text, which Budget refuses."""
     if text.lower() == "none":
         return None
     try:
@@ -95,7 +94,7 @@ def unknown_option(word: str) -> str:
     """Return the message for a word that is not an option."""
     if not word.startswith("-"):
         return f"{word!r} is not expected: only options may follow the model; put text with spaces in quotation marks."
-    return no_such("option", word.partition("=")[0], list(FLAGS))
+    return unknown_name("option", word.partition("=")[0], list(FLAGS))
 
 
 def provider_names() -> tuple[str, ...]:
@@ -124,7 +123,7 @@ def matching_models(begun: str, names: Mapping[str, Any]) -> list[str]:
 
 
 _CALLED = re.compile(r"""(?P<what>[A-Za-z_][\w.]*)\(\s*(?:(?:model|name)\s*=\s*)?(?P<mark>["'])(?P<begun>[^"'\n]*)\Z""")
-"""Return the first argument of a call if it is a string that is not closed."""
+"""Matches the first argument of a call if it is a string that is still open."""
 _MODEL = re.compile(r"""(?P<before>[^\n]*?)\bmodel\s*=\s*(?P<mark>["'])(?P<begun>[^"'\n]*)\Z""")
 _PROVIDER_BEFORE = re.compile(r"""\bProvider\(\s*["']([^"'\n]+)["'][^()\n]*\Z""")
 _TAKE_A_MODEL = ("Agent", "with_model")
@@ -190,7 +189,7 @@ def completed(before: str, names: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def _ours(path: str, names: Mapping[str, Any], before: str) -> str:
-    """Return the last word of `lab.Agent` if it is agentlab's; before the import has run, judged by the text."""
+    """Return `Agent` of `lab.Agent` if it is agentlab's. If the import has not run yet, the text decides."""
     *heads, last = path.split(".")
     if last == "with_model":
         return last
@@ -230,13 +229,13 @@ def _is_a_tool(value: object) -> bool:
 NAME = "agent"
 LAST = "_run"
 
-ABOUT = """Run an agent and watch it: the cell's text is the prompt, and the run's panel appears below the cell.
+ABOUT = """Run an agent and watch it. The text of the cell is the prompt, and the run's panel appears below the cell.
 
     %%agent anthropic:claude-sonnet-4-6 --stop "StepCountIs(4)" --max-cost 0.05 --tools get_weather,finalize
     Plan a day trip.
 
-The run is then `run`, and `_run` as well: `run.result`, `run.to_frame()`, `run.limits.max_cost = 0.10`. Without a live page it is
-run to its end, and shown as text and tables. Settings that are left out are an Agent's defaults."""
+The run is then in the variables `run` and `_run`: `run.result`, `run.to_frame()`, `run.limits.max_cost = 0.10`. Without a live page
+it is run to its end and shown as text and tables. Settings that are left out have the defaults of an Agent."""
 
 
 def agent_cell(shell: Any) -> Callable[[str, str], None]:
@@ -270,12 +269,12 @@ def _show(run: Run) -> None:
         return
     try:
         run.start()
-    finally:  # the static panel shows the end, even that of a failed run
+    finally:  # the static panel also shows a failed run
         display(run.panel())
 
 
 def _made(names: dict[str, Any], chosen: Any, cell: str) -> Run:
-    """Return the requested run. Raises UsageError and AgentlabError, whose messages say what to write instead."""
+    """Return the requested run. Raises UsageError and AgentlabError."""
     if not chosen.name.isidentifier() or keyword.iskeyword(chosen.name):
         raise UsageError(f"--name {chosen.name}: this is not a valid variable name; write e.g. --name run.")
     if not cell.strip():
@@ -312,7 +311,9 @@ def _agent(names: dict[str, Any], chosen: Any) -> Agent:
         raise UsageError(f"--agent {chosen.agent} has {clash[0]} already: leave out --{clash[0]}, or --agent.")
     agent = _named(names, "--agent", chosen.agent)
     if not isinstance(agent, Agent):
-        raise UsageError(f"--agent {chosen.agent}: that is a {type(agent).__name__}; name a variable with a lab.Agent in it.")
+        raise UsageError(
+            f"--agent {chosen.agent}: this is a {type(agent).__name__}; pass the name of a variable with a lab.Agent."
+        )
     return agent if chosen.model is None else agent.with_model(chosen.model)
 
 
@@ -326,7 +327,7 @@ def _named(names: dict[str, Any], option: str, name: str) -> Any:
         fit = Agent if option == "--agent" else Tool
         like = [each for each, value in names.items() if not each.startswith("_") and _fits(value, fit)]
         there = f" Variables of this type: {', '.join(sorted(like)[:8])}." if like else ""
-        raise UsageError(f"{option} {name}: there is no variable {name!r}; define it in a cell above.{there}")
+        raise UsageError(f"{option} {name}: the variable {name!r} does not exist; define it in a cell above.{there}")
     return names[name]
 
 
@@ -335,11 +336,11 @@ def _fits(value: object, kind: type) -> bool:
 
 
 def _condition(names: dict[str, Any], code: str) -> object:
-    """Evaluate `--stop` with the person's names; agentlab's conditions need no import."""
+    """Evaluate `--stop` with the user's variables. agentlab's conditions need no import."""
     ours = {name: value for name in agentlab.__all__ if isinstance(value := getattr(agentlab, name), type)}
     conditions = {name: kind for name, kind in ours.items() if issubclass(kind, StopCondition) and name not in names}
     try:
-        return eval(code, names, conditions)  # noqa: S307  as if the person had written it in the cell
+        return eval(code, names, conditions)  # noqa: S307  the user wrote it in the cell
     except AgentlabError:
         raise
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Plots of runs: what was used at each step, the limits that held, and why runs ended. One file per plot, data and drawing.
+"""Plots of runs: usage at each step, the limits in force, and why runs ended. Each file has one plot, or two, with data and drawing.
 
     lab.plots.tokens(result)                               cumulative tokens, one line per run
     lab.plots.cost(results)                                cumulative cost of several runs and providers
@@ -6,30 +6,40 @@
     lab.plots.curves(result)                               tokens and cost side by side
     lab.plots.timeline(result)                             calls, tools, continuations and nudges over time
     lab.plots.bands(results, "cost")                       a group's median over the steps, with a band over its runs
-    lab.plots.estimates(results, "cost")                   one measure of each group, with its interval
+    lab.plots.estimates(results, "cost")                   one measure per group, with its interval
     lab.plots.cost_success(results)                        cost against success, one point per group, with both intervals
     lab.plots.survival(results)                            share of runs that are still running after each step
     lab.plots.small_multiples(lab.plots.tokens, results)   the same plot for each provider, side by side
-    lab.plots.comparison(results)                          the picture of a whole comparison
+    lab.plots.comparison(results)                          a whole comparison in one figure
     lab.plots.what_if(lab.backtest(steps, StepCountIs([2, 4, 8])))   cost and success under other limits
     lab.plots.tree(run)                                    a run, its branches and its sub-agents, as a tree
 
 Each takes what `lab.frame` takes (a run, a result, several in a list, a store, the results of an experiment), or a frame.
 
-Each has a pure function to data (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`, `tree_data`, `bands_data`,
-`estimates_data`, `cost_success_data`, `survival_data`, `what_if_data`) and a drawing of that data. With `ax=` it draws into your
-axes; without, it makes a new figure, never through pyplot. The returned Axes show themselves as the last expression of a
-notebook cell; `ax.figure.savefig("tokens.png")` writes them; `ax.alt` describes the picture in words.
+Each plot draws the data of a pure function (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`, `tree_data`,
+`bands_data`, `estimates_data`, `cost_success_data`, `survival_data`, `what_if_data`). With `ax=` it draws into your axes, otherwise it
+makes a new figure without pyplot. The returned Axes are displayed if they are the last expression of a notebook cell;
+`ax.figure.savefig("tokens.png")` saves them; `ax.alt` describes the picture in words.
 
-Providers differ by colour, marker and line style together, never by colour alone. The background is transparent, and every colour is
-legible on white and on near black. Unknown values are a gap and a note in the legend, never 0.
+Providers differ in colour, marker and line style, never in colour alone. The background is transparent, and every colour is
+legible on white and on near black. An unknown value is a gap with a note in the legend, never 0.
 
 May import: `analysis` and what is below it.
+
+    usage_curves        `tokens`, `cost`, `curves`
+    stop_reason_bars    `stop_reasons`
+    run_timeline        `timeline`
+    bands_and_survival  `bands`, `survival`
+    group_estimates     `estimates`, `cost_success`
+    what_if_frontier    `what_if`
+    branch_tree         `tree`
+    several             `small_multiples`, `comparison`
+    figure              the figures, axes, colours and legends of all plots
 """
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab.plots.bands_and_survival import bands, bands_data, survival, survival_data
 from agentlab.plots.branch_tree import tree, tree_data
 from agentlab.plots.figure import PlotAxes, PlotFigure
@@ -69,4 +79,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = module_hooks(__name__, [name for name in __all__ if name.islower() and not name.endswith("_data")])

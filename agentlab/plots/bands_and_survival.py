@@ -1,4 +1,4 @@
-"""Groups of runs over their steps: usage with a band over the runs, and the share that is still running."""
+"""Groups of runs over their steps: the median usage with a band over the runs, and the share of runs that are still running."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from agentlab.records.frames import Recordings
 USED = {"tokens": "cumulative_tokens", "cost": "cumulative_cost_usd"}
 MIDDLE_HALF = (0.25, 0.75)
 SHOWN_GROUPS = 8
-"""Number of groups drawn; the legend counts the rest."""
+"""Maximum number of groups drawn; the legend counts the rest."""
 FILL = 0.2
 NAME_WIDTH = 16
 THIN = 0.9
@@ -50,10 +50,11 @@ TABLE_POINTS = 36.0
 def bands_data(
     steps: Recordings | pd.DataFrame, what: str = "tokens", by: By = "provider", quantiles: tuple[float, float] = MIDDLE_HALF
 ) -> pd.DataFrame:
-    """Return what the runs of each group had used after each step: one row per group and step.
+    """Return the cumulative usage of each group's runs after each step: one row per group and step.
 
-    Columns: `group`, `step`, `runs` that took this step (the others had ended), `known` of them, and over those the `median` and
-    the two quantiles `low` and `high` (NA: none known). `what` is `tokens` or `cost`. The same run twice counts once.
+    Columns: `group`, `step`, `runs` (the number that took this step; the others had ended), `known` (the number with known usage), and
+    over those the `median` and the two quantiles `low` and `high` (NA: none known). `what` is `tokens` or `cost`. A run that occurs
+    twice counts once.
 
     Example:
         >>> steps = lab.frame([result, *others])
@@ -103,11 +104,11 @@ def _checked_quantiles(quantiles: object) -> tuple[float, float]:
 def survival_data(
     runs: Recordings | pd.DataFrame, by: By = "provider", *, level: float = 0.95, unit: By | None = None
 ) -> pd.DataFrame:
-    """Return the share of each group's runs that have not finished on their own after each step, by Kaplan and Meier.
+    """Return the share of each group's runs that are still running after each step, by Kaplan and Meier.
 
-    Columns: `group`, `step` (from 0), `at_risk` (runs that took this step; at 0 all of them), `ended` on their own with this step,
-    `censored` after it (cut off by a limit or an error, or not ended: their own end is unknown), `alive`, the share, and its
-    interval `low`, `high` (log-log, Greenwood, from independent units as in `lab.summary`; NA if none or all have ended, and for
+    Columns: `group`, `step` (from 0), `at_risk` (runs that took this step; all of them at 0), `ended` (runs that finished on their own
+    with this step), `censored` (runs that were cut off after it by a limit or an error, or have not ended), `alive` (the share), and
+    its interval `low`, `high` (log-log, Greenwood, from independent units as in `lab.summary`; NA if none or all have ended, and for
     fewer than 5 units). Runs whose number of steps is unknown are left out.
 
     Example:
@@ -147,12 +148,11 @@ def bands(
     *,
     quantiles: tuple[float, float] = MIDDLE_HALF,
 ) -> Axes:
-    """Draw cumulative tokens or cost per step: for each group the median of its runs with a band over the middle half of them.
+    """Draw cumulative tokens or cost per step: for each group the median of its runs, with a band over the middle half of them.
 
-    `steps` is what `lab.frame` takes or returns; `what` is `tokens` or `cost`. Each step shows the runs that took it: the others had
-    ended, and the remaining ones may be of another kind. So the numbers below the axis count them, and if fewer than half of a group's
-    runs remain its line is thin and has no band. Returns the axes; see `bands_data` for their data. Errors: ConfigurationError if
-    columns are missing.
+    `steps` is what `lab.frame` takes or returns; `what` is `tokens` or `cost`. Each step shows only the runs that took it, which may
+    differ from those that had ended before. The numbers below the axis count them; if fewer than half of a group's runs remain, its
+    line is thin and has no band. Returns the axes; see `bands_data` for their data. Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> steps = lab.frame([result, *others])
@@ -178,7 +178,7 @@ def bands(
             thin |= _draw_band(ax, group, its, name)
             top = max([top, float(known["median"].max()), *_floats(known["high"][_many(known)])])
     if thin:
-        rows.append((Line2D([], [], color=look.TEXT, linewidth=THIN), "thin: fewer than half\nof its runs are left"))
+        rows.append((Line2D([], [], color=look.TEXT, linewidth=THIN), "thin: fewer than half\nof the runs remain"))
     ax.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=what == "tokens"))
     ax.yaxis.set_major_formatter(look.whole_numbers() if what == "tokens" else look.Dollars())
     first, last = int(data["step"].min()), int(data["step"].max())
@@ -209,7 +209,7 @@ def _many(group: pd.DataFrame) -> pd.Series[bool]:
 
 
 def _draw_band(ax: Axes, group: pd.DataFrame, its: Look, name: str) -> bool:
-    """Draw the line and the band of one group. True if a part of it is thin."""
+    """Draw the line and the band of one group. Returns True if a part of the line is thin."""
     many = _many(group)
     steps = [int(step) for step in group["step"]]
     median, low, high = (_floats(group[column]) for column in ("median", "low", "high"))
@@ -231,10 +231,10 @@ def _draw_band(ax: Axes, group: pd.DataFrame, its: Look, name: str) -> bool:
 def survival(
     runs: Recordings | pd.DataFrame, by: By = "provider", ax: Axes | None = None, *, level: float = 0.95, unit: By | None = None
 ) -> Axes:
-    """Draw the share of each group's runs that have not finished on their own after each step, by Kaplan and Meier, with intervals.
+    """Draw the share of each group's runs that are still running after each step, by Kaplan and Meier, with intervals.
 
-    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. A run that was cut off, by a limit or an error, or that has not
-    ended, counts up to there and no further, with a mark on the line. That is right for a limit on steps; if a budget cuts off mostly
+    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. A run that was cut off by a limit or an error, or that has not
+    ended, counts up to its last step, with a mark on the line. This is unbiased for a limit on steps; if a budget cuts off mostly
     the long runs, the curve falls too fast. `unit` is as in `lab.summary`. Returns the axes; see `survival_data` for their data.
     Errors: ConfigurationError if columns are missing.
 
@@ -257,7 +257,7 @@ def survival(
         its, steps = looks[name, ""], [int(step) for step in group["step"]]
         alive, low, high = ([*_floats(group[column]), *_floats(group[column])[-1:]] for column in ("alive", "low", "high"))
         style: dict[str, Any] = {"color": its.colour, "linestyle": its.line_style, "linewidth": LINE_POINTS}
-        ends = [*steps, steps[-1] + 0.5]  # the last value is held for half a step
+        ends = [*steps, steps[-1] + 0.5]  # the last value is drawn for half a step more
         ax.fill_between(
             ends, low, high, step="post", color=its.colour, alpha=FILL * 0.8, linewidth=0, zorder=2, gid=look.gid("band", name)
         )
@@ -268,10 +268,10 @@ def survival(
         rows.append((Line2D([], [], **style), look.shorten(name)))
         gone = group[group["alive"] <= 0.5]
         half = f"at least half finished by step {gone['step'].iloc[0]}" if len(gone) else "fewer than half finished"
-        counts = f"{group['ended'].sum()} of {group['at_risk'].iloc[0]} ended, {group['censored'].sum()} cut off or not ended"
+        counts = f"{group['ended'].sum()} of {group['at_risk'].iloc[0]} finished, {group['censored'].sum()} cut off or not ended"
         parts.append(f"{look.spoken(name)} {half} (estimated), {counts}")
     if (data["censored"] > 0).any():
-        rows.append((Line2D([], [], color=look.TEXT, **tick), "cut off, or\nnot ended"))
+        rows.append((Line2D([], [], color=look.TEXT, **tick), "cut off or\nnot ended"))
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ax.set_ylim(0, 1.03)
     ax.set_xlim(0, int(data["step"].max()) + 0.5)
@@ -299,7 +299,7 @@ def _floats(values: pd.Series[float]) -> list[float]:
 
 
 def _table(ax: Axes, groups: dict[str, pd.DataFrame], column: str) -> None:
-    """Write the number of runs of each group that took the step below each tick of the axis."""
+    """Write below each tick of the axis how many runs of each group took that step."""
     low, high = ax.get_xlim()
     ticks = [round(tick) for tick in ax.get_xticks() if low <= tick <= high]
     ax.set_xticks(ticks)

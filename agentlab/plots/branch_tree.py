@@ -1,6 +1,6 @@
 """Runs, their branches and their child runs as a tree: data and drawing.
 
-Each run has a lane; its line begins at the line of its parent.
+Each run has a lane, and its line begins at the line of its parent.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from agentlab._internal.formatting import counted
+from agentlab.agent import Run
 from agentlab.analysis.groups import typed_frame
 from agentlab.engine.lockstep import Lockstep
 from agentlab.engine.run_tree import RunNode, family_of, members_of, origin_of
@@ -20,22 +21,21 @@ from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON, Look, looks_of
 from agentlab.records.result import RunResult
-from agentlab.run import Run
 from agentlab.storage.store import Store
 
 Displayable: TypeAlias = Run | RunResult | Iterable[Run | RunResult] | Lockstep | Store | Any
-"""Any: the results of an experiment, whose runs are in `loaded`."""
+"""Any: the results of an experiment, which have their runs in `loaded`."""
 
 SHOWN_LANES = 40
-"""Number of runs drawn; the axis label counts the rest."""
+"""Maximum number of runs drawn; the axis label counts the rest."""
 DOTTED_STEPS = 60
-"""Up to this number of steps on the axis, each has a mark."""
+"""Each step has a mark if the axis has at most this number of steps."""
 WIDTH_INCHES = 9.0
 NAME_WIDTH = 26
 FORK_SIZE = 4.0
 CALLED = (0, (3, 2))
-"""The line from a run to a child run."""
-ADVICE = "pass a run, whose whole family is drawn, several runs or results in a list, a store, or the results of an experiment"
+"""The line style from a run to the run of its sub-agent."""
+ADVICE = "pass a run, a list of runs or results, a store, or the results of an experiment"
 _COLUMNS = {
     "run_id": "string",
     "parent_run_id": "string",
@@ -61,14 +61,14 @@ _COLUMNS = {
 def tree_data(runs: Displayable) -> pd.DataFrame:
     """Return runs, their branches and their sub-agents' runs, one row per run, from the top lane down.
 
-    Columns: `run_id`, `parent_run_id`, `forked_at` (steps taken over from the parent; NA: no branch), `called_in` (the step of the
-    caller; NA: no sub-agent); `kind` (`run`, `branch` or `sub-agent`); `first_step` and `last_step`, where its own line begins and ends
-    on the axis of the first run's steps (a sub-agent's begins at the step that called it; 0 if the parent is not shown); `steps`,
-    `lane`, `provider`, `model`; `label`, its place in the tree in digits (`1.2` is the second child of `1`); `stop_reason` and
+    Columns: `run_id`, `parent_run_id`, `forked_at` (number of steps copied from the parent; NA: not a branch), `called_in` (the step of
+    the caller; NA: not a sub-agent); `kind` (`run`, `branch` or `sub-agent`); `first_step` and `last_step`, the ends of the run's line
+    on the axis of the first run's steps (a sub-agent's line begins at the step that called it; 0 if the parent is not shown); `steps`,
+    `lane`, `provider`, `model`; `label`, the run's place in the tree (`1.2` is the second child of `1`); `stop_reason` and
     `terminated` (NA: not ended), `tokens` and `cost_usd` of the whole run, sub-agents included (NA: unknown).
 
-    `runs` is a run, whose whole family is shown, several runs or results in a list, a Lockstep, a Store, or the results of an
-    experiment. Later forks are nearer to the line that they leave, so that no two lines cross.
+    `runs` is a run, whose relatives are shown too, a list of runs or results, a Lockstep, a Store, or the results of an experiment.
+    Later forks are nearer to the line of their parent, so that no two lines cross.
 
     Example:
         >>> branch = ended.fork(at=2)
@@ -98,7 +98,7 @@ def _members(runs: object) -> Sequence[RunNode[Any]]:
 
 
 def _in_lanes(members: Sequence[RunNode[Any]]) -> list[tuple[RunNode[Any], RunNode[Any] | None]]:
-    """Return the runs from the top lane down, each with the one at whose line it begins."""
+    """Return the runs from the top lane down, each with the run at whose line it begins."""
     leaving: dict[str | None, list[RunNode[Any]]] = {}
     origins = {member.run_id: _origin(member) for member in members}
     for member in members:
@@ -109,12 +109,12 @@ def _in_lanes(members: Sequence[RunNode[Any]]) -> list[tuple[RunNode[Any], RunNo
     while waiting:
         member = waiting.pop()
         ordered.append((member, origins[member.run_id]))
-        waiting += sorted(leaving.get(member.run_id, ()), key=_leaves_at)  # the last is taken first
+        waiting += sorted(leaving.get(member.run_id, ()), key=_leaves_at)  # the last fork is drawn first
     return ordered
 
 
 def _origin(member: RunNode[Any]) -> RunNode[Any] | None:
-    """Return the run at whose line a branch begins: for a fork within steps that its parent took over, the run that took them."""
+    """Return the run at whose line a branch begins: that which took the forked step, also if the parent copied it from there."""
     left = member.parent
     while left is not None and left.parent is not None and member.forked_at < left.forked_at:
         left = left.parent
@@ -127,21 +127,21 @@ def _leaves_at(member: RunNode[Any]) -> int:
 
 
 def _row(member: RunNode[Any], left: RunNode[Any] | None, lane: int) -> tuple[Any, ...]:
-    offset, one = 0, member  # where on the axis its own steps, and those it has from a fork, begin to count
+    offset, one = 0, member  # the place on the axis of the run's step 0, steps copied by a fork included
     while one.parent is not None:
         offset += one.called_in or 0
         one = one.parent
     run = member.run
-    came = origin_of(run)
+    origin = origin_of(run)
     result = run if isinstance(run, RunResult) else run.result
     model = (run.provider, run.model) if isinstance(run, RunResult) else (run.agent.model.name, run.agent.model.model)
     history = run.history
     return (
         member.run_id,
-        came.parent_run_id,
-        came.forked_at,
-        came.parent_step if came.forked_at is None else None,
-        "branch" if came.forked_at is not None else "run" if came.parent_step is None else "sub-agent",
+        origin.parent_run_id,
+        origin.forked_at,
+        origin.parent_step if origin.forked_at is None else None,
+        "branch" if origin.forked_at is not None else "run" if origin.parent_step is None else "sub-agent",
         0 if left is None else offset + member.forked_at,
         offset + len(history),
         len(history),
@@ -159,12 +159,12 @@ def _row(member: RunNode[Any], left: RunNode[Any] | None, lane: int) -> tuple[An
 
 
 def tree(runs: Displayable, ax: Axes | None = None) -> Axes:
-    """Draw runs, their branches and the runs of their sub-agents over their steps, each beginning at the line of its parent.
+    """Draw runs, their branches and their sub-agents' runs as lines over their steps; each begins at the line of its parent.
 
-    `runs` is a run, whose whole family is drawn, several runs or results in a list, a store, or the results of an experiment. A run
-    is named by its place in the tree: `1.2` is the second child of `1`. A sub-agent's line is dashed and begins at the step of the
-    caller. The mark and the words at the right of a line say why it ended. Returns the axes; see `tree_data` for their data. Errors:
-    ConfigurationError for anything else.
+    `runs` is a run, whose relatives are drawn too, a list of runs or results, a store, or the results of an experiment. A run
+    is named by its place in the tree: `1.2` is the second child of `1`. A sub-agent's line begins with a dashed connection at the step
+    of the caller. The mark and the words at the right end of a line show why the run ended. Returns the axes; see `tree_data` for their
+    data. Errors: ConfigurationError for anything else.
 
     Example:
         >>> branch = ended.fork(at=2)
@@ -175,8 +175,8 @@ def tree(runs: Displayable, ax: Axes | None = None) -> Axes:
 
 
 def draw_tree(data: pd.DataFrame, ax: Axes | None = None, *, marked: str | None = None, by_run: bool = False) -> Axes:
-    """Draw the data of `tree_data`. The label of the run whose id is `marked` is bold; with `by_run` each run has its own look, else
-    each provider."""
+    """Draw the data of `tree_data`. The label of the run with the id `marked` is bold; with `by_run` each run has its own colour and
+    marker, otherwise each model."""
     lanes = _lanes(data, by_run)
     shown = lanes[:SHOWN_LANES]
     ax = look.axes_for(ax, "tree", WIDTH_INCHES, max(1.5, 0.7 + (0.28 if len(shown) <= 12 else 0.23) * len(shown)))
@@ -200,7 +200,7 @@ def draw_tree(data: pd.DataFrame, ax: Axes | None = None, *, marked: str | None 
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """One run as drawn: its line goes from `first` to `last` on the axis; `left_at` is the step of its parent; `called` marks a
+    """One run as drawn: its line from `first` to `last` on the axis. `left_at` is the step of its parent; `called` is True for a
     sub-agent."""
 
     run_id: str
@@ -245,7 +245,7 @@ def _lanes(data: pd.DataFrame, by_run: bool) -> list[_Lane]:
 
 
 def _line_left(lane: _Lane, places: dict[str, _Lane]) -> _Lane | None:
-    """The run at whose line it begins, as in `tree_data`."""
+    """Return the run at whose line this one begins, as in `tree_data`."""
     left = places.get(lane.parent)
     while left is not None and left.parent in places and lane.first < left.first and not left.called:
         left = places[left.parent]
@@ -253,7 +253,7 @@ def _line_left(lane: _Lane, places: dict[str, _Lane]) -> _Lane | None:
 
 
 def _draw_lane(ax: Axes, lane: _Lane, its: Look, left: _Lane | None, longest: int) -> None:
-    if left is not None:  # in grey: forks at one step lie on each other
+    if left is not None:  # in grey, since forks at the same step overlap
         ax.plot(
             [lane.first] * 2, [left.place, lane.place], marker="o", markevery=[0], markersize=FORK_SIZE, color=look.TEXT,
             linewidth=1.2, linestyle=CALLED if lane.called else "-", zorder=2,
@@ -289,8 +289,8 @@ def _alt(lanes: list[_Lane]) -> str:
     labels = {lane.run_id: lane.label for lane in lanes}
     parts = []
     for lane in lanes[:SHOWN_LANES]:
-        came = "called by" if lane.called else "from"
-        forked = f" {came} {labels[lane.parent]} at step {lane.left_at}" if lane.parent in labels else ""
+        relation = "called by" if lane.called else "forked from"
+        forked = f" {relation} {labels[lane.parent]} at step {lane.left_at}" if lane.parent in labels else ""
         parts.append(f"{lane.name}{forked}, {counted(lane.steps, 'step')}, {look.spoken(lane.stop_reason or 'not ended')}")
     more = f"; and {len(lanes) - SHOWN_LANES} more" if len(lanes) > SHOWN_LANES else ""
     return f"Tree of {counted(len(lanes), 'run')}: {'; '.join(parts)}{more}."

@@ -1,6 +1,6 @@
-"""Figures and axes that show themselves in a notebook without pyplot, and the colours, shapes, words and legends that all plots share.
+"""Figures and axes that a notebook displays without pyplot; the colours, shapes, number formats and legends that all plots share.
 
-Pyplot is not used: it is global state, it is not safe outside the main thread, and its inline display puts a white or black box under
+Pyplot is not used: it has global state, is not safe outside the main thread, and its inline display puts a white or black box under
 a transparent figure.
 """
 
@@ -30,15 +30,15 @@ from agentlab._internal.safe_text import one_line, printable, short
 from agentlab.errors import ConfigurationError
 from agentlab.model.finish_reasons import StopReason
 
-# The colours of Okabe and Ito (https://jfly.uni-koeln.de/color/) that have a contrast of 3:1 on white and on #111 alike; the others
-# (orange, sky blue, yellow, black) vanish on one of the two, so a fifth provider differs by marker and line style.
+# The colours of Okabe and Ito (https://jfly.uni-koeln.de/color/) that have a contrast of 3:1 both on white and on #111. The others
+# (orange, sky blue, yellow, black) are invisible on one of the two, so a fifth provider differs in marker and line style.
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 
 
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE)
 
 
-TEXT = "#797979"  # 4.3:1 on white and on #111: no colour has more on both
+TEXT = "#797979"  # a contrast of 4.3:1 on white and on #111, the highest possible on both
 
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "p", "h")
@@ -56,9 +56,9 @@ SMALL_POINTS = 8.5
 DPI = 100.0
 
 
-SCALE = 2  # pixels per point of the page, for screens of high density
+SCALE = 2  # pixels of the picture per pixel of the page, for screens of high density
 ROOM_FOR_REASON = 0.2
-"""Part of the width to the right of the longest run of a timeline or a tree, for its stop reason."""
+"""Share of the width to the right of the longest run of a timeline or a tree, for its stop reason."""
 
 
 class PlotAxes(Axes):
@@ -96,14 +96,14 @@ class PlotFigure(Figure):
         return " ".join(axes.alt for axes in self.axes if isinstance(axes, PlotAxes) and axes.alt)
 
     def png(self, scale: float = SCALE) -> bytes:
-        """Return the picture, transparent; the same data give the same bytes. `scale` is in pixels per pixel of the page.
+        """Return the transparent picture; the same data give the same bytes. `scale` is the number of pixels per pixel of the page.
 
         Example:
             >>> lab.plots.curves(result.to_frame()).png()[1:4]
             b'PNG'
         """
         for axes in self.axes:
-            # The layout would start from where the last drawing left the axes, and give another picture.
+            # Reset the axes: the layout would start from their positions in the last drawing, and give another picture.
             spec = axes.get_subplotspec()
             if spec is not None:
                 axes.set_subplotspec(spec)
@@ -119,7 +119,7 @@ class PlotFigure(Figure):
         return data, {"image/png": {"width": width, "height": height, "alt": self.alt}}
 
     def _ipython_display_(self) -> None:
-        # Not `_repr_mimebundle_`: pyplot's inline display has its own formatter for every Figure, with another size of the picture.
+        # A `_repr_mimebundle_` would not be used: pyplot's inline display has its own formatter for Figures, with another size.
         from IPython.display import display
 
         data, metadata = self.bundle()
@@ -134,7 +134,7 @@ def new_figure(width: float, height: float) -> PlotFigure:
 def new_axes(
     figure: PlotFigure, rows: int = 1, columns: int = 1, index: int = 1, *, where: SubplotSpec | None = None
 ) -> PlotAxes:
-    """Return transparent axes in one of our figures, at an index of rows and columns or at `where`, a cell of a grid."""
+    """Return transparent axes in one of our figures, at an index of rows and columns, or in the cell `where` of a grid."""
     place = (rows, columns, index) if where is None else (where,)
     axes = figure.add_subplot(*place, axes_class=PlotAxes)
     axes.set_facecolor("none")
@@ -142,7 +142,7 @@ def new_axes(
 
 
 def set_gap(figure: PlotFigure, gap: float) -> None:
-    """Set the space between axes side by side, as a part of their width."""
+    """Set the space between axes side by side, as a share of their width."""
     engine = figure.get_layout_engine()
     if isinstance(engine, ConstrainedLayoutEngine):
         engine.set(wspace=gap)
@@ -154,7 +154,7 @@ def axes_for(ax: Axes | None, function: str, width: float, height: float) -> Axe
         return new_axes(new_figure(width, height))
     if not isinstance(ax, Axes):
         raise ConfigurationError(
-            f"lab.plots.{function}(ax=…) takes one matplotlib Axes, not {type(ax).__name__}: pass one of them."
+            f"lab.plots.{function}(ax=…) takes one matplotlib Axes, not {type(ax).__name__}: pass a single Axes."
         )
     return ax
 
@@ -166,7 +166,7 @@ def grow(ax: Axes, height: float) -> None:
 
 
 def style(ax: Axes, *, left: bool = True, bottom: bool = True) -> None:
-    """Draw lines, ticks and texts in a grey that is legible on dark and light; `left` and `bottom` are the visible spines."""
+    """Draw spines, ticks and texts in a grey that is legible on dark and light; `left` and `bottom` say which spines are visible."""
     for name, spine in ax.spines.items():
         spine.set_visible((name == "left" and left) or (name == "bottom" and bottom))
         spine.set_color(TEXT)
@@ -178,18 +178,18 @@ def style(ax: Axes, *, left: bool = True, bottom: bool = True) -> None:
 
 
 def grid(ax: Axes, axis: Literal["x", "y", "both"] = "both") -> None:
-    """Draw thin lines at the ticks."""
+    """Draw thin grid lines at the ticks."""
     ax.grid(visible=True, axis=axis, color=TEXT, alpha=0.2 if axis == "both" else 0.25, linewidth=0.6)
 
 
 def step_axis(ax: Axes, label: str = "step") -> None:
-    """Make the x axis one of whole steps."""
+    """Set up the x axis for whole steps."""
     ax.set_xlabel(label)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
 
 
 def names_axis(ax: Axes, names: Sequence[str], places: Sequence[float] | None = None, bold: Sequence[bool] = ()) -> None:
-    """Write names at the left, from the top down, at whole numbers or at `places`; those in `bold` in bold type."""
+    """Write names as labels of the y axis, at whole numbers or at `places`; `bold` says which are in bold type."""
     ax.set_yticks(range(len(names)) if places is None else places, names)
     for index, text in enumerate(ax.get_yticklabels()):
         text.set_parse_math(False)
@@ -198,7 +198,7 @@ def names_axis(ax: Axes, names: Sequence[str], places: Sequence[float] | None = 
 
 
 def beside(ax: Axes, text: str, at: tuple[float, float], points: float, **more: Any) -> None:
-    """Write a text this number of points to the right of a place in the data."""
+    """Write a text to the right of a point in the data, at a distance of `points`."""
     ax.annotate(
         text, at, (points, 0), textcoords="offset points", va="center", parse_math=False,
         **{"color": TEXT, "fontsize": SMALL_POINTS, **more},
@@ -217,11 +217,11 @@ def nothing(ax: Axes, text: str, alt: str) -> Axes:
 def note(ax: Axes, text: str) -> None:
     """Write a sentence in the middle of empty axes."""
     written = ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=TEXT, fontsize=11, parse_math=False)
-    written.set_in_layout(False)  # where it is wider than the axes, they need not become narrower for it
+    written.set_in_layout(False)  # the axes need not shrink for a text that is wider than they are
 
 
 def note_above(ax: Axes, text: str) -> None:
-    """Write a sentence above axes that show only a part; on several lines if it is wider than the axes."""
+    """Write a sentence above axes that show only a part of the data, on several lines if it is wider than the axes."""
     note = ax.text(
         0, 1.03, text, transform=ax.transAxes, ha="left", va="bottom", color=TEXT, fontsize=SMALL_POINTS, parse_math=False
     )
@@ -235,7 +235,7 @@ def note_above(ax: Axes, text: str) -> None:
 
 
 def set_alt(ax: Axes, text: str) -> None:
-    """Set the description on our own axes: pages and terminals show it."""
+    """Set the description of our own axes, which pages and terminals show."""
     if isinstance(ax, PlotAxes):
         ax.alt = printable(text)
 
@@ -246,11 +246,11 @@ def gid(kind: str, name: str) -> str:
 
 
 def spoken(name: str, longest: int = 80) -> str:
-    """Return a name from outside as part of a description; an empty one stays empty."""
+    """Return a name from outside as part of a description: one line, at most this long."""
     return one_line(name, longest) if name else ""
 
 
-# Words ---------------------------------------------------------------------------------------------------------------------------
+# Texts and numbers ---------------------------------------------------------------------------------------------------------------
 
 
 def sentence(text: str) -> str:
@@ -259,9 +259,10 @@ def sentence(text: str) -> str:
 
 
 def shorten(text: str, width: int = 30) -> str:
-    """Return a name from outside as a label: one line, without keys, cut in the middle, since versions are at the end.
+    """Return a name from outside as a label: one line, without keys, shortened in the middle, since versions are at the end.
 
-    Letters that the font lacks are written as their number, U+6A21, so that different names stay different; signs are left out.
+    Letters that the font lacks are written as their code point, U+6A21, so that different names stay different; other characters
+    that it lacks are left out.
     """
     return short("".join(map(_drawn, redact(text))), width)
 
@@ -283,7 +284,7 @@ def whole(value: float) -> str:
 
 
 def dollars(value: float) -> str:
-    """Format money with three significant digits, and at least cents: $0.0012, $0.05, $12.50."""
+    """Format money with up to three significant digits, and at least cents: $0.0012, $0.05, $12.50."""
     if value == 0:
         return "$0"
     decimals = 2 if abs(value) >= 1 else 2 - math.floor(math.log10(abs(value)))
@@ -292,14 +293,14 @@ def dollars(value: float) -> str:
 
 
 class Dollars(Formatter):
-    """Ticks in US dollars, all with the decimals that their distances need."""
+    """Formats ticks in US dollars, all with the same number of decimals."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        """Return one label."""
+        """Return the label of one tick."""
         return dollars(x)
 
     def format_ticks(self, values: Sequence[float]) -> list[str]:
-        """Return the labels of one axis."""
+        """Return the labels of all ticks of an axis."""
         size = max(map(abs, values), default=0.0)
         enough = (more for more in range(2, 13) if all(abs(round(x, more) - x) <= size * 1e-6 for x in values))
         decimals = next(enough, 12)
@@ -307,7 +308,7 @@ class Dollars(Formatter):
 
 
 def whole_numbers() -> Formatter:
-    """Ticks as counts."""
+    """Return a formatter for ticks that are counts."""
     return FuncFormatter(lambda value, _: whole(value))
 
 
@@ -329,7 +330,7 @@ END_MARKERS: dict[str, str] = {
     StopReason.CANCELLED: "d",
     StopReason.ERROR: "X",
 }
-"""Outlines around a run's last point, which differ in shape."""
+"""The shape of the outline around a run's last point, by stop reason."""
 
 Key = tuple[str, str]
 """Provider and model, or the name of a group and an empty text."""
@@ -345,7 +346,7 @@ class Look:
 
 
 def looks_of(keys: Iterable[Key]) -> dict[Key, Look]:
-    """Return colours by provider, markers and line styles by provider and model: no two are the same before the shapes run out."""
+    """Return colours by provider, and markers and line styles by provider and model. Two are equal only if the shapes run out."""
     wanted = list(dict.fromkeys(keys))
     different = list(dict.fromkeys([*_KEPT.get(), *wanted]))
     providers = list(dict.fromkeys(provider for provider, _ in different))
@@ -353,7 +354,7 @@ def looks_of(keys: Iterable[Key]) -> dict[Key, Look]:
     looks = {
         key: Look(
             colours[providers.index(key[0]) % len(colours)],
-            shapes[(place + place // len(shapes)) % len(shapes)],  # points have no line style: another colour in each round
+            shapes[(place + place // len(shapes)) % len(shapes)],  # shifted in each round, so that the colour differs
             styles[(place + place // len(styles)) % len(styles)],
         )
         for place, key in enumerate(different)
@@ -366,7 +367,7 @@ _KEPT: ContextVar[tuple[Key, ...]] = ContextVar("kept", default=())
 
 @contextmanager
 def keeping_looks(keys: Iterable[Key]) -> Iterator[None]:
-    """Inside the block, each run and group has the look that it has among all of these, so that several plots agree."""
+    """Inside the block, give each run and group the look that it has among all of `keys`, so that several plots agree."""
     token = _KEPT.set(tuple(keys))
     try:
         yield
@@ -379,13 +380,13 @@ Row = tuple[Line2D, str]
 
 # Legends ------------------------------------------------------------------------------------------------------------------------
 #
-# They are outside the data: of the curves under headings (runs, limits, ends), of all other plots without.
+# They are outside the data. Those of curves have headings (runs, limits, ended by), those of all other plots have none.
 
 SECTIONS = ("runs", "limits", "ended by")
 
 
 SHOWN = 8
-"""Entries of a section; the others are counted in one line."""
+"""Number of entries of a section; a last line counts the others."""
 
 
 _STYLE: Mapping[str, Any] = {
@@ -400,7 +401,7 @@ _STYLE: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the legend. `key` is the same for the same thing in two plots; each of them adds its `notes` to the label."""
+    """An entry of the legend. Entries of two plots with the same `key` are merged; each plot adds its `notes` to the label."""
 
     section: Literal["runs", "limits", "ended by"]
     key: object
@@ -410,7 +411,7 @@ class Entry:
 
 
 def merged(legends: list[list[Entry]]) -> list[Entry]:
-    """One legend for several plots: each entry once, with the notes of all."""
+    """Return one legend for several plots: each entry once, with the notes of all plots."""
     entries: dict[tuple[str, object], Entry] = {}
     for entry in (entry for legend_ in legends for entry in legend_):
         key = (entry.section, entry.key)
@@ -420,7 +421,7 @@ def merged(legends: list[list[Entry]]) -> list[Entry]:
 
 
 def height(entries: list[Entry]) -> int:
-    """Number of lines of the longest section, its heading included."""
+    """Return the number of lines of the longest section, its heading included."""
     return max((sum(1 + label.count("\n") for _, label in section) for section in _sections(entries)), default=0)
 
 
@@ -452,7 +453,7 @@ def legend(where: Axes | Figure, entries: list[Entry], *, columns: bool = False)
 
 
 def _sections(entries: list[Entry]) -> list[list[Row]]:
-    """Return the lines of each section that has any, the heading first."""
+    """Return the lines of each section that has entries, the heading first."""
     sections = []
     for name in SECTIONS:
         found = [entry for entry in entries if entry.section == name]
@@ -484,7 +485,7 @@ def inches(rows: list[Row]) -> float:
 
 
 def plain(where: Axes | Figure, rows: list[Row], *, more: int = 0, columns: int = 0) -> None:
-    """Draw a legend without headings: to the right of axes, or with `columns` below all axes of a figure. A line counts `more`."""
+    """Draw a legend without headings: to the right of axes, or with `columns` below all axes of a figure. A last line counts `more`."""
     lines = [*rows, blank(f"and {more} more")] if more > 0 else rows
     if not lines:
         return

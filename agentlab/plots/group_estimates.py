@@ -1,4 +1,4 @@
-"""One measure of each group with its interval, and cost against success: data and drawing."""
+"""One measure per group with its interval, and cost against success: data and drawing."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ LABELS = {
 }
 """The measures and their axis labels."""
 SHARES = ("completion", "success")
-MOST_NAMED = 40
-"""Number of groups named in a legend."""
+MAX_NAMED = 40
+"""Maximum number of groups named in a legend."""
 _ENDS = (("", "value"), ("_low", "low"), ("_high", "high"))
 
 # Data ----------------------------------------------------------------------------------------------------------------------------
@@ -44,10 +44,11 @@ def estimates_data(
     success_at: float | None = None,
     unit: By | None = None,
 ) -> pd.DataFrame:
-    """Return one measure of each group with its interval: columns `group`, `runs` (ended), `known` (of these), independent `units`,
-    `failed`, `value`, `low`, `high`, `note`.
+    """Return one measure per group with its interval.
 
-    `what` is `completion`, `success`, `score`, `tokens` or `cost`; all as in `lab.summary`. `note` says why there is no interval.
+    Columns: `group`; the number of ended `runs`, of those with a `known` value, of independent `units`, and of `failed` runs; `value`,
+    `low`, `high`; and `note`, the reason if there is no interval. `what` is `completion`, `success`, `score`, `tokens` or `cost`, as in
+    `lab.summary`.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -72,9 +73,9 @@ def cost_success_data(
 ) -> pd.DataFrame:
     """Return the cost and the success of each group, with both intervals: one row per group.
 
-    Columns: `group`, `runs` (ended), independent `units`, `failed`, `cost_known` (runs with a known cost), `cost`, `cost_low`,
-    `cost_high` (mean, in US dollars), `measure`, and its `rate`, `rate_low`, `rate_high`. The measure is `success` if there is a
-    score, `score` (its mean) if that is graded, and `completion` if there is none.
+    Columns: `group`; the number of ended `runs`, of independent `units`, and of `failed` runs; `cost_known` (runs with a known cost);
+    `cost`, `cost_low`, `cost_high` (the mean in US dollars); `measure`, and its `rate`, `rate_low`, `rate_high`. The measure is
+    `success` if there is a score, `score` (its mean) if the score is graded, and `completion` if there is no score.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -95,7 +96,7 @@ def measured(runs: Recordings | pd.DataFrame, by: By, function: str, **options: 
 
 
 def estimates_of(groups: list[Group], what: str) -> pd.DataFrame:
-    """Return one measure of these groups."""
+    """Return one measure of these groups, the data of `estimates_data`."""
     none = Estimate(None, None, None, 0, "none known")
     rows = []
     for group in groups:
@@ -110,7 +111,7 @@ def estimates_of(groups: list[Group], what: str) -> pd.DataFrame:
 
 
 def cost_success_of(groups: list[Group]) -> pd.DataFrame:
-    """Return cost and success of these groups."""
+    """Return cost and success of these groups, the data of `cost_success_data`."""
     scored = [group for group in groups if group.counts["scored"]]
     graded = any(group.measures["success"].value is None for group in scored)
     measure = "completion" if not scored else "score" if graded else "success"
@@ -139,11 +140,11 @@ def estimates(
     success_at: float | None = None,
     unit: By | None = None,
 ) -> Axes:
-    """Draw one measure of each group, a point with its interval, in the order of the groups.
+    """Draw one measure per group as a point with its interval, in the order of the groups.
 
     `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`; `what` is `completion`, `success`, `score`, `tokens` or `cost`.
-    A hollow point has no interval. Beside each point are the numbers of runs, of independent units and of failed runs; see
-    `lab.summary`. Returns the axes; see `estimates_data` for their data. Errors: ConfigurationError if columns are missing.
+    A hollow point has no interval. The text beside each point counts runs, independent units and failed runs; see `lab.summary`.
+    Returns the axes; see `estimates_data` for their data. Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -201,7 +202,7 @@ def cost_success(
     """Draw the mean cost of each group against its success: one point per group, with both intervals.
 
     `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. Success is the score if there is one, otherwise the share of runs
-    that finished on their own: the axis says which. A group whose cost is unknown is at the right edge with its success, and no cost.
+    that finished on their own; the label of the axis says which. A group with an unknown cost is drawn hollow at the right edge.
     The legend counts failed runs and runs with a known cost. Returns the axes; see `cost_success_data` for their data. Errors:
     ConfigurationError if columns are missing.
 
@@ -238,7 +239,7 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
             _point(ax, at, its, name, x=x, y=_reach(row, "rate", "rate_low", "rate_high"), hollow=unknown)
         notes = ["cost unknown"] * unknown + [f"{measure} unknown"] * bool(pd.isna(row["rate"]))
         if row["cost_known"] < row["runs"] and not unknown:
-            notes.append(f"cost of {row['cost_known']} of {row['runs']} runs")
+            notes.append(f"cost known for {row['cost_known']} of {row['runs']} runs")
         notes += [f"{counted(row['runs'], 'run')}, {words}" for words in _units(row)] + _failed(row)
         rate, cost = _words(row, "rate", measure), _words(row, "cost", "cost")
         parts.append(", ".join([f"{look.spoken(name)} {LABELS[measure]} {rate} at a cost of {cost}", *notes]))
@@ -252,10 +253,10 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
     if not costs:
         ax.set_xticks([])
         ax.set_xlabel("cost unknown")
-    _explain_hollow(ax, "not both intervals")
+    _explain_hollow(ax, "an interval is missing")
     if own:
-        look.grow(ax, inches(rows[:MOST_NAMED]))
-    plain(ax, rows[:MOST_NAMED] if own else rows, more=len(rows) - MOST_NAMED if own else 0)
+        look.grow(ax, inches(rows[:MAX_NAMED]))
+    plain(ax, rows[:MAX_NAMED] if own else rows, more=len(rows) - MAX_NAMED if own else 0)
     look.set_alt(ax, f"Cost against success of {counted(len(data), 'group')}: {'; '.join(parts)}.")
     return ax
 
@@ -270,7 +271,7 @@ def _point(
     y: tuple[float, float] | None = None,
     hollow: bool = False,
 ) -> None:
-    """Draw a point with its intervals, given as distances to both sides; NaN if there is none."""
+    """Draw a point with its intervals. `x` and `y` are the distances to both ends; NaN if there is no interval."""
     for reach, cap in ((x, "|"), (y, "_")):
         if reach is not None and not math.isnan(reach[0]) and reach != (0.0, 0.0):
             along = at[cap == "_"]
@@ -307,7 +308,7 @@ def _number(value: float, what: str) -> str:
 
 
 def _words(row: dict[Any, Any], prefix: str, what: str) -> str:
-    """Return a value with its interval, in words."""
+    """Return a value with its interval as text."""
     value, low, high = (row[f"{prefix}{end}" if prefix else name] for end, name in _ENDS)
     if pd.isna(value):
         return "unknown"
@@ -324,6 +325,6 @@ def _failed(row: dict[Any, Any]) -> list[str]:
 
 
 def _explain_hollow(ax: Axes, meaning: str) -> None:
-    """Explain hollow points below the axis, if there are any."""
+    """Explain below the axis what hollow points mean, if there are any."""
     if any(str(line.get_gid()).startswith("point:") and line.get_markerfacecolor() == "none" for line in ax.lines):
         ax.set_xlabel(f"{ax.get_xlabel()}\nhollow: {meaning}")

@@ -1,6 +1,6 @@
 """Timelines of runs: data, drawing, and the part of a long run that one picture can show.
 
-One lane per kind of event, with bars for what lasts and marks for instants.
+Each kind of event has a lane, with bars for durations and marks for instants.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from agentlab._internal.formatting import counted
+from agentlab.agent import Run
 from agentlab.analysis.groups import misses, typed_frame
 from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON
@@ -27,7 +28,6 @@ from agentlab.records import events
 from agentlab.records.columns import EVENT_COLUMNS, Source
 from agentlab.records.events import EARLIER_NAMES
 from agentlab.records.frames import Recordings, frame_of
-from agentlab.run import Run
 
 Displayable: TypeAlias = Recordings | pd.DataFrame
 
@@ -56,11 +56,11 @@ def timeline_data(shown: Displayable) -> pd.DataFrame:
     """Return the timeline of runs, one row per bar or mark.
 
     Columns: `run_id`; `lane` (`run`, `step`, `call`, `tool`, `continuation`, `nudge`, `limit`, `pause`, `end`); `step`; `start_s` and
-    `end_s`, in seconds of the run's active time (`end_s` NA: it happened at an instant); `mark`, what it is within its lane (`bar`, or
-    for an instant `retry`, `attempt`, `repair`, …); `outcome` (`ok`, `cut`, `failed`); `label`, in words. A pause takes no active time,
-    so it is two instants.
+    `end_s`, in seconds of the run's active time (`end_s` NA: an instant); `mark` (`bar`, or for an instant its kind: `retry`,
+    `attempt`, `repair`, …); `outcome` (`ok`, `cut`, `failed`); `label`, a short text. A pause takes no active time, so it is two
+    instants.
 
-    A call has no event at its start: it begins where what came before it in the step has ended.
+    A call has no event at its start: its bar begins at the end of the previous bar of the step.
 
     Example:
         >>> lab.plots.timeline_data(result).columns.tolist()[:6]
@@ -93,7 +93,7 @@ _INSTANTS = {
     "CallRetried": (CALL, "retry", FAILED),
     "ContinuationAttempted": (CONTINUATION, "attempt", OK),
 }
-"""Return lane, mark and outcome of an event that happens at an instant."""
+"""Lane, mark and outcome of the events that are instants."""
 
 
 @dataclass(slots=True)
@@ -102,8 +102,8 @@ class _Reader:
 
     run_id: str
     rows: list[tuple[Any, ...]] = field(default_factory=list)
-    since_s: float = 0.0  # where the next call of the step begins
-    answered: bool = True  # True if a response has come in the current step
+    since_s: float = 0.0  # the start of the step's next call
+    answered: bool = True  # the current step has a response
     tool_since_s: float | None = None
     cut_since_s: float | None = None
 
@@ -177,31 +177,30 @@ LANES = {
 BARS = {CALL: look.BLUE, TOOL: look.GREEN, CONTINUATION: look.PURPLE}
 UNWELL = {CUT: (look.VERMILLION, "/////", "cut off"), FAILED: (look.VERMILLION, "xxxxx", "failed")}
 MARKS = {
-    "retry": ("x", look.VERMILLION, "call tried again"),
+    "retry": ("x", look.VERMILLION, "call retried"),
     "attempt": ("o", look.PURPLE, "asked to continue"),
-    "repair": ("P", look.PURPLE, "half a tool call"),
+    "repair": ("P", look.PURPLE, "tool call repaired"),
     "nudge": ("v", look.PURPLE, ""),
     "limit": ("D", look.BLUE, ""),
     "paused": ("s", look.TEXT, ""),
 }
-"""Marker, colour and words of each instant; no words if the lane's name says it."""
+"""Marker, colour and legend text of each instant; no text if the lane's name is enough."""
 
 SHOWN_RUNS = 8
 BAR_HEIGHT = 0.62
 FILL = 0.45
-"""Opacity of bars; their borders, which separate bars that touch, are opaque."""
+"""Opacity of bars. Their borders are opaque, so that bars that touch can be distinguished."""
 WIDTH_INCHES = 9.0
-NARROWEST = 0.024
-"""Part of the width for a step's number: of steps that are closer only some are numbered."""
+NUMBER_WIDTH = 0.024
+"""Share of the width for a step's number: if steps are closer than that, only some are numbered."""
 
 
 def timeline(shown: Displayable, ax: Axes | None = None) -> Axes:
-    """Draw a run over time: calls of the model and of tools as bars, and instants such as retries and nudges as marks.
+    """Draw a run over time: model calls and tool calls as bars, and instants such as retries and nudges as marks.
 
-    `shown` is what `lab.frame` takes (a run, a result, several in a list, a store, …), or `result.to_frame("events")`. Time is the
-    run's active time, which does not pass while the run is paused. The numbers above the lanes are those of the steps, at their
-    beginning. Returns the axes; see `timeline_data` for their data. Errors: ConfigurationError for anything else, and if columns are
-    missing.
+    `shown` is what `lab.frame` takes (a run, a result, several in a list, a store, …), or `result.to_frame("events")`. The time axis is
+    the run's active time, without pauses. The numbers above the lanes are the steps, at their start. Returns the axes; see
+    `timeline_data` for their data. Errors: ConfigurationError for anything else, and if columns are missing.
 
     Example:
         >>> lab.plots.timeline(result).get_xlabel()[:11]
@@ -216,17 +215,17 @@ def draw_timeline(
     *,
     begin_s: float = 0.0,
     marked: int | None = None,
-    goes_on: bool = True,
+    running: bool = True,
 ) -> Axes:
-    """Draw the data of `timeline_data`. The axis of time begins at `begin_s`; the step `marked` has a frame; with `goes_on` a run
-    without an end in these data is described as still running."""
+    """Draw the data of `timeline_data`. The time axis begins at `begin_s`; the step `marked` has a frame; with `running` a run
+    without an end in the data is described as still running."""
     run_ids = list(data["run_id"].unique())
     groups = _groups(data, [str(run_id) for run_id in run_ids[:SHOWN_RUNS]], marked)
     rows = sum(len(group.lanes) + 1 for group in groups) + 0.6 * max(0, len(groups) - 1)
     ax = look.axes_for(ax, "timeline", WIDTH_INCHES, max(1.9, 0.75 + 0.27 * rows))
     look.style(ax, left=False, bottom=False)
     if not groups:
-        return look.nothing(ax, "nothing has happened yet", "timeline")
+        return look.nothing(ax, "no events yet", "timeline")
     length = _set_time_axis(ax, data, begin_s, hidden=len(run_ids) - len(groups))
     ticks: list[tuple[float, str, bool]] = []
     top = 0.0
@@ -237,7 +236,7 @@ def draw_timeline(
     look.names_axis(ax, [label for _, label, _ in ticks], [place for place, _, _ in ticks], [heading for *_, heading in ticks])
     ax.set_ylim(top - 1.1, -0.7)
     _draw_legend(ax, data[data["run_id"].isin([group.run_id for group in groups])])
-    look.set_alt(ax, _alt(groups, len(run_ids), goes_on=goes_on))
+    look.set_alt(ax, _alt(groups, len(run_ids), running=running))
     return ax
 
 
@@ -265,7 +264,7 @@ def _groups(data: pd.DataFrame, run_ids: list[str], marked: int | None) -> list[
 
 
 def _set_time_axis(ax: Axes, data: pd.DataFrame, begin_s: float, hidden: int) -> float:
-    """Set up the axis of time, in milliseconds for less than a second. Returns its length in seconds."""
+    """Set up the time axis, in milliseconds if it is shorter than a second. Returns its length in seconds."""
     latest = _latest(data)
     length = max(latest - begin_s, 1e-6) / (1 - ROOM_FOR_REASON)
     factor, unit = (1000, "milliseconds") if latest < 1 else (1, "seconds")
@@ -305,16 +304,16 @@ def _draw_run(ax: Axes, group: _Group, top: float, length: float, ticks: list[tu
 
 
 def _draw_pauses(ax: Axes, resumed: pd.DataFrame, place: float, length: float) -> None:
-    """Write the length of each pause beside its mark: it is not active time."""
+    """Write the length of each pause beside its mark, since the axis does not show it."""
     free_from = -math.inf
     for at_s, label in zip(resumed["start_s"].astype(float), resumed["label"].astype(str), strict=True):
         if at_s >= free_from:
             look.beside(ax, look.shorten(label.removeprefix("after "), 12), (at_s, place), 7, gid="paused")
-            free_from = at_s + 4 * NARROWEST * length
+            free_from = at_s + 4 * NUMBER_WIDTH * length
 
 
 def _draw_marked(ax: Axes, group: _Group, top: float, bottom: float) -> None:
-    """Draw a frame around the marked step, from its beginning to that of the next one."""
+    """Draw a frame around the marked step, from its start to that of the next step."""
     steps = group.rows[group.rows["lane"] == STEP]
     begins = steps.loc[steps["step"] == group.marked, "start_s"] if group.marked is not None else steps["start_s"].iloc[:0]
     if begins.empty:
@@ -331,7 +330,7 @@ def _draw_marked(ax: Axes, group: _Group, top: float, bottom: float) -> None:
 
 
 def _draw_steps(ax: Axes, group: _Group, top: float, bottom: float, length: float) -> None:
-    """Draw a thin line at the start of each step, with its number above; a thick one at the run's end, with the reason."""
+    """Draw a thin line at the start of each step, with its number above, and a thick line at the run's end, with the stop reason."""
     steps = group.rows[group.rows["lane"] == STEP]
     starts = [float(start) for start in steps["start_s"]]
     ax.vlines(starts, top + 0.5, bottom, color=look.TEXT, linewidth=0.6, alpha=0.6, zorder=1, gid="steps")
@@ -341,7 +340,7 @@ def _draw_steps(ax: Axes, group: _Group, top: float, bottom: float, length: floa
     kept_free = next((start for start, number in zip(starts, steps["step"], strict=True) if number == group.marked), math.inf)
     for start, number in zip(starts, steps["step"], strict=True):
         text = "?" if pd.isna(number) else str(number)
-        room = NARROWEST * length * (0.4 + 0.3 * len(text))
+        room = NUMBER_WIDTH * length * (0.4 + 0.3 * len(text))
         too_near_the_end = start + room > end_s and start > 0
         if start != kept_free and (start - room / 2 < free_from or too_near_the_end or start < kept_free < start + 1.5 * room):
             continue
@@ -367,7 +366,7 @@ def _mark(mark: str) -> dict[str, Any]:
 
 
 def _draw_legend(ax: Axes, data: pd.DataFrame) -> None:
-    """Explain hatches and marks, to the right; the lanes say the rest."""
+    """Draw a legend of hatches and marks to the right; the names of the lanes explain the rest."""
     outcomes, marks = set(data.loc[data["mark"] == "bar", "outcome"]), set(data["mark"])
     entries: list[tuple[Any, str]] = [
         (Patch(facecolor=to_rgba(colour, FILL), edgecolor=colour, hatch=hatch), words)
@@ -383,7 +382,7 @@ def _draw_legend(ax: Axes, data: pd.DataFrame) -> None:
         )  # fmt: skip
 
 
-def _alt(groups: list[_Group], runs: int, *, goes_on: bool) -> str:
+def _alt(groups: list[_Group], runs: int, *, running: bool) -> str:
     described = []
     for group in groups:
         rows = group.rows
@@ -402,7 +401,7 @@ def _alt(groups: list[_Group], runs: int, *, goes_on: bool) -> str:
         ends = rows[rows["lane"] == END]
         if len(ends):
             parts.append(f"ended after {float(ends['start_s'].iloc[-1]):.3g} s: {look.spoken(str(ends['label'].iloc[-1]))}")
-        elif goes_on:
+        elif running:
             parts.append("still running")
         described.append(f"{group.name}: {', '.join(parts)}")
     more = f"; and {runs - len(groups)} more" if runs > len(groups) else ""
@@ -411,17 +410,17 @@ def _alt(groups: list[_Group], runs: int, *, goes_on: bool) -> str:
 
 # Part of a long run --------------------------------------------------------------------------------------------------------------
 
-MOST_STEPS = 60
-MOST_EVENTS = 400
-"""The most steps and events in one picture: more could not be distinguished, and would take longer to draw."""
+MAX_STEPS = 60
+MAX_EVENTS = 400
+"""Maximum number of steps and events in one picture: more could not be distinguished, and would take longer to draw."""
 _FIRST_FEW = 20
-"""The run's start is among its first events: only a change of limits may come before it."""
+"""The number of first events in which the run's start is searched: changes of limits may come before it."""
 _OF_A_STEP = (events.StopReasonObserved, events.ToolStarted, events.ToolFinished, events.CallRetried, events.AskedAgain)
 
 
 @dataclass(frozen=True, slots=True)
 class TimelinePart:
-    """Events of one run as a frame. `first` and `last` are their steps (0: none), `begin_s` is where the axis of time begins; `whole`
+    """Events of one run as a frame. `first` and `last` are their steps (0: none), `begin_s` is the start of the time axis; `whole`
     is True if these are all events of the run."""
 
     frame: pd.DataFrame
@@ -436,16 +435,16 @@ class TimelinePart:
 
 
 def timeline_part(run: Run, step: int | None = None) -> TimelinePart:
-    """Return the newest steps of a run, at most MOST_STEPS and MOST_EVENTS; with an older `step`, those around it.
+    """Return the newest steps of a run, at most MAX_STEPS and MAX_EVENTS; with an older `step`, the steps around it.
 
-    The rest of the events is not read.
+    The other events are not read.
     """
     happened, end = run.events, len(run.events)
     start, first, last = _back_from(happened, end)
     if step is not None and first > step:
         found = _place_of(run, step)
         if found is not None:
-            end = _forward_from(happened, found, MOST_STEPS // 2, MOST_EVENTS // 2)
+            end = _forward_from(happened, found, MAX_STEPS // 2, MAX_EVENTS // 2)
             start, first, last = _back_from(happened, end)
     kept = list(islice(happened, start, end))
     whole = start == 0 and end == len(happened)
@@ -454,17 +453,17 @@ def timeline_part(run: Run, step: int | None = None) -> TimelinePart:
         kept[:0] = [event for event in islice(happened, _FIRST_FEW) if isinstance(event, events.RunStarted)][:1]
     model = run.agent.model
     origin = run.origin
-    came = (origin.parent_run_id, origin.forked_at, origin.parent_step, origin.called_by)
-    source = Source(run.id, model.name, model.model, run.history, kept, run.result, run.prompt, *came)
+    parent = (origin.parent_run_id, origin.forked_at, origin.parent_step, origin.called_by)
+    source = Source(run.id, model.name, model.model, run.history, kept, run.result, run.prompt, *parent)
     frame = pd.DataFrame({column.name: [column.read(source, event) for event in kept] for column in EVENT_COLUMNS})
     return TimelinePart(frame, first, last, begin_s, whole)
 
 
 def _back_from(happened: Sequence[events.Event], end: int) -> tuple[int, int, int]:
-    """Return where to begin so that whole steps are shown, the first of them and the last; 0 if there is none."""
+    """Return the index of the first event to show, so that steps are complete, and the first and the last step (0: none)."""
     start: int | None = None
     place, first, last, steps = end, 0, 0, 0
-    while place and steps < MOST_STEPS and end - place < MOST_EVENTS:
+    while place and steps < MAX_STEPS and end - place < MAX_EVENTS:
         place -= 1
         event = happened[place]
         if isinstance(event, events.StepStarted):
@@ -480,7 +479,7 @@ def _back_from(happened: Sequence[events.Event], end: int) -> tuple[int, int, in
 
 
 def _forward_from(happened: Sequence[events.Event], start: int, steps: int, most: int) -> int:
-    """Return where this number of steps after this place ends."""
+    """Return the index of the event after this number of further steps, at most `most` events later."""
     end = min(len(happened), start + most)
     for place in range(start, end):
         if isinstance(happened[place], events.StepStarted):
@@ -491,7 +490,7 @@ def _forward_from(happened: Sequence[events.Event], start: int, steps: int, most
 
 
 def _place_of(run: Run, step: int) -> int | None:
-    """Return where the step begins among the events; None for one that was taken before the fork."""
+    """Return the index of the step's first event; None for a step that was taken before the fork."""
     if step > len(run.history):
         return None
     happened = run.events

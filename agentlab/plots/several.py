@@ -1,4 +1,4 @@
-"""Several plots in one figure: the same plot for each group, and the picture of a whole comparison."""
+"""Several plots in one figure: the same plot for each group, and a whole comparison."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _FRAMES: dict[Callable[..., Any], str] = {
     **dict.fromkeys((stop_reasons, survival, estimates, cost_success), "runs"),
     timeline: "events",
 }
-"""The frames that plots take, if not the frame of steps."""
+"""The frame that a plot takes, if it is not the frame of steps."""
 
 
-MOST = 12
-"""Number of small plots in one figure; the legend counts the rest."""
+MAX_PLOTS = 12
+"""Maximum number of small plots in one figure; the legend counts the rest."""
 
 
 def small_multiples(
@@ -46,9 +46,9 @@ def small_multiples(
 ) -> look.PlotFigure:
     """Draw the same plot for each group, side by side on the same axes.
 
-    `plot` is one of `lab.plots` that takes `ax=`, or a function of your own that does: it is called with the rows of one group and
-    those options. `frame` is what `lab.frame` takes, or the frame that `plot` takes; a function of your own gets rows of steps. A
-    group has the same colour in each. Errors: ConfigurationError if columns are missing, or if `plot` is not a plot.
+    `plot` is a function of `lab.plots` that takes `ax=`, or your own: it is called with the rows of one group, `ax` and `options`.
+    `frame` is what `lab.frame` takes, or the frame that `plot` takes; your own function gets rows of steps. A group has the same
+    colour in all plots. Errors: ConfigurationError if columns are missing, or if `plot` is not a function.
 
     Example:
         >>> steps = lab.frame([result, *others])
@@ -60,10 +60,10 @@ def small_multiples(
     if isinstance(columns, bool) or not isinstance(columns, int) or columns < 1:
         raise ConfigurationError(f"lab.plots.small_multiples(columns={columns!r}): pass a whole number of at least 1.")
     frame = frame_of(frame, _FRAMES.get(plot, "steps"), "lab.plots.small_multiples", "the frame that the plot takes")
-    rows = checked(frame, columns_of(by), "lab.plots.small_multiples", "a frame with the column that makes the groups")
+    rows = checked(frame, columns_of(by), "lab.plots.small_multiples", "a frame with the column that defines the groups")
     names = names_of(rows, columns_of(by))
     groups = in_order(names)
-    shown = groups[:MOST] or [""]
+    shown = groups[:MAX_PLOTS] or [""]
     columns = min(columns, len(shown))
     lines = math.ceil(len(shown) / columns)
     figure = look.new_figure(max(4.2, 3.1 * columns), 2.6 * lines)
@@ -89,11 +89,11 @@ def comparison(
     level: float = 0.95,
     unit: By | None = None,
 ) -> look.PlotFigure:
-    """Draw a whole comparison: success with intervals, cost against success, stop reasons, usage and duration.
+    """Draw a whole comparison: success with intervals, cost against success, stop reasons, tokens, cost, and the number of steps.
 
-    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")` with `lab.frame(results)` as `steps`. For a frame without
-    `steps` there are no curves over the steps, and tokens and cost are means with intervals; see `lab.summary` for those and for
-    `unit`. Errors: ConfigurationError if columns are missing.
+    `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")` with `lab.frame(results)` as `steps`. If `runs` is a frame and
+    `steps` is missing, tokens and cost are means with intervals, not curves over the steps. See `lab.summary` for the intervals and
+    for `unit`. Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> steps, runs = lab.frame([result, *others]), lab.frame([result, *others], "runs")
@@ -130,7 +130,7 @@ def comparison(
     titles = ("Outcome", "Cost against success", "Why runs ended", "Tokens", "Cost", "How long they ran")
     for ax, title in zip(axes, titles, strict=True):
         _title(ax, title)
-    if len(axes[1].get_xticks()):  # narrow here, and sums of money are long
+    if len(axes[1].get_xticks()):  # these axes are narrow, and amounts of money are long
         axes[1].xaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 4, 5, 10]))
     _one_legend(figure, axes)
     return figure
@@ -142,7 +142,7 @@ def _title(ax: Axes, text: str) -> None:
 
 
 def _keys(rows: pd.DataFrame, groups: list[str]) -> list[tuple[str, str]]:
-    """Return the keys of looks, in the plots of runs and in those of groups."""
+    """Return the keys of colours and markers, in plots of groups and in plots of runs."""
     keys = [(name, "") for name in groups]
     if {"provider", "model"} <= set(rows.columns):
         models = rows[["provider", "model"]].drop_duplicates()
@@ -155,10 +155,10 @@ def _keys(rows: pd.DataFrame, groups: list[str]) -> list[tuple[str, str]]:
 
 
 def _share(axes: list[look.PlotAxes], columns: int) -> None:
-    """Give all axes the same limits, and labels only to those at the edge."""
+    """Give all axes the same limits, and keep the labels at the left and the bottom only."""
     lefts, rights = zip(*(ax.get_xlim() for ax in axes), strict=True)
     bottoms, tops = zip(*(ax.get_ylim() for ax in axes), strict=True)
-    named = any(isinstance(ax.yaxis.get_major_locator(), FixedLocator) and len(ax.get_yticks()) for ax in axes)  # as of bars
+    named = any(isinstance(ax.yaxis.get_major_locator(), FixedLocator) and len(ax.get_yticks()) for ax in axes)  # such as bars
     for place, ax in enumerate(axes):
         ax.set_xlim(min(lefts), max(rights))
         if not named:
@@ -170,7 +170,7 @@ def _share(axes: list[look.PlotAxes], columns: int) -> None:
 
 
 def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 0) -> None:
-    """Join the legends of all axes to one below them: each name once, with its notes from all of them."""
+    """Join the legends of all axes into one below them: each name once, with its notes from all legends."""
     rows: dict[str, Row] = {}
     notes: dict[str, dict[str, None]] = {}
     for ax in axes:
@@ -187,7 +187,7 @@ def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 
             notes.setdefault(name, {}).update(dict.fromkeys(of_name))
         legend.remove()
     lines = [(handle, "\n".join([name, ", ".join(notes[name])] if notes[name] else [name])) for handle, name in rows.values()]
-    # Entries of no group, such as why runs ended, come last.
+    # Entries that belong to no group, such as stop reasons, come last.
     lines.sort(key=lambda line: look.TEXT in (line[0].get_color(), line[0].get_markeredgecolor()))
     if not lines:
         return
@@ -197,5 +197,5 @@ def _one_legend(figure: look.PlotFigure, axes: list[look.PlotAxes], more: int = 
 
 
 def _shows(handle: Line2D) -> int:
-    """Return how many of marker and line an entry has."""
+    """Return 2 for an entry with a marker and a line, 1 for one of them, 0 for none."""
     return sum(value not in ("None", "none", "", " ", None) for value in (handle.get_marker(), handle.get_linestyle()))

@@ -51,7 +51,7 @@ def stop_reasons_data(runs: Recordings | pd.DataFrame, by: By = "provider") -> p
 
 
 def stop_reasons(runs: Recordings | pd.DataFrame, ax: Axes | None = None, by: By = "provider") -> Axes:
-    """Draw the number of runs per stop reason for each group; runs that finished on their own apart from those that were cut off.
+    """Draw the number of runs per stop reason for each group. Runs that finished on their own and runs that were cut off are separate.
 
     `runs` is what `lab.frame` takes, or `lab.frame(results, "runs")`. Returns the axes; see `stop_reasons_data` for their data.
     Errors: ConfigurationError if columns are missing.
@@ -91,7 +91,7 @@ def stop_reasons(runs: Recordings | pd.DataFrame, ax: Axes | None = None, by: By
 
 
 def _rows(data: pd.DataFrame) -> list[tuple[str, str, int]]:
-    """Return the lines of the plot, from the top: label, outcome, count; a group's heading has no outcome."""
+    """Return the rows of the plot, from the top: label, outcome, count. The heading of a group has an empty outcome."""
     rows: list[tuple[str, str, int]] = []
     for name, of_group in data.groupby(data.columns[0], sort=False):
         rows.append((look.shorten(str(name), 24), "", 0))

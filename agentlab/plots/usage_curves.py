@@ -27,17 +27,17 @@ SHOWN_CHANGES = 3
 NAME_WIDTH = 30
 NAMED_MODELS = 2
 NOTE_WIDTH = 56
-"""Characters of a line above axes that share a figure."""
+"""Number of characters of a line above axes that share a figure."""
 VISIBLE_FACTOR = 4.0
-"""A limit above this multiple of the usage would flatten the curves: it lies above the plot, and is in the legend only."""
+"""A limit above this multiple of the usage would flatten the curves, so it is in the legend only."""
 
 # Data ----------------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """The quantity of a curve: its column in the data and in the steps frame, the budget's limit on it, and the `total` that conditions
-    on it declare."""
+    """The quantity of a curve: its column in the data and in the steps frame, the budget's limit on it, and the `total` that is
+    declared by stop conditions on it."""
 
     name: str
     function: str
@@ -62,8 +62,8 @@ def tokens_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
     """Return cumulative tokens at each step, with the limits in force.
 
     Columns: `run_id`, `provider`, `model`, `step`, `stop_reason` (on the last step of a run that has ended), `tokens` (NA: unknown),
-    and for each limit in force at any step a column with the tokens it allowed (NA: no such limit at this step): `max_tokens` of
-    the budget, `MaxTokensUsed` (`MaxTokensUsed_2`, …) of the stop condition.
+    and one column per limit with the tokens that it allowed (NA: not in force at this step): `max_tokens` of the budget,
+    `MaxTokensUsed` (`MaxTokensUsed_2`, …) of the stop condition.
 
     Example:
         >>> lab.plots.tokens_data(result.to_frame())[["provider", "step", "stop_reason", "tokens"]]
@@ -79,7 +79,8 @@ def tokens_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
 def cost_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
     """Return cumulative cost in US dollars at each step, with the limits in force.
 
-    Columns as those of `tokens_data`, with `cost_usd` for the value and `max_cost_usd` and `MaxCost` (`MaxCost_2`, …) for the limits.
+    The columns are those of `tokens_data`, with `cost_usd` for the value, and `max_cost_usd` and `MaxCost` (`MaxCost_2`, …) for the
+    limits.
 
     Example:
         >>> lab.plots.cost_data(result.to_frame())[["step", "cost_usd"]]
@@ -93,7 +94,7 @@ def cost_data(steps: Recordings | pd.DataFrame) -> pd.DataFrame:
 
 
 def curve_data(steps: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
-    """Return the data of one plot of curves; runs in the order of their first row, each by step."""
+    """Return the data of one plot, with runs in the order of their first row, and each run's rows by step."""
     needed = ("run_id", "provider", "step", quantity.column)
     steps = checked(steps, needed, f"lab.plots.{quantity.function}", STEPS_ADVICE)
     data = pd.DataFrame(
@@ -116,13 +117,13 @@ def curve_data(steps: pd.DataFrame, quantity: Quantity) -> pd.DataFrame:
 
 
 def _numbers(frame: pd.DataFrame, name: str, dtype: str) -> pd.Series[float]:
-    """Return a column as numbers, also if it lost its dtype in a file."""
+    """Return a column as numbers of this dtype, which it may have lost in a file."""
     found = numbers(frame, name)
     return cast("pd.Series[float]", found.round().astype("Int64") if dtype == "Int64" else found)
 
 
 def limit_columns(columns: Sequence[str], quantity: Quantity) -> dict[str, str]:
-    """Return the columns of the frame with limits on this quantity, by the limit's name."""
+    """Return the columns that hold limits on this quantity, by the limit's name."""
     leaf = re.compile(rf"((?:{'|'.join(map(re.escape, _conditions_on(quantity.total)))})(?:_\d+)?)\.limit")
     budget = {quantity.budget: quantity.budget} if quantity.budget in columns else {}
     return budget | {found[1]: column for column in columns if (found := leaf.fullmatch(str(column)))}
@@ -136,7 +137,7 @@ def _conditions_on(total: str, kind: type[StopCondition] = StopCondition) -> lis
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A limit over the steps, and the runs that had it. A value None: no limit at that step."""
+    """The values of a limit over the steps (None: no limit at that step), and the runs that had them."""
 
     steps: tuple[int, ...]
     values: tuple[float | None, ...]
@@ -144,13 +145,13 @@ class Course:
 
     @property
     def changes(self) -> tuple[float | None, ...]:
-        """The values without repetitions: one for a limit that was not changed."""
+        """The values without repetitions: a single value for a limit that was not changed."""
         pairs = zip((object(), *self.values), self.values, strict=False)
         return tuple(value for before, value in pairs if value != before)
 
 
 def limit_courses(data: pd.DataFrame, name: str) -> list[Course]:
-    """Return the distinct courses of a limit: runs that agree over their common steps share one."""
+    """Return the distinct courses of a limit; runs whose values agree over their common steps share a course."""
     of_runs = []
     for run_id, run in data.groupby("run_id", sort=False):
         values = tuple(None if pd.isna(value) else float(value) for value in run[name])
@@ -175,8 +176,8 @@ def tokens(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw cumulative tokens per step, one line per run, with the token limits in force and the end of each run.
 
     `steps` is what `lab.frame` takes (a run, a result, several in a list, a store, …) or returns. Returns the axes; see `tokens_data`
-    for their data. The legend is to the right of the data: give the figure of your own axes `layout="constrained"`, so that there is
-    room for it. Errors: ConfigurationError if columns are missing.
+    for their data. The legend is to the right of the axes: create the figure of your own axes with `layout="constrained"` to make room
+    for it. Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> steps = lab.frame([result, *others])
@@ -189,7 +190,8 @@ def tokens(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
 def cost(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw cumulative cost per step in US dollars, one line per run, with the cost limits in force and the end of each run.
 
-    As `tokens`. If a price is unknown the line ends, the legend says so, and a note above the plot says for how many runs and why.
+    It takes and returns the same as `tokens`. If a price is unknown the line ends, the legend says so, and a note above the plot says
+    for how many runs and why.
 
     Example:
         >>> steps = lab.frame([result, *others])
@@ -323,7 +325,7 @@ def _draw_limits(
         line_style = LIMIT_STYLES[place % len(LIMIT_STYLES)]
         for course in of_name:
             colours = {look_of[run_id].colour for run_id in course.run_ids}
-            # A limit that differs between runs has the colour of the provider that it held for, grey where those are several.
+            # A limit that differs between runs has the colour of its provider, or grey if it applied to several.
             colour = colours.pop() if len(of_name) > 1 and len(colours) == 1 else look.TEXT
             xs = [edge for step in course.steps for edge in (step - 0.5, step + 0.5)]
             ys = [math.nan if value is None else value for value in course.values for _ in range(2)]
@@ -336,7 +338,7 @@ def _draw_limits(
 
 
 def _name_limits(ax: Axes, courses: dict[str, list[Course]], lines: list[_RunLine], top: float) -> None:
-    """Write each limit's name above its line at the left, unless a curve or another name is in the way; the legend has all names."""
+    """Write each limit's name at the left end of its line, unless a curve or another name is there. The legend has all names."""
     room = 0.085 * top
     taken = [value for line in lines for step, value in zip(line.steps, line.values, strict=True) if step <= 2]
     for name, of_name in courses.items():
@@ -349,8 +351,8 @@ def _name_limits(ax: Axes, courses: dict[str, list[Course]], lines: list[_RunLin
 
 
 def _limit_label(courses: list[Course], words: Callable[[float], str]) -> str:
-    """Return what a limit allowed: `1,000`; `1,000 → 2,000` if it was changed, `1,000 or 2,000` if it differs between runs, and
-    `500 to 2,000` if that gets long."""
+    """Return the values of a limit: `1,000`; `1,000 → 2,000` if it was changed, `1,000 or 2,000` if it differs between runs, and
+    `500 to 2,000` if that would be long."""
     labels = []
     for course in courses:
         changes = ["none" if value is None else words(value) for value in course.changes]
@@ -384,7 +386,7 @@ def _draw_ends(ax: Axes, lines: list[_RunLine]) -> list[Entry]:
 
 
 def _top(lines: list[_RunLine], courses: Iterable[list[Course]]) -> float:
-    """Return the highest value to show: the usage, and limits that are near it."""
+    """Return the highest value to show: of the usage, and of limits that are near it."""
     used = max((value for line in lines for value in line.values if not math.isnan(value)), default=0.0)
     limits = [value for of_name in courses for course in of_name for value in course.values if value is not None]
     near = [limit for limit in limits if limit <= used * VISIBLE_FACTOR] if used else limits

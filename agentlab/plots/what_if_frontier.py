@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from agentlab._internal.formatting import counted
 from agentlab.analysis.groups import checked, columns_of, names_of
 from agentlab.errors import ConfigurationError
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 from agentlab.plots import figure as look
 from agentlab.plots.figure import Look, Row, blank, inches, looks_of, plain
 
@@ -24,23 +24,23 @@ FIGURES = {
     "tokens_mean": ("tokens per run (mean)", "tokens"),
     "step_mean": ("steps per run (mean)", "steps"),
     "calls_mean": ("model calls per run (mean)", "calls"),
-    "time_mean": ("seconds per run (mean)", "seconds"),
+    "time_mean": ("time per run (mean, seconds)", "seconds"),
     "success_rate": ("reached the goal", "success"),
 }
-"""The figures of an axis by column: the label, and the word for it."""
+"""The figures of an axis by column: the label, and a short word."""
 MOST_UNKNOWN = 0.05
-"""A configuration with a larger unknown share has means over other runs than the rest, and is not compared with them."""
+"""A configuration with a larger unknown share is not compared with the others, since its means are over other runs."""
 ADVICE = "the result of lab.backtest(…), one row per configuration"
 WHOLE = ""
 """The name of the only group."""
-MOST_NAMED = 10
-"""Number of points that have a number beside them and their name in the legend."""
-MOST_GROUPS = 40
-"""Number of groups named in the legend."""
+MAX_NAMED = 10
+"""Maximum number of points that are numbered in the picture and named in the legend."""
+MAX_GROUPS = 40
+"""Maximum number of groups named in the legend."""
 WIDTH = 44
-"""Characters of a line of the legend."""
-MOST_INTERVALS = 40
-"""With more points only the intervals of those on the frontier are drawn."""
+"""Number of characters of a line of the legend."""
+MAX_INTERVALS = 40
+"""If there are more points, only those on the frontier have intervals."""
 _FIRST = "runs"
 """The first column after those that identify the configuration."""
 
@@ -55,11 +55,11 @@ def what_if_data(
     by: str | Sequence[str] | None = None,
     most_unknown: float = MOST_UNKNOWN,
 ) -> pd.DataFrame:
-    """Return the points of `lab.plots.what_if`: one row per configuration, and per group if `by` makes several.
+    """Return the points of `lab.plots.what_if`: one row per configuration, or with `by` one row per configuration and group.
 
-    Columns: `group`, `label` (the configuration in words), `x`, `x_low`, `x_high`, `y`, `y_low`, `y_high`, `unknown` (the greater of
-    the unknown shares of x and y), and `efficient`: True on the Pareto frontier, where no other configuration of the group has more y
-    for as little x. Only configurations with an unknown share of at most `most_unknown` can be on it.
+    Columns: `group`, `label` (the configuration in words), `x`, `x_low`, `x_high`, `y`, `y_low`, `y_high`, `unknown` (the larger of
+    the unknown shares of x and y), and `efficient`: True on the Pareto frontier, if no other configuration of the group has at least as
+    much y for at most as much x. Only configurations with an unknown share of at most `most_unknown` can be on it.
     Errors: ConfigurationError if columns are missing, or if x or y is not a figure.
 
     Example:
@@ -69,7 +69,7 @@ def what_if_data(
     """
     for name in (x, y):
         if name not in FIGURES:
-            raise ConfigurationError(f"lab.plots.what_if(x=…, y=…): {no_such('figure', str(name), list(FIGURES))}")
+            raise ConfigurationError(f"lab.plots.what_if(x=…, y=…): {unknown_name('figure', str(name), list(FIGURES))}")
     if isinstance(most_unknown, bool) or not isinstance(most_unknown, int | float) or not 0 <= most_unknown <= 1:
         raise ConfigurationError(f"most_unknown={most_unknown!r}: pass a share from 0 to 1, such as 0.05.")
     groups = [] if by is None else columns_of(by)
@@ -109,7 +109,7 @@ def _unknown_of(figure: str) -> str:
 
 
 def on_the_frontier(x: Any, y: Any) -> Any:
-    """Return True for points with more y than all that have as little x or less; of equal ones the first."""
+    """Return True for points with more y than all points with the same x or less; of equal points for the first only."""
     found = np.zeros(len(x), bool)
     best = -np.inf
     for place in np.lexsort((-y, x)):
@@ -155,17 +155,17 @@ def what_if(
     by: str | Sequence[str] | None = None,
     most_unknown: float = MOST_UNKNOWN,
 ) -> Axes:
-    """Draw each configuration of a backtest as a point, with its intervals, and the Pareto frontier: the most y for as little x.
+    """Draw each configuration of a backtest as a point with its intervals, and the Pareto frontier: the most y for the least x.
 
-    `frame` is the result of `lab.backtest(…)`, one row per configuration; `x` and `y` are of `cost_mean`, `tokens_mean`, `step_mean`,
-    `calls_mean`, `time_mean`, `success_rate`. A configuration with an unknown share above `most_unknown` is not drawn: its means are
-    those of other runs, mostly the short ones. The legend counts these configurations. Returns the axes; see `what_if_data` for their
-    data. Errors: ConfigurationError.
+    `frame` is the result of `lab.backtest(…)`, one row per configuration; `x` and `y` are two of `cost_mean`, `tokens_mean`,
+    `step_mean`, `calls_mean`, `time_mean`, `success_rate`. A configuration with an unknown share above `most_unknown` is not drawn,
+    since its means are over other runs, mostly the short ones; the legend counts these configurations. Returns the axes; see
+    `what_if_data` for their data. Errors: ConfigurationError, as `what_if_data`.
 
     Example:
         >>> tried = lab.backtest([result, *others], lab.HasToolCall("finalize") | lab.StepCountIs([2, 4, 8]))
         >>> lab.plots.what_if(tried).alt
-        'Reached the goal against cost per run (mean, US dollars), 3 configurations. on the Pareto frontier StepCo...
+        'Reached the goal against cost per run (mean, US dollars), 3 configurations. Pareto frontier: StepCountIs ...
     """
     return draw_what_if(what_if_data(frame, x, y, by=by, most_unknown=most_unknown), x, y, ax, most_unknown=most_unknown)
 
@@ -173,7 +173,7 @@ def what_if(
 def what_if_with_suggestion(
     frame: pd.DataFrame, code: str, *, x: str, y: str = "success_rate", most_unknown: float = MOST_UNKNOWN, **options: Any
 ) -> Axes:
-    """Draw `what_if` with a ring around the `chosen` candidates, if they are drawn; `code` describes them."""
+    """Draw `what_if` with a ring around those `chosen` candidates that are drawn; `code` describes them."""
     ax = what_if(frame, x, y, most_unknown=most_unknown, **options)
     unknown = frame[[_unknown_of(x), _unknown_of(y)]].max(axis=1)
     chosen = frame[frame["chosen"] & frame[[x, y]].notna().all(axis=1) & (unknown <= most_unknown)]
@@ -188,14 +188,14 @@ def what_if_with_suggestion(
         rows = [(handle, text.get_text()) for handle, text in lines if isinstance(handle, Line2D)]
         plain(ax, [(Line2D([], [], markersize=9, **ring), "suggested"), *rows])
     if isinstance(ax, look.PlotAxes):
-        look.set_alt(ax, f"{ax.alt} Suggested, with a ring around it: {code}.")
+        look.set_alt(ax, f"{ax.alt} Suggested, marked with a ring: {code}.")
     return ax
 
 
 def draw_what_if(
     data: pd.DataFrame, x: str, y: str, ax: Axes | None = None, *, most_unknown: float = MOST_UNKNOWN, alone: bool = True
 ) -> Axes:
-    """Draw the data of `what_if_data`; without intervals and legend unless it is `alone` in the picture."""
+    """Draw the data of `what_if_data`; if it is not `alone` in the picture, without intervals and legend."""
     own, ax = ax is None, look.axes_for(ax, "what_if", 8.2, 3.6)
     look.style(ax)
     (x_label, x_word), (y_label, y_word) = FIGURES[x], FIGURES[y]
@@ -209,7 +209,7 @@ def draw_what_if(
     if data.empty:
         return look.nothing(ax, "no configurations yet", title)
     if shown.empty:
-        why = f"more than {most_unknown:.0%} of the runs unknown" if unsure.all() else f"{x_word} or {y_word} unknown"
+        why = f"more than {most_unknown:.0%} of the runs are unknown" if unsure.all() else f"{x_word} or {y_word} is unknown"
         return look.nothing(ax, f"{why} in all configurations", title)
     look.grid(ax)
     groups = [str(name) for name in dict.fromkeys(data["group"])]
@@ -219,16 +219,16 @@ def draw_what_if(
     for name in groups:
         group, its = shown[shown["group"] == name].to_dict("records"), looks[name, ""]
         frontier = sorted((row for row in group if row["efficient"]), key=lambda row: float(row["x"]))
-        for row in (group if count <= MOST_INTERVALS else frontier) if alone else ():
+        for row in (group if count <= MAX_INTERVALS else frontier) if alone else ():
             _draw_intervals(ax, row, its)
-        _draw_group(ax, group, frontier, its, name, few=count <= MOST_INTERVALS)
+        _draw_group(ax, group, frontier, its, name, few=count <= MAX_INTERVALS)
         parts.append(_group_in_words(group, frontier, name, x, y))
         if name != WHOLE:
             handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=6, linestyle="none")
             rows.append((handle, look.shorten(name)))
     _write_numbers(ax, named)
-    if own and len(rows) > MOST_GROUPS:
-        rows[MOST_GROUPS:] = [blank(f"and {len(rows) - MOST_GROUPS} more")]
+    if own and len(rows) > MAX_GROUPS:
+        rows[MAX_GROUPS:] = [blank(f"and {len(rows) - MAX_GROUPS} more")]
     _bounds(ax, shown, x, y)
     if any(shown["efficient"]):
         colour = looks[groups[0], ""].colour if len(groups) == 1 else look.TEXT
@@ -242,7 +242,7 @@ def draw_what_if(
         look.grow(ax, inches(rows))
     if alone:
         plain(ax, rows)
-    left_out = f" Not drawn, since more than {most_unknown:.0%} of the runs is unknown: {unsure.sum()}." if unsure.any() else ""
+    left_out = f" Not drawn, since more than {most_unknown:.0%} of the runs are unknown: {unsure.sum()}." if unsure.any() else ""
     look.set_alt(ax, f"{title}, {counted(count, 'configuration')}. {' '.join(parts)}{left_out}")
     return ax
 
@@ -266,12 +266,14 @@ def _places(rows: list[dict[Any, Any]]) -> tuple[list[float], list[float]]:
 
 def _group_in_words(group: list[dict[Any, Any]], frontier: list[dict[Any, Any]], name: str, x: str, y: str) -> str:
     best = [
-        f"{look.spoken(str(row['label']), 200)}: {number(float(row['y']), y)} at {number(float(row['x']), x)}" for row in frontier
+        f"{look.spoken(str(row['label']), 200)} ({number(float(row['y']), y)} at {number(float(row['x']), x)})"
+        for row in frontier
     ]
     shares = [float(row["unknown"]) for row in group]
-    unknown = f"unknown: {min(shares, default=0):.0%} to {max(shares, default=0):.0%} of the runs"
-    on_it = f"on the Pareto frontier {'; '.join(best[:MOST_NAMED])}" if best else "none is on a Pareto frontier"
-    return f"{look.spoken(name) + ': ' if name else ''}{on_it}; {unknown}."
+    unknown = f"{min(shares, default=0):.0%} to {max(shares, default=0):.0%} of the runs unknown"
+    of_group = f" of {look.spoken(name)}" if name else ""
+    points = f"Pareto frontier{of_group}: {'; '.join(best[:MAX_NAMED])}" if best else f"No Pareto frontier{of_group}"
+    return f"{points}; {unknown}."
 
 
 def _draw_intervals(ax: Axes, row: dict[Any, Any], its: Look) -> None:
@@ -285,13 +287,13 @@ def _draw_intervals(ax: Axes, row: dict[Any, Any], its: Look) -> None:
 
 
 def _named(shown: pd.DataFrame) -> list[dict[Any, Any]]:
-    """Return the points with a number in the picture and a name in the legend: all if they are few, else those on the frontier."""
-    rows = shown.sort_values("x", kind="stable").to_dict("records") if len(shown) <= MOST_INTERVALS else []
-    return (rows if len(rows) <= MOST_NAMED else [row for row in rows if row["efficient"]])[:MOST_NAMED]
+    """Return the points that are numbered in the picture and named in the legend: all if they are few, else those on the frontier."""
+    rows = shown.sort_values("x", kind="stable").to_dict("records") if len(shown) <= MAX_INTERVALS else []
+    return (rows if len(rows) <= MAX_NAMED else [row for row in rows if row["efficient"]])[:MAX_NAMED]
 
 
 def _write_numbers(ax: Axes, named: list[dict[Any, Any]]) -> None:
-    """Write the number of each point beside it; points that are too close share one place."""
+    """Write the number of each point beside it; points that are too close share one text."""
     width, height = (max((float(row[name]) for row in named), default=0.0) or 1.0 for name in ("x", "y"))
     found: dict[tuple[int, int], tuple[tuple[float, float], list[str]]] = {}
     for place, row in enumerate(named, start=1):
@@ -305,7 +307,7 @@ def _write_numbers(ax: Axes, named: list[dict[Any, Any]]) -> None:
 
 
 def _row_of(place: int, row: dict[Any, Any]) -> Row:
-    """Return a point of the legend, on as many lines as the parts of its label need."""
+    """Return the legend entry of a point, on as many lines as its label needs."""
     lines: list[str] = []
     for part in str(row["label"]).split(", "):
         if lines and len(lines[-1]) + len(part) + 2 <= WIDTH:
@@ -335,7 +337,7 @@ def _scale(axis: Any, name: str) -> None:
 
 
 def number(value: float, name: str) -> str:
-    """Return a figure in words."""
+    """Return a figure with its unit as text."""
     if math.isnan(value):
         return "unknown"
     if name == "success_rate":

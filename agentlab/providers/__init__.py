@@ -1,4 +1,4 @@
-"""Pure translators between agentlab's values and a vendor's HTTP wire, one file per vendor: add one here.
+"""Translates between agentlab's values and each vendor's HTTP wire, one file per vendor. Add a provider here.
 
 Everything that your own provider needs can be imported from here; the files below may change.
 
@@ -6,23 +6,25 @@ Everything that your own provider needs can be imported from here; the files bel
     from agentlab.providers import Dialect, Table, FINISH_REASONS, find_key     its finish reasons and its key
     from agentlab.providers import HttpRequest, Provider, Signer, StreamParser  the protocols of a new wire
 
-No vendor's file imports another's; none does I/O. `agentlab.testing.ProviderContract` has the tests for a provider.
+No vendor's file imports another vendor's, and none does I/O. `agentlab.testing.ProviderContract` has the tests for a provider.
 
 May import: `transport` and what is below it.
 
-    base              the protocol: what a provider has to do
+    base              the `Provider` protocol, and helpers for requests
     registry          finds providers by name, here or by the entry point group `agentlab.providers`
-    finish_detection  why recorded responses ended (`lab.signals`)
-    pattern           why a response of an unknown provider ended
-    wires             what several vendors share
-    openai            a vendor on wires that others share: copy this file for a new server
-    anthropic         a vendor with a separate wire: copy this one for a new wire
-    compatible        any other server on a known wire
+    finish_detection  detects why a response ended, live or recorded (`lab.signals`)
+    detectors         the detectors of known providers, and the one that reads unknown responses by their pattern
+    wires             the wires that several vendors share
+    openai            a vendor on a shared wire: copy this file for a new server on such a wire
+    anthropic         a vendor with its own wire: copy this file for a new wire
+    compatible        any other server on a shared wire, given by its address: not the file to copy
+
+The other files are the other vendors: azure, bedrock, gemini, openrouter, xai.
 """
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 
 if TYPE_CHECKING:
     from agentlab.providers.base import Capabilities, Provider, Signer, StreamParser, find_key
@@ -61,4 +63,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.providers", __all__, _PLACES)
+    __getattr__, __dir__ = module_hooks("agentlab.providers", __all__, _PLACES)

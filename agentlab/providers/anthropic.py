@@ -31,7 +31,7 @@ from agentlab.providers.base import (
 )
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge
-from agentlab.providers.wires.read import Asked, tool_calls
+from agentlab.providers.wires.read import RawCall, tool_calls
 from agentlab.providers.wires.stream import BROKEN, NO_START, PROPER_ENDS, BlockParser, block_number
 from agentlab.transport.http import HttpRequest
 
@@ -39,8 +39,8 @@ BASE_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
 REFUSED: Mapping[str, tuple[str, ...]] = {"2026-10-21": ("temperature", "top_k", "top_p")}
 """Fields that a version of the API refuses with status 400, even at their defaults:
-https://platform.claude.com/docs/en/api/migration-2026-10-21, read 2026-11-23. Documents in an assistant's message and citations in a
-user's are refused too, and never sent."""
+https://platform.claude.com/docs/en/api/migration-2026-10-21, read 2026-11-23. It also refuses documents in an assistant's message and
+citations in a user's message, which agentlab never sends."""
 BEARER_VERSIONS = ("2026-10-21",)
 """Versions under which the vendor's client (anthropic 2.12) sends the key as `Authorization`:
 https://platform.claude.com/docs/en/manage-claude/authentication, read 2026-11-23."""
@@ -48,7 +48,7 @@ KEY_VARIABLES = ("ANTHROPIC_API_KEY",)
 WIRE = "anthropic.messages"
 
 DEFAULT_MAX_TOKENS = 8192
-"""The default output cap in tokens, since this wire needs one; every model since Claude 3.5 allows it."""
+"""The default output cap in tokens, since this wire requires a cap; every model since Claude 3.5 allows it."""
 
 FINISH_REASONS = Table(
     field="stop_reason",
@@ -65,13 +65,13 @@ FINISH_REASONS = Table(
 )
 
 PREFILLED = re.compile(r"claude-(?:[123]\b|(?:opus|sonnet|haiku)-4(?:-[015])?(?:-\d{8})?$)")
-"""Models that accept an assistant's message at the end: https://platform.claude.com/docs/en/build-with-claude/prompt-engineering/prefill-claudes-response,
+"""Models that accept an assistant's message at the end (a prefill): https://platform.claude.com/docs/en/build-with-claude/prompt-engineering/prefill-claudes-response,
 read 2026-11-22."""
 
 _CUT = ("max_tokens", "model_context_window_exceeded")
-_AS_IF_ENDED = (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE, FinishReason.UNKNOWN)
+_REPLACED_BY_GUARDRAIL = (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE, FinishReason.UNKNOWN)
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-_CHARGED_OTHERWISE = ("web_search", "web_fetch", "tool_search_tool_bm25", "tool_search_tool_regex")
+_NOT_CHARGED = ("web_search", "web_fetch", "tool_search_tool_bm25", "tool_search_tool_regex")
 """The vendor's tools that cost nothing beyond the reported usage."""
 
 
@@ -79,8 +79,8 @@ _CHARGED_OTHERWISE = ("web_search", "web_fetch", "tool_search_tool_bm25", "tool_
 class Anthropic(Server):
     """Anthropic's server, or one that speaks its wire at `base_url` (up to and without `/v1/messages`).
 
-    `api_version` is the date sent as `anthropic-version`: 2023-06-01, or 2026-10-21, which has no sampling parameters and takes the key
-    as `Authorization`. `headers` are further headers of live calls, such as `anthropic-beta`. Keys and headers are never shown.
+    `api_version` is the date sent as `anthropic-version`: 2023-06-01, or 2026-10-21, which has no sampling parameters and expects the
+    key as `Authorization`. `headers` are additional headers for live calls, such as `anthropic-beta`. Keys and headers are never shown.
     """
 
     name: ClassVar[str] = "anthropic"
@@ -96,11 +96,11 @@ class Anthropic(Server):
 
     @property
     def prefills(self) -> bool:
-        """True if the model continues the beginning of an answer: those before Claude 4.6 do, later ones refuse it."""
+        """True if the model continues a prefilled answer: models before Claude 4.6 do, later ones refuse it."""
         return PREFILLED.match(self.model) is not None
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
-        """Return a POST to `/v1/messages`. `options` are further fields at the top level; its `tools` are added to the request's own.
+        """Return a POST to `/v1/messages`. `options` are additional top-level fields; its `tools` are added to the request's own.
         Raises ConfigurationError for a field that this version of the API refuses."""
         for name in REFUSED.get(self.api_version, ()):
             if name in request.options:
@@ -138,7 +138,7 @@ class Anthropic(Server):
         return {**self.headers, **header}
 
     def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
-        """Read a whole body. `requested_cap` None is DEFAULT_MAX_TOKENS, which was then requested."""
+        """Read a whole body. Without a `requested_cap`, DEFAULT_MAX_TOKENS was requested."""
         return read_body(payload, self.model, DEFAULT_MAX_TOKENS if requested_cap is None else requested_cap)
 
     def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
@@ -161,7 +161,7 @@ def _cap(request: ModelRequest) -> int:
 
 
 def encode_message(message: Message) -> bytes:
-    """Return one message as JSON; nothing for an empty one, which this wire refuses."""
+    """Return one message as JSON; empty bytes for an empty message, which this wire refuses."""
     content: JSON
     if message.role == "tool":
         content = [_result(result) for result in message.tool_results]
@@ -180,7 +180,7 @@ def _result(result: ToolResult) -> dict[str, JSON]:
 
 
 def _rebuilt(message: Message) -> bytes:
-    """Return an assistant turn from another wire, built from its text and calls."""
+    """Return an assistant's message from another wire, rebuilt from its text and calls."""
     blocks = [read.dumps({"type": "text", "text": message.text})] if message.text.strip() else []
     blocks += [
         b'{"type":"tool_use","id":%b,"name":%b,"input":%b}'
@@ -202,8 +202,8 @@ def read_body(
     ended: Ended = "whole",
     damaged: bool = False,
 ) -> ModelResponse:
-    """Read a whole message, or one assembled from a stream. A stream passes its `calls` with more details: the raw text of the
-    arguments, and if the block was closed."""
+    """Read a whole message, or one assembled from a stream. A stream passes its own `calls`, which have the raw text of the arguments
+    and record whether the block was closed."""
     body = read.as_dict(payload)
     blocks = [block for block in read.as_list(body.get("content")) if isinstance(block, dict)]
     stop_reason = body.get("stop_reason")
@@ -241,9 +241,9 @@ def read_body(
 
 def _signal(stop_reason: JSON, facts: Facts, model: str) -> TerminationSignal:
     signal = judge(FINISH_REASONS, stop_reason, facts, provider=Anthropic.name, model=model)
-    if facts.metadata.get("guardrail") != "INTERVENED" or signal.finish_reason not in _AS_IF_ENDED:
+    if facts.metadata.get("guardrail") != "INTERVENED" or signal.finish_reason not in _REPLACED_BY_GUARDRAIL:
         return signal
-    # Bedrock's guardrail withheld or changed the answer, but the stop reason is an ordinary one or missing.
+    # Bedrock's guardrail withheld or changed the answer, but the stop reason is ordinary or missing.
     return replace(
         signal,
         finish_reason=FinishReason.CONTENT_FILTERED,
@@ -255,15 +255,16 @@ def _signal(stop_reason: JSON, facts: Facts, model: str) -> TerminationSignal:
 
 
 def read_usage(reported: JSON, blocks: list[dict[str, Any]] | None = None) -> Usage:
-    """Return the usage by the convention of `Usage`. `input_tokens` leave out tokens read from or written to a cache. The tokens of a
-    summary of the conversation are charged, but only listed among the iterations.
+    """Return the usage in the form of `Usage`. The vendor's `input_tokens` do not include tokens read from or written to a cache. The
+    tokens of a conversation summary are charged, but listed only among the iterations.
 
     Other charges: https://platform.claude.com/docs/en/about-claude/pricing, read 2026-11-23. Searches are counted in `server_tool_use`,
-    which is absent if no tool of the vendor ran; code is charged by its container's time, which no response says; `inference_geo` "us"
-    and another model's iterations have their own prices. Fetching a page and searching for tools cost their tokens only."""
+    which is absent if none of the vendor's tools ran; code execution is charged by container time, which no response reports;
+    `inference_geo` "us" and iterations of another model have their own prices. Fetching a page and searching for tools cost only their
+    tokens."""
     usage = read.as_dict(reported)
-    iterations = [one for one in read.as_list(usage.get("iterations")) if isinstance(one, dict)]
-    parts = [usage, *(one for one in iterations if one.get("type") == "compaction")]
+    iterations = [iteration for iteration in read.as_list(usage.get("iterations")) if isinstance(iteration, dict)]
+    parts = [usage, *(iteration for iteration in iterations if iteration.get("type") == "compaction")]
     fresh, output, cache_read, cache_write = (_summed(part.get(name) for part in parts) for name in _COUNTS)
     cache_write_1h = _summed(read.as_dict(part.get("cache_creation")).get("ephemeral_1h_input_tokens") for part in parts)
     if fresh is None and output is None:
@@ -286,11 +287,11 @@ def read_usage(reported: JSON, blocks: list[dict[str, Any]] | None = None) -> Us
 def _also_charged(usage: dict[str, Any], iterations: list[dict[str, Any]], blocks: list[dict[str, Any]]) -> Iterator[str]:
     for block in blocks:
         name = read.as_text(block.get("name"))
-        if block.get("type") == "server_tool_use" and name not in _CHARGED_OTHERWISE:
+        if block.get("type") == "server_tool_use" and name not in _NOT_CHARGED:
             yield "code execution" if name.endswith("code_execution") else f"the tool {name}"
-    for one in iterations:
-        if (kind := one.get("type")) not in ("message", "compaction"):
-            yield f"tokens of {read.some_text(one.get('model')) or read.as_text(kind)}"
+    for iteration in iterations:
+        if (kind := iteration.get("type")) not in ("message", "compaction"):
+            yield f"tokens of {read.some_text(iteration.get('model')) or read.as_text(kind)}"
     if (place := read.some_text(usage.get("inference_geo"))) not in (None, "global", "not_available"):
         yield f"inference in the region {place}"
     if usage.get("fallback_credit"):
@@ -303,26 +304,26 @@ def _summed(values: Iterable[JSON]) -> int | None:
 
 
 def _tool_calls(blocks: list[dict[str, Any]], *, cut: bool) -> tuple[ToolCall, ...]:
-    """Return the calls of the request's tools (`tool_use`); the vendor runs its own."""
-    settled = settled_tools(blocks)
+    """Return the calls of the request's tools (`tool_use`); the vendor runs its own tools."""
+    answered = answered_calls(blocks)
 
-    def asked(block: dict[str, Any]) -> Asked | None:
-        return (block.get("id"), block.get("name"), block.get("input")) if is_call(block, settled) else None
+    def raw_call(block: dict[str, Any]) -> RawCall | None:
+        return (block.get("id"), block.get("name"), block.get("input")) if is_call(block, answered) else None
 
-    return tool_calls(blocks, asked, cut=cut)
+    return tool_calls(blocks, raw_call, cut=cut)
 
 
 def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
-    """Return the content to send back: as received, without content that the vendor refuses (empty text, unsigned thinking), with an
-    id for each call, and with arguments that are an object."""
+    """Return the content to send back: as received, but without content that the vendor refuses (empty text, unsigned thinking), with
+    an id for each call, and with arguments that are an object."""
     kept: list[dict[str, Any]] = []
-    settled, calls = settled_tools(blocks), 0
+    answered, calls = answered_calls(blocks), 0
     for block in blocks:
         kind = block.get("type")
         if (kind == "text" and not block.get("text")) or (kind == "thinking" and not block.get("signature")):
             continue
         changed: dict[str, JSON] = {}
-        if is_call(block, settled):
+        if is_call(block, answered):
             calls += 1
             changed = {} if block.get("id") else {"id": f"call_{calls}"}
         if kind == "tool_use" and not isinstance(block.get("input"), dict):
@@ -334,29 +335,29 @@ def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
 
 # Streams ------------------------------------------------------------------------------------------------------------------------
 #
-# https://platform.claude.com/docs/en/build-with-claude/streaming; the events as recorded responses have them.
+# https://platform.claude.com/docs/en/build-with-claude/streaming, and the events of recorded responses.
 
 GUARDRAIL = "amazon-bedrock-guardrailAction"
-"""Bedrock's field for a guardrail's action on this wire: in the message, or in the last event of a stream."""
+"""Bedrock's field for a guardrail's action on this wire, in the message or in the last event of a stream."""
 
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "partial_json"}
 
 
-def settled_tools(blocks: list[dict[str, Any]]) -> frozenset[str]:
-    """Return the call ids of the vendor's tools whose results are in the message."""
+def answered_calls(blocks: list[dict[str, Any]]) -> frozenset[str]:
+    """Return the ids of calls to the vendor's tools whose results are in the message."""
     return frozenset(read.as_text(block.get("tool_use_id")) for block in blocks if "tool_use_id" in block)
 
 
-def is_call(block: dict[str, Any], settled: frozenset[str]) -> bool:
-    """True if a block is a call that waits for its result: neither run by the vendor, nor made by code in the vendor's sandbox that has
-    ended since (its results were sent in an earlier turn)."""
+def is_call(block: dict[str, Any], answered: frozenset[str]) -> bool:
+    """True if a block is a call that waits for a result. The vendor does not run it, and it does not come from code in the vendor's
+    sandbox that has ended (the results of such calls were sent in an earlier turn)."""
     return block.get("type") == "tool_use" and read.as_text(read.as_dict(block.get("caller")).get("tool_id")) not in (
-        settled - {""}
+        answered - {""}
     )
 
 
 def end_details(message: dict[str, Any]) -> dict[str, JSON]:
-    """Return a message's details of its end: the stop sequence, the explanation of a refusal, and a guardrail's action."""
+    """Return the details of a message's end: the stop sequence, the explanation of a refusal, and a guardrail's action."""
     found: dict[str, JSON] = {}
     if sequence := read.some_text(message.get("stop_sequence")):
         found["stop_sequence"] = sequence
@@ -408,7 +409,7 @@ class _Block:
 
 
 class AnthropicStreamParser(BlockParser):
-    """The state of one stream of events."""
+    """Parses one stream of events."""
 
     def _clear(self) -> None:
         self._message: dict[str, Any] = {}
@@ -428,19 +429,19 @@ class AnthropicStreamParser(BlockParser):
         elif kind == "content_block_stop":
             block = self._blocks.get(block_number(chunk.get("index")))
             if block is None:
-                self._lose(NO_START)
+                self._record_loss(NO_START)
             else:
                 block.closed = True
         elif kind == "message_delta":
             self._message_delta(chunk, events)
         elif kind == "message_start":
-            self._doubtful = self._doubtful or self._done or self._over  # an end before the beginning, or another message
-            self._blocks.clear()  # a second one starts the message anew
+            self._doubtful = self._doubtful or self._done or self._over  # an end before the beginning, or a second message
+            self._blocks.clear()  # a second message_start replaces the message
             self._tools = 0
             self._begun, self._over, self._done = True, False, False
             self._message = dict(read.as_dict(chunk.get("message")))
             self._usage = dict(read.as_dict(self._message.get("usage")))
-            for index, block in enumerate(read.as_list(self._message.get("content"))):  # content that it begins with
+            for index, block in enumerate(read.as_list(self._message.get("content"))):  # content in message_start
                 self._start_block(index, block, events)
                 self._blocks[index].closed = True
         elif kind == "message_stop":
@@ -448,13 +449,13 @@ class AnthropicStreamParser(BlockParser):
             if GUARDRAIL in chunk:
                 self._message[GUARDRAIL] = chunk[GUARDRAIL]
                 events.append(SignalSeen(self._signal_now()))
-        elif kind == "message":  # not streamed after all
+        elif kind == "message":  # the server did not stream
             self._whole = chunk
 
     def _start_block(self, index: JSON, fields: JSON, events: list[StreamEvent]) -> None:
         self._doubtful = self._doubtful or self._over
         if self._blocks and block_number(index) > max(self._blocks) + 1:
-            self._lose("a block is missing")
+            self._record_loss("a block is missing")
         calls = self._tools
         block = self._blocks[block_number(index)] = _Block(dict(read.as_dict(fields)), calls)
         kind = block.fields.get("type")
@@ -467,16 +468,16 @@ class AnthropicStreamParser(BlockParser):
     def _delta(self, index: JSON, delta: JSON, events: list[StreamEvent]) -> None:
         block = self._blocks.get(block_number(index))
         if block is None or not isinstance(delta, dict):
-            self._lose(NO_START if block is None else BROKEN)
+            self._record_loss(NO_START if block is None else BROKEN)
             return
         if self._over or block.closed:
-            self._damaged = True  # a piece that comes too late
+            self._damaged = True  # a late piece
         kind = delta.get("type")
         key = _PIECES.get(kind) if isinstance(kind, str) else None
         if key is None:
             if kind == "citations_delta":
                 block.fields.setdefault("_citations", []).append(delta.get("citation"))
-            elif kind == "compaction_delta":  # comes whole, and goes back as it came
+            elif kind == "compaction_delta":  # arrives whole, and is sent back unchanged
                 block.fields.update({key: value for key, value in delta.items() if key != "type"})
             return
         piece = delta.get(key)
@@ -491,7 +492,7 @@ class AnthropicStreamParser(BlockParser):
             events.append(ToolCallDelta(block.call, block.id(), block.name(), piece))
 
     def _message_delta(self, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
-        # Its usage is cumulative; what it leaves out was in message_start.
+        # The usage is cumulative; fields that it leaves out were in message_start.
         self._usage.update({key: value for key, value in read.as_dict(chunk.get("usage")).items() if value is not None})
         for key, value in read.as_dict(chunk.get("delta")).items():
             if value is not None:
@@ -501,17 +502,17 @@ class AnthropicStreamParser(BlockParser):
                     events.append(SignalSeen(self._signal_now()))
 
     def _waiting(self, blocks: list[_Block]) -> list[_Block]:
-        settled = settled_tools([block.fields for block in blocks])
-        return [block for block in blocks if is_call(block.fields, settled)]
+        answered = answered_calls([block.fields for block in blocks])
+        return [block for block in blocks if is_call(block.fields, answered)]
 
     def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
         return self._message.get("stop_reason"), end_details(self._message)
 
-    def _weigh_order(self) -> None:
+    def _check_order(self) -> None:
         if not self._done or self._whole is not None or self._error is not None:
             return
         blocks = self._blocks.values()
-        # The last block of a cut message may stay open; in any other the event that closes it was lost.
+        # The last block of a cut message may be open. In any other message, the event that closes an open block was lost.
         left_open = self._message.get("stop_reason") in PROPER_ENDS and not all(block.closed for block in blocks)
         self._doubtful = self._doubtful or not self._begun or left_open
 
@@ -526,7 +527,7 @@ class AnthropicStreamParser(BlockParser):
 
     def _ended(self) -> Ended:
         ended = super()._ended()
-        return "unmarked" if ended == "whole" and self._whole is None else ended  # JSON lines without the last event
+        return "unmarked" if ended == "whole" and self._whole is None else ended  # JSON lines whose last event is missing
 
     def _assembled(self) -> dict[str, Any]:
         body = dict(self._message)

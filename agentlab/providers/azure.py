@@ -4,8 +4,8 @@ Vendor pages, read 2026-11-22: https://learn.microsoft.com/azure/ai-foundry/open
 OpenAI's, and dated versions, `?api-version=`), https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle (the v1
 address, which needs no version), https://learn.microsoft.com/azure/ai-foundry/openai/how-to/responses and
 https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter (a filtered answer ends with `content_filter`; a filtered
-prompt is an error 400 with the code `content_filter`). Recorded models of other vendors say `tool_call`, in the singular, which no page
-lists: see `wires/chat.py` on such values. The tables of finish reasons are those of the wires.
+prompt is an error 400 with the code `content_filter`). In recorded responses, models of other vendors send `tool_call`, in the
+singular, which no page lists; `wires/chat.py` explains how such values are read. The tables of finish reasons are those of the wires.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KEY_VARIABLES = ("AZURE_OPENAI_API_KEY",)
 ENDPOINT_VARIABLE = "AZURE_OPENAI_ENDPOINT"
 
 _UNDATED = ("preview", "latest")
-"""Versions that go in the query of the v1 address."""
+"""Versions that are passed in the query of the v1 address."""
 
 _BELOW_THE_ENDPOINT = re.compile(r"/openai(/(v1|deployments|responses|chat)\b.*)?$")
 _VERSION = re.compile(r"[A-Za-z0-9._-]+")
@@ -51,7 +51,8 @@ def find_endpoint(base_url: str, provider: str) -> str:
         )
     if "?api-version=" in given:
         raise ConfigurationError(
-            f"The address of {provider} has a version. Leave out the query, and pass api_version= or write {provider}@version:model."
+            f"The address of {provider} contains a version. Leave out the query, and pass api_version= or write "
+            f"{provider}@version:model."
         )
     return _BELOW_THE_ENDPOINT.sub("", clean_url(given, provider))
 
@@ -60,7 +61,7 @@ def check_version(api_version: str | None, provider: str) -> None:
     """Raise ConfigurationError for a version that cannot be part of an address."""
     if api_version and not _VERSION.fullmatch(api_version):
         raise ConfigurationError(
-            f"api_version={api_version!r} of {provider} is not a version. Write one such as '2025-04-01-preview'."
+            f"api_version={api_version!r} of {provider} is not a version. Pass a version such as '2025-04-01-preview'."
         )
 
 
@@ -79,7 +80,7 @@ def address(endpoint: str, api_version: str | None, path: str, *, deployment: st
 
 
 def azure_headers(provider: str, api_key: str | None, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the key as `api-key` with the user's further headers, or only these if one is a credential (a Microsoft Entra token as
+    """Return the key as `api-key` and the user's headers, or only these if one of them is a credential (a Microsoft Entra token as
     `authorization`). Raises MissingKeyError."""
     if api_key is None and any(name.lower() in ("authorization", "api-key") for name in headers):
         return dict(headers)
@@ -90,7 +91,7 @@ _VERDICTS = ("filtered", "detected")
 
 
 def filters_that_fired(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:
-    """Return the content filters that took effect, by category: on the answer and on the prompt, which may have been refused."""
+    """Return the content filters that took effect on the answer, and on the prompt (which may have been refused), by category."""
     refused = read.as_dict(read.as_dict(find_error(body)).get("innererror"))
     prompts = [read.as_dict(entry).get("content_filter_results") for entry in read.as_list(body.get("prompt_filter_results"))]
     found = {
@@ -101,7 +102,7 @@ def filters_that_fired(body: dict[str, Any], choice: dict[str, Any]) -> dict[str
 
 
 def _fired(results: list[JSON]) -> dict[str, JSON]:
-    """Return the severity of each category that filtered or detected something (True if it has no degrees)."""
+    """Return the severity of each category that filtered or detected something (True if the category has no severities)."""
     return {
         category: read.some_text(verdict.get("severity")) or True
         for result in results
@@ -111,7 +112,7 @@ def _fired(results: list[JSON]) -> dict[str, JSON]:
 
 
 def _no_cost(usage: dict[str, Any]) -> Decimal | None:
-    """Return None: Azure reports no cost, and models of other vendors carry their own server's field, which is 0 here."""
+    """Return None: Azure reports no cost. Models of other vendors send their own server's field, but it is 0 on Azure."""
     return None
 
 
@@ -120,8 +121,8 @@ class Azure(ChatCompletions):
     """A deployment (`model`) of an Azure resource.
 
     `base_url` is the resource's address, `https://….openai.azure.com`, else that of the environment variable AZURE_OPENAI_ENDPOINT.
-    `api_version` None is the v1 address; a dated version has another address. The key is that of AZURE_OPENAI_API_KEY; a Microsoft
-    Entra token is passed as `headers={"authorization": "Bearer …"}`.
+    `api_version` None is the v1 address; a dated version has another address. The key is that of AZURE_OPENAI_API_KEY; pass a Microsoft
+    Entra token as `headers={"authorization": "Bearer …"}`.
     """
 
     name: ClassVar[str] = "azure"
@@ -147,18 +148,19 @@ class Azure(ChatCompletions):
         return address(self.base_url, self.api_version, "/chat/completions", deployment=self.model)
 
 
-_KEEP_NOTHING: Mapping[str, JSON] = MappingProxyType({"store": False})
-_KEEP_NOTHING_OF_REASONING: Mapping[str, JSON] = MappingProxyType({"store": False, "include": ("reasoning.encrypted_content",)})
-_REASONS = re.compile(r"(?<![a-z0-9])(o\d|gpt-?[5-9]|codex)(?!.*chat)", re.IGNORECASE)
+_STORE_NOTHING: Mapping[str, JSON] = MappingProxyType({"store": False})
+_WITH_ENCRYPTED_REASONING: Mapping[str, JSON] = MappingProxyType({"store": False, "include": ("reasoning.encrypted_content",)})
+_REASONING_MODEL = re.compile(r"(?<![a-z0-9])(o\d|gpt-?[5-9]|codex)(?!.*chat)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class AzureResponses(Responses):
     """A resource on Azure. `model` is the name of the deployment.
 
-    Address, version and key are as for `azure`. Requests ask Azure to store nothing, and reasoning models to send their reasoning
-    encrypted, which goes back with the next turn. The model is guessed from the deployment's name. If yours does not contain it, pass
-    `options={"include": ["reasoning.encrypted_content"]}` to an agent with a reasoning model; `[]` if the model refuses it.
+    Address, version and key are as for `azure`. Requests ask Azure to store nothing. Requests to reasoning models also ask for
+    encrypted reasoning, which is sent back with the next turn. The model is guessed from the deployment's name. If that name does not
+    contain the model, pass `options={"include": ["reasoning.encrypted_content"]}` for a reasoning model, or `[]` if the model refuses
+    that field.
     """
 
     name: ClassVar[str] = "azure-responses"
@@ -180,7 +182,7 @@ class AzureResponses(Responses):
         return address(self.base_url, self.api_version, "/responses")
 
     def _defaults(self) -> Mapping[str, JSON]:
-        return _KEEP_NOTHING_OF_REASONING if _REASONS.search(self.model) else _KEEP_NOTHING
+        return _WITH_ENCRYPTED_REASONING if _REASONING_MODEL.search(self.model) else _STORE_NOTHING
 
 
 PROVIDERS = (Azure, AzureResponses)

@@ -1,6 +1,6 @@
-"""The provider protocol: a translation between agentlab's values and one vendor's HTTP wire, without I/O or state.
+"""The provider protocol: translates between agentlab's values and one vendor's HTTP wire, without I/O or state.
 
-Also the common parts of requests: options merged into the body, addresses, keys, and API versions such as `gemini@v1`.
+Also helpers for requests: merging options into the body, checking addresses and keys, and API versions such as `gemini@v1`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agentlab.transport.http import HttpRequest
 
 @dataclass(frozen=True, slots=True)
 class Capabilities(Displayable):
-    """The capabilities of a provider's wire. `tables` are its finish reasons; a subclass of ChatCompletions or Responses has those of
+    """The capabilities of a provider's wire. `tables` are its finish reasons; a subclass of ChatCompletions or Responses gets those of
     its wire.
 
     Example:
@@ -41,8 +41,8 @@ class Capabilities(Displayable):
 
     @property
     def reasons(self) -> Mapping[FinishReason, Mapping[str, tuple[str | int, ...]]]:
-        """The finish reasons that the wire can send, each with the fields and values that mean it. If an ordinary end with tool calls
-        asks for tools, its values are listed under both.
+        """The finish reasons that the wire can send, each with the fields and values that mean it. If the wire also ends tool calls
+        with an ordinary end, its values are listed under both.
 
         Example:
             >>> lab.capabilities("anthropic").reasons[lab.FinishReason.PAUSED]
@@ -54,14 +54,14 @@ class Capabilities(Displayable):
         for table in self.tables:
             for value, reason in table.reasons.items():
                 with_calls = (FinishReason.TOOL_CALLS,) if table.stop_with_calls and reason is FinishReason.END_TURN else ()
-                for each in (reason, *with_calls):
-                    of_reason = found.setdefault(each, {})
-                    of_reason[table.field] = (*of_reason.get(table.field, ()), value)
+                for meaning in (reason, *with_calls):
+                    values = found.setdefault(meaning, {})
+                    values[table.field] = (*values.get(table.field, ()), value)
         return {reason: found[reason] for reason in FinishReason if reason in found}
 
 
 class StreamParser(Protocol):
-    """The state of one stream. Bytes may be cut anywhere.
+    """Parses one stream. The bytes may be split anywhere.
 
     Example:
         >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
@@ -73,7 +73,7 @@ class StreamParser(Protocol):
     """
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes and return the events that they complete. Never raises on what a provider sent.
+        """Parse the next bytes and return the events that they complete. Never raises, whatever the provider sends.
 
         Example:
             >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
@@ -133,7 +133,7 @@ class StreamParser(Protocol):
         ...
 
     def reset(self) -> None:
-        """Forget everything, to parse another stream.
+        """Reset the parser, for another stream.
 
         Example:
             >>> parser = lab.Provider("openai", model="gpt-5.4-mini").stream_parser()
@@ -209,10 +209,10 @@ class Provider(Protocol):
         ...
 
     def auth_headers(self) -> dict[str, str]:
-        """Return the headers that carry the key. Raises MissingKeyError, which names the environment variable to set. Also called
-        before the first step of a live run.
+        """Return the headers with the key. Raises MissingKeyError, which names the environment variable to set. Also called before the
+        first step of a live run.
 
-        A provider that signs each request has a method `sign` too (see `Signer`), which is called instead.
+        A provider that signs each request also has a method `sign` (see `Signer`), which is called instead.
 
         Example:
             >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
@@ -222,7 +222,7 @@ class Provider(Protocol):
         ...
 
     def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
-        """Read a whole response body, already parsed as JSON. Never raises on what a provider sent.
+        """Read a whole response body, already parsed as JSON. Never raises, whatever the provider sends.
 
         Example:
             >>> openai = lab.Provider("openai", model="gpt-5.4-mini", api_key="a key")
@@ -279,9 +279,9 @@ class Signer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Server(Displayable):
-    """The base of most providers: a server at `base_url`, called with a key and further `headers`, which are sent with live calls only.
+    """The base of most providers: a server at `base_url`. The key and additional `headers` are sent with live calls only.
 
-    `key_variables` are the environment variables for the key; without them a key is optional.
+    `key_variables` are the environment variables for the key; without them the key is optional.
     """
 
     name: ClassVar[str]
@@ -320,10 +320,10 @@ def content_headers(*, stream: bool) -> dict[str, str]:
 
 
 def merge_options(fields: dict[str, bytes], options: Mapping[str, JSON], *, reserved: Sequence[str]) -> None:
-    """Add the user's further fields to a request body, in place.
+    """Add the user's `options` to the fields of a request body, in place.
 
-    A field that the request already has keeps its value, so that a budget's output cap applies; but arrays are extended (a vendor's
-    server-side tools) and objects are merged. `reserved` fields raise ConfigurationError.
+    A field that the request already has keeps its value, so that a budget's output cap applies. Arrays are extended (a vendor's
+    server-side tools), and objects are merged. `reserved` fields raise ConfigurationError.
     """
     for name, value in options.items():
         if name in reserved:
@@ -343,10 +343,12 @@ def merge_options(fields: dict[str, bytes], options: Mapping[str, JSON], *, rese
 
 
 def clean_url(base_url: str, provider: str) -> str:
-    """Return a base address without a final slash. Raises ConfigurationError if it is not an http address or may contain a secret,
-    since addresses are shown and recorded."""
+    """Return a base address without a final slash. Raises ConfigurationError if it is not an HTTP address, or if it may contain a
+    secret, since addresses are shown and recorded."""
     if not base_url.startswith(("http://", "https://")):
-        raise ConfigurationError(f"base_url={base_url!r} of {provider} is not an address. Begin it with https:// or http://.")
+        raise ConfigurationError(
+            f"base_url={base_url!r} of {provider} is not an address. It must begin with https:// or http://."
+        )
     if "@" in base_url or "?" in base_url or "#" in base_url:
         raise ConfigurationError(
             f"The base_url of {provider} contains a user name, a password or a query. Pass keys as api_key= or headers=."
@@ -355,7 +357,7 @@ def clean_url(base_url: str, provider: str) -> str:
 
 
 def find_key(provider: str, api_key: str | None, variables: Sequence[str]) -> str:
-    """Return the given key, else that of the first environment variable with one. Raises MissingKeyError.
+    """Return the given key, or the key in the first environment variable that is set. Raises MissingKeyError.
 
     Example:
         >>> from agentlab.providers import find_key
@@ -376,7 +378,8 @@ def find_key(provider: str, api_key: str | None, variables: Sequence[str]) -> st
 
 
 def check_key(provider: str, key: str) -> str:
-    """Return the key without surrounding white space. Raises ConfigurationError, without showing it, if no header can carry it."""
+    """Return the key without surrounding white space. Raises ConfigurationError, which does not show the key, if a header cannot
+    contain it."""
     key = key.strip()
     if not key.isascii() or not key.isprintable():
         raise ConfigurationError(f"The API key for {provider} contains an invalid character. Copy it again, in one line.")
@@ -392,25 +395,25 @@ _DATED = re.compile(r"\d{4}-\d{2}-\d{2}(?:-preview)?", re.ASCII)
 def place_version(base_url: str, version: str | None, provider: str) -> tuple[str, str | None]:
     """Return an address that ends in its version, and that version.
 
-    `version` replaces the one at the end of the address, or is appended; None keeps the address, whose version may be None.
-    Raises ConfigurationError for a malformed version.
+    `version` replaces the version at the end of the address, or is appended. None keeps the address; the version returned is then None
+    if the address has none. Raises ConfigurationError for a malformed version.
     """
     bare, _, last = base_url.rpartition("/")
     in_address = last if _IN_PATH.fullmatch(last) else None
     if version is None:
         return base_url, in_address
     if not isinstance(version, str) or not _IN_PATH.fullmatch(version):
-        raise _no_version(version, provider, "v1")
+        raise _malformed_version(version, provider, "v1")
     return f"{bare if in_address else base_url}/{version}", version
 
 
 def check_date(version: str, provider: str) -> str:
-    """Return a version that is a date. Raises ConfigurationError for another format."""
+    """Return the version if it is a date. Raises ConfigurationError for another format."""
     if not isinstance(version, str) or not _DATED.fullmatch(version):
-        raise _no_version(version, provider, "2023-06-01")
+        raise _malformed_version(version, provider, "2023-06-01")
     return version
 
 
-def _no_version(version: object, provider: str, example: str) -> ConfigurationError:
+def _malformed_version(version: object, provider: str, example: str) -> ConfigurationError:
     shown = redact(repr(version))
-    return ConfigurationError(f"{shown} is not an API version of {provider}. Write one such as {provider}@{example}:model.")
+    return ConfigurationError(f"{shown} is not an API version of {provider}. Write a version such as {provider}@{example}:model.")

@@ -31,7 +31,7 @@ from agentlab.providers.base import Capabilities, StreamParser, check_key, clean
 from agentlab.providers.bedrock_stream import BedrockStreamParser, end_details, is_own_tool
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge
-from agentlab.providers.wires.read import Asked, tool_calls
+from agentlab.providers.wires.read import RawCall, tool_calls
 from agentlab.transport.aws_eventstream import CONTENT_TYPE
 from agentlab.transport.http import HttpRequest
 
@@ -64,9 +64,9 @@ class Bedrock(Displayable):
     """Bedrock's endpoint of a region, or a server that speaks its wire at `base_url` (up to and without `/model`).
 
     `model` is the id of a model or an inference profile, or an ARN. The region is `region`, else that of AWS_REGION or
-    AWS_DEFAULT_REGION, else us-east-1. Live calls carry `api_key` or the key of AWS_BEARER_TOKEN_BEDROCK; without a key they are signed
+    AWS_DEFAULT_REGION, else us-east-1. Live calls send `api_key` or the key of AWS_BEARER_TOKEN_BEDROCK; without a key they are signed
     with the credentials of the environment, of `profile`, or of any other place where botocore finds them, which needs
-    `pip install 'agentlab-jupyter[bedrock]'`. `headers` are further headers of live calls. Keys and headers are never shown.
+    `pip install 'agentlab-jupyter[bedrock]'`. `headers` are additional headers for live calls. Keys and headers are never shown.
     """
 
     name: ClassVar[str] = "bedrock"
@@ -84,7 +84,7 @@ class Bedrock(Displayable):
         if self.base_url:
             object.__setattr__(self, "base_url", clean_url(self.base_url, self.name))
         if self.region and not _REGION.fullmatch(self.region):
-            raise ConfigurationError(f"region={self.region!r} is not an AWS region. Write one such as {DEFAULT_REGION!r}.")
+            raise ConfigurationError(f"region={self.region!r} is not an AWS region. Pass a region such as {DEFAULT_REGION!r}.")
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
         """Return a POST to `/model/…/converse` or `…/converse-stream`; see `request_body` for `options`."""
@@ -104,7 +104,8 @@ class Bedrock(Displayable):
         raise missing_key(self.name)
 
     def check_key(self) -> None:
-        """Raise MissingKeyError if there is no key and botocore is missing. Credentials are not looked up: that may use the network."""
+        """Raise MissingKeyError if there is no key and botocore is missing. Does not look up credentials, which may need the
+        network."""
         if not bearer_key(self.name, self.api_key) and find_spec("botocore") is None:
             raise missing_key(self.name, NO_BOTOCORE)
 
@@ -152,15 +153,15 @@ def read_body(
     ended: Ended = "whole",
     damaged: bool = False,
 ) -> ModelResponse:
-    """Read a whole body, or one assembled from a stream. A stream passes its `calls` with more details: the raw text of the arguments,
-    and if the block was closed."""
+    """Read a whole body, or one assembled from a stream. A stream passes its own `calls`, which have the raw text of the arguments and
+    record whether the block was closed."""
     body = read.as_dict(payload)
     message = read.as_dict(read.as_dict(body.get("output")).get("message"))
     blocks = [block for block in read.as_list(message.get("content")) if isinstance(block, dict)]
     stop_reason = body.get("stopReason")
     text = read.whole_text("".join(map(_text, blocks)))
     if calls is None:
-        calls = tool_calls(blocks, _asked, cut=stop_reason is None or stop_reason in _CUT)
+        calls = tool_calls(blocks, _raw_call, cut=stop_reason is None or stop_reason in _CUT)
     usage = read_usage(body)
     facts = Facts(
         tool_calls=len(calls),
@@ -180,7 +181,7 @@ def read_body(
         tool_calls=calls,
         usage=usage,
         reasoning=read.whole_text("".join(map(_reasoning, blocks))),
-        model=read.some_text(router.get("invokedModelId")),  # other bodies do not name it
+        model=read.some_text(router.get("invokedModelId")),  # other bodies do not name the model
         native=_native(blocks),
         raw=payload,
     )
@@ -208,11 +209,11 @@ def _reasoning_text(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_usage(body: dict[str, Any]) -> Usage:
-    """Return the usage by the convention of `Usage`. `inputTokens` leave out tokens read from or written to a cache, unless the total
-    shows that they are included.
+    """Return the usage in the form of `Usage`. `inputTokens` do not include tokens read from or written to a cache, unless the total
+    shows that they do.
 
     Other charges: https://aws.amazon.com/bedrock/pricing/, read 2026-11-23. Guardrails are charged by text, prompt routers by request,
-    tools run by the vendor by use; latency-optimised inference has its own prices."""
+    and the vendor's tools by use; latency-optimised inference has its own prices."""
     usage = read.as_dict(body.get("usage"))
     fresh, output = read.count(usage.get("inputTokens")), read.count(usage.get("outputTokens"))
     cache_read, cache_write = read.count(usage.get("cacheReadInputTokens")), read.count(usage.get("cacheWriteInputTokens"))
@@ -252,13 +253,13 @@ def _also_charged(body: dict[str, Any]) -> Iterator[str]:
         yield "a prompt router"
     message = read.as_dict(read.as_dict(body.get("output")).get("message"))
     for block in read.as_list(message.get("content")):
-        asked = read.as_dict(read.as_dict(block).get("toolUse"))
-        if asked and not is_own_tool(asked):
-            yield f"the tool {read.as_text(asked.get('name'))}"
+        tool_use = read.as_dict(read.as_dict(block).get("toolUse"))
+        if tool_use and not is_own_tool(tool_use):
+            yield f"the tool {read.as_text(tool_use.get('name'))}"
 
 
 def read_error(payload: JSON) -> JSON:
-    """Return the error inside a body, or None. Bedrock's own errors have their kind in `__type` or in a header only."""
+    """Return the error in a body, or None. The kind of Bedrock's own errors is in `__type`, or only in a header."""
     if (error := find_error(payload)) is not None:
         return error
     body = read.as_dict(payload)
@@ -272,17 +273,17 @@ def read_error(payload: JSON) -> JSON:
     return {"type": kind, "message": message}
 
 
-def _asked(block: dict[str, Any]) -> Asked | None:
-    """Return a call of one of the request's tools."""
-    asked = block.get("toolUse")
-    if not isinstance(asked, dict) or not is_own_tool(asked):
+def _raw_call(block: dict[str, Any]) -> RawCall | None:
+    """Return the call in a block, if it calls one of the request's tools."""
+    tool_use = block.get("toolUse")
+    if not isinstance(tool_use, dict) or not is_own_tool(tool_use):
         return None
-    return asked.get("toolUseId"), asked.get("name"), asked.get("input")
+    return tool_use.get("toolUseId"), tool_use.get("name"), tool_use.get("input")
 
 
 def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
-    """Return the content to send back: as received, without content that the vendor refuses (blank text, unsigned reasoning), and with
-    arguments that are an object."""
+    """Return the content to send back: as received, but without content that the vendor refuses (blank text, unsigned reasoning), and
+    with arguments that are an object."""
     kept: list[dict[str, Any]] = []
     calls = 0
     for block in blocks:
@@ -321,8 +322,8 @@ _END = b"]}"
 def request_body(request: ModelRequest, wire: str) -> bytes:
     """Return the JSON body, its fields in a fixed order. Each message is encoded once per conversation.
 
-    `options` are further fields at the top level. Fields of `inferenceConfig` may be in an object of that name or directly in
-    `options`; the request's `max_output_tokens` wins over both. The tools of `toolConfig` and the blocks of `system` are added.
+    `options` are additional top-level fields. Fields of `inferenceConfig` may be in an object of that name or directly in `options`;
+    the request's `max_output_tokens` takes precedence over both. The tools of `toolConfig` and the blocks of `system` are added.
     """
     fields = {
         "messages": read.json_array(_alternating(encode_messages(request.messages, wire, partial(encode_message, wire=wire))))
@@ -343,7 +344,7 @@ def request_body(request: ModelRequest, wire: str) -> bytes:
 
 
 def _tool_config(request: ModelRequest, options: Mapping[str, JSON]) -> bytes:
-    """Return the request's own tools and those of `options`; the rest of its `toolConfig` is merged with the other options."""
+    """Return the request's own tools and those of `options`; the rest of the options' `toolConfig` is merged later."""
     tools = [
         b'{"toolSpec":{"name":%b%b,"inputSchema":{"json":%b}}}'
         % (
@@ -359,7 +360,7 @@ def _tool_config(request: ModelRequest, options: Mapping[str, JSON]) -> bytes:
 
 
 def _alternating(messages: Iterable[bytes]) -> list[bytes]:
-    """Merge consecutive messages of one role, since this wire wants roles to alternate."""
+    """Merge consecutive messages of one role, since this wire requires alternating roles."""
     found: list[bytes] = []
     for message in messages:
         head = _USER if message.startswith(_USER) else _ASSISTANT
@@ -371,7 +372,7 @@ def _alternating(messages: Iterable[bytes]) -> list[bytes]:
 
 
 def encode_message(message: Message, *, wire: str) -> bytes:
-    """Return one message as JSON; nothing for an empty one, which this wire refuses."""
+    """Return one message as JSON; empty bytes for an empty message, which this wire refuses."""
     if message.role == "tool":
         return _encoded(_USER, [read.dumps({"toolResult": _result(result)}) for result in message.tool_results])
     if message.role in ("user", "system"):
@@ -394,11 +395,11 @@ def _encoded(head: bytes, blocks: Iterable[bytes]) -> bytes:
 
 def _result(result: ToolResult) -> dict[str, JSON]:
     block = {"toolUseId": tool_use_id(result.call_id), "content": [{"text": result.content}]}
-    return {**block, "status": "error"} if result.is_error else block  # some models take no status at all
+    return {**block, "status": "error"} if result.is_error else block  # some models accept no status at all
 
 
 def tool_use_id(call_id: str) -> str:
-    """Return a call id in the characters and the length that this wire accepts."""
+    """Return a call id with the characters and the length that this wire accepts."""
     plain = _NOT_IN_ID.sub("_", call_id)
     if len(plain) <= _NAME_LENGTH:
         return plain
@@ -407,7 +408,7 @@ def tool_use_id(call_id: str) -> str:
 
 
 def _name(name: str) -> str:
-    """Return a tool name that this wire accepts, also for one that a model made up."""
+    """Return a tool name that this wire accepts, even for a name that a model invented."""
     return read.plain_id(name)[:_NAME_LENGTH] or "unnamed"
 
 
@@ -417,12 +418,12 @@ KEY_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
 NO_BOTOCORE = "botocore, which signs requests, is not installed"
 _SERVICE = "bedrock"  # the signed name differs from the host's
 
-_credentials_of_profile: dict[str | None, Any] = {}  # they renew themselves, and some are slow to find
+_credentials_of_profile: dict[str | None, Any] = {}  # credentials renew themselves, and some are slow to find
 _lock = threading.Lock()
 
 
 def bearer_key(provider: str, api_key: str | None) -> str:
-    """Return the given API key, else that of the environment, else an empty string."""
+    """Return the given API key, else the key in the environment, else an empty string."""
     key = api_key or os.environ.get(KEY_VARIABLE, "")
     return check_key(provider, key) if key.strip() else ""
 
@@ -440,7 +441,7 @@ def missing_key(provider: str, why: str = "") -> MissingKeyError:
 def signed_headers(
     request: HttpRequest, more: Mapping[str, str], *, provider: str, region: str, profile: str | None
 ) -> dict[str, str]:
-    """Return `more` headers with the signature, its time and the token of temporary credentials.
+    """Return `more` headers, with the signature, its time, and the token of temporary credentials.
 
     Credentials are those of the environment (unless a profile is given), else those that botocore finds: shared files, single sign-on,
     container and instance metadata, some over the network. Blocks. Raises MissingKeyError.
@@ -454,8 +455,8 @@ def signed_headers(
     known_keys.remember(filter(None, (credentials.secret_key, credentials.token)))
     signed = AWSRequest(method=request.method, url=request.url, headers={**request.headers, **more}, data=request.body)
     SigV4Auth(credentials, _SERVICE, region).add_auth(signed)
-    sent_anyway = {name.lower() for name in request.headers} - {name.lower() for name in more}
-    return {name.lower(): value for name, value in signed.headers.items() if name.lower() not in sent_anyway}
+    already_sent = {name.lower() for name in request.headers} - {name.lower() for name in more}
+    return {name.lower(): value for name, value in signed.headers.items() if name.lower() not in already_sent}
 
 
 def _credentials(provider: str, profile: str | None) -> Any:

@@ -1,8 +1,8 @@
-"""A stream of Bedrock's events, assembled into the body of the same answer without streaming.
+"""Assembles a stream of Bedrock's events into the body that the same answer has without streaming.
 
-Vendor page: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html, read 2026-11-22; the events as the
-vendor's service model (botocore 1.44) and recorded responses have them. They are binary frames with a name; other people's recordings
-write them as objects with that name as their only key.
+Vendor page: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html, read 2026-11-22; also the vendor's
+service model (botocore 1.44) and recorded responses. Events are binary frames with a name; other tools record them as objects with that
+name as their only key.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _STREAM_FIELDS = frozenset({"contentBlockIndex", "p"})  # `p` is padding
 
 
 def is_own_tool(fields: dict[str, Any]) -> bool:
-    """True if a `toolUse` waits for our result: the vendor did not run it."""
+    """True if a `toolUse` waits for a result from us: the vendor does not run it."""
     return fields.get("type") != "server_tool_use"
 
 
 def end_details(body: dict[str, Any]) -> dict[str, JSON]:
-    """Return a body's details of its end: the stop sequence (if it was asked for), and a guardrail's action."""
+    """Return the details of a body's end: the stop sequence (if it was requested), and a guardrail's action."""
     found: dict[str, JSON] = {}
     if sequence := read.some_text(read.as_dict(body.get("additionalModelResponseFields")).get("stop_sequence")):
         found["stop_sequence"] = sequence
@@ -69,7 +69,7 @@ class _Block:
         return read.arguments_text(self.joined("input"), closed=self.closed)
 
     def content(self) -> list[dict[str, Any]]:
-        """Return the block's parts of a whole message: one, or more if kinds were mixed in it."""
+        """Return the block as parts of a whole message: one part, or several if the block mixes kinds."""
         found: list[dict[str, Any]] = []
         if "reasoning" in self.pieces or "signature" in self.pieces:
             signature = {"signature": self.joined("signature")} if "signature" in self.pieces else {}
@@ -90,7 +90,7 @@ class _Block:
         return found
 
     def _input(self) -> JSON:
-        """Return the arguments; text that is not JSON stays text."""
+        """Return the parsed arguments, or their text if it is not JSON."""
         text = self.arguments()
         try:
             return read.loads(text) if text else {}
@@ -99,7 +99,7 @@ class _Block:
 
 
 def _joined_base64(pieces: list[str]) -> str:
-    """Join pieces of bytes, each of them encoded."""
+    """Join pieces that are each encoded as base64."""
     if len(pieces) == 1:
         return pieces[0]
     try:
@@ -109,7 +109,7 @@ def _joined_base64(pieces: list[str]) -> str:
 
 
 class BedrockStreamParser(BlockParser):
-    """The state of one stream of events."""
+    """Parses one stream of events."""
 
     def _clear(self) -> None:
         self._body: dict[str, Any] = {}
@@ -122,7 +122,7 @@ class BedrockStreamParser(BlockParser):
     def _take(self, name: bytes, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
         kind = name.decode("utf-8", "replace")
         if kind in _KINDS:
-            inside = chunk.get(kind)  # rewritten as server-sent events: named twice
+            inside = chunk.get(kind)  # recorded as server-sent events, with the name inside too
             self._take_event(kind, inside if isinstance(inside, dict) else chunk, events)
             return
         if kind.endswith("Exception"):
@@ -138,11 +138,11 @@ class BedrockStreamParser(BlockParser):
                 known = True
                 self._fail({**read.as_dict(fields), "type": kind}, events)
         if not known and not name and ("output" in chunk or "stopReason" in chunk or "__type" in chunk or "message" in chunk):
-            self._whole = chunk  # not streamed after all, or refused
+            self._whole = chunk  # the server did not stream, or refused the request
 
     def _take_event(self, kind: str, event: JSON, events: list[StreamEvent]) -> None:
         if not isinstance(event, dict):
-            self._lose(BROKEN)
+            self._record_loss(BROKEN)
         elif kind == "contentBlockDelta":
             self._delta(event.get("contentBlockIndex"), event.get("delta"), events)
         elif kind == "contentBlockStart":
@@ -151,8 +151,8 @@ class BedrockStreamParser(BlockParser):
             if (block := self._blocks.get(block_number(event.get("contentBlockIndex")))) is not None:
                 block.closed = True
         elif kind == "messageStart":
-            self._doubtful = self._doubtful or self._done  # another message after this one
-            self._blocks.clear()  # a second one starts the message anew
+            self._doubtful = self._doubtful or self._done  # a second message
+            self._blocks.clear()  # a second messageStart replaces the message
             self._tools = 0
             self._begun, self._done = True, False
             self._body.pop("stopReason", None)
@@ -172,13 +172,13 @@ class BedrockStreamParser(BlockParser):
 
     def _delta(self, index: JSON, delta: JSON, events: list[StreamEvent]) -> None:
         if not isinstance(delta, dict):
-            self._lose(BROKEN)
+            self._record_loss(BROKEN)
             return
         block = self._blocks.get(block_number(index))
-        if block is None:  # text and reasoning begin without a start
+        if block is None:  # text and reasoning have no start event
             block = self._blocks[block_number(index)] = _Block({}, self._tools)
         if self._done or block.closed:
-            self._damaged = True  # a piece that comes too late
+            self._damaged = True  # a late piece
         for kind, piece in delta.items():
             if kind == "text" and isinstance(piece, str):
                 block.pieces.setdefault("text", []).append(piece)
@@ -197,12 +197,12 @@ class BedrockStreamParser(BlockParser):
 
     def _input_piece(self, block: _Block, piece: JSON, events: list[StreamEvent]) -> None:
         if block.tool_use is None:
-            self._lose(NO_START)
+            self._record_loss(NO_START)
         elif isinstance(piece, str):
             block.pieces.setdefault("input", []).append(piece)
             if piece and is_own_tool(block.tool_use):
                 events.append(ToolCallDelta(block.call, block.id(), block.name(), piece))
-        elif isinstance(piece, dict):  # rewritten from parsed JSON
+        elif isinstance(piece, dict):  # recorded as parsed JSON
             block.pieces["input"] = [read.dumps(piece).decode()]
 
     def _reasoning_piece(self, block: _Block, piece: dict[str, Any], events: list[StreamEvent]) -> None:
@@ -220,8 +220,8 @@ class BedrockStreamParser(BlockParser):
     def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
         return self._body.get("stopReason"), end_details(self._body)
 
-    def _weigh_order(self) -> None:
-        # The last block of a cut message may stay open; in any other the event that closes it was lost.
+    def _check_order(self) -> None:
+        # The last block of a cut message may be open. In any other message, the event that closes an open block was lost.
         proper = self._done and self._body.get("stopReason") in PROPER_ENDS
         left_open = proper and self._error is None and not all(block.closed for block in self._blocks.values())
         self._doubtful = self._doubtful or left_open

@@ -1,9 +1,9 @@
 """Any server that speaks chat completions or Responses: llama.cpp, vLLM, Ollama, LM Studio, gateways, other vendors.
 
-The wires and their tables of finish reasons are in `wires/chat.py` and `wires/responses.py`. Such servers leave out different parts: a
-key, usage, finish reasons, ids, statuses, the output in the last event. So none of these is required here, and requests have no fields
-that a simple server may not support. Several, llama.cpp among them, send `completed` on the Responses wire although they stopped at
-the cap: an answer with as many tokens as the cap counts as truncated, MAX_TOKENS at MEDIUM confidence.
+The wires and their tables of finish reasons are in `wires/chat.py` and `wires/responses.py`. Some of these servers leave out a key,
+usage, finish reasons, ids, statuses, or the output in the last event, so none of these is required here, and requests have no fields
+that a simple server may not support. Several, including llama.cpp, send `completed` on the Responses wire although they stopped at the
+cap: an answer with as many tokens as the cap counts as truncated, MAX_TOKENS at MEDIUM confidence.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from agentlab.providers.wires.responses_provider import Responses
 class Compatible(ChatCompletions):
     """A server on the chat completions wire at `base_url`, which is required (for example `http://127.0.0.1:8080/v1`).
 
-    `api_key` is optional and the only key that is ever sent: no environment variable is read. `prefill`: given the beginning of an
-    answer as the last message, the server continues it. A cut answer is then continued that way.
+    `api_key` is optional and the only key that is ever sent: no environment variable is read. `prefill`: the server continues an answer
+    if its beginning is the last message. A cut answer is then continued that way.
     """
 
     name: ClassVar[str] = "compatible"

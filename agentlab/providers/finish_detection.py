@@ -3,51 +3,44 @@
     lab.detect("gemini", payload)                     a recorded response -> TerminationSignal
     parser = lab.signals.stream("anthropic")          a stream: parser.feed(bytes) -> events, parser.finish() -> TerminationSignal
     lab.signals.register("my-gateway", "openai")      another name for a known wire
-    lab.signals.register("openai", my_reader)         your own reading of a provider's bodies, in runs too; returns an undo
+    lab.signals.register("openai", my_reader)         your own function for a provider's bodies, also in runs; returns an undo
     lab.signals.get("openai").detect(payload)         the detector itself
 
-Responses of an unknown provider are read by their pattern, at MEDIUM confidence.
+Responses of an unknown provider are read by their pattern, at most with MEDIUM confidence.
 
-The logger `agentlab.signals` gets each signal at DEBUG, those of runs too: provider, model, reason, confidence,
-raw value, but no text.
+The logger `agentlab.signals` logs each signal at DEBUG, including those of runs: provider, model, reason, confidence and raw value, but
+no text.
 """
 
 from __future__ import annotations
 
-import abc
 import functools
 import logging
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab._internal.redaction import in_words
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
 from agentlab.model.messages import JSON
 from agentlab.model.responses import ModelResponse, SignalSeen, StreamEvent
-from agentlab.providers.base import Provider as ProviderProtocol
 from agentlab.providers.base import StreamParser
-from agentlab.providers.registry import Provider, names, split_version
-from agentlab.providers.wires import read
-from agentlab.providers.wires.finish_rules import body_message, error_code, filtered_by, find_error, not_whole
-from agentlab.providers.wires.incoming import LARGEST_ANSWER_BYTES, read_json
+from agentlab.providers.detectors import BodyDetector, PatternDetector, opened, provider_detector, too_large
+from agentlab.providers.registry import names, split_version
+from agentlab.providers.wires.finish_rules import not_whole
+from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES
 
 logger = logging.getLogger("agentlab.signals")
 
 _PLAIN_VALUE = re.compile(r"[A-Za-z][A-Za-z_.-]{,63}")
 
-LARGEST_REFUSAL_BYTES = 2**20
-"""The part of an error body that is read."""
-
-_SHOWN_CHARACTERS = 80
-
 
 class Detector(Protocol):
-    """Detects why responses ended. Neither method raises for anything that a provider sent."""
+    """Detects why responses ended. Its methods never raise, whatever a provider sends."""
 
     def detect(
         self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
@@ -66,7 +59,7 @@ BodyReader: TypeAlias = Callable[[JSON], TerminationSignal]
 
 @dataclass(frozen=True, slots=True)
 class BodyReaderDetector:
-    """A user's function as a detector. `like` understands the wire: it assembles streams and reads error bodies."""
+    """A user's function as a detector. `like` is the wire's detector, which assembles streams and reads error bodies."""
 
     provider: str
     read: BodyReader
@@ -81,7 +74,7 @@ class BodyReaderDetector:
         body, events = opened(payload, streaming)
         if events is None:
             return self.of_body(body)
-        if len(events) > LARGEST_ANSWER_BYTES:
+        if len(events) > MAX_ANSWER_BYTES:
             return too_large(self.provider, len(events))
         parser = self.stream(requested_cap=requested_cap)
         parser.feed(events)
@@ -92,14 +85,15 @@ class BodyReaderDetector:
         return _BodyReaderStream(self, self.like.stream(requested_cap=requested_cap))
 
     def of_body(self, body: JSON, *, sound: bool = True) -> TerminationSignal:
-        """Return the function's signal. If it raises or returns something else, that is UNKNOWN at LOW confidence, with the reason.
-        `sound` is False for a body assembled from a broken stream, which the function cannot see: the signal is then not HIGH."""
+        """Return the function's signal. If the function raises or returns something else, the signal is UNKNOWN at LOW confidence, with
+        the reason. `sound` is False for a body assembled from a broken stream, which the function cannot know: the confidence is then
+        at most MEDIUM."""
         try:
             signal: object = self.read(body)
             if isinstance(signal, TerminationSignal):
                 confidence = Confidence.MEDIUM if signal.confidence is Confidence.HIGH and not sound else signal.confidence
                 return replace(signal, provider=signal.provider or self.provider, confidence=confidence)
-            problem = f"returned {type(signal).__name__} in place of a TerminationSignal"
+            problem = f"returned {type(signal).__name__} instead of a TerminationSignal"
         except Exception as error:
             problem = f"raised {in_words(error)}"
         message = f"The detector registered for {self.provider!r} {problem}."
@@ -108,7 +102,7 @@ class BodyReaderDetector:
 
 
 class _BodyReaderStream:
-    """A stream assembled by the wire's parser and read by the function at its end."""
+    """A stream that the wire's parser assembles and the function reads at its end."""
 
     def __init__(self, detector: BodyReaderDetector, parser: StreamParser) -> None:
         self._detector = detector
@@ -157,221 +151,6 @@ class RenamedDetector:
         return self.inner.stream(requested_cap=requested_cap)
 
 
-# agentlab's detectors -----------------------------------------------------------------------------------------------------
-
-
-class BodyDetector(abc.ABC):
-    """The base of agentlab's detectors: distinguishes a status, a whole body and a stream."""
-
-    __slots__ = ()
-
-    @property
-    @abc.abstractmethod
-    def _name(self) -> str:
-        """The provider's name in the signal."""
-
-    def detect(
-        self, payload: JSON, *, streaming: bool | None = None, status: int | None = 200, requested_cap: int | None = None
-    ) -> TerminationSignal:
-        """Return why this response ended; see `agentlab.detect`."""
-        if status is not None and status >= 400:
-            return self._read_refusal(payload, status)
-        body, events = opened(payload, streaming)
-        if events is None:
-            return self._of_body(body, requested_cap)
-        if len(events) > LARGEST_ANSWER_BYTES:
-            return too_large(self._name, len(events))
-        parser = self.stream(requested_cap=requested_cap)
-        parser.feed(events)
-        return explained(parser.finish(), events)
-
-    @abc.abstractmethod
-    def of_model(self, model: str) -> BodyDetector:
-        """Return the detector for one model, whose name is then in signals and in the log."""
-
-    @abc.abstractmethod
-    def stream(self, *, requested_cap: int | None = None) -> StreamParser:
-        """Return a parser for one stream: `feed(bytes)`, then `finish()`."""
-
-    def _of_body(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
-        if (never := never_run(body, self._name)) is not None:
-            return never
-        body, status = answer_of(body)
-        return self._read_refusal(body, status) if status >= 400 else self._read_answer(body, requested_cap)
-
-    def _read_refusal(self, payload: JSON, status: int) -> TerminationSignal:
-        """Return the signal of a status of 400 and above; if a filter gave it, with the filter's details."""
-        body = refusal_body(payload)
-        signal = status_signal(self._name, body, status)
-        if signal.finish_reason is FinishReason.ERROR:
-            return signal
-        return replace(signal, metadata={**self._read_answer(body, None).metadata, **signal.metadata})
-
-    @abc.abstractmethod
-    def _read_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
-        """Return the signal of a whole body."""
-
-
-@dataclass(frozen=True, slots=True)
-class WireDetector(BodyDetector):
-    """Reads the responses of one provider."""
-
-    wire: ProviderProtocol
-
-    @property
-    def _name(self) -> str:
-        return self.wire.name
-
-    def of_model(self, model: str) -> WireDetector:
-        """Return the detector for one model."""
-        return WireDetector(replace(self.wire, model=model)) if is_dataclass(self.wire) else self
-
-    def stream(self, *, requested_cap: int | None = None) -> StreamParser:
-        """Return a parser for one stream: `feed(bytes)`, then `finish()`."""
-        return self.wire.stream_parser(requested_cap=requested_cap)
-
-    def _read_answer(self, body: JSON, requested_cap: int | None) -> TerminationSignal:
-        return explained(self.wire.parse(body, requested_cap=requested_cap).signal, body)
-
-
-def provider_detector(name: str, model: str = "") -> WireDetector:
-    """Return the detector of a provider. Nothing is sent, so a missing address does not matter. `model` "" is unknown.
-
-    Raises UnknownProviderError, and ConfigurationError for an API version that the provider does not have.
-    """
-    try:
-        wire = Provider(name, model=model or "unknown")
-    except UnknownProviderError:
-        raise
-    except ConfigurationError:
-        wire = Provider(name, model=model or "unknown", base_url="http://localhost")
-    return WireDetector(wire if model or not is_dataclass(wire) else replace(wire, model=""))
-
-
-def opened(payload: JSON, streaming: bool | None) -> tuple[JSON, bytes | None]:
-    """Return a payload as a whole body and None, or as None and the bytes of a stream. A list of chunks is a stream too, and
-    so is a body that is too large to be read.
-    """
-    events = as_bytes(payload)
-    if events is None:
-        return (payload, None) if not isinstance(payload, list) or streaming is False else (None, read.dumps(payload))
-    if streaming is not True and len(events) <= LARGEST_ANSWER_BYTES:
-        try:
-            value = read.loads(events.decode("utf-8", "replace"))
-        except ValueError:
-            return None, events
-        if not isinstance(value, list) or len(value) == 1:
-            return (value[0] if isinstance(value, list) else value), None
-    return None, events
-
-
-def too_large(provider: str, size: int) -> TerminationSignal:
-    """Return the signal for a body that is not examined."""
-    message = f"The body has {size:,} bytes, and at most {LARGEST_ANSWER_BYTES:,} are examined: why it ended is unknown."
-    return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, provider, message=message)
-
-
-def as_bytes(payload: JSON) -> bytes | None:
-    """Return a body given as text or bytes as bytes; None for an object."""
-    if isinstance(payload, str):
-        return payload.encode("utf-8", "surrogatepass")
-    return bytes(payload) if isinstance(payload, bytes | bytearray | memoryview) else None
-
-
-def explained(signal: TerminationSignal, body: JSON) -> TerminationSignal:
-    """Return the signal; if the body had nothing to read, with a message that describes the body."""
-    if signal.finish_reason is not FinishReason.UNKNOWN or signal.raw_value is not None:
-        return signal
-    if isinstance(body, bytes):
-        text = " ".join(body[: 8 * _SHOWN_CHARACTERS].decode("utf-8", "replace").split())
-        if not text:
-            return replace(signal, message="The body is empty.")
-        if not text.startswith(("data:", "event:", "id:", "retry:", ":", "{", "[")) and body[:1] >= b" ":
-            return replace(signal, message=f"The body is neither JSON nor a stream: {text[:_SHOWN_CHARACTERS]!r}.")
-        return signal
-    if body is None or body in ({}, []):
-        return replace(signal, message="The body is empty.")
-    if not isinstance(body, dict | list):
-        return replace(signal, message=f"The body is JSON, but not an object: {str(body)[:_SHOWN_CHARACTERS]!r}.")
-    return signal
-
-
-def refusal_body(payload: JSON) -> JSON:
-    """Return an error body as an object, or as text if it is not JSON."""
-    body = as_bytes(payload)
-    if body is None:
-        return payload
-    text = body[:LARGEST_REFUSAL_BYTES].decode("utf-8", "replace")
-    values, _ = read_json(text.removeprefix("data:"))
-    return values[0] if values else text
-
-
-def status_signal(provider: str, payload: JSON, status: int) -> TerminationSignal:
-    """Return the signal of a status of 400 and above: an error, unless the body says that a content filter refused the request."""
-    error = find_error(payload)
-    filtered = filtered_by(payload if error is None else error)
-    where, value = filtered or (error_code(error) if error is not None else ("status", status))
-    message = body_message(payload) if not isinstance(payload, str) else read.as_text(payload[:200]).strip()
-    return TerminationSignal(
-        finish_reason=FinishReason.CONTENT_FILTERED if filtered else FinishReason.ERROR,
-        confidence=Confidence.HIGH,
-        provider=provider,
-        raw_field=where,
-        raw_value=value,
-        message=f"HTTP {status}: {message}" if message else f"HTTP {status}",
-        metadata={"status": status},
-    )
-
-
-# Batches -------------------------------------------------------------------------------------------------------------------
-# A line of a batch's results has the body of one response and its status. Vendor pages, read 2026-11-22:
-# https://platform.openai.com/docs/guides/batch, https://platform.claude.com/docs/en/build-with-claude/batch-processing,
-# https://ai.google.dev/gemini-api/docs/batch-api and https://docs.aws.amazon.com/bedrock/latest/userguide/batch-inference-results.html.
-
-_NOT_RUN = {"canceled": FinishReason.CANCELLED, "expired": FinishReason.ERROR}
-"""Anthropic's values for a request that its batch did not run."""
-
-_GEMINI_FIELDS = ("candidates", "promptFeedback", "usageMetadata")
-
-
-def answer_of(line: JSON) -> tuple[JSON, int]:
-    """Return the response body in a line of results and its HTTP status; anything else unchanged, and 200."""
-    fields = read.as_dict(line)
-    response = read.as_dict(fields.get("response"))
-    if "custom_id" in fields:
-        if "body" in response:
-            return response["body"], read.count(response.get("status_code")) or 200
-        return _anthropic_answer(fields), 200
-    if not response.keys().isdisjoint(_GEMINI_FIELDS) and "candidates" not in fields:
-        return response, 200
-    return (fields["modelOutput"] if isinstance(fields.get("modelOutput"), dict) else line), 200
-
-
-def never_run(line: JSON, provider: str) -> TerminationSignal | None:
-    """Return the signal of a line about a request that was not run; None for every other line."""
-    fields = read.as_dict(line)
-    value = read.as_dict(fields.get("result")).get("type") if "custom_id" in fields else None
-    if not isinstance(value, str) or value not in _NOT_RUN:
-        return None
-    return TerminationSignal(
-        finish_reason=_NOT_RUN[value],
-        confidence=Confidence.HIGH,
-        provider=provider,
-        raw_field="result.type",
-        raw_value=value,
-        message=f"The batch did not run this request: it is {value}.",
-    )
-
-
-def _anthropic_answer(fields: dict[str, Any]) -> JSON:
-    result = read.as_dict(fields.get("result"))
-    if result.get("type") == "succeeded" and isinstance(result.get("message"), dict):
-        return result["message"]
-    if result.get("type") == "errored" and isinstance(result.get("error"), dict):
-        return result["error"]
-    return fields
-
-
 # The registry --------------------------------------------------------------------------------------------------------------
 
 
@@ -394,11 +173,13 @@ class SignalRegistry:
         return f"SignalRegistry({', '.join(names())}{own})"
 
     def register(self, provider: str, detector: Detector | BodyReader | str, *, like: str | None = None) -> Callable[[], None]:
-        """Read the responses of `provider` with `detector` from now on, in runs too. Returns a function that restores the former one.
+        """Read the responses of `provider` with `detector` from now on, also in runs. Returns a function that restores the previous
+        one.
 
-        `provider` may carry a version (`my-gateway@2`), which limits it to that version. `detector` is a Detector, a function from a
-        response body to its TerminationSignal, or the name of a provider that has the same wire. A function gets streams assembled into
-        a body; `like` names the provider whose wire does that: by default the provider itself, or found by the pattern.
+        `provider` may have a version (`my-gateway@2`): the detector is then used for that version only. `detector` is a Detector, a
+        function that returns the TerminationSignal of a response body, or the name of a provider with the same wire. A function gets
+        streams assembled into a body; `like` names the provider whose wire is used for that, by default the provider itself (an unknown
+        one is read by its pattern).
 
         Example:
             >>> undo = lab.signals.register("my-gateway", "openai")
@@ -421,7 +202,7 @@ class SignalRegistry:
         return undo
 
     def get(self, provider: str) -> Detector:
-        """Return the detector of a provider: the registered one, else agentlab's, else the one that reads the response's pattern.
+        """Return the detector of a provider: the registered one, else agentlab's, else the detector that reads the response's pattern.
 
         Example:
             >>> lab.signals.get("anthropic").detect({"type": "message", "content": [], "stop_reason": "refusal"}).finish_reason
@@ -440,13 +221,13 @@ class SignalRegistry:
     ) -> TerminationSignal:
         """Return why a recorded response ended.
 
-        `provider` is a provider's name, with a version and a model if you like (`gemini@v1:gemini-3.5-flash`; the signal keeps the
-        model). Responses of an unknown one are read by their pattern. `payload` is a body as an object, JSON as text or bytes, a whole
-        server-sent-events body as text or bytes, or binary event-stream frames; `streaming` says which, None finds out. `status` is the
-        HTTP status, None if unknown: 400 and above is an error whatever the body says, or CONTENT_FILTERED if it says so.
-        `requested_cap` is the requested output cap in tokens.
+        `provider` is a provider's name, with an optional version and model (`gemini@v1:gemini-3.5-flash`; the signal keeps the model).
+        Responses of an unknown provider are read by their pattern. `payload` is a body as an object, JSON as text or bytes, a whole
+        server-sent-events body as text or bytes, or binary event-stream frames; `streaming` says whether it is a stream, None detects
+        that. `status` is the HTTP status, None if unknown: from 400 on, the response is an error, or CONTENT_FILTERED if the body says
+        so. `requested_cap` is the requested output cap in tokens.
 
-        Never raises on what a provider sent.
+        Never raises, whatever the provider sent.
 
         Example:
             >>> body = {"candidates": [{"finishReason": "MAX_TOKENS", "content": {"parts": [{"text": "A cut"}]}}]}
@@ -474,8 +255,8 @@ class SignalRegistry:
         return self.get(provider).stream(requested_cap=requested_cap)
 
     def reread(self, provider: str, response: ModelResponse, *, sound: bool = True) -> ModelResponse:
-        """Return a run's response with the signal of the registered detector, if there is one. `sound` is False if its stream broke
-        off."""
+        """Return a run's response with the signal of the registered detector, if there is one. `sound` is False for a response whose
+        stream broke off."""
         detector = self._registered_for(provider)
         if detector is None:
             return response
@@ -499,27 +280,25 @@ class SignalRegistry:
         if callable(detector):
             return BodyReaderDetector(name, detector, _own_detector(name) if like is None else provider_detector(_name(like)))
         raise ConfigurationError(
-            f"register({name!r}, {detector!r}): give a function from a response body to its TerminationSignal, the name of a provider "
-            "whose wire it is, or an object with `detect` and `stream`."
+            f"register({name!r}, {detector!r}): pass a function that returns the TerminationSignal of a response body, the name of a "
+            "provider with the same wire, or an object with `detect` and `stream`."
         )
 
 
 @functools.lru_cache(256)
 def _own_detector(name: str, model: str = "") -> BodyDetector:
-    """Return agentlab's detector of this name. Cached, since an unknown provider is searched for in all installed packages."""
+    """Return agentlab's detector of this name. Cached, since the search for an unknown provider reads all installed packages."""
     if model:
         return _own_detector(name).of_model(model)
     try:
         return provider_detector(name)
     except UnknownProviderError as error:
-        from agentlab.providers.pattern import PatternDetector  # rarely needed
-
         logger.warning("%s Its responses are read by their pattern; signals.register(%r, …) sets a detector.", error, name)
         return PatternDetector(name)
 
 
 def log_signal(signal: TerminationSignal, provider: str, model: str) -> None:
-    """Log why a response ended, at DEBUG: the reason and the provider's value, but no sentences."""
+    """Log why a response ended, at DEBUG: the reason and the provider's value, but no text."""
     if logger.isEnabledFor(logging.DEBUG):
         value = signal.raw_value
         if isinstance(value, str) and not _PLAIN_VALUE.fullmatch(value):
@@ -534,11 +313,11 @@ def _model(provider: str) -> str:
 
 
 def _name(provider: str) -> str:
-    """Return a provider's name without a model after it. Raises ConfigurationError for an empty one."""
+    """Return a provider's name without the model after it. Raises ConfigurationError for an empty name."""
     name = provider.partition(":")[0].strip() if isinstance(provider, str) else ""
     if not name:
         raise ConfigurationError(
-            f"{provider!r} is not a provider. Write one such as 'openai'; agentlab has {', '.join(names())}."
+            f"{provider!r} is not a provider. Write a name such as 'openai'; agentlab has {', '.join(names())}."
         )
     return name
 
@@ -554,4 +333,4 @@ stream = registry.stream
 __all__ = ["SignalRegistry", "detect", "get", "register", "registry", "stream"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.signals", __all__)
+    __getattr__, __dir__ = module_hooks("agentlab.signals", __all__)

@@ -2,7 +2,7 @@
 
 Vendor pages: https://ai.google.dev/api/generate-content, https://ai.google.dev/gemini-api/docs/thought-signatures and
 https://ai.google.dev/gemini-api/docs/function-calling; finish reasons and the fields of requests and usage were read on 2026-11-22 from
-the types of the vendor's client (google-genai 3.4). The numbers:
+the types of the vendor's client (google-genai 3.4). The numbers of the finish reasons:
 https://docs.cloud.google.com/ruby/docs/reference/google-cloud-ai_platform-v1/0.56.0/Google-Cloud-AIPlatform-V1-Candidate-FinishReason,
 read 2026-11-22.
 """
@@ -58,7 +58,7 @@ _NAMED_REASONS: dict[str | int, FinishReason] = {
     "TOO_MANY_TOOL_CALLS": FinishReason.ERROR,
     "MISSING_THOUGHT_SIGNATURE": FinishReason.ERROR,
     "MALFORMED_RESPONSE": FinishReason.ERROR,
-    # Of Vertex AI, or of some accounts only.
+    # Only on Vertex AI, or for some accounts.
     "ESCALATION": FinishReason.CONTENT_FILTERED,
     "MODEL_ARMOR": FinishReason.CONTENT_FILTERED,
     "PUP_LIMITED_DISABLED": FinishReason.ERROR,
@@ -66,7 +66,7 @@ _NAMED_REASONS: dict[str | int, FinishReason] = {
 }
 
 _NUMBERS = {0: "FINISH_REASON_UNSPECIFIED", 1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}
-"""Enumerations may be sent as numbers. Those above 5 differ between Google's two services, so they stay unknown."""
+"""Enumerations may be sent as numbers. Numbers above 5 differ between Google's two services, so they are unknown."""
 
 FINISH_REASONS = Table(
     field="candidates[].finishReason",
@@ -86,8 +86,8 @@ _NOT_BLOCKED = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
 class Gemini(Server):
     """The Gemini API, or a server that speaks its wire at `base_url` (up to and without `/models`).
 
-    `api_version` replaces the version at the end of `base_url`. `headers` are further headers of live calls. Keys and headers are never
-    shown.
+    `api_version` replaces the version at the end of `base_url`. `headers` are additional headers for live calls. Keys and headers are
+    never shown.
     """
 
     name: ClassVar[str] = "gemini"
@@ -200,12 +200,12 @@ def _blocked(reason: JSON, feedback: dict[str, Any], model: str, *, answered: bo
 
 
 def read_usage(reported: JSON, grounding: dict[str, Any] | None = None) -> Usage:
-    """Return the usage by the convention of `Usage`.
+    """Return the usage in the form of `Usage`.
 
-    Thoughts are added to the candidates' tokens, and the input of server-side tools to the prompt's, which include cache reads. This
-    API leaves out fields that are zero: the total distinguishes a zero from an unknown, and a modality that is not listed was not used.
-    `grounding` lists the searches: https://ai.google.dev/gemini-api/docs/google-search, read 2026-11-23. Documents count as images, as
-    in the price list.
+    Tokens of thoughts are added to those of the candidates, and the input of server-side tools to that of the prompt, which includes
+    cache reads. This API leaves out fields that are zero: the total distinguishes a zero from an unknown count, and a modality that is
+    not listed was not used. `grounding` lists the searches: https://ai.google.dev/gemini-api/docs/google-search, read 2026-11-23.
+    Documents count as images, as in the price list.
     """
     usage = read.as_dict(reported)
     prompt = read.added(read.count(usage.get("promptTokenCount")), read.count(usage.get("toolUsePromptTokenCount")))
@@ -231,7 +231,7 @@ def read_usage(reported: JSON, grounding: dict[str, Any] | None = None) -> Usage
         input_video_tokens=_modality_tokens(usage, _PROMPT_DETAILS, "VIDEO"),
         web_searches=len(read.as_list((grounding or {}).get("webSearchQueries"))),
         service_tier=_tier(usage),
-        also_charged=("search in Google Maps",) if _asked_maps(grounding or {}) else (),
+        also_charged=("search in Google Maps",) if _used_maps(grounding or {}) else (),
     )
 
 
@@ -254,7 +254,7 @@ _MODALITIES = {1: "TEXT", 2: "IMAGE", 3: "VIDEO", 4: "AUDIO", 5: "DOCUMENT"}
 
 
 def _tier(usage: dict[str, Any]) -> str | None:
-    """Return the Gemini API's tier, or Vertex AI's type of traffic, a word or a number."""
+    """Return the Gemini API's tier, or Vertex AI's type of traffic, which is a word or a number."""
     if number := read.count(usage.get("trafficType")):
         return _TRAFFIC.get(number, f"traffic type {number}")
     return (read.as_text(usage.get("serviceTier")) or read.as_text(usage.get("trafficType"))).lower() or None
@@ -263,22 +263,22 @@ def _tier(usage: dict[str, Any]) -> str | None:
 _TRAFFIC = {1: "on_demand", 2: "provisioned_throughput"}
 
 
-def _asked_maps(grounding: dict[str, Any]) -> bool:
+def _used_maps(grounding: dict[str, Any]) -> bool:
     chunks = [chunk for chunk in read.as_list(grounding.get("groundingChunks")) if isinstance(chunk, dict)]
     return "googleMapsWidgetContextToken" in grounding or any("maps" in chunk for chunk in chunks)
 
 
 def _tool_calls(parts: list[dict[str, Any]], response_id: str | None) -> tuple[ToolCall, ...]:
-    """Return the function calls. A part is sent whole, so each is closed unless it announces more. Most have no id: it is then derived
-    from the response's id and the call's number, the same at each reading and different in each turn."""
+    """Return the function calls. A part is sent whole, so each call is closed unless it announces more. Most calls have no id: it is
+    then derived from the response's id and the call's number, so that it is always the same for this response, and unique in a run."""
     calls: list[ToolCall] = []
     for part in parts:
         call = part.get("functionCall")
         if isinstance(call, dict):
-            made = f"call_{len(calls) + 1}" + (f"_{read.plain_id(response_id)}" if response_id else "")
+            derived_id = f"call_{len(calls) + 1}" + (f"_{read.plain_id(response_id)}" if response_id else "")
             calls.append(
                 ToolCall(
-                    id=read.as_text(call.get("id")) or made,
+                    id=read.as_text(call.get("id")) or derived_id,
                     name=read.as_text(call.get("name")),
                     arguments=read.arguments_text(call.get("args"), closed=True),
                     closed=not is_open(call),
@@ -325,8 +325,8 @@ _CONFIG_KEYS = frozenset(
 def request_body(request: ModelRequest, wire: str) -> bytes:
     """Return the JSON body, its fields in a fixed order. Each message is encoded once per conversation.
 
-    `options` are further fields at the top level. Fields of `generationConfig` may be in an object of that name or directly in
-    `options`; the request's `max_output_tokens` wins over both. `tools` are added to the request's own.
+    `options` are additional top-level fields. Fields of `generationConfig` may be in an object of that name or directly in `options`;
+    the request's `max_output_tokens` takes precedence over both. `tools` are added to the request's own.
     """
     fields = {"contents": read.json_array(encode_messages(request.messages, wire, partial(encode_message, wire=wire)))}
     if request.instructions:
@@ -350,7 +350,7 @@ def request_body(request: ModelRequest, wire: str) -> bytes:
 
 
 def encode_message(message: Message, *, wire: str) -> bytes:
-    """Return one message as JSON; nothing for an empty one, which this wire refuses."""
+    """Return one message as JSON; empty bytes for an empty message, which this wire refuses."""
     if message.role == "tool":
         parts = [_result(result) for result in message.tool_results]
         return read.dumps({"role": "user", "parts": parts}) if parts else b""
@@ -372,13 +372,13 @@ def encode_message(message: Message, *, wire: str) -> bytes:
 
 
 def _result(result: ToolResult) -> dict[str, JSON]:
-    """Return a result under the key `output`, or `error` for a failed call, as the vendor's page says."""
+    """Return a result under the key `output`, or `error` for a failed call, as the vendor documents."""
     body = {"name": result.name, "response": {"error" if result.is_error else "output": result.content}}
     return {"functionResponse": {"id": result.call_id, **body} if _sent_id(result.call_id) else body}
 
 
 def _sent_id(call_id: str) -> bool:
-    """True if an id is sent: ids created here are not, since the call had none (order and name match results to calls)."""
+    """True if the id came from the server. Derived ids are not sent: order and name match results to calls."""
     return bool(call_id) and not call_id.startswith("call_")
 
 

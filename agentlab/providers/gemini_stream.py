@@ -1,9 +1,9 @@
-"""A stream of Gemini's chunks, each of them a small response, assembled into the whole one.
+"""Assembles a stream of Gemini's chunks, each of them a small response, into the whole response.
 
 Vertex AI sends the arguments of a function call in pieces if a request asks for it (`streamFunctionCallArguments`): first the name with
-`willContinue`, then `partialArgs`, each a JSON path and a value (text in several pieces), last a call without `willContinue`, which may
-be empty. Vendor page: https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling; the fields as the types
-of the vendor's client (google-genai 3.4) describe them, read 2026-11-22.
+`willContinue`, then `partialArgs`, each a JSON path and a value (text in several pieces), and finally a call without `willContinue`,
+which may be empty. Vendor page: https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling, and the types
+of the vendor's client (google-genai 3.4), read 2026-11-22.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PLAIN = frozenset({"text", "thought"})
 
 
 class GeminiStreamParser(BodyParser):
-    """The state of one stream of chunks."""
+    """Parses one stream of chunks."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -41,7 +41,7 @@ class GeminiStreamParser(BodyParser):
         self._usage: dict[str, Any] = {}
         self._calls = 0
         self._partial: PartialCall | None = None
-        self._pieced = False  # True once a call came in pieces
+        self._has_partial_calls = False
         self._joined_calls: list[PartialCall] = []
         self._end: JSON = None
         self._after_end = False
@@ -76,7 +76,7 @@ class GeminiStreamParser(BodyParser):
                             self._part(part, events)
                 if candidate.get("finishReason") is not None:
                     end = candidate["finishReason"]
-                    self._after_end = False  # some servers give it with each chunk
+                    self._after_end = False  # some servers send it with each chunk
                 elif len(events) > before and self._end is not None:
                     self._after_end = True
                 self._candidate.update(candidate if None not in candidate.values() else _without_none(candidate))
@@ -87,7 +87,7 @@ class GeminiStreamParser(BodyParser):
             events.append(SignalSeen(self._signal_now()))
 
     def _part(self, part: dict[str, Any], events: list[StreamEvent]) -> None:
-        """Merge pieces of plain text into one part; a part with anything else in it, such as a thought signature, stays as it is."""
+        """Merge pieces of plain text into one part; keep a part with anything else in it, such as a thought signature, as it is."""
         text = part.get("text")
         if type(text) is str:
             alone = len(part) == 1
@@ -104,12 +104,14 @@ class GeminiStreamParser(BodyParser):
                 return
         call = part.get("functionCall")
         if isinstance(call, dict):
-            if self._pieced and (not call.get("name") or (self._partial is not None and self._partial.is_continued_by(call))):
+            if self._has_partial_calls and (
+                not call.get("name") or (self._partial is not None and self._partial.is_continued_by(call))
+            ):
                 self._more_of_call(part, events)
                 return
-            self._partial = None  # a call that is followed by another one has lost its end, and stays open
+            self._partial = None  # a call whose end was lost before the next call stays open
             if is_open(call) or "partialArgs" in call:
-                self._pieced = True
+                self._has_partial_calls = True
                 self._partial = PartialCall(part)
                 part = self._partial.part
             number = self._calls
@@ -119,14 +121,14 @@ class GeminiStreamParser(BodyParser):
         self._close_text()
         self._parts.append(part)
         if self._partial is not None and isinstance(call, dict) and not is_open(call):
-            self._more_of_call({"functionCall": {}}, events)  # its first piece is its last
+            self._more_of_call({"functionCall": {}}, events)  # the first piece is also the last
 
     def _more_of_call(self, part: dict[str, Any], events: list[StreamEvent]) -> None:
-        """Take the next piece of a call. Its arguments are emitted when they are complete, since the pieces are not JSON text."""
+        """Add the next piece of a call. Its arguments are emitted when they are complete, since the pieces are not JSON text."""
         self._after_end = self._end is not None
         if self._partial is None:
-            if part["functionCall"] != {}:  # of a call that is closed, or never began
-                self._lose(NO_START)
+            if part["functionCall"] != {}:  # a piece of a call that is closed, or never began
+                self._record_loss(NO_START)
             return
         if self._partial.add(part):
             self._joined_calls.append(self._partial)
@@ -143,14 +145,14 @@ class GeminiStreamParser(BodyParser):
     def _is_over(self) -> bool:
         return self._end is not None
 
-    def _weigh_order(self) -> None:
+    def _check_order(self) -> None:
         self._doubtful = self._doubtful or self._after_end
-        if self._damaged:  # only now is it known, whatever the chunks
+        if self._damaged:  # known only now that the stream has ended
             for call in self._joined_calls:
                 call.reopen()
 
     def _ended(self) -> Ended:
-        # This wire has no end marker: a stream is over when its finish reason has come.
+        # This wire has no end marker: a stream is complete once its finish reason has arrived.
         ends = self._candidate.get("finishReason") is not None or self._error is not None or self._incoming.is_json
         return "whole" if ends and not self._torn else "unmarked"
 
@@ -196,7 +198,7 @@ _VALUES = ("stringValue", "numberValue", "boolValue")
 
 
 def is_open(call: dict[str, Any]) -> bool:
-    """True if more of this call, or of the last of its values, was announced."""
+    """True if more of this call, or of its last value, was announced."""
     pieces = read.as_list(call.get("partialArgs"))
     return call.get("willContinue") is True or (bool(pieces) and read.as_dict(pieces[-1]).get("willContinue") is True)
 
@@ -217,14 +219,14 @@ class PartialCall:
         self._call["willContinue"] = True
 
     def is_continued_by(self, call: dict[str, Any]) -> bool:
-        """True if a call with a name is a piece of this one, which some servers name again."""
-        ours, theirs = self._call.get("id"), call.get("id")
-        if ours and theirs:
-            return bool(ours == theirs)
+        """True if a call with a name is a piece of this call; some servers repeat the name in each piece."""
+        own_id, other_id = self._call.get("id"), call.get("id")
+        if own_id and other_id:
+            return bool(own_id == other_id)
         return "partialArgs" in call and call.get("name") == self._call.get("name")
 
     def add(self, part: dict[str, Any]) -> bool:
-        """Take the next part of the call. True if it was the last."""
+        """Add the next part of the call. Returns True if it was the last part."""
         call = part["functionCall"]
         for key, value in part.items():
             self.part.setdefault(key, value)
@@ -240,7 +242,7 @@ class PartialCall:
         return True
 
     def reopen(self) -> None:
-        """Leave the call open, since a piece may be lost: it is not executed."""
+        """Mark the call as open, so that it is not executed: a piece may be lost."""
         self._call["willContinue"] = True
 
     def _take(self, pieces: JSON) -> None:
@@ -257,7 +259,7 @@ class PartialCall:
 
 
 def _steps(piece: JSON) -> list[str | int]:
-    """Return the names and numbers of a JSON path; nothing for an unsupported path."""
+    """Return the names and numbers of a JSON path; an empty list for an unsupported path."""
     path = read.as_text(read.as_dict(piece).get("jsonPath"))
     if not path.startswith("$"):
         return []
@@ -275,8 +277,8 @@ def _steps(piece: JSON) -> list[str | int]:
 
 
 def _put(container: JSON, steps: list[str | int], value: JSON, *, more: bool) -> bool:
-    """Set a value at its path, creating the containers, or append `more` text to it. False if it does not fit: the items of a list
-    must come in order."""
+    """Set a value at its path, creating the containers, or append `more` text to it. Returns False if it does not fit: the items of a
+    list must arrive in order."""
     for step, following in zip(steps, [*steps[1:], None], strict=True):
         last = following is None
         empty: JSON = None if last else [] if isinstance(following, int) else {}

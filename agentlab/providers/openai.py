@@ -44,8 +44,8 @@ class OpenAIResponses(Responses):
     The key of the environment variable OPENAI_API_KEY is sent to `base_url` too. For another server use `compatible-responses`, which
     sends only a given key.
 
-    Requests ask OpenAI to store nothing. Reasoning is then sent encrypted and goes back with the next turn; `include` requests it too,
-    but models that do not reason refuse that with a 400.
+    Requests ask OpenAI to store nothing. Reasoning is then sent encrypted, and is sent back with the next turn. They do not ask for it
+    with `include`, which models that do not reason refuse with a 400.
     """
 
     name: ClassVar[str] = "openai-responses"

@@ -1,10 +1,10 @@
 """OpenRouter, one address for many vendors' models, over chat completions and over its Responses API.
 
 Vendor pages, read 2026-11-22: https://openrouter.ai/docs/api-reference/overview,
-https://openrouter.ai/docs/api/reference/errors-and-debugging (errors inside a 200 and in mid-stream),
+https://openrouter.ai/docs/api/reference/errors-and-debugging (errors under status 200, and within a stream),
 https://openrouter.ai/docs/use-cases/usage-accounting (usage and cost come with every response),
-https://openrouter.ai/docs/use-cases/reasoning-tokens (`reasoning_details` go back with a turn that calls tools) and
-https://openrouter.ai/docs/api/reference/responses/overview (it keeps nothing, and always sends encrypted reasoning). The tables of
+https://openrouter.ai/docs/use-cases/reasoning-tokens (`reasoning_details` are sent back with a turn that calls tools) and
+https://openrouter.ai/docs/api/reference/responses/overview (it stores nothing, and always sends encrypted reasoning). The tables of
 finish reasons of Responses are in `wires/responses.py`.
 """
 
@@ -36,7 +36,7 @@ NATIVE_REASONS = Table(
         "function_call": FinishReason.TOOL_CALLS,
         "content_filter": FinishReason.CONTENT_FILTERED,
         "error": FinishReason.ERROR,
-        # OpenAI's and xAI's Responses, their status or why they are incomplete:
+        # OpenAI's and xAI's Responses: the status, or the reason why they are incomplete:
         # https://platform.openai.com/docs/api-reference/responses/object
         "completed": FinishReason.END_TURN,
         "max_output_tokens": FinishReason.MAX_TOKENS,
@@ -84,7 +84,7 @@ NATIVE_REASONS = Table(
     stop_with_calls=True,
     repairable=frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"}),
 )
-"""Finish reasons of the vendors behind OpenRouter, each from the vendor's page; see `wires/finish_rules.py` for their weight."""
+"""Finish reasons of the vendors behind OpenRouter, each from the vendor's page; `wires/finish_rules.py` says how they are weighed."""
 
 
 def end_details(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]:
@@ -97,8 +97,9 @@ def end_details(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JSON]
 class OpenRouter(VersionedChat):
     """OpenRouter, whose models are named `vendor/model`.
 
-    `options` carry its own fields, such as `provider`, `models` or `reasoning`; `headers` the optional `HTTP-Referer` and `X-Title`
-    that name your application. Cost is as reported; with your own key at the vendor (BYOK), the sum of its fee and the vendor's charge.
+    Pass OpenRouter's own fields, such as `provider`, `models` or `reasoning`, in `options`, and the optional `HTTP-Referer` and
+    `X-Title`, which name your application, in `headers`. The cost is the reported one; with your own key at the vendor (BYOK), it is
+    the sum of OpenRouter's fee and the vendor's charge.
     """
 
     name: ClassVar[str] = "openrouter"

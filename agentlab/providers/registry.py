@@ -1,7 +1,7 @@
-"""Providers by name: the classes in `PROVIDERS` of the files in this folder, and the entry points `agentlab.providers`.
+"""Finds providers by name: the classes in `PROVIDERS` of the files in this folder, and the entry points `agentlab.providers`.
 
-A file `foo.py` with `PROVIDERS = (Foo, FooResponses)` provides each class under its `name`, which is `foo` or begins with `foo-`, so
-only that file is imported. A name may carry a version of the API, as in `gemini@v1`: it is passed as `api_version="v1"`.
+A file `foo.py` with `PROVIDERS = (Foo, FooResponses)` provides each class under its `name`. The name is `foo` or begins with `foo-`, so
+that only this file is imported. A name may end in a version of the API, as in `gemini@v1`, which is passed as `api_version="v1"`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COMPATIBLE = {
     "together": "https://api.together.xyz/v1",
     "vllm": "http://127.0.0.1:8000/v1",
 }
-"""Servers on OpenAI's wire, for which the provider is "compatible"."""
+"""Servers on OpenAI's wire, to be used through the provider "compatible"."""
 
 
 def resolve(spec: str) -> ProviderProtocol:
@@ -46,20 +46,20 @@ def resolve(spec: str) -> ProviderProtocol:
         return Provider(name, model=model)
     vendor = None if colon or not name else vendor_of(name)
     example = f"{vendor}:{name}" if vendor else "openai:gpt-4.1-mini"
-    if _own(name) is not None:
+    if _built_in(name) is not None:
         example = f"{name}:model-name"
     before, _, after = name.partition("/")
-    hint = _instead(before.lower(), after) if after and not colon else ""
+    hint = _translation(before.lower(), after) if after and not colon else ""
     hint = hint or f"write provider:model, e.g. {example!r}."
-    raise UnknownProviderError(f"{spec!r} is not a provider and a model: {hint}{_list()}")
+    raise UnknownProviderError(f"{spec!r} is not a provider and a model: {hint}{_listing()}")
 
 
-def _instead(name: str, model: str) -> str:
-    """Return what to write for a provider's name in another tool; "" for an unknown one."""
+def _translation(name: str, model: str) -> str:
+    """Return how to write another tool's name of a provider here; "" for an unknown name."""
     if name in _COMPATIBLE:
         return f'write lab.Provider("compatible", base_url="{_COMPATIBLE[name]}", model="{model}").'
-    ours = _ALIASES.get(name, name)
-    return f"write '{ours}:{model}'." if ours in names() else ""
+    translated = _ALIASES.get(name, name)
+    return f"write '{translated}:{model}'." if translated in names() else ""
 
 
 def Provider(  # noqa: N802  public as lab.Provider
@@ -70,11 +70,11 @@ def Provider(  # noqa: N802  public as lab.Provider
     api_key: str | None = None,
     **settings: Any,
 ) -> ProviderProtocol:
-    """Make a provider with more settings than a `provider:model` string has.
+    """Create a provider with settings that a `provider:model` string cannot express.
 
-    `name` may carry an API version, as in `gemini@v1`. `base_url` is an address other than the vendor's, `api_key` a key that is not in
-    the environment, and `settings` are further fields of the provider's class, such as `headers`. Raises UnknownProviderError, and
-    ConfigurationError for settings that cannot work.
+    `name` may end in an API version, as in `gemini@v1`. `base_url` is an address other than the vendor's, `api_key` a key that is not
+    in the environment, and `settings` are other fields of the provider's class, such as `headers`. Raises UnknownProviderError, and
+    ConfigurationError for invalid settings.
 
     Example:
         >>> local = lab.Provider("compatible", base_url="http://127.0.0.1:8080/v1", model="gemma3")
@@ -97,7 +97,7 @@ def Provider(  # noqa: N802  public as lab.Provider
     except TypeError as error:
         if version and "api_version" in str(error):
             raise ConfigurationError(f"{name} has no API versions. Write {name}:{model}.") from None
-        raise ConfigurationError(f"{name} does not take these settings: {error}") from None
+        raise ConfigurationError(f"{name} does not accept these settings: {error}") from None
 
 
 def split_version(name: str) -> tuple[str, str]:
@@ -117,8 +117,8 @@ def capabilities(provider: None = None) -> dict[str, Capabilities]: ...
 @overload
 def capabilities(provider: str) -> Capabilities: ...
 def capabilities(provider: str | None = None) -> Capabilities | dict[str, Capabilities]:
-    """Return the capabilities of a provider, or of all by name: streaming, tools, reports_usage, reports_cost, and the finish reasons
-    that its wire can send (`reasons`).
+    """Return the capabilities of a provider, or of all providers by name: streaming, tools, reports_usage, reports_cost, and the finish
+    reasons that its wire can send (`reasons`).
 
     As a table: `pandas.DataFrame({name: can.reasons for name, can in lab.capabilities().items()})`. Raises UnknownProviderError.
 
@@ -142,13 +142,13 @@ def _files() -> tuple[str, ...]:
 
 @functools.cache
 def _provided_by(file: str) -> Mapping[str, Any]:
-    """Return the providers of one file by name; none for a file without providers."""
+    """Return the providers of one file by name; empty for a file without providers."""
     module = importlib.import_module(f"agentlab.providers.{file}")
     return {kind.name: kind for kind in getattr(module, "PROVIDERS", ())}
 
 
-def _own(name: str) -> Any:
-    """Return agentlab's provider of this name, or None."""
+def _built_in(name: str) -> Any:
+    """Return the class of agentlab's own provider of this name, or None."""
     files = (file for file in _files() if f"{name}-".startswith(file.replace("_", "-") + "-"))
     return next((kinds[name] for file in files if name in (kinds := _provided_by(file))), None)
 
@@ -160,24 +160,24 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 
 def find(name: str, model: str = "…") -> Callable[..., ProviderProtocol]:
-    """Return the class of a provider. Raises UnknownProviderError, which shows how to write `model` for another provider."""
-    if (own := _own(name)) is not None:
-        return _hiding(own)
+    """Return the class of a provider. Raises UnknownProviderError, which suggests how to write the name and `model`."""
+    if (own := _built_in(name)) is not None:
+        return _with_redacted_repr(own)
     if (point := _entry_points().get(name)) is not None:
-        return _hiding(point.load())
+        return _with_redacted_repr(point.load())
     known = str(name).lower()
     if known in _ALIASES or known in _COMPATIBLE:
-        raise UnknownProviderError(f"No provider {name!r}: {_instead(known, model)}{_list()}")
+        raise UnknownProviderError(f"No provider {name!r}: {_translation(known, model)}{_listing()}")
     close = difflib.get_close_matches(known, names(), n=1, cutoff=0.7)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise UnknownProviderError(f"No provider {name!r}.{hint}{_list()}")
+    raise UnknownProviderError(f"No provider {name!r}.{hint}{_listing()}")
 
 
 @functools.cache
-def _hiding(kind: Any) -> Callable[..., ProviderProtocol]:
-    """Return the class, shown without keys: some gateways have one in their address."""
+def _with_redacted_repr(kind: Any) -> Callable[..., ProviderProtocol]:
+    """Return the class with a repr without keys: the addresses of some gateways contain one."""
     return cast("Callable[..., ProviderProtocol]", redacted_repr(kind) if isinstance(kind, type) else kind)
 
 
-def _list() -> str:
+def _listing() -> str:
     return f" Providers: {', '.join(names())}."

@@ -2,8 +2,8 @@
 
 Vendor pages, read 2026-11-22: https://docs.x.ai/docs/api-reference#chat-completions (`stop`, `length`; `end_turn` or null in chunks of
 a stream before the last), https://docs.x.ai/developers/cost-tracking (10^10 ticks are one US dollar) and
-https://docs.x.ai/developers/rate-limits (reasoning tokens are charged like the completion's). Those are not part of
-`completion_tokens`, as the total of recorded responses shows. Responses:
+https://docs.x.ai/developers/rate-limits (reasoning tokens are charged like the completion's). Reasoning tokens are not part of
+`completion_tokens`, as the totals of recorded responses show. Responses:
 https://docs.x.ai/developers/model-capabilities/text/generate-text and
 https://docs.x.ai/developers/model-capabilities/text/best-practices, with the tables of finish reasons in `wires/responses.py`.
 """
@@ -43,7 +43,7 @@ SAMPLE_REASONS = Table(
 
 @dataclass(frozen=True, slots=True)
 class XAI(VersionedChat):
-    """xAI's server, or a proxy of it at `base_url`. Cost is as reported. Recorded gRPC responses of its SDK are read too."""
+    """xAI's server, or a proxy of it at `base_url`. The cost is the reported one. Also reads recorded gRPC responses of xAI's SDK."""
 
     name: ClassVar[str] = "xai"
     wire: ClassVar[str] = "xai.chat"
@@ -71,7 +71,7 @@ class XAI(VersionedChat):
 @dataclass(frozen=True, slots=True)
 class XAIResponses(Responses):
     """xAI's server, or a proxy of it at `base_url`, to which the key of XAI_API_KEY is sent too. Requests ask xAI to store nothing, and
-    to send its reasoning encrypted, which goes back with the next turn."""
+    to send its reasoning encrypted; the reasoning is sent back with the next turn."""
 
     name: ClassVar[str] = "xai-responses"
     wire: ClassVar[str] = "xai.responses"
@@ -84,13 +84,13 @@ class XAIResponses(Responses):
 
 
 # Samples -------------------------------------------------------------------------------------------------------------------
-# Responses of xAI's SDK over gRPC, in protobuf's JSON, as in other people's cassettes. Vendor page:
+# Responses of xAI's SDK over gRPC, in protobuf's JSON, as cassettes of other tools contain them. Vendor page:
 # https://github.com/xai-org/xai-proto (proto/xai/api/v1/chat.proto, sample.proto, usage.proto), read 2026-11-22. Fields that are zero
 # or empty are left out. An answer may have several `outputs`: a turn of the model with calls of the server's tools, their results
-# (ROLE_TOOL), and the model's next turn. All turns of the model are one answer here; the last one says why it ended.
+# (ROLE_TOOL), and the model's next turn. All turns of the model are read as one answer, and the last turn says why it ended.
 
 _CLIENT_SIDE = (None, "TOOL_CALL_TYPE_INVALID", "TOOL_CALL_TYPE_CLIENT_SIDE_TOOL")
-"""Calls of the request's tools; other types are tools that the server runs."""
+"""The types of calls to the request's tools; the server runs the tools of other types."""
 
 _KEPT = ("total_tokens", "num_sources_used", "cost_in_usd_ticks", "server_side_tools_used")
 
@@ -98,14 +98,15 @@ _ANSWERING = (None, "INVALID_ROLE", "ROLE_ASSISTANT")
 
 
 def is_sample(body: JSON) -> bool:
-    """True if a body, or a chunk of a stream, has this shape."""
+    """True if a body, or a chunk of a stream, is a sample."""
     return isinstance(body, dict) and "outputs" in body and "choices" not in body
 
 
 def to_chat(body: dict[str, Any], *, calls_before: bool = False) -> dict[str, Any]:
-    """Return a sample as the body of a chat completion, or a chunk of a sampled stream as its chunk.
+    """Return a sample as the body of a chat completion, or a chunk of a stream of samples as a chunk of one.
 
-    A turn that ends for the server's tools does not end the answer. `calls_before`: an earlier chunk had calls of the request's tools.
+    A turn that ends with calls of the server's tools does not end the answer. `calls_before`: an earlier chunk had calls of the
+    request's tools.
     """
     texts: dict[str, list[str]] = {"content": [], "reasoning_content": []}
     calls: list[dict[str, Any]] = []
@@ -132,7 +133,7 @@ def to_chat(body: dict[str, Any], *, calls_before: bool = False) -> dict[str, An
 
 
 def _is_client_call(entry: JSON) -> bool:
-    """True for a call of the request's tools, but not for a fragment of one: it comes again when it is complete."""
+    """True for a complete call of the request's tools; a fragment is sent again once the call is complete."""
     call = read.as_dict(entry)
     return bool(call) and call.get("type") in _CLIENT_SIDE and call.get("status") != "TOOL_CALL_STATUS_IN_PROGRESS"
 
@@ -142,7 +143,7 @@ def _call(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _usage(sampled: dict[str, Any]) -> dict[str, Any]:
-    """Return the usage in the shape of chat completions. A missing count is zero if the total says so."""
+    """Return the usage in the shape of chat completions. A missing count is zero if the total shows that."""
     prompt, total = sampled.get("prompt_tokens"), sampled.get("total_tokens")
     if prompt is None:
         return {}
@@ -159,7 +160,7 @@ def _usage(sampled: dict[str, Any]) -> dict[str, Any]:
 
 
 class SampleStreamParser(ChatStreamParser):
-    """A stream of chunks of either shape."""
+    """Parses one stream of chunks, which may be samples."""
 
     def _take(self, name: bytes, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
         if "outputs" in chunk and is_sample(chunk):

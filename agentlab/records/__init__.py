@@ -2,11 +2,11 @@
 
 May import: `tools`, `limits` and what is below them.
 
-    step     one step, built once
+    step     one step: its calls, tool results, readings and decision
     history  the steps of a run with running totals
-    result   the result of a run, and suggestions after a stop
+    result   the result of a run, and suggestions after it stopped
     events   the events for observers (`lab.events`), and their texts
-    columns  the columns of every frame: add one here
+    columns  the columns of every frame; add new ones here
     frames   runs as DataFrames
 """
 

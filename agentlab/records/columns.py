@@ -1,4 +1,4 @@
-"""The columns of every frame, as data: name, dtype, meaning, and the reader of its value from a row.
+"""The columns of every frame, as data: name, dtype, meaning, and the function that reads the value from a row.
 
 All dtypes are nullable: NA is unknown, never 0. Money is in US dollars, times are seconds of the run's active time.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from agentlab._internal.errors import ConfigurationError, StoredError
 from agentlab._internal.redaction import in_words
-from agentlab.errors import ConfigurationError, StoredError
 from agentlab.limits.condition_tree import unique_name
 from agentlab.limits.reading import Decision, Reading
 from agentlab.model.finish_reasons import StopReason, TerminationSignal
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The fields of a run for its rows."""
+    """The fields of a run that its rows need."""
 
     run_id: str
     provider: str
@@ -53,7 +53,7 @@ def is_recorded(value: object) -> bool:
 
 
 def source_of(recorded: Any) -> Source:
-    """Return the source of a result or of a run, finished or not. Raises ConfigurationError for anything else."""
+    """Return the Source of a result or of a run, finished or not. Raises ConfigurationError for anything else."""
     if not is_recorded(recorded):
         raise ConfigurationError(f"{recorded!r} is not a run or a result: pass a run, or the result of awaiting it.")
     if isinstance(recorded, RunResult):
@@ -61,16 +61,16 @@ def source_of(recorded: Any) -> Source:
     else:
         provider, model = recorded.agent.model.name, recorded.agent.model.model
         run_id, result, origin = recorded.id, recorded.result, getattr(recorded, "origin", recorded)
-    came_from = (origin.parent_run_id, origin.forked_at, origin.parent_step, origin.called_by)
-    return Source(run_id, provider, model, recorded.history, recorded.events, result, recorded.prompt, *came_from)
+    parent = (origin.parent_run_id, origin.forked_at, origin.parent_step, origin.called_by)
+    return Source(run_id, provider, model, recorded.history, recorded.events, result, recorded.prompt, *parent)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a frame: `read` gets (source, row) and returns None for NA.
+    """One column of a frame: `read` takes (source, row) and returns None for NA.
 
-    A column with a `path` can also be read for many rows at once, see `agentlab.records.frames`: the attributes to follow from
-    a part of the row, and the conversion `then` of the value at its end.
+    A column with a `path` can also be read for many rows at once, see `agentlab.records.frames`: `path` lists the attributes to follow
+    from a part of the row, and `then` converts the value at its end.
     """
 
     name: str
@@ -94,7 +94,7 @@ def _or_none(text: str) -> str | None:
 
 
 def _getter(path: str, then: Convert = None) -> Callable[[Any], Any]:
-    """Return a function that follows a path of attributes and converts the value; None as soon as a part is None."""
+    """Return a function that follows a path of attributes and converts the value. It returns None if a part is None."""
     follow, names = operator.attrgetter(path), path.split(".")
 
     def get(row: Any) -> Any:
@@ -110,7 +110,7 @@ def _getter(path: str, then: Convert = None) -> Callable[[Any], Any]:
 
 
 def _columns_of(part: Callable[[Source, Any], Any]) -> Callable[..., Column]:
-    """Return a function that creates columns of one part of (source, row), read by a path and a conversion, or by a function."""
+    """Return a function that creates columns for one part of (source, row), read by a path and a conversion, or by a function."""
 
     def column(name: str, dtype: str, help_: str, read: str | Callable[[Any], Any], then: Convert = None) -> Column:
         get = _getter(read, then) if isinstance(read, str) else read
@@ -121,7 +121,7 @@ def _columns_of(part: Callable[[Source, Any], Any]) -> Callable[..., Column]:
 
 @dataclass(slots=True)
 class StepRow:
-    """A step with the sums up to it; `known_*` are the known parts, lower bounds if the others are None."""
+    """A step with the totals up to it. `known_*` sum the known parts: lower bounds if the totals are None."""
 
     step: StepResult
     tokens: int | None = 0
@@ -131,7 +131,7 @@ class StepRow:
 
     @property
     def settings(self) -> RunSettings:
-        """The settings of the step, which mostly are those of the step before."""
+        """The settings of the step, usually the same as in the step before."""
         return self.step.settings
 
     def then(self, step: StepResult) -> StepRow:
@@ -154,12 +154,12 @@ def step_rows(steps: Iterable[StepResult], before: StepRow | None = None) -> Ite
 
 
 def known_tokens_of(step: StepResult) -> int:
-    """Return the known tokens of a step, sub-agents included."""
+    """Return the known tokens of a step, including sub-agents."""
     return sum([call.usage.known_tokens for call in step.calls]) + sum([child.known_tokens for child in step.children])
 
 
 def known_cost_usd_of(step: StepResult) -> Decimal:
-    """Return the known cost of a step, sub-agents included."""
+    """Return the known cost of a step, including sub-agents."""
     own = sum([call.cost.known_usd for call in step.calls], Decimal(0))
     return sum([child.known_cost_usd for child in step.children], own)
 
@@ -176,13 +176,13 @@ MODEL = _of_run("model", "the requested model")
 
 
 def _of_step(name: str, dtype: str, help_: str, read: str | Callable[[StepResult], Any], then: Convert = None) -> Column:
-    """A column of the step: a path of attributes from it and a conversion, or a function of the step."""
+    """Return a column of the step, read by a path of attributes and a conversion, or by a function."""
     path, last = (f"step.{read}", then) if isinstance(read, str) else ("step", read)
     return _of_step_row(name, dtype, help_, path, last)
 
 
 def _of_step_row(name: str, dtype: str, help_: str, path: str, then: Convert = None) -> Column:
-    """A column of a StepRow."""
+    """Return a column of a StepRow."""
     get = _getter(path, then)
     return Column(name, dtype, help_, lambda source, row: get(row), path, then)
 
@@ -201,7 +201,7 @@ def _names_of(tool_calls: tuple[ToolCall, ...]) -> str:
 
 
 def _seams_of(step: StepResult) -> tuple[Seam, ...] | None:
-    """Return the number of places where texts meet; None for a step with several texts from a version without seams."""
+    """Return the places where texts meet; None for a step with several texts that was stored by a version without seams."""
     if len(step.calls) == 1 or step.seams:
         return step.seams
     return None if sum([call.used and bool(call.response.text) for call in step.calls]) > 1 else ()
@@ -233,16 +233,16 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("calls", "Int64", "round trips to the model in this step", "calls", len),
     _of_step("finish_reason", "string", "why the last response ended", "signal.finish_reason", word),
     _of_step("raw_finish_reason", "string", "the provider's own word", "signal.raw_value", str),
-    _of_step("confidence", "string", "how sure the reason is", "signal.confidence", word),
+    _of_step("confidence", "string", "confidence in the reason: high, medium or low", "signal.confidence", word),
     _of_step("action", "string", "what the run did after the response", "decision.action", word),
     _of_step("stop_reason", "string", "why the run ended; only on its last step", "stop_reason", word),
-    _of_step("input_tokens", "Int64", "tokens in, cache included", "usage.input_tokens"),
-    _of_step("output_tokens", "Int64", "tokens out, reasoning included", "usage.output_tokens"),
-    _of_step("reasoning_tokens", "Int64", "part of the tokens out", "usage.reasoning_tokens"),
-    _of_step("cache_read_tokens", "Int64", "part of the tokens in", "usage.cache_read_tokens"),
-    _of_step("cache_write_tokens", "Int64", "part of the tokens in", "usage.cache_write_tokens"),
-    _of_step("cache_write_1h_tokens", "Int64", "part of those written, cached for an hour", "usage.cache_write_1h_tokens"),
-    _of_step("total_tokens", "Int64", "tokens in and out", "usage.total_tokens"),
+    _of_step("input_tokens", "Int64", "input tokens, including cache reads and writes", "usage.input_tokens"),
+    _of_step("output_tokens", "Int64", "output tokens, including reasoning", "usage.output_tokens"),
+    _of_step("reasoning_tokens", "Int64", "the part of output_tokens for reasoning", "usage.reasoning_tokens"),
+    _of_step("cache_read_tokens", "Int64", "the part of input_tokens read from a cache", "usage.cache_read_tokens"),
+    _of_step("cache_write_tokens", "Int64", "the part of input_tokens written to a cache", "usage.cache_write_tokens"),
+    _of_step("cache_write_1h_tokens", "Int64", "the part of it that is cached for an hour", "usage.cache_write_1h_tokens"),
+    _of_step("total_tokens", "Int64", "input and output tokens", "usage.total_tokens"),
     _of_step("usage_source", "string", "reported, estimated, charged_cap or unknown", "usage.source", word),
     _of_step("cost_usd", "Float64", "cost in US dollars", "cost.usd", float),
     _of_step("cost_source", "string", "reported, priced or unknown", "cost.source", word),
@@ -253,8 +253,8 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("child_calls", "Int64", "round trips of sub-agents called in this step", "children", _calls_of),
     _of_step("child_tokens", "Int64", "tokens of these sub-agents", "children", tokens_of),
     _of_step("child_cost_usd", "Float64", "cost of these sub-agents", "children", _child_cost_usd),
-    _of_step_row("cumulative_tokens", "Int64", "tokens of the run up to here, sub-agents included", "tokens"),
-    _of_step_row("cumulative_cost_usd", "Float64", "cost of the run up to here, sub-agents included", "cost_usd", float),
+    _of_step_row("cumulative_tokens", "Int64", "tokens of the run so far, including sub-agents", "tokens"),
+    _of_step_row("cumulative_cost_usd", "Float64", "cost of the run so far, including sub-agents", "cost_usd", float),
     _of_step_row("known_tokens", "Int64", "the known part of cumulative_tokens, a lower bound", "known_tokens"),
     _of_step_row("known_cost_usd", "Float64", "the known part of cumulative_cost_usd, a lower bound", "known_cost_usd", float),
     _of_step("tool_calls", "Int64", "tool calls of the model", "tool_calls", len),
@@ -263,18 +263,18 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("text", "string", "the model's text", "text"),
     _of_step("holes", "Int64", "places where a stream lost a piece of the answer; 0: none", "holes", len),
     _of_step("seams", "Int64", "places in the text where the texts of two calls meet", _seam_count),
-    _of_step("dropped_characters", "Int64", "repeated characters left out of the text there", _dropped_characters),
+    _of_step("dropped_characters", "Int64", "characters dropped from the text at seams", _dropped_characters),
     _of_step_row("max_turns", "Int64", "the limit that applied", "settings.budget.max_turns"),
     _of_step_row("max_calls", "Int64", "the limit that applied", "settings.budget.max_calls"),
     _of_step_row("max_tokens", "Int64", "the limit that applied", "settings.budget.max_tokens"),
     _of_step_row("max_tokens_per_turn", "Int64", "the limit that applied", "settings.budget.max_tokens_per_turn"),
     _of_step_row("max_cost_usd", "Float64", "the limit that applied", "settings.budget.max_cost", float),
     _of_step_row("timeout_s", "Float64", "the limit that applied", "settings.budget.timeout"),
-    _of_step("remaining_turns", "Int64", "what was left of it", "remaining.turns"),
-    _of_step("remaining_calls", "Int64", "what was left of it", "remaining.calls"),
-    _of_step("remaining_tokens", "Int64", "what was left of it", "remaining.tokens"),
-    _of_step("remaining_cost_usd", "Float64", "what was left of it", "remaining.cost_usd", float),
-    _of_step("remaining_time_s", "Float64", "what was left of it", "remaining.time_s"),
+    _of_step("remaining_turns", "Int64", "the rest of max_turns after the step", "remaining.turns"),
+    _of_step("remaining_calls", "Int64", "the rest of max_calls after the step", "remaining.calls"),
+    _of_step("remaining_tokens", "Int64", "the rest of max_tokens after the step", "remaining.tokens"),
+    _of_step("remaining_cost_usd", "Float64", "the rest of max_cost_usd after the step", "remaining.cost_usd", float),
+    _of_step("remaining_time_s", "Float64", "the rest of timeout_s after the step", "remaining.time_s"),
     _of_step("started_s", "Float64", "active time of the run when the step began", "started_s"),
     _of_step("duration_s", "Float64", "duration of the step", "duration_s"),
     _of_step("error", "string", "the error that ended the step", "error", _error),
@@ -298,11 +298,11 @@ CALL_COLUMNS: tuple[Column, ...] = (
     _of_call("finish_reason", "string", "why the response ended", "response.signal.finish_reason", word),
     _of_call("raw_field", "string", "the provider's field with the reason", "response.signal.raw_field", _or_none),
     _of_call("raw_finish_reason", "string", "the provider's own word", "response.signal.raw_value", str),
-    _of_call("confidence", "string", "how sure the reason is", "response.signal.confidence", word),
+    _of_call("confidence", "string", "confidence in the reason: high, medium or low", "response.signal.confidence", word),
     _of_call("message", "string", "the reason in a sentence", "response.signal.message", _or_none),
-    _of_call("input_tokens", "Int64", "tokens in, cache included", "usage.input_tokens"),
-    _of_call("output_tokens", "Int64", "tokens out, reasoning included", "usage.output_tokens"),
-    _of_call("total_tokens", "Int64", "tokens in and out", "usage.total_tokens"),
+    _of_call("input_tokens", "Int64", "input tokens, including cache reads and writes", "usage.input_tokens"),
+    _of_call("output_tokens", "Int64", "output tokens, including reasoning", "usage.output_tokens"),
+    _of_call("total_tokens", "Int64", "input and output tokens", "usage.total_tokens"),
     _of_call("usage_source", "string", "reported, estimated, charged_cap or unknown", "usage.source", word),
     _of_call("cost_usd", "Float64", "cost in US dollars", "cost.usd", float),
     _of_call("cost_source", "string", "reported, priced or unknown", "cost.source", word),
@@ -311,7 +311,7 @@ CALL_COLUMNS: tuple[Column, ...] = (
     _of_call("service_tier", "string", "the provider's word for the service tier", "usage.service_tier"),
     _of_call("web_searches", "Int64", "searches that the provider ran", "usage.web_searches"),
     _of_call("requested_cap", "Int64", "the requested output cap", "requested_cap"),
-    _of_call("retries", "Int64", "failed attempts before", "retries"),
+    _of_call("retries", "Int64", "failed attempts before this answer", "retries"),
     _of_call("used", "boolean", "False: discarded by a middleware, or requested again after a lost piece", "used"),
     _of_call(
         "holes", "string", "where the stream lost a piece, in words", lambda c: "; ".join(map(str, c.response.holes)) or None
@@ -320,25 +320,26 @@ CALL_COLUMNS: tuple[Column, ...] = (
     _of_call("reasoning", "string", "its visible reasoning", "response.reasoning", _or_none),
     _of_call("started_s", "Float64", "active time of the run when the call began", "started_s"),
     _of_call("duration_s", "Float64", "duration of the call", "duration_s"),
-    _of_call("detection_s", "Float64", "part of it that parsed the answer and its finish reason", "response.detection_s"),
+    _of_call("detection_s", "Float64", "the part spent on parsing the answer and its finish reason", "response.detection_s"),
     _of_call("called_at", "datetime64[us, UTC]", "time of the call; if replayed, time of the recording", "response.source.at"),
     _of_call("replayed", "boolean", "True if it was replayed from a recording", "response.source.replayed"),
-    _of_call("recording", "string", "the file and the number in it", "response.source.recording", _or_none),
+    _of_call("recording", "string", "the recording's file and the interaction's number", "response.source.recording", _or_none),
     _of_call("response_hash", "string", "hash of the response's body", "response.source.digest"),
     _of_call("rate_requests_left", "Int64", "requests left for the account, by the headers", "response.rate_limit.requests_left"),
-    _of_call("rate_requests_limit", "Int64", "its limit", "response.rate_limit.requests_limit"),
+    _of_call("rate_requests_limit", "Int64", "the account's limit on requests", "response.rate_limit.requests_limit"),
     _of_call("rate_requests_renew_s", "Float64", "seconds until all are available again", "response.rate_limit.requests_renew_s"),
     _of_call("rate_tokens_left", "Int64", "tokens left for the account, by the headers", "response.rate_limit.tokens_left"),
-    _of_call("rate_tokens_limit", "Int64", "its limit", "response.rate_limit.tokens_limit"),
+    _of_call("rate_tokens_limit", "Int64", "the account's limit on tokens", "response.rate_limit.tokens_limit"),
     _of_call("rate_tokens_renew_s", "Float64", "seconds until all are available again", "response.rate_limit.tokens_renew_s"),
 )
 
-# One row per response, and how it ended -----------------------------------------------------------------------------------------
+# One row per response: why it ended, and the action of the run ------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class EndRow:
-    """The end of a response, and what followed; `call` is None for a step without a response, `last` True for a step's last call."""
+    """The end of a response, and the decision on it. `call` is None for a step without a response; `last` is True for a step's last
+    call."""
 
     step: StepResult
     call: ModelCall | None
@@ -361,7 +362,7 @@ class EndRow:
 
     @property
     def suggestion(self) -> str | None:
-        """The decision's suggestion; if a limit ended the run after a good response, the suggestion for that limit."""
+        """The decision's suggestion; if a limit ended the run after a usable response, the suggestion for that limit."""
         decision, reason = self.decision, self.stop_reason
         if decision is not None and (reason is None or decision.stop_reason is reason):
             return decision.suggestion
@@ -383,12 +384,12 @@ TERMINATION_COLUMNS: tuple[Column, ...] = (
     _of_row("finish_reason", "string", "why the response ended", "signal.finish_reason", word),
     _of_row("raw_field", "string", "the provider's field with the reason", "signal.raw_field", _or_none),
     _of_row("raw_finish_reason", "string", "the provider's own word", "signal.raw_value", str),
-    _of_row("confidence", "string", "how sure the reason is", "signal.confidence", word),
+    _of_row("confidence", "string", "confidence in the reason: high, medium or low", "signal.confidence", word),
     _of_row("should_terminate", "boolean", "True if the response needs no further request", "signal.should_terminate"),
-    _of_row("action", "string", "what followed", "decision.action", word),
+    _of_row("action", "string", "what the run did after the response", "decision.action", word),
     _of_row("stop_reason", "string", "why the run ended, if it did", "stop_reason", word),
     _of_row("suggestion", "string", "retry, modify_prompt, increase_budget or stop", "suggestion"),
-    _of_row("reason", "string", "why that followed, in a sentence", "decision.reason"),
+    _of_row("reason", "string", "why it did so, in a sentence", "decision.reason"),
     _of_row("message", "string", "why the response ended, in a sentence", "signal.message", _or_none),
     _of_row("metadata", "string", "further values from the response, as JSON", "signal.metadata", _as_json),
 )
@@ -401,12 +402,12 @@ TOOL_COLUMNS: tuple[Column, ...] = (
     MODEL,
     _of_pair_step("step", "Int64", "the step it belongs to", "index"),
     _of_tool("call_id", "string", "the provider's id of the call", "call_id"),
-    _of_tool("tool", "string", "its name", "name"),
-    _of_tool("arguments", "string", "as the model sent them", "arguments"),
-    _of_tool("executed_arguments", "string", "as a middleware changed them; NA: as sent", "executed_arguments"),
+    _of_tool("tool", "string", "the tool's name", "name"),
+    _of_tool("arguments", "string", "the arguments that the model sent", "arguments"),
+    _of_tool("executed_arguments", "string", "the arguments after a middleware; NA: unchanged", "executed_arguments"),
     _of_tool("middleware", "string", "what a middleware changed: arguments, result, or answer", "middleware", _or_none),
     _of_tool("content", "string", "the text that the model received", "content"),
-    _of_tool("error", "string", "what went wrong, in one word", "error"),
+    _of_tool("error", "string", "the kind of error, in one word", "error"),
     _of_tool("stopped_run", "boolean", "True if the tool requested the end of the run", lambda result: result.stop is not None),
     _of_tool("duration_s", "Float64", "duration of the tool call", "duration_s"),
 )
@@ -416,16 +417,16 @@ EVENT_COLUMNS: tuple[Column, ...] = (
     _of_row("at_s", "Float64", "active time of the run", "at_s"),
     _of_row("event", "string", "the event's class", lambda event: type(event).__name__),
     _of_row("step", "Int64", "the step", step_of),
-    _of_row("detail", "string", "the rest, in words", detail_of),
+    _of_row("detail", "string", "the details, as text", detail_of),
 )
 
 _of_reading = _columns_of(lambda source, row: row[2])
 
 READING_COLUMNS: tuple[Column, ...] = (
     RUN_ID,
-    _of_pair_step("step", "Int64", "the step it was read after", "index"),
+    _of_pair_step("step", "Int64", "the step after which it was read", "index"),
     Column("condition", "string", "the condition's name", lambda source, row: row[1]),
-    _of_reading("value", "object", "what was read; NA: unknown", lambda reading: plain(reading.value)),
+    _of_reading("value", "object", "the value that was read; NA: unknown", lambda reading: plain(reading.value)),
     _of_reading("limit", "object", "the limit that applied", lambda reading: plain(reading.limit)),
     _of_reading("met", "boolean", "NA: undecided, not awaited, or turned off", "met"),
 )
@@ -444,7 +445,7 @@ def _replayed(history: RunHistory) -> bool | None:
 
 
 def _children(history: RunHistory) -> Iterator[ChildUse]:
-    """Yield the usage of sub-agents, in all steps and in an interrupted one."""
+    """Yield the usage of sub-agents in all steps, and in an interrupted attempt at the next one."""
     return itertools.chain(*(step.children for step in history), history.cut_off)
 
 
@@ -467,7 +468,7 @@ RUN_COLUMNS: tuple[Column, ...] = (
     _of_row("detail", "string", "why it ended, in a sentence", "detail"),
     _of_history("steps", "Int64", "number of steps", len),
     _of_history("calls", "Int64", "round trips to the model", "own_calls"),
-    _of_history("total_tokens", "Int64", "tokens in and out", "own_usage.total_tokens"),
+    _of_history("total_tokens", "Int64", "input and output tokens", "own_usage.total_tokens"),
     _of_history("cost_usd", "Float64", "cost in US dollars", "own_cost.usd", float),
     _of_history("cost_source", "string", "reported, priced or unknown", "own_cost.source", word),
     _of_history("cost_note", "string", "why the cost is unknown", "own_cost.reason", _or_none),
@@ -487,12 +488,12 @@ RUN_COLUMNS: tuple[Column, ...] = (
 
 
 def plain(value: object) -> object:
-    """Return a value as in a frame: money as a float."""
+    """Return a value for a frame: money becomes a float."""
     return float(value) if isinstance(value, Decimal) else value
 
 
 def named_leaves(reading: Reading) -> dict[str, Reading]:
-    """Return the readings of the single conditions by their names in the frame's columns."""
+    """Return the readings of the single conditions by their column names."""
     named: dict[str, Reading] = {}
     for leaf in reading.leaves():
         named[unique_name(leaf.name, named)] = leaf

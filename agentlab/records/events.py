@@ -1,7 +1,7 @@
-"""The events of a run, and each of them in words. An observer is any callable that takes an event.
+"""The events of a run, and their texts. An observer is any callable that takes an event.
 
-`at_s` is the active time since the run's first step. Observers are called on the thread of the event: mostly the run's loop, for
-LimitsChanged the thread that made the change. An observer that raises is reported once and never ends the run.
+`at_s` is the active time since the run's first step. Observers are called on the thread of the event: usually that of the run's loop;
+for LimitsChanged, the thread that made the change. If an observer raises, a warning reports it once and the run continues.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from agentlab._internal.formatting import as_set, counted
-from agentlab._internal.lazy import defined_in, only
+from agentlab._internal.lazy import defined_in, module_hooks
 from agentlab._internal.redaction import redacted_repr
 from agentlab.limits.reading import Remaining
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ToolCall, ToolResult
 from agentlab.model.responses import Hole, RateLimit
 from agentlab.model.usage import Usage
+from agentlab.records.result import Event as Event  # noqa: PLC0414  public here
 from agentlab.records.result import RunResult
 from agentlab.records.step import ChildUse, Seam, StepResult
 
@@ -26,21 +27,7 @@ if TYPE_CHECKING:
     from agentlab.limits.settings import RunSettings
 
 EARLIER_NAMES = {"TurnStarted": "StepStarted", "TurnCompleted": "StepCompleted"}
-"""Names of events in stores and frames of earlier versions, and what they are now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """The root of all events.
-
-    Example:
-        >>> sorted({type(event).__name__ for event in result.events})[:4]
-        ['RunEnded', 'RunStarted', 'StepCompleted', 'StepStarted']
-        >>> all(isinstance(event, lab.events.Event) for event in result.events)
-        True
-    """
-
-    at_s: float
+"""The current names of events that stores and frames of earlier versions call differently."""
 
 
 @redacted_repr
@@ -62,7 +49,7 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class StepStarted(Event):
-    """A step begins; `budget_remaining` is what is left of the limits.
+    """A step begins. `budget_remaining` is the rest of the limits.
 
     Example:
         >>> steps = [event for event in result.events if isinstance(event, lab.events.StepStarted)]
@@ -77,8 +64,8 @@ class StepStarted(Event):
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class CallRetried(Event):
-    """A call failed and is retried after `wait_s` seconds. `reason` is the failure in one line; `rate_limit` the account's limits from
-    the headers of the response, None if they have none.
+    """A call failed and is retried after `wait_s` seconds. `reason` is the error message; `rate_limit` the account's limits from the
+    headers of the response, None if they are missing.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -98,8 +85,9 @@ class CallRetried(Event):
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class AskedAgain(Event):
-    """The streamed answer of the run's call number `call` lost a piece and is requested again: the `attempt`-th time, with `remaining`
-    further attempts. The answer stays among the step's calls, paid for and not used. `holes` are the missing pieces.
+    """The streamed answer of the run's call number `call` lost a piece, and the model is asked again: the `attempt`-th time, with
+    `remaining` further attempts. The answer remains one of the step's calls, since it was paid for, but is not used. `holes` are the
+    places of the missing pieces.
 
     Example:
         >>> from dataclasses import replace
@@ -163,11 +151,11 @@ ContinuationOutcome: TypeAlias = Literal["completed", "retry_limit", "budget_exh
 class ContinuationAttempted(Event):
     """A response was cut off, and the model is asked to continue: the `attempt`-th time in this step.
 
-    `output_tokens` (None: not reported) and `output_chars` are those of the step so far. The others are what is left of each cap after
+    `output_tokens` (None: not reported) and `output_chars` count the step so far. The other fields are what is left of each limit after
     this attempt: `remaining` further attempts, `tokens_remaining` output tokens of the step (None: no cap is known), `chars_remaining`
-    characters of its answer, `repairs_remaining` repairs of a tool call, `invocations_remaining` round trips of terminating tools
-    (None: the run has none), and `budget_remaining` of the run's budget. The tokens, characters, money and time of the attempt itself
-    are not known yet. Events stored by an earlier version have None for all but `remaining`.
+    characters of its answer, `repairs_remaining` repairs of a tool call, `invocations_remaining` round trips until `max_invocations`
+    (None: no terminating tools), and `budget_remaining` of the run's budget. The tokens, characters, money and time of the attempt
+    itself are not known yet. Events stored by an earlier version have None for all but `remaining`.
 
     Example:
         >>> cut = lab.Agent(ScriptedProvider([say("A cut", finish=lab.FinishReason.MAX_TOKENS), say(" answer.")]))
@@ -190,11 +178,11 @@ class ContinuationAttempted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ContinuationEnded(Event):
-    """The continuation of a cut response ended after `attempts`, `duration_s` seconds after the first cut; with 0 attempts it was not
-    possible. `seams` are the places where the pieces meet in the step's text.
+    """The continuation of a cut response ended after `attempts`, `duration_s` seconds after the first cut; 0 attempts means that it was
+    not possible. `seams` are the places in the step's text where the pieces meet.
 
-    `completed`: the answer is complete. `retry_limit`: it is incomplete, and no attempt is left or allowed, or one failed.
-    `budget_exhausted`: a cap on tokens or characters of the step, the run's budget, or the model's context window is reached.
+    `completed`: the answer is complete. `retry_limit`: it is incomplete, and no further attempt is allowed, or one failed.
+    `budget_exhausted`: a limit on the step's tokens or characters, the run's budget, or the context window is reached.
     `safety_blocked`: the provider filtered the response.
 
     Example:
@@ -216,8 +204,8 @@ class ContinuationEnded(Event):
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class ToolPayloadRepair(Event):
-    """A tool call was broken. `issue` is `incomplete` (cut off) or `malformed` (the provider could not parse it). `attempted` is True
-    if the model was asked again, `succeeded` if it then returned a complete one.
+    """A tool call was unusable. `issue` is `incomplete` (cut off) or `malformed` (the provider could not parse it). `attempted` is True
+    if the model was asked again, `succeeded` if it then returned a complete call.
 
     Example:
         >>> script = [call("search", '{"words": "umb'), call("search", {"words": "umbrella"}), "Nothing found."]
@@ -234,7 +222,7 @@ class ToolPayloadRepair(Event):
 
 @dataclass(frozen=True, slots=True)
 class Nudged(Event):
-    """The model answered without a tool call and got the reminder: the `consecutive`-th in a row of at most `allowed`.
+    """The model answered without a tool call and was reminded: the `consecutive`-th time in a row, of at most `allowed`.
 
     Example:
         >>> clerk = lab.Agent(ScriptedProvider(["I am done.", call("finalize", {"answer": "IC 41"})]), tools=[finalize])
@@ -296,7 +284,7 @@ class ChildStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ChildEnded(Event):
-    """The run of a sub-agent ended; `child` is what it used.
+    """The run of a sub-agent ended. `child` is its usage.
 
     Example:
         >>> planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[brief.as_tool("scout")])
@@ -311,7 +299,7 @@ class ChildEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class LimitsChanged(Event):
-    """The run's settings were changed by `code` or by the `panel`. The change applies from the next reading on.
+    """The run's settings were changed, `by` code or the panel. The change applies when the run next reads them.
 
     Example:
         >>> run = endless.run("?", stop=lab.StepCountIs(2))
@@ -415,13 +403,13 @@ class RunObserver(Protocol):
         ...
 
 
-__all__ = defined_in(globals())  # noqa: PLE0605  a list of text is a list of text
+__all__ = sorted(["Event", *defined_in(globals())])  # noqa: PLE0605  a list of names, computed
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only("agentlab.events", __all__)
+    __getattr__, __dir__ = module_hooks("agentlab.events", __all__)
 
 
-# In words -----------------------------------------------------------------------------------------------------------------------
+# Texts --------------------------------------------------------------------------------------------------------------------------
 
 
 def _changes(part: str, before: Any, after: Any) -> list[str]:
@@ -433,13 +421,13 @@ def _changes(part: str, before: Any, after: Any) -> list[str]:
 
 
 def step_of(event: Event) -> int | None:
-    """Return the number of the step that an event belongs to; None for an event of the run."""
+    """Return the number of the step that an event belongs to; None for an event of the whole run."""
     step: int | None = getattr(event, "step", None)
     return event.step.index if isinstance(event, StepCompleted) else step
 
 
 def detail_of(event: Event) -> str:
-    """Return an event in words, without its name, its time and its step."""
+    """Return the details of an event as text, without its name, time and step."""
     match event:
         case RunStarted():
             return f"{event.provider}:{event.model}, {event.settings.budget!r}, stop={event.settings.stop!r}"

@@ -25,9 +25,9 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pandas as pd
 
+from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import AS_WRITTEN, cut, escape, printable, whole
-from agentlab.errors import ConfigurationError
 from agentlab.limits.condition_tree import unique_name
 from agentlab.limits.reading import Reading
 from agentlab.records.columns import (
@@ -55,17 +55,18 @@ from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 
 STEPS_AT_ONCE = 500
-"""Steps at a time: few enough that their values stay in the processor's cache from one column to the next."""
+"""Steps per batch: few enough that their values stay in the processor's cache from one column to the next."""
 
 MOSTLY = 4
-"""Repeated values are grouped if that leaves this number of times fewer values."""
+"""Repeated values are grouped if that makes the list shorter by at least this factor."""
 
 _IN_C: tuple[Callable[[Any], Any], ...] = (len, float)
-"""Conversions in C, which fail for None."""
+"""Conversions that are implemented in C and fail for None."""
 
 
 class StepRows:
-    """The steps of some runs. Values are per row, except those of `run` and `settings`, which apply to `repeats` rows each."""
+    """The steps of some runs, column by column. Values are per row, except those of `run` and `settings`: each of these applies to a
+    number of rows, given in `repeats`."""
 
     __slots__ = ("_converted", "_known", "repeats")
 
@@ -82,7 +83,7 @@ class StepRows:
         values, then = self.at(column.path), column.then
         if then is None:
             return values
-        key = (id(values), then)  # sums and their lower bounds are the same list if everything is known
+        key = (id(values), then)  # if everything is known, sums and their lower bounds are the same list
         if key not in self._converted:
             self._converted[key] = _converted(values, then)
         return self._converted[key]
@@ -98,7 +99,7 @@ class StepRows:
     def _sums(self, name: str) -> list[Any]:
         if name.startswith("known_"):
             whole = self.at(name.removeprefix("known_"))
-            if not any(map(operator.is_, whole, repeat(None))):  # not `None in`, which compares: slow for Decimals
+            if not any(map(operator.is_, whole, repeat(None))):  # `None in whole` would compare: slow for Decimals
                 return whole
             known, start = (known_tokens_of, 0) if name == "known_tokens" else (known_cost_usd_of, Decimal(0))
             return self._running(list(map(known, self.at("step"))), start)
@@ -115,24 +116,24 @@ class StepRows:
             begin += length
             try:
                 sums = list(accumulate(own, initial=start))
-            except TypeError:  # unknown from there on
+            except TypeError:  # an unknown value: the sums after it are unknown
                 sums = list(accumulate(own, _sum, initial=start))
             found += sums[1:]
         return found
 
 
-def some_at_once(sources: Iterable[Source]) -> Iterator[StepRows]:
+def batches(sources: Iterable[Source]) -> Iterator[StepRows]:
     """Yield the steps of many runs, a few runs at a time."""
-    few: list[Source] = []
+    batch: list[Source] = []
     steps = 0
     for source in sources:
-        few.append(source)
+        batch.append(source)
         steps += len(source.history)
         if steps >= STEPS_AT_ONCE:
-            yield StepRows(few)
-            few, steps = [], 0
-    if few:
-        yield StepRows(few)
+            yield StepRows(batch)
+            batch, steps = [], 0
+    if batch:
+        yield StepRows(batch)
 
 
 def attributes(parts: list[Any], name: str) -> list[Any]:
@@ -146,21 +147,21 @@ def attributes(parts: list[Any], name: str) -> list[Any]:
 
 def _converted(values: list[Any], then: Callable[[Any], Any]) -> list[Any]:
     """Convert each value by `then`; None stays None."""
-    if values and all(map(operator.is_, values, repeat(values[0]))):  # all None, or without sub-agents, or without tools
+    if values and all(map(operator.is_, values, repeat(values[0]))):  # for example all None, or all without tools
         return [None if values[0] is None else then(values[0])] * len(values)
     try:
         if then is word:
-            return attributes(values, "_value_")  # `value` is a property in Python: ten times slower
+            return attributes(values, "_value_")  # `value` is a Python property, ten times slower
         if then in _IN_C:
             return list(map(then, values))
-    except (AttributeError, TypeError):  # a None among them, or a word that is no enum member
+    except (AttributeError, TypeError):  # a None, or a word that is not an enum member
         pass
     return [None if value is None else then(value) for value in values]
 
 
 class Leaves:
-    """The readings of the single conditions: for each name of `named_leaves`, in order of appearance, the values, the limits and `met`
-    of all steps, None for steps without it."""
+    """The readings of the single conditions, by the names of `named_leaves`: the values, the limits and `met` of all steps, None for
+    steps without the condition."""
 
     __slots__ = ("_steps", "found")
 
@@ -177,7 +178,7 @@ class Leaves:
         else:
             leaves, shapes = None, attributes(read, "name")
         begin = 0
-        for shape, times in zip(*without_repetition(shapes), strict=True):  # consecutive steps mostly have the same condition
+        for shape, times in zip(*without_repetition(shapes), strict=True):  # consecutive steps usually have the same condition
             end = begin + times
             if leaves is not None:
                 names = _unique(tuple(map(redact, shape)))
@@ -189,13 +190,13 @@ class Leaves:
         self._steps += len(read)
 
     def whole(self) -> dict[str, tuple[list[Any], list[Any], list[bool | None]]]:
-        """Return all of them, each with one value per step."""
+        """Return all columns, each padded to one value per step."""
         for name in self.found:
             self._extend(name, self._steps, [])
         return self.found
 
     def _extend(self, name: str, steps: int, read: list[Reading | None]) -> None:
-        """Add the reading of this leaf after `steps` steps."""
+        """Add readings of this leaf; they begin after `steps` steps."""
         for part, values in zip(_PARTS, self.found.setdefault(name, ([], [], [])), strict=True):
             values.extend([None] * (steps - len(values)))
             values.extend(attributes(read, part))
@@ -229,9 +230,9 @@ def without_repetition(values: list[Any]) -> tuple[list[Any], list[int]]:
 
 
 def repetition(values: list[Any]) -> tuple[list[Any], list[int]] | None:
-    """Return the same if most values repeat the one before, else None."""
+    """Return `without_repetition` if most values repeat the one before, else None."""
     most = len(values) // MOSTLY - 1
-    changes = list(islice(_changes(values), max(most, 0)))  # not all values are compared if they differ
+    changes = list(islice(_changes(values), max(most, 0)))  # stops early if most values differ
     return _grouped(values, changes) if len(changes) < most else None
 
 
@@ -241,7 +242,7 @@ def _grouped(values: list[Any], changes: list[int]) -> tuple[list[Any], list[int
 
 
 def _changes(values: list[Any]) -> Iterator[int]:
-    """Yield the places of values that are not the same object as the one before."""
+    """Yield the positions of values that are not the same object as the one before."""
     return compress(count(1), map(operator.is_not, islice(values, 1, None), values))
 
 
@@ -270,7 +271,7 @@ class SeveralRuns(Protocol):
 
 
 class HasFrames(Protocol):
-    """A store, or the results of an experiment: creates the frames of its runs itself."""
+    """An object that creates the frames of its runs: a store, or the results of an experiment."""
 
     def frame(self, what: str = ..., /) -> pd.DataFrame:
         """Return the frame of this name."""
@@ -347,15 +348,15 @@ def _own_frame(recorded: object, what: str) -> pd.DataFrame | None:
 
 
 def _several(recorded: Any) -> Iterable[Any]:
-    """Return the runs or results in an argument of `lab.frame`; anything else as the only one."""
+    """Return the runs or results in an argument of `lab.frame`; a single one becomes a list."""
     runs = getattr(recorded, "runs", recorded)
     return runs if isinstance(runs, Iterable) and not isinstance(runs, str | bytes) else [recorded]
 
 
 def frame_of(given: Recordings | pd.DataFrame, what: str, function: str, advice: str) -> pd.DataFrame:
-    """Return the argument of a function of frames as a frame: a DataFrame unchanged, recorded runs as `lab.frame` makes it.
+    """Return `given` as a frame: a DataFrame unchanged, recorded runs as by `lab.frame`.
 
-    Raises ConfigurationError for anything else, in the name of `function`; `advice` says which frame it takes.
+    Raises ConfigurationError for anything else; the message names `function`, and `advice` describes the frame that it takes.
     """
     if isinstance(given, pd.DataFrame):
         return given
@@ -378,7 +379,7 @@ def _steps_frame(sources: list[Source]) -> pd.DataFrame:
     values: dict[str, list[Any]] = {column.name: [] for column in STEP_COLUMNS}
     repeats: dict[str, list[int]] = {}
     leaves = Leaves()
-    for rows in some_at_once(sources):
+    for rows in batches(sources):
         for column in STEP_COLUMNS:
             values[column.name] += rows.read(column)
         for part, times in rows.repeats.items():
@@ -396,10 +397,10 @@ _COUNTED_BY = ["provider", "model", "finish_reason", "raw_finish_reason", "confi
 
 
 def termination_report(recorded: Recordings | pd.DataFrame, *, summary: bool = False) -> pd.DataFrame:
-    """Return how every response of one or several runs ended, the action of the run, and a suggestion: one row per response.
+    """Return a frame with one row per response of one or several runs: why it ended, the action of the run, and a suggestion.
 
-    `recorded` is what `lab.frame` takes, or its `termination` frame. With `summary`, the frame has one row per kind of end, with the
-    number of `responses`, the most frequent first.
+    `recorded` is anything that `lab.frame` takes, or its `termination` frame. With `summary`, the frame has one row per kind of end,
+    with the number of `responses`, the most frequent first.
 
     Example:
         >>> lab.termination_report(others)[["provider", "step", "raw_finish_reason", "action"]].head(3)
@@ -419,7 +420,7 @@ def termination_report(recorded: Recordings | pd.DataFrame, *, summary: bool = F
 
 
 def _reading_columns(leaves: Leaves) -> dict[str, Any]:
-    """Return three columns for each leaf that was read in any of these steps, in the order of first appearance."""
+    """Return three columns for each leaf that was read in these steps, in the order of first appearance."""
     columns: dict[str, Any] = {}
     for name, (values, limits, met) in ((whole(name), read) for name, read in leaves.whole().items()):
         columns[f"{name}.value"] = any_array(values)
@@ -435,9 +436,9 @@ def array(values: list[Any], dtype: Any) -> Any:
     """Return the values of a column as a pandas array."""
     if dtype in _MASKED and not (values and values[0] is None):
         return _masked(values, dtype)
-    if values and values[0] is None and values.count(None) == len(values):  # such as limits that are not set
+    if values and values[0] is None and values.count(None) == len(values):  # for example limits that are not set
         return pd.array([pd.NA], dtype=dtype).repeat(len(values))
-    if repeated := repetition(values):  # as most limits, words and answers are
+    if repeated := repetition(values):  # like most limits, words and answers
         few, times = repeated
         return _array(few, dtype).repeat(times)
     return _array(values, dtype)
@@ -454,7 +455,7 @@ def _array(values: list[Any], dtype: Any) -> Any:
 
 
 def _masked(values: list[Any], dtype: str) -> Any:
-    """Return numbers with None masked. Other values are left to pandas to convert or refuse."""
+    """Return numbers with None masked. Pandas converts or rejects other values."""
     kind, code, unknown = _MASKED[dtype]
     try:
         numbers = array_of(code, values)
@@ -470,9 +471,9 @@ def _masked(values: list[Any], dtype: str) -> Any:
 
 
 def _as_unicode(values: list[Any]) -> list[Any]:
-    """Redact texts, and replace half surrogate pairs, which Arrow refuses, by `?`: an answer may be cut inside an escaped emoji."""
+    """Redact texts, and replace half surrogate pairs, which Arrow rejects, by `?`: an answer may be cut within an escaped emoji."""
     joined = "\n".join(filter(None, values))
-    if redact(joined) != joined:  # searched at once: most columns have no keys
+    if redact(joined) != joined:  # one search for all: most columns have no keys
         values = [None if value is None else redact(value) for value in values]
     try:
         if not joined.isascii():
@@ -484,7 +485,7 @@ def _as_unicode(values: list[Any]) -> list[Any]:
 
 def any_array(values: list[Any]) -> Any:
     """Return values of any types in the narrowest nullable dtype that fits."""
-    if repeated := repetition(values):  # as most limits are
+    if repeated := repetition(values):  # like most limits
         few, times = repeated
         return any_array(few).repeat(times)
     kinds = set(map(type, values)) - {NoneType}
@@ -493,7 +494,7 @@ def any_array(values: list[Any]) -> Any:
     if kinds <= {bool}:
         return array(values, "boolean")
     if kinds <= {int}:
-        with contextlib.suppress(OverflowError):  # more than 64 bits: approximately, as Float64
+        with contextlib.suppress(OverflowError):  # more than 64 bits: approximated as Float64 below
             return array(values, "Int64")
     if kinds <= {int, float}:
         return array(values, "Float64")
@@ -508,17 +509,17 @@ SHOWN = ["step", "finish_reason", "tools", "input_tokens", "output_tokens", "cum
 """The columns of a result's table."""
 
 SHOWN_STEPS = 20
-"""A longer run shows this many of its first and of its last steps."""
+"""The table shows at most this many of the first and of the last steps."""
 
 
 def table_of(steps: pd.DataFrame) -> str:
-    """Return steps as an HTML table with escaped texts; NA becomes `unknown`."""
+    """Return steps as an HTML table with escaped texts; NA is shown as `unknown`."""
     unknown = {name: "" if name == "stop_reason" else "unknown" for name in steps.columns}
 
     def shown(name: str, value: Any) -> object:
         return unknown[name] if pd.isna(value) else printable(value) if isinstance(value, str) else value
 
-    # not fillna, which warns on mixed columns in pandas 2.2
+    # fillna would warn about mixed columns in pandas 2.2
     cells = {name: pd.Series([shown(name, value) for value in steps[name]], dtype="object") for name in steps.columns}
     return str(pd.DataFrame(cells).to_html(index=False, border=0, escape=True))
 

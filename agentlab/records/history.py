@@ -20,9 +20,8 @@ class RunHistory(Sequence[StepResult], Displayable):
 
     `usage` and `cost` are sums over all steps, unknown (None) if a part is unknown; `known_tokens` and `known_cost_usd` are the sums of
     the known parts, lower bounds. `calls` counts round trips; `elapsed_s` is the active time until the end of the last step. All of
-    these include sub-agents; `own_calls`, `own_usage` and `own_cost` do not. `cut_off` is the usage of sub-agents in an attempt at the
-    next step that was interrupted with its process, as far as stored: it is part of the totals, and of that step's `children` once it
-    is taken.
+    these include sub-agents; `own_calls`, `own_usage` and `own_cost` do not. `cut_off` is the stored usage of sub-agents in an attempt
+    at the next step whose process died: it is part of the totals, and of the step's `children` once the step is repeated.
 
     Example:
         >>> result.history
@@ -49,7 +48,7 @@ class RunHistory(Sequence[StepResult], Displayable):
         self._steps: list[StepResult] = []
         self._tool_counts: dict[str, int] = {}
         self._finish_values: set[str] = set()
-        self._own: tuple[int, Usage, Cost] | None = None  # None while no sub-agent was called: the totals
+        self._own: tuple[int, Usage, Cost] | None = None  # None until a sub-agent is called: equal to the totals
         self.calls: int = 0
         self.usage: Usage = NOTHING_USED
         self.cost: Cost = FREE
@@ -96,7 +95,7 @@ class RunHistory(Sequence[StepResult], Displayable):
             self.known_cost_usd += child.known_cost_usd
 
     def amend(self, step: StepResult) -> None:
-        """Replace the newest step by an updated one with the same calls."""
+        """Replace the newest step by an updated version with the same calls."""
         self._steps[-1] = step
 
     @property

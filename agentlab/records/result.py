@@ -1,4 +1,4 @@
-"""The result of a run, with its steps and events; and what a person can do after a stop."""
+"""The result of a run, with its steps and events; the errors of `raise_for_stop`; and what a person can do after a stop."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agentlab import errors
 from agentlab._internal import lazy
+from agentlab._internal.errors import AgentlabError, ConfigurationError, FixtureError, ProviderStatusError
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import is_free_of_keys, redacted_repr, text_of
 from agentlab._internal.safe_text import cut
-from agentlab.errors import ConfigurationError, FixtureError, ProviderStatusError
 from agentlab.limits.reading import Reading
 from agentlab.model.finish_reasons import StopReason, TerminationSignal
 from agentlab.model.messages import JSON, Message
@@ -21,24 +20,21 @@ from agentlab.model.usage import Cost, Usage
 if TYPE_CHECKING:
     import pandas as pd
 
-    from agentlab.records.events import Event
     from agentlab.records.history import RunHistory
 
 
-_STOPPED: Mapping[StopReason, type[errors.RunStopped]] = {
-    StopReason.TURN_LIMIT: errors.TurnLimitReached,
-    StopReason.CALL_LIMIT: errors.CallLimitReached,
-    StopReason.TOKEN_BUDGET: errors.TokenBudgetReached,
-    StopReason.COST_BUDGET: errors.CostBudgetReached,
-    StopReason.TIMEOUT: errors.TimeoutReached,
-    StopReason.STOP_CONDITION: errors.ConditionReached,
-    StopReason.EXPLICIT_STOP: errors.ExplicitlyStopped,
-    StopReason.TRUNCATED: errors.ResponseTruncated,
-    StopReason.CONTENT_FILTERED: errors.ResponseFiltered,
-    StopReason.NUDGES_EXHAUSTED: errors.NudgesExhausted,
-    StopReason.CANCELLED: errors.RunCancelled,
-    StopReason.ERROR: errors.RunFailed,
-}
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The base class of all events.
+
+    Example:
+        >>> sorted({type(event).__name__ for event in result.events})[:4]
+        ['RunEnded', 'RunStarted', 'StepCompleted', 'StepStarted']
+        >>> all(isinstance(event, lab.events.Event) for event in result.events)
+        True
+    """
+
+    at_s: float
 
 
 @redacted_repr
@@ -46,13 +42,12 @@ _STOPPED: Mapping[StopReason, type[errors.RunStopped]] = {
 class RunResult:
     """The result of a run. Every run returns one, for any stop reason.
 
-    `detail` is one sentence on why the run stopped. `conditions_met` are the readings that were met at the last step, even if another
-    reason had precedence. `output` is the value that a tool or a middleware stopped with, or that the tool of a met `HasToolCall`
-    returned (None otherwise); `error` the exception behind StopReason.ERROR; `stopped_by` who stopped it explicitly: `tool`,
-    `middleware` or `person`.
+    `detail` explains in one sentence why the run stopped. `conditions_met` are the readings that were met at the last step, even if
+    another reason had precedence. `output` is the value of a tool that ended the run, or the one passed to StopRequested; else None.
+    `error` is the exception behind StopReason.ERROR. `stopped_by` is the source of an explicit stop: `tool`, `middleware` or `person`.
 
-    `parent_run_id` is, for a fork, the run it was forked from, with `forked_at` the number of steps taken over; for a sub-agent's run
-    it is the calling run. If a tool call started the run, `parent_step` is its step and `called_by` its id.
+    For a fork, `parent_run_id` is the run it was forked from and `forked_at` the number of steps that it took over. For a sub-agent's
+    run, `parent_run_id` is the calling run, `parent_step` the step and `called_by` the id of the tool call that started it.
 
     Example:
         >>> result
@@ -85,7 +80,7 @@ class RunResult:
     def text(self) -> str:
         """The answer: `output` as text if there is one, else the model's last text, even if it was cut off.
 
-        The text of an output is the one that the model received: JSON, or the text itself.
+        An output that is not text is given as the JSON that the model received.
 
         Example:
             >>> (await brief.run("What is the capital of France?")).text
@@ -106,7 +101,7 @@ class RunResult:
         return next((step.text for step in reversed(self.history) if step.text), "")
 
     def _output_text(self) -> str:
-        """Return the content of the tool result with the output: a store records the content, but not every object."""
+        """Return the output as text, if possible the content of its tool result: a store keeps that, but not every object."""
         from pydantic_core import to_json
 
         output, last = self.output, self.history.last
@@ -115,12 +110,12 @@ class RunResult:
                 return result.content
         try:
             return output if isinstance(output, str) else to_json(output).decode()
-        except Exception:  # not JSON, or an object that raises when it is read
+        except Exception:  # not JSON, or an object that raises when it is serialized
             return text_of(output)
 
     @property
     def steps(self) -> RunHistory:
-        """The steps of the run: another name of `history`.
+        """The steps of the run: an alias of `history`.
 
         Example:
             >>> [step.total_tokens for step in result.steps]
@@ -166,7 +161,7 @@ class RunResult:
 
     @property
     def usage(self) -> Usage:
-        """Tokens of the whole run, sub-agents included; `history.own_usage` excludes them.
+        """Tokens of the whole run, including sub-agents; `history.own_usage` excludes them.
 
         Example:
             >>> result.usage.input_tokens, result.usage.output_tokens
@@ -176,7 +171,7 @@ class RunResult:
 
     @property
     def cost(self) -> Cost:
-        """Cost of the whole run, sub-agents included; `history.own_cost` excludes them.
+        """Cost of the whole run, including sub-agents; `history.own_cost` excludes them.
 
         Example:
             >>> result.cost
@@ -197,7 +192,9 @@ class RunResult:
         """
         if self.terminated:
             return self
-        cause = self.error if self.error is None or is_free_of_keys(self.error) else None  # the detail has it redacted
+        cause = (
+            self.error if self.error is None or is_free_of_keys(self.error) else None
+        )  # else only the redacted detail is raised
         raise _STOPPED[self.stop_reason](self.detail, self) from cause
 
     def to_frame(self, what: str = "steps") -> pd.DataFrame:
@@ -223,6 +220,184 @@ class RunResult:
         return bundle
 
 
+# Raised by `raise_for_stop` ----------------------------------------------------------------------------------------------------
+
+
+class RunStopped(AgentlabError):  # noqa: N818  an outcome, requested as an exception
+    """Raised by `result.raise_for_stop()`: the agent did not finish on its own. `result` has all steps.
+
+    Example:
+        >>> try:
+        ...     (await endless.run("?", stop=lab.StepCountIs(2))).raise_for_stop()
+        ... except lab.errors.RunStopped as stopped:
+        ...     print(type(stopped).__name__, len(stopped.result.history))
+        ConditionReached 2
+    """
+
+    def __init__(self, message: str, result: RunResult) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class TurnLimitReached(RunStopped):
+    """`Budget.max_turns` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(max_turns=2))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.TurnLimitReached: Budget reached: max_turns 2 of 2.
+    """
+
+
+class CallLimitReached(RunStopped):
+    """`Budget.max_calls` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(max_calls=2))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.CallLimitReached: Budget reached: max_calls 2 of 2.
+    """
+
+
+class TokenBudgetReached(RunStopped):
+    """`Budget.max_tokens` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(max_tokens=30))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.TokenBudgetReached: Budget reached: max_tokens 30 of 30.
+    """
+
+
+class CostBudgetReached(RunStopped):
+    """`Budget.max_cost` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(max_cost="0.02"))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.CostBudgetReached: Budget reached: max_cost $0.02 of $0.02.
+    """
+
+
+class TimeoutReached(RunStopped):
+    """`Budget.timeout` was reached.
+
+    Example:
+        >>> (await endless.run("?", budget=lab.Budget(timeout=0.000001))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.TimeoutReached: Budget reached: timeout ...
+    """
+
+
+class ConditionReached(RunStopped):
+    """A stop condition was met before the agent finished on its own.
+
+    Example:
+        >>> (await endless.run("?", stop=lab.StepCountIs(2))).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ConditionReached: Stop condition met: StepCountIs 2 of 2.
+    """
+
+
+class ExplicitlyStopped(RunStopped):
+    """A person, a tool or a middleware stopped the run.
+
+    Example:
+        >>> run = endless.run("?")
+        >>> run.stop("enough")
+        >>> run.result.raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ExplicitlyStopped: Stopped by the person: enough
+    """
+
+
+class ResponseTruncated(RunStopped):
+    """A response was cut off at its output cap.
+
+    Example:
+        >>> cut = lab.Agent(ScriptedProvider([say("A cut answ", finish=lab.FinishReason.MAX_TOKENS)]), continuation=None)
+        >>> (await cut.run("?")).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ResponseTruncated: The response was cut off at its output cap.
+    """
+
+
+class ResponseFiltered(RunStopped):
+    """A content filter withheld or cut a response.
+
+    Example:
+        >>> held_back = lab.Agent(ScriptedProvider([say(finish=lab.FinishReason.CONTENT_FILTERED)]))
+        >>> (await held_back.run("?")).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.ResponseFiltered: The response ended with content_filtered.
+    """
+
+
+class NudgesExhausted(RunStopped):
+    """The agent repeatedly answered without a tool call.
+
+    Example:
+        >>> clerk = lab.Agent(ScriptedProvider(["I am done."] * 9), tools=[finalize], terminating=["finalize"])
+        >>> (await clerk.run("?")).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.NudgesExhausted: Max consecutive nudges exceeded: 1 of 1, and no terminating tool was called.
+    """
+
+
+class RunCancelled(RunStopped):
+    """The run was cancelled.
+
+    Example:
+        >>> run = endless.run("?")
+        >>> run.cancel()
+        >>> run.result.raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.RunCancelled: Cancelled after step 0.
+    """
+
+
+class RunFailed(RunStopped):
+    """An error ended the run; it is the `__cause__`.
+
+    Example:
+        >>> failing = lab.Agent(ScriptedProvider([lab.errors.ProviderError("no answer")]))
+        >>> (await failing.run("?")).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.RunFailed: ProviderError: no answer
+    """
+
+
+_STOPPED: Mapping[StopReason, type[RunStopped]] = {
+    StopReason.TURN_LIMIT: TurnLimitReached,
+    StopReason.CALL_LIMIT: CallLimitReached,
+    StopReason.TOKEN_BUDGET: TokenBudgetReached,
+    StopReason.COST_BUDGET: CostBudgetReached,
+    StopReason.TIMEOUT: TimeoutReached,
+    StopReason.STOP_CONDITION: ConditionReached,
+    StopReason.EXPLICIT_STOP: ExplicitlyStopped,
+    StopReason.TRUNCATED: ResponseTruncated,
+    StopReason.CONTENT_FILTERED: ResponseFiltered,
+    StopReason.NUDGES_EXHAUSTED: NudgesExhausted,
+    StopReason.CANCELLED: RunCancelled,
+    StopReason.ERROR: RunFailed,
+}
+
+for _error in (RunStopped, *_STOPPED.values()):
+    _error.__module__ = "agentlab.errors"  # where users find it: the name in tracebacks and pickles
+
+
 # What to do after a stop --------------------------------------------------------------------------------------------------------
 
 RETRY, MODIFY_PROMPT, INCREASE_BUDGET, STOP = "retry", "modify_prompt", "increase_budget", "stop"
@@ -243,10 +418,10 @@ FOR_STOP_REASON: Mapping[StopReason, str] = {
     StopReason.CANCELLED: RETRY,
     StopReason.ERROR: RETRY,
 }
-"""The suggestion by stop reason, if the last response gives no better one."""
+"""The suggestion by stop reason, unless the last response gives a more specific one."""
 
 FOR_ERROR: Mapping[str | int, str] = {
-    # the request itself is refused
+    # the request is rejected: change it
     "invalid_request_error": MODIFY_PROMPT,
     "invalid_request": MODIFY_PROMPT,
     "invalid_argument": MODIFY_PROMPT,
@@ -264,7 +439,7 @@ FOR_ERROR: Mapping[str | int, str] = {
     400: MODIFY_PROMPT,
     413: MODIFY_PROMPT,
     422: MODIFY_PROMPT,
-    # the key, the account or the address: a retry changes nothing
+    # the key, the account or the address is wrong: a retry does not help
     "authentication_error": STOP,
     "unauthenticated": STOP,
     "unauthorized": STOP,
@@ -286,14 +461,14 @@ FOR_ERROR: Mapping[str | int, str] = {
 }
 """The suggestion by the provider's error code in lower case, or by status. All others (overload, rate limits, server errors): `retry`.
 
-The vendors' pages on errors, read 2026-11-22: https://platform.openai.com/docs/guides/error-codes,
+Sources, read 2026-11-22: https://platform.openai.com/docs/guides/error-codes,
 https://platform.claude.com/docs/en/api/errors, https://ai.google.dev/gemini-api/docs/troubleshooting,
 https://docs.aws.amazon.com/bedrock/latest/userguide/troubleshooting-api-error-codes.html,
 https://openrouter.ai/docs/api-reference/errors.
 """
 
 LARGER = 2
-"""The suggested output cap is this many times the last one."""
+"""The factor from the last output cap to the suggested one."""
 
 
 def for_error(signal: TerminationSignal) -> str:
@@ -310,7 +485,7 @@ def for_error(signal: TerminationSignal) -> str:
 
 
 def advice_for(error: BaseException) -> str:
-    """Return the suggestion for a call that failed without a response; errors in the code or in a recording will recur."""
+    """Return the suggestion for a call that failed without a response. Errors in the code or in a recording would recur: `stop`."""
     if isinstance(error, ConfigurationError | FixtureError):
         return STOP
     if not isinstance(error, ProviderStatusError):

@@ -21,7 +21,6 @@ from agentlab.model.usage import Cost, Usage
 
 if TYPE_CHECKING:
     from agentlab.limits.settings import RunSettings
-# Steps ---------------------------------------------------------------------------------------------------------------------
 
 N = TypeVar("N", int, Decimal)
 
@@ -30,10 +29,10 @@ N = TypeVar("N", int, Decimal)
 class ModelCall(Displayable):
     """One round trip to the model.
 
-    `index` counts the run's calls from 1. `usage` counts against the budget; its `source` says if the provider reported it.
+    `index` counts the run's calls from 1. `usage` counts against the budget; its `source` says whether the provider reported it.
     `started_s` is the time since the run's first step, `retries` the number of failed attempts before this answer. `used` is False if
     a middleware discarded the answer, or if it lost a piece and was requested again: it was paid for, but is not part of the step's
-    text. `decision` led to another call in the same step; the decision after the last call is the step's.
+    text. `decision` is set if it led to another call in the same step; the decision after the last call is `StepResult.decision`.
     """
 
     index: int
@@ -54,7 +53,7 @@ class Seam:
     """The place in the text of a step where the text of a further call begins.
 
     `call` is the `index` of that call and `place` the number of characters of the step's text before it. `dropped` is the text that
-    was left out there: a repetition, or white space that a prefilled answer may not end with. Nothing is ever added.
+    was left out there: a repetition, or the trailing white space of a prefilled answer. Nothing is ever added.
     """
 
     call: int
@@ -65,19 +64,19 @@ class Seam:
         place = f"Call {self.call} continues at character {self.place:,}"
         if not self.dropped:
             return f"{place}."
-        what = f"{'blank' if self.dropped.isspace() else 'repeated'} character{'s' * (len(self.dropped) != 1)}"
-        return redact(f"{place}: dropped {len(self.dropped):,} {what}: {self.dropped!r}")
+        kind = f"{'blank' if self.dropped.isspace() else 'repeated'} character{'s' * (len(self.dropped) != 1)}"
+        return redact(f"{place}: dropped {len(self.dropped):,} {kind}: {self.dropped!r}")
 
 
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class ChildUse:
-    """The usage of a sub-agent's run within one step of its caller, its own sub-agents included.
+    """The usage of a sub-agent's run within one step of its caller, including its own sub-agents.
 
     `handle` is the name by which the model refers to it (`research-1`), `call_id` the tool call that started it, `tool` the name of
     that tool. If it continues an earlier run, only the new part counts. `known_*` are sums of the known parts, lower bounds.
-    `stop_reason` is None if it had not ended when the step was interrupted. `cut_off` is True if it belongs to an earlier attempt at
-    the step, which ended with its process: the step was repeated, and the attempt was paid for.
+    `stop_reason` is None if the run had not ended when the step was interrupted. `cut_off` is True if it belongs to an earlier attempt
+    at the step, whose process died: the step was repeated, but the attempt was paid for.
     """
 
     run_id: str
@@ -100,8 +99,8 @@ class StepResult(Displayable):
     """One step of the run: the model's answer, from one or several calls, and the tools it called.
 
     `index` counts from 1. `usage` and `cost` are sums over `calls`; the usage of sub-agents is in `children`. `seams` are the places
-    where the texts of several calls meet. `settings` are those the step was evaluated with; `readings` is the reading of the stop
-    condition after it (None without one). `stop_reason` is set on the run's last step, `error` if an exception ended the step.
+    where the texts of several calls meet. `settings` are the limits that applied to the step; `readings` is the reading of the stop
+    condition after it (None without a condition). `stop_reason` is set on the run's last step, `error` if an exception ended the step.
 
     Example:
         >>> result.history[0]
@@ -173,7 +172,7 @@ class StepResult(Displayable):
 
     @property
     def all_tokens(self) -> int | None:
-        """Tokens of the step, sub-agents included; None if a part is unknown.
+        """Tokens of the step, including sub-agents; None if a part is unknown.
 
         Example:
             >>> result.history[0].all_tokens
@@ -183,7 +182,7 @@ class StepResult(Displayable):
 
     @property
     def all_cost_usd(self) -> Decimal | None:
-        """Cost of the step, sub-agents included; None if a part is unknown.
+        """Cost of the step, including sub-agents; None if a part is unknown.
 
         Example:
             >>> result.history[0].all_cost_usd
@@ -193,7 +192,7 @@ class StepResult(Displayable):
 
     @property
     def response(self) -> ModelResponse | None:
-        """The last response of the step; None if no call was answered.
+        """The last response of the step; None if no call returned one.
 
         Example:
             >>> result.history[0].response.model
@@ -223,7 +222,7 @@ class StepResult(Displayable):
 
     @property
     def text(self) -> str:
-        """The model's text, from all calls of the step; `seams` are the places where they meet, `holes` those where a piece is missing.
+        """The model's text from all calls of the step. `seams` are the places where texts meet, `holes` those where a piece is missing.
 
         Example:
             >>> result.history[0].text

@@ -1,7 +1,7 @@
 """Access control: an ASGI middleware that checks a request's origin, host, token, size and duration before the endpoints see it.
 
-Without a token a server on loopback is open to everything on this machine, browsers included: so requests from a web page of another
-origin are refused, and requests by another host name too (a page can make its own name resolve to this machine).
+Without a token, every program on this machine can use a server on loopback, including browsers. Requests from web pages of another
+origin are therefore refused, and so are requests under another host name (a page can make its own name resolve to this machine).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MAX_BODY_BYTES = 1024 * 1024
 
 MAX_HEADER_BYTES = 65_536
-"""Bytes of a request's headers, with 32 for each line."""
+"""The limit on the bytes of a request's headers, counting 32 more for each line."""
 
 BODY_TIMEOUT_S = 30.0
-"""The time for a whole body to arrive after its headers."""
+"""The time in which a whole body has to arrive after its headers."""
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class AccessControl:
-    """Passes allowed requests on, with their bodies read; answers the others with an error as JSON.
+    """Passes on allowed requests, with their bodies read; answers other requests with an error as JSON.
 
-    Without a `token` only requests to loopback's names and to those in `hosts` are allowed.
+    Without a `token`, only requests to loopback host names and to those in `hosts` are allowed.
     """
 
     def __init__(self, app: ASGIApp, *, token: str | None = None, hosts: frozenset[str] = frozenset()) -> None:
@@ -53,7 +53,7 @@ class AccessControl:
                 return
             except TimeoutError:
                 refusal = _error(
-                    408, "body_too_slow", f"The body was not complete after {BODY_TIMEOUT_S:g} s: send it again, all at once."
+                    408, "body_too_slow", f"The body was not complete after {BODY_TIMEOUT_S:g} s: send it again, without pauses."
                 )
             if len(body) > MAX_BODY_BYTES:
                 refusal = _error(413, "body_too_large", f"The body has more than {MAX_BODY_BYTES} bytes: send a shorter message.")
@@ -80,7 +80,7 @@ class AccessControl:
             return _error(
                 403,
                 "wrong_origin",
-                f"Pages of another origin ({origin[:200]!a}) may not use this server: send requests without a browser.",
+                f"Pages of another origin ({origin[:200]!a}) cannot use this server: send requests without a browser.",
             )
         given = headers.get("authorization", "").encode("latin-1")
         if self._token is not None and not hmac.compare_digest(given, self._token):
@@ -92,7 +92,7 @@ class AccessControl:
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine reaches a server on this address."""
+    """True if a server on this address can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -49,27 +49,27 @@ from agentlab.serving.loader import load
 TOKEN_VARIABLE = "AGENTLAB_SERVE_TOKEN"  # noqa: S105  the name of a variable
 DEFAULT_DATABASE = "agentlab-chat.sqlite"
 SHUTDOWN_TIMEOUT_S = 30
-"""The time that a server waits for running requests on shutdown."""
+"""The time that the server waits for running requests on shutdown."""
 
 log = logging.getLogger("agentlab.serving.app")
 
 _STATUSES = {
     400: "`not_json`: the body is not JSON. `invalid_input`: a value that this agent does not accept, such as an unknown tool id.",
     403: "`wrong_origin`: a page of another origin. `wrong_host`: another host name, on a server without a token.",
-    404: "`no_context`: the context has no message, and the request has none either.",
+    404: "`no_context`: neither the context nor the request has a message.",
     408: "`body_too_slow`: the body was not complete after 30 s.",
-    409: "`context_changed`: another process wrote to the context meanwhile; nothing was saved, send it again.",
+    409: "`context_changed`: another process wrote to the context meanwhile. Nothing was saved; send the request again.",
     413: "`body_too_large`: more than 1 MiB.",
     422: "`invalid_field`: a field is missing, unknown or has a value that is not allowed; the message names it.",
-    500: "`setup` or `internal`: the agent's set-up cannot work, or an error in agentlab; see the server's log.",
+    500: "`setup` or `internal`: the agent is not set up correctly, or agentlab has an error; see the server's log.",
     502: "`provider`: the model's provider could not be reached, or answered with an error. Nothing was saved.",
     503: "`storage`: the file of the contexts cannot be read or written. Nothing was saved.",
 }
 
 
 def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ()) -> FastAPI:
-    """Return the application with the endpoints of this chat, which is closed when the server ends. With a `token` every request must
-    contain it; without one only requests to loopback's host names, and to those in `hosts`, are answered."""
+    """Return the application with the endpoints of this chat, which is closed when the server ends. If a `token` is given, every
+    request must contain it; otherwise only requests to loopback host names, and to those in `hosts`, are answered."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -91,15 +91,15 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
     async def say(body: ChatBody) -> ServedReply:
         """Append the user's message to the context, run the agent on the conversation, and save message and answer.
 
-        A context is used by one request at a time: a second one waits. Message and answer are saved together when the run has ended;
-        a request that fails, or that has no answer, does not change the context.
+        A context is used by one request at a time: a second request waits. Message and answer are saved together when the run has
+        ended; a request that fails, or that has no answer, does not change the context.
         """
         return served(await chat.chat(body.context_id, body.message, _config(body.terminating_config)))
 
     @app.post("/chat/invoke", response_model_exclude_unset=True, operation_id="invoke", summary="Run the agent on a context")
     async def invoke(body: InvokeBody) -> ServedReply:
         """Run the agent on the context without a further message, and save the answer. A context without a message is refused; some
-        providers refuse one that ends with the assistant's own words."""
+        providers refuse a context that ends with the assistant's own words."""
         return served(await chat.invoke(body.context_id, _config(body.terminating_config)))
 
     @app.post(
@@ -114,12 +114,12 @@ def make_app(chat: Chat, *, token: str | None = None, hosts: Sequence[str] = ())
 
     @app.post("/chat/ask", response_model_exclude_unset=True, operation_id="ask", summary="Run the agent without a context")
     async def ask(body: AskBody) -> ServedReply:
-        """Run the agent on a prompt, without other requests' messages; nothing is saved."""
+        """Run the agent on a prompt, without the messages of other requests; nothing is saved."""
         return served(await chat.ask(body.prompt, _config(body.terminating_config)))
 
     @app.post("/chat/add-message", response_model_exclude_unset=True, operation_id="add_message", summary="Add a message")
     async def add_message(body: AddMessageBody) -> ServedReply:
-        """Add a message of the assistant or of the user to the context. The agent is not run: nothing is generated, and `stop_reason`
+        """Add a message of the assistant or of the user to the context. The agent does not run: nothing is generated, and `stop_reason`
         is null."""
         return served(await chat.add_message(body.context_id, body.message, body.role))
 
@@ -137,7 +137,7 @@ def _config(config: TerminatingConfig | None) -> dict[str, Any] | None:
 
 
 def _complete_document(app: FastAPI, chat: Chat, token: str | None) -> None:
-    """Add the names of the tools and the token of every request to the OpenAPI document, which types cannot express."""
+    """Add the parts of the OpenAPI document that types cannot express: the names of the tools, and the token."""
     components = app.openapi()["components"]
     tools = list(chat.agent.tools)
     if tools:
@@ -157,7 +157,7 @@ def _error(status: int, kind: str, message: str, headers: dict[str, str] | None 
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)  # noqa: S101  it is registered for this one
+    assert isinstance(error, RequestValidationError)  # noqa: S101  registered for this type only
     problems = error.errors()
     if any(problem["type"] == "json_invalid" for problem in problems):
         where = problems[0]["loc"][-1]
@@ -167,13 +167,13 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)  # noqa: S101  it is registered for this one
+    assert isinstance(error, HTTPException)  # noqa: S101  registered for this type only
     headers = dict(error.headers or {})
     if error.status_code == 404:
         paths = "/chat, /chat/invoke, /chat/add-ai-message, /chat/ask and /chat/add-message"
         return _error(404, "not_found", f"There is no {request.url.path[:200]!a}. Paths: {paths}.", headers)
     if error.status_code == 405:
-        return _error(405, "wrong_method", f"{request.url.path} takes {headers.get('Allow', 'POST')}.", headers)
+        return _error(405, "wrong_method", f"{request.url.path} accepts {headers.get('Allow', 'POST')}.", headers)
     return _error(error.status_code, "not_json", f"{error.detail}: send an object as application/json.", headers)
 
 
@@ -193,7 +193,7 @@ async def _failed(request: Request, error: Exception) -> JSONResponse:
         return _error(502, "provider", str(error))
     if isinstance(error, ConfigurationError):
         return _error(500, "setup", str(error))
-    if isinstance(error, AgentlabError):  # any other is raised again after this response, and the server logs it
+    if isinstance(error, AgentlabError):  # any other error is raised again after this response, and the server logs it
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return _error(500, "internal", f"{type(cause).__name__}: see the server's log.")
 
@@ -209,7 +209,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token",
         default=None,
-        help=f"the bearer token of clients; better set {TOKEN_VARIABLE}, which no process list shows",
+        help=f"the bearer token that clients must send; {TOKEN_VARIABLE} is safer, since process lists show arguments",
     )
     parser.add_argument(
         "--db", default=None, help=f"SQLite file of the contexts (default {DEFAULT_DATABASE}; ':memory:' stores none)"
@@ -217,27 +217,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until interrupted. Raises ConfigurationError for arguments that cannot work."""
+    """Serve until interrupted. Raises ConfigurationError for invalid arguments."""
     import uvicorn
 
     token = arguments.token if arguments.token is not None else os.environ.get(TOKEN_VARIABLE) or None
     if token is not None and (not token.isascii() or not token.isprintable() or not token.strip() or " " in token):
         raise ConfigurationError(
-            f"The token cannot be used: give visible ASCII characters without spaces, by --token or {TOKEN_VARIABLE}."
+            f"The token cannot be used: pass visible ASCII characters without spaces, with --token or {TOKEN_VARIABLE}."
         )
     if token is None and not is_loopback(arguments.host):
         raise ConfigurationError(
-            f"--host {arguments.host} can be reached from elsewhere: set a token by {TOKEN_VARIABLE} or --token, or use 127.0.0.1."
+            f"--host {arguments.host} can be reached from other machines: set a token with {TOKEN_VARIABLE} or --token, or use "
+            "127.0.0.1."
         )
     if not 0 <= arguments.port <= 65535:
-        raise ConfigurationError(f"--port {arguments.port}: give a number from 0 to 65535.")
+        raise ConfigurationError(f"--port {arguments.port}: pass a number from 0 to 65535.")
     database = None if arguments.db is None else _absolute(arguments.db)
     default = _absolute(DEFAULT_DATABASE)  # before a notebook changes the working directory to its folder
     found = load(arguments.target)
     if isinstance(found, Chat):
         if database is not None:
             raise ConfigurationError(
-                f"{arguments.target!r} is a Chat, which has its own file: leave out --db, or name its agent."
+                f"{arguments.target!r} is a Chat, which has its own file: leave out --db, or name the agent instead."
             )
         chat = found
     elif isinstance(found, Agent):
@@ -260,7 +261,7 @@ def _absolute(database: str) -> str:
 
 
 MAX_INVOCATIONS = 1_000
-"""The largest number in a request: each is a model call, or may lead to one."""
+"""The largest count in a request: each invocation or nudge is a model call, or may lead to one."""
 
 ContextId: TypeAlias = Annotated[
     str,
@@ -282,7 +283,7 @@ Text: TypeAlias = Annotated[str, Field(min_length=1, pattern=_NOT_BLANK)]
 
 
 class _Body(BaseModel):
-    """A request body: no unknown fields, no numbers as text."""
+    """A request body without unknown fields, and without numbers as text."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -291,13 +292,13 @@ class TerminatingConfig(_Body):
     """The tools that end the run, and the reminders for an answer that calls none of them."""
 
     tool_ids: list[Annotated[str, Field(min_length=1)]] = Field(
-        min_length=1, description="Names or ids of the agent's tools; the first that succeeds ends the run."
+        min_length=1, description="Names or ids of the agent's tools; the first tool that succeeds ends the run."
     )
     consecutive_nudges: WholeNumber = Field(
         default=1,
         ge=0,
         le=MAX_INVOCATIONS,
-        description="Reminders in a row for answers without a tool call; 0: none.",
+        description="Reminders in a row for answers without a tool call; 0 turns them off.",
     )
     nudge_message: str = Field(default=NUDGE_MESSAGE, min_length=1, pattern=_NOT_BLANK, description="The reminder.")
     max_invocations: WholeNumber = Field(default=64, ge=1, le=MAX_INVOCATIONS, description="Round trips to the model in the run.")
@@ -339,7 +340,7 @@ class AskBody(_Body):
 
 
 class AddMessageBody(_Body):
-    """A message that is added to a context; the agent is not run."""
+    """A message that is added to a context; the agent does not run."""
 
     context_id: ContextId
     message: Text = Field(description="The text.", examples=["Your parcel has arrived."])
@@ -400,16 +401,16 @@ class ServedReply(BaseModel):
     """The reply to a request."""
 
     response: str = Field(
-        description="The answer, or the text of the terminating tool. An answer that was cut ends with a notice in brackets."
+        description="The answer, or the text of the terminating tool. An incomplete answer ends with a notice in brackets."
     )
     saved_ai_messages: bool = Field(description="True if the context has gained messages of the assistant.")
     generated_messages: list[SaidMessage | MadeToolCall | ToolResponse] = Field(
         description="The request's own message and all that followed, in order."
     )
     stop_reason: StopReason | None = Field(
-        description="Why the run ended. A limit is not an error: status 200, with the answer so far. null if the agent was not run."
+        description="Why the run ended. A limit is not an error: status 200, with the answer so far. null if the agent did not run."
     )
-    detail: str = Field(description="The same in one sentence.")
+    detail: str = Field(description="Why the run ended, in one sentence.")
     notice: str = Field(description="Says that the answer is incomplete; empty if it is complete.")
     messages: list[ServedMessage] = Field(description="The request's messages in agentlab's own form, with their roles.")
 
@@ -428,7 +429,7 @@ class ErrorBody(BaseModel):
 
 
 def served(reply: ChatReply) -> ServedReply:
-    """Return a reply for sending: without keys, and with lone surrogates, which UTF-8 cannot encode, replaced."""
+    """Return a reply for sending: without keys, and without lone surrogates, which UTF-8 cannot encode."""
     body = {
         "response": reply.response,
         "saved_ai_messages": reply.saved_ai_messages,

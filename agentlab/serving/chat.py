@@ -5,7 +5,7 @@
     reply = await chat.invoke("anna", {"tool_ids": ["finalize"]})            # runs the agent on the context
     reply = await chat.add_ai_message("anna", "Say good bye.")               # the agent writes its next message as instructed
     reply = await chat.ask("Summarise the news.")                            # without a context; nothing is saved
-    reply = await chat.add_message("anna", "Your parcel has arrived.")       # the agent is not run
+    reply = await chat.add_message("anna", "Your parcel has arrived.")       # the agent does not run
     reply.response, reply.stop_reason, reply.generated_messages
 
 `python -m agentlab serve module:agent` offers the same five over HTTP (app.py).
@@ -30,20 +30,19 @@ from agentlab._internal.redaction import redacted_repr, text_of
 from agentlab._internal.safe_text import whole
 from agentlab.engine.termination import is_cut_off
 from agentlab.errors import ChatInputError, ConfigurationError, ContextNotFoundError, LimitError, RunFailed, ToolDefinitionError
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 from agentlab.limits.policies import TerminatingTools
 from agentlab.limits.settings import as_terminating
 from agentlab.model.conversation import Conversation
 from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.model.messages import Message, ToolCall
 from agentlab.records.result import RunResult
-from agentlab.serving.contexts import IN_MEMORY, Contexts, OneAtATime
+from agentlab.serving.contexts import IN_MEMORY, Contexts, NamedLocks
 from agentlab.tools import as_text
 from agentlab.transport import Transport, current
 
 if TYPE_CHECKING:
-    from agentlab.agent import Agent
-    from agentlab.run import Run
+    from agentlab.agent import Agent, Run
 
 MAX_ID_LENGTH = 200
 """Characters of a context's id."""
@@ -67,15 +66,15 @@ T = TypeVar("T")
 class ChatReply(Displayable):
     """The reply to one request.
 
-    response            the answer's text, or the text of the terminating tool that ended the run; if the answer was cut, followed by
+    response            the answer's text, or the text of the terminating tool that ended the run; for an incomplete answer, followed by
                         `notice`
-    saved_ai_messages   True if the context has gained messages of the assistant; never without a context
-    generated_messages  the request's own message and all that followed, in order, each a dict in one of the forms below; none if the
-                        agent was not run
-    stop_reason         why the run ended; None if the agent was not run
-    detail              the same in one sentence
+    saved_ai_messages   True if messages of the assistant were added to the context; never without a context
+    generated_messages  the request's own message and all that followed, in order, each a dict in one of the forms below; empty if the
+                        agent did not run
+    stop_reason         why the run ended; None if the agent did not run
+    detail              why the run ended, in one sentence
     notice              says that the answer is incomplete; empty if it is complete
-    result              the run's whole result; None if the agent was not run
+    result              the run's whole result; None if the agent did not run
     messages            the same messages as agentlab's Message objects, with their roles
 
         {"sender": "human", "message": "…"}     the user's message, a prompt, a reminder
@@ -108,13 +107,13 @@ class Chat(Displayable):
 
         chat = lab.Chat(agent, path="chat.sqlite")
 
-    path        the SQLite file of the contexts; in memory unless given
-    tool_ids    further ids of the agent's tools, such as {"7f3a": "finalize"}: a terminating_config names tools by id or by name
-    transport   where the agent's requests go: that of the surrounding `lab.replay` or `lab.record` unless given, captured now
+    path        the SQLite file of the contexts; by default they are in memory
+    tool_ids    additional ids of the agent's tools, such as {"7f3a": "finalize"}: a terminating_config names tools by id or by name
+    transport   sends the agent's requests; by default that of the surrounding `lab.replay` or `lab.record` when the Chat is created
 
-    A new id begins a new context. A context is used by one request at a time: a second one waits for the first. A request is saved as a
-    whole when its run has ended, and one that fails does not change the context. Limits are outcomes: the messages until a limit was
-    reached are saved and returned, with the stop_reason.
+    A new id begins a new context. A context is used by one request at a time: a second request waits for the first. A request is saved
+    as a whole when its run has ended; a request that fails does not change the context. Limits are outcomes: the messages until a limit
+    was reached are saved and returned, with the stop_reason.
 
     Raises ChatInputError for invalid arguments, RunFailed (or the ConfigurationError) if the run ended as ERROR, and
     ContextChangedError if another process wrote to the context meanwhile; nothing is saved then.
@@ -148,7 +147,7 @@ class Chat(Displayable):
                 )
         self.contexts: Contexts = Contexts(path)
         self.transport: Transport = transport or current()
-        self._locks = OneAtATime()
+        self._locks = NamedLocks()
 
     @needs_await("chat.chat(…)")
     async def chat(self, context_id: str, message: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
@@ -172,7 +171,7 @@ class Chat(Displayable):
     async def invoke(self, context_id: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
         """Run the agent on a context without a further message, and save its answer.
 
-        Some providers refuse a conversation that ends with the assistant's own words: `add_message` appends another one.
+        Some providers refuse a conversation that ends with the assistant's own words: append another message with `add_message`.
 
         Example:
             >>> chat = lab.Chat(brief)
@@ -192,9 +191,9 @@ class Chat(Displayable):
     ) -> ChatReply:
         """Let the agent write the assistant's next message, as the `prompt` instructs it.
 
-        The prompt is appended to the conversation as a system message (the user's if the provider accepts none there), and is saved
-        with the answer: without it the context could begin with the assistant's own words, or have them twice in a row, which some
-        providers refuse.
+        The prompt is appended to the conversation as a system message (as a user message if the provider accepts no system message
+        there), and is saved with the answer. Without it, the context could begin with an assistant's message, or have two in a row,
+        which some providers refuse.
 
         Example:
             >>> chat = lab.Chat(brief)
@@ -221,7 +220,7 @@ class Chat(Displayable):
 
     @needs_await("chat.add_message(…)")
     async def add_message(self, context_id: str, message: str, role: Literal["assistant", "user"] = "assistant") -> ChatReply:
-        """Add a message to the context, of the assistant or of the user; the agent is not run.
+        """Add a message of the assistant or of the user to the context; the agent does not run.
 
         Example:
             >>> chat = lab.Chat(brief)
@@ -230,15 +229,15 @@ class Chat(Displayable):
             'assistant'
         """
         if role not in ("assistant", "user"):
-            raise ChatInputError(f"role={_shown(role)}: give 'assistant' or 'user'.")
+            raise ChatInputError(f"role={_shown(role)}: pass 'assistant' or 'user'.")
         new_message = Message(role, _checked_text("message", message))
         async with self._locks.holding(_checked_id(context_id)):
-            before = await _off_the_loop(lambda: self.contexts.messages(context_id))
-            await _off_the_loop(lambda: self.contexts.append(context_id, [new_message], after=len(before)))
+            before = await _in_thread(lambda: self.contexts.messages(context_id))
+            await _in_thread(lambda: self.contexts.append(context_id, [new_message], after=len(before)))
         return ChatReply(new_message.text, role == "assistant", (), messages=(new_message,))
 
     def messages(self, context_id: str) -> tuple[Message, ...]:
-        """Return the conversation of a context; empty if there is none yet.
+        """Return the conversation of a context; empty for a new context.
 
         Example:
             >>> chat = lab.Chat(brief)
@@ -284,7 +283,7 @@ class Chat(Displayable):
             before: list[Message] = []
             if context_id is not None:
                 await locks.enter_async_context(self._locks.holding(context_id))
-                before = await _off_the_loop(lambda: self.contexts.messages(context_id))
+                before = await _in_thread(lambda: self.contexts.messages(context_id))
             if new_message is None and not before:
                 raise ContextNotFoundError(
                     f"The context {context_id!r} has no message: begin it with chat or add_message, or ask without a context."
@@ -295,7 +294,7 @@ class Chat(Displayable):
             new = tuple(result.messages[len(before) :])
             kept = _complete_turns(new) if context_id is not None else ()
             if context_id is not None and kept:
-                await _off_the_loop(lambda: self.contexts.append(context_id, kept, after=len(before)))
+                await _in_thread(lambda: self.contexts.append(context_id, kept, after=len(before)))
         saved = any(message.role == "assistant" for message in kept)
         notice = _notice(result)
         response = "\n\n".join([part for part in (_answer_text(result), notice) if part])
@@ -314,7 +313,7 @@ class Chat(Displayable):
         if isinstance(config, Mapping):
             for name in config:
                 if name not in _FIELDS:
-                    raise LimitError(no_such("field", str(name), list(_FIELDS)))
+                    raise LimitError(unknown_name("field", str(name), list(_FIELDS)))
             if "tool_ids" not in config:
                 raise LimitError('tool_ids is missing: name the tools that end the run, such as {"tool_ids": ["finalize"]}.')
             config = TerminatingTools(**{_FIELDS[name]: value for name, value in config.items() if value is not None})
@@ -325,7 +324,7 @@ class Chat(Displayable):
 
 
 def _generated(messages: Sequence[Message]) -> tuple[Mapping[str, Any], ...]:
-    """Return messages in the form of the chat endpoints: each text, tool call and tool result is an item."""
+    """Return messages in the form of the chat endpoints, in which each text, tool call and tool result is an item."""
     found: list[Mapping[str, Any]] = []
     for message in messages:
         if message.text:
@@ -339,7 +338,7 @@ def _generated(messages: Sequence[Message]) -> tuple[Mapping[str, Any], ...]:
 
 
 def _tool_input(call: ToolCall) -> dict[str, Any]:
-    """Return the arguments as a JSON object; the model may have written anything else."""
+    """Return the arguments as a JSON object, also if the model wrote something else."""
     try:
         found = pydantic_core.from_json(whole(call.arguments.strip() or "{}"))
         json.dumps(found, allow_nan=False)
@@ -349,7 +348,7 @@ def _tool_input(call: ToolCall) -> dict[str, Any]:
 
 
 def _complete_turns(new: Sequence[Message]) -> tuple[Message, ...]:
-    """Drop messages without an answer, and empty answers, from the end, so that the conversation can continue."""
+    """Drop unanswered messages and empty answers from the end, so that the conversation can continue."""
     kept = list(new)
     while kept and (kept[-1].role in ("user", "system") or _is_empty(kept[-1])):
         kept.pop()
@@ -361,7 +360,7 @@ def _is_empty(message: Message) -> bool:
 
 
 def _answer_text(result: RunResult) -> str:
-    """Return the answer, or the output of the run's last tool; as the model saw it if it cannot be encoded."""
+    """Return the answer, or the output of the run's last tool (the text for the model if the output cannot be encoded)."""
     outputs = result.history[-1].tool_results[-1:] if result.history else ()
     if result.stop_reason is StopReason.TERMINATING_TOOL and outputs:
         return outputs[0].content
@@ -371,7 +370,7 @@ def _answer_text(result: RunResult) -> str:
         return as_text(result.output)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # a lazy value may raise anything while it is read
+    except BaseException:  # a lazy value may raise any error while it is read
         return outputs[0].content if outputs else text_of(result.output)
 
 
@@ -388,7 +387,7 @@ def _checked_id(context_id: object) -> str:
     if isinstance(context_id, str) and 0 < len(context_id) <= MAX_ID_LENGTH and context_id.isascii() and context_id.isprintable():
         return context_id
     raise ChatInputError(
-        f"context_id={_shown(context_id)}: give 1 to {MAX_ID_LENGTH} printable ASCII characters, such as 'anna'."
+        f"context_id={_shown(context_id)}: pass 1 to {MAX_ID_LENGTH} printable ASCII characters, such as 'anna'."
     )
 
 
@@ -407,12 +406,12 @@ def _shown(value: object) -> str:
     return shown if len(shown) <= MAX_ID_LENGTH else f"{shown[:MAX_ID_LENGTH]}…"
 
 
-async def _off_the_loop(work: Callable[[], T]) -> T:
-    """Run this on a thread, so that a slow disk delays no other request; wait for its end even if the request is cancelled."""
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Run the work in a thread, so that a slow disk delays no other request. Wait for its end even if the request is cancelled."""
     done = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(done)
     except asyncio.CancelledError:
         await asyncio.wait([done])
-        done.cancelled() or done.exception()  # retrieved, or asyncio would log it
+        done.cancelled() or done.exception()  # retrieve it, otherwise asyncio logs it
         raise

@@ -25,7 +25,7 @@ from agentlab.model.messages import Message, decode, encode
 IN_MEMORY = ":memory:"
 VERSION = 1
 WRITE_TIMEOUT_S = 5.0
-"""The time that a write waits for another writing process."""
+"""The time that a write waits for another process to finish writing."""
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS messages (
@@ -67,7 +67,8 @@ class Contexts:
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
         if version > VERSION:
             raise ConfigurationError(
-                f"path={self.path!r} was written by a newer agentlab (format {version}, this one knows {VERSION}): update agentlab."
+                f"path={self.path!r} was written by a newer agentlab (format {version}; this version reads up to {VERSION}): "
+                "update agentlab."
             )
         tables = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if version == 0 and tables - {"messages"}:
@@ -96,7 +97,7 @@ class Contexts:
         return found
 
     def append(self, context_id: str, messages: Sequence[Message], *, after: int) -> None:
-        """Add all of these messages, or none. Raises ContextChangedError unless the context has `after` messages."""
+        """Add all of these messages, or none. Raises ContextChangedError if the context does not have `after` messages."""
         rows = [(context_id, after + index, redact(encode(message))) for index, message in enumerate(messages)]
         with self._access(), self._database:  # commits at the end, or rolls back
             self._database.execute("BEGIN IMMEDIATE")
@@ -134,10 +135,10 @@ class Contexts:
         self.close()
 
 
-class OneAtATime:
+class NamedLocks:
     """Locks by name, first come, first served. A name that is not locked takes no memory.
 
-    An asyncio.Lock belongs to one loop; these may be used from a notebook's loop and from the background's at the same time.
+    An asyncio.Lock belongs to one event loop; these locks work across loops, such as a notebook's and the background loop.
     """
 
     __slots__ = ("_guard", "_waiting")
@@ -148,7 +149,7 @@ class OneAtATime:
 
     @asynccontextmanager
     async def holding(self, name: str) -> AsyncIterator[None]:
-        """Acquire the lock of this name for the block."""
+        """Hold the lock of this name within the block."""
         await self._acquire(name)
         try:
             yield

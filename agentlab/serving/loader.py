@@ -1,7 +1,7 @@
 """Loads an agent from a user's file: `package.module:agent`, `folder/module.py:agent` or `folder/notebook.ipynb:agent`.
 
-A module is imported. The code cells of a notebook, up to the one that defines the name, are executed in the notebook's folder, as in
-Jupyter, and their output is dropped. IPython's lines (`%…`, `!…`) and cells that begin with `%%` are left out.
+A module is imported. The code cells of a notebook, up to the cell that defines the name, are executed in the notebook's folder, as in
+Jupyter, and their output is dropped. IPython's lines (`%…`, `!…`) and cells that begin with `%%` are skipped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from agentlab.errors import ConfigurationError
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 
 NOTEBOOK_MODULE = "__notebook__"
 _FORM = "write it as module:name, folder/module.py:name or folder/notebook.ipynb:name"
@@ -38,9 +38,10 @@ class _Cell:
 
 
 def load(target: str) -> Any:
-    """Return the object that `target` names. The working directory becomes the notebook's folder, whose files its tools may open.
+    """Return the object that `target` names. For a notebook, the working directory changes to its folder, whose files its tools may
+    open.
 
-    Raises ConfigurationError for a file, a cell or a name that does not exist or that fails.
+    Raises ConfigurationError for a file, cell or name that does not exist, and for code that fails.
     """
     place, _, name = target.rpartition(":")
     if not place or not name.isidentifier():
@@ -65,7 +66,7 @@ def _imported(place: str) -> types.ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{place}.".startswith(f"{error.name}."):
             raise _failed(f"Importing {place!r}", error) from error
-        raise ConfigurationError(f"There is no module {place!r}: start from its folder, or {_FORM}.") from error
+        raise ConfigurationError(f"There is no module {place!r}: run the command in its folder, or {_FORM}.") from error
     except Exception as error:
         raise _failed(f"Importing {place!r}", error) from error
 
@@ -89,7 +90,7 @@ def _from_notebook(path: Path, name: str) -> Any:
     binding = next((index for index, cell in enumerate(cells) if name in _bound(cell.tree)), None)
     if binding is None:
         known = sorted({bound for cell in cells for bound in _bound(cell.tree)})
-        raise ConfigurationError(no_such(f"name defined in {path.name}:", name, known))
+        raise ConfigurationError(unknown_name(f"name defined in {path.name}:", name, known))
     os.chdir(path.parent)
     _add_to_path(path.parent)
     module = types.ModuleType(NOTEBOOK_MODULE)
@@ -116,7 +117,7 @@ def _cells(path: Path) -> Iterator[_Cell]:
 
 
 def _parsed(source: str, name: str) -> ast.Module:
-    """Parse a cell, without IPython's lines if they make it invalid; line numbers stay the same."""
+    """Parse a cell, without IPython's lines if these make it invalid; line numbers do not change."""
     if source.lstrip().startswith("%%"):
         return ast.parse("", name)
     with contextlib.suppress(SyntaxError):
@@ -128,13 +129,13 @@ def _parsed(source: str, name: str) -> ast.Module:
 def _bound(tree: ast.Module) -> set[str]:
     """Return the names that a cell defines at its top level."""
     symbols = symtable.symtable(ast.unparse(tree), "cell", "exec").get_symbols()
-    return {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
+    return {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
 
 
 async def _execute(cell: _Cell, path: Path, names: dict[str, Any]) -> None:
     code = compile(cell.tree, f"{path.name}[{cell.number}]", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     try:
-        pending = eval(code, names)  # noqa: S307  a person's own notebook, which they asked to have executed
+        pending = eval(code, names)  # noqa: S307  the user's own notebook, to be executed
         if asyncio.iscoroutine(pending):
             await pending
     except Exception as error:
@@ -144,12 +145,12 @@ async def _execute(cell: _Cell, path: Path, names: dict[str, Any]) -> None:
 def _named(names: dict[str, Any], name: str, place: str) -> Any:
     if name not in names:
         known = [known for known in names if not known.startswith("_")]
-        raise ConfigurationError(no_such(f"name defined in {place}:", name, known))
+        raise ConfigurationError(unknown_name(f"name defined in {place}:", name, known))
     return names[name]
 
 
-def _failed(what: str, error: Exception) -> ConfigurationError:
-    return ConfigurationError(f"{what} failed with {type(error).__name__}: {error}. Fix that first.")
+def _failed(action: str, error: Exception) -> ConfigurationError:
+    return ConfigurationError(f"{action} failed with {type(error).__name__}: {error}. Fix that first.")
 
 
 def _add_to_path(folder: Path) -> None:

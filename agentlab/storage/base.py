@@ -1,4 +1,4 @@
-"""The interface of a storage, which stores texts; each write is atomic."""
+"""The interface of a storage: it stores runs as texts, and each write is atomic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentlab.errors import StorageError
 
 @dataclass(frozen=True, slots=True)
 class StoredHead:
-    """The data of a run before its first step. `begun_at` is in seconds since 1970; `writer` names the process that writes to it;
+    """The data of a run before its first step. `begun_at` is in seconds since 1970; `writer` names the process that writes the run;
     `body` is JSON text.
 
     Example:
@@ -28,7 +28,7 @@ class StoredHead:
 
 @dataclass(frozen=True, slots=True)
 class StoredStep:
-    """One step: its number from 1, its row of the steps frame, and the whole step, both as JSON text.
+    """One step: its number, from 1, and as JSON text its row of the steps frame and the whole step.
 
     Example:
         >>> from agentlab.storage import StoredStep
@@ -83,7 +83,7 @@ class Storage(Protocol):
         """
 
     def claim(self, run_id: str, writer: str, *, instead_of: str) -> None:
-        """Make `writer` the only one that may write to the run. Raises StorageError if its writer is no longer `instead_of`.
+        """Make `writer` the only writer of the run. Raises StorageError if the current writer is not `instead_of`.
 
         Example:
             >>> from agentlab.storage import MemoryStorage, StoredHead, StoredStep
@@ -97,9 +97,9 @@ class Storage(Protocol):
         """
 
     def add(self, run_id: str, writer: str, steps: Sequence[StoredStep], end: str | None = None) -> None:
-        """Add steps, and the run's end (None: it has not ended), all or nothing; a later end replaces an earlier one.
+        """Add steps, and the run's end (None: it has not ended), all or nothing; a new end replaces an earlier one.
 
-        Raises StorageError if another writer has claimed the run, or if the steps do not continue the stored ones.
+        Raises StorageError if another writer has claimed the run, or if the steps do not follow the stored ones.
 
         Example:
             >>> from agentlab.storage import MemoryStorage, StoredHead, StoredStep
@@ -148,7 +148,7 @@ class Storage(Protocol):
         """
 
     def note(self, run_id: str, name: str, text: str) -> None:
-        """Store a text beside a run, such as its score, in place of an earlier one of that name. Any process may do so.
+        """Store a text beside a run, such as its score; it replaces an earlier note of that name. Any process may do so.
 
         Example:
             >>> from agentlab.storage import MemoryStorage, StoredHead, StoredStep
@@ -160,7 +160,7 @@ class Storage(Protocol):
         """
 
     def notes(self, name: str, run_ids: Iterable[str] | None = None) -> dict[str, str]:
-        """Return the notes of that name by run id, of all runs or of the given ones; runs without one are left out.
+        """Return the notes of that name by run id, of all runs or of the given ones; runs without such a note are left out.
 
         Example:
             >>> from agentlab.storage import MemoryStorage, StoredHead, StoredStep
@@ -184,7 +184,7 @@ class Storage(Protocol):
         """
 
     def close(self) -> None:
-        """Close the storage; closing twice does no harm.
+        """Close the storage; closing it again does nothing.
 
         Example:
             >>> from agentlab.storage import SqliteStorage
@@ -199,7 +199,7 @@ class Storage(Protocol):
 
 
 def check_writer(run_id: str, current: str, given: str) -> None:
-    """Raise StorageError if the run has another writer than the given one.
+    """Raise StorageError if the given writer is not the run's current one.
 
     Example:
         >>> from agentlab.storage import check_writer
@@ -215,15 +215,15 @@ def check_writer(run_id: str, current: str, given: str) -> None:
 
 
 def check_order(run_id: str, stored: int, steps: Sequence[StoredStep]) -> None:
-    """Raise StorageError if these steps do not continue the stored ones.
+    """Raise StorageError if these steps do not follow the stored ones.
 
     Example:
         >>> from agentlab.storage import StoredStep, check_order
         >>> check_order("r1", 2, [StoredStep(4, "{}", "{}")])
         Traceback (most recent call last):
             ...
-        agentlab.errors.StorageError: The run 'r1' has 2 steps, which steps [4] do not continue.
+        agentlab.errors.StorageError: The run 'r1' has 2 steps: steps [4] do not follow them.
     """
     if [step.step for step in steps] != list(range(stored + 1, stored + 1 + len(steps))):
         given = [step.step for step in steps]
-        raise StorageError(f"The run {run_id!r} has {stored} steps, which steps {given} do not continue.")
+        raise StorageError(f"The run {run_id!r} has {stored} steps: steps {given} do not follow them.")

@@ -1,12 +1,12 @@
-"""Steps, settings and events as JSON, and back; decoded values equal the encoded ones. And JSON without keys.
+"""Encodes steps, settings and events as JSON, and decodes them: decoded values equal the encoded ones. Also removes keys from JSON.
 
     text = encode(step)
     step = decode(StepResult, text)
 
-The fields are those of the dataclasses; one that is missing in an older text gets its default. Three things have no JSON form: a
-tool's return value is stored as it is if it is plain JSON, else as its text; an exception becomes a StoredError with the same
-message; of a function (a policy, a Custom condition) only the name is stored, see `MissingFunction`. The text is plain ASCII, so
-that halves of surrogate pairs, which models do send, survive.
+The fields are those of the dataclasses; a field that is missing in older text gets its default. Three kinds of values have no JSON
+form: a tool's return value is stored as it is if it is plain JSON, else as its text; an exception becomes a StoredError with the same
+message; a function (a policy, a Custom condition) is stored by its name only, see `MissingFunction`. The text is plain ASCII, which
+preserves halves of surrogate pairs that models send.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Redact: TypeAlias = Callable[[str], str]
 
 
 class MissingFunction:
-    """Replaces a function of which only the name was stored; calling it raises ConfigurationError."""
+    """Takes the place of a function that was stored by its name only; calling it raises ConfigurationError."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
@@ -61,7 +61,7 @@ class MissingFunction:
         return hash(self.__name__)
 
     def __repr__(self) -> str:
-        return f"<{self.__name__}, of which only the name was stored>"
+        return f"<{self.__name__}: only the name was stored>"
 
 
 def encode(value: object) -> str:
@@ -75,7 +75,7 @@ def decode(kind: type[T], text: str) -> T:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return a value as JSON objects, as `encode` writes them, for use inside something larger."""
+    """Return a value as JSON objects, as `encode` writes them, to be part of a larger object."""
     kind: Any = type(value)
     return value if kind in _PLAIN else _encoder_of(kind)(value)
 
@@ -90,7 +90,8 @@ def from_jsonable(kind: type[T], stored: object) -> T:
 
 
 def step_to_jsonable(step: StepResult, messages: Sequence[Message], happened: Iterable[events.Event]) -> dict[str, Any]:
-    """Return a step with its messages and events. A tool's result, which may be long, is in the step only; the others refer to it."""
+    """Return a step with its messages and events. Tool results, which may be long, are in the step only; messages and events refer to
+    them."""
     place_of = {id(result): place for place, result in enumerate(step.tool_results)}
     return {
         "step": to_jsonable(step),
@@ -100,12 +101,12 @@ def step_to_jsonable(step: StepResult, messages: Sequence[Message], happened: It
 
 
 def restore_results(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of `step_to_jsonable` with each tool result in place of the reference to it."""
+    """Replace the references to tool results in the output of `step_to_jsonable` with the results, in place."""
     results = stored["step"].get("tool_results", ())
     for message in stored["messages"]:
         if "tool_results" in message:
             message["tool_results"] = [
-                message_json.of_step(results[one["of_step"]]) if "of_step" in one else one for one in message["tool_results"]
+                message_json.of_step(results[item["of_step"]]) if "of_step" in item else item for item in message["tool_results"]
             ]
     for event in stored["events"]:
         if "of_step" in event:
@@ -114,7 +115,7 @@ def restore_results(stored: dict[str, Any]) -> dict[str, Any]:
 
 
 def event_to_jsonable(event: events.Event, place_of: Mapping[int, int] = types.MappingProxyType({})) -> dict[str, Any]:
-    """Return an event; a completed step is replaced by its number, and a tool's result in `place_of`, by its id, by its place."""
+    """Return an event. A completed step is replaced by its number; a tool result whose id is in `place_of` is replaced by its place."""
     stored: dict[str, Any] = {"event": type(event).__name__, "at_s": event.at_s}
     if isinstance(event, events.StepCompleted):
         return {**stored, "step": event.step.index, "cumulative_usage": to_jsonable(event.cumulative_usage)}
@@ -124,8 +125,8 @@ def event_to_jsonable(event: events.Event, place_of: Mapping[int, int] = types.M
 
 
 def events_from_jsonable(stored: Iterable[Mapping[str, Any]], history: Sequence[StepResult]) -> list[events.Event]:
-    """Return the events from results of `event_to_jsonable`; kinds of a newer version are left out. Raises ValueError."""
-    return [event for one in stored if (event := _event(one, history)) is not None]
+    """Return the events from results of `event_to_jsonable`, without kinds that only a newer version knows. Raises ValueError."""
+    return [event for item in stored if (event := _event(item, history)) is not None]
 
 
 def _event(stored: Mapping[str, Any], history: Sequence[StepResult]) -> events.Event | None:
@@ -136,7 +137,7 @@ def _event(stored: Mapping[str, Any], history: Sequence[StepResult]) -> events.E
     if kind is events.StepCompleted:
         return events.StepCompleted(stored["at_s"], history[stored["step"] - 1], from_jsonable(Usage, stored["cumulative_usage"]))
     renamed = {"turn": "step"}  # in stores of earlier versions
-    return from_jsonable(kind, {renamed.get(name, name): one for name, one in stored.items() if name != "event"})
+    return from_jsonable(kind, {renamed.get(name, name): value for name, value in stored.items() if name != "event"})
 
 
 EVENT_KINDS = {kind.__name__: kind for kind in events.Event.__subclasses__()}
@@ -146,13 +147,13 @@ EVENT_KINDS = {kind.__name__: kind for kind in events.Event.__subclasses__()}
 
 
 def redact_json(text: str, redact: Redact = redact_keys) -> str:
-    """Return JSON text without keys. A short key may be the digits of a number or the name of a field: these stay as they are."""
+    """Return JSON text without keys. Numbers and names of fields are not changed, even if they contain a short key."""
     redacted = redact(text)
     if redacted == text:
         return text
     try:
         return json.dumps(_redact_strings(json.loads(text), redact), separators=(",", ":"))
-    except RecursionError:  # a model may nest as deep as it likes
+    except RecursionError:  # a model may nest arguments to any depth
         return redacted
 
 
@@ -160,17 +161,17 @@ def _redact_strings(value: Any, redact: Redact) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list):
-        return [_redact_strings(one, redact) for one in value]
+        return [_redact_strings(item, redact) for item in value]
     if isinstance(value, dict):
-        return {redact_keys(name): _redact_strings(one, redact) for name, one in value.items()}
+        return {redact_keys(name): _redact_strings(item, redact) for name, item in value.items()}
     return value
 
 
 def equal_when_redacted(stored: Any, value: Any, redact: Redact = redact_keys) -> bool:
-    """True if a stored JSON value equals this one but for the keys in it."""
+    """True if a stored JSON value equals this one, apart from redacted keys."""
     if stored == value:
         return True
-    # REDACTED and the text around it may look like a key themselves: both sides are redacted equally often.
+    # REDACTED and the text around it may look like a key: both sides are redacted equally often.
     return bool(_redact_strings(stored, redact) == _redact_strings(_redact_strings(value, redact), redact))
 
 
@@ -178,7 +179,7 @@ def equal_when_redacted(stored: Any, value: Any, redact: Redact = redact_keys) -
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _USER_FIELDS = ("value", "output")
-"""Fields of type Any with a value that a user's code returned; all other such fields have JSON."""
+"""Fields of type Any whose value was returned by a user's code; all other fields of type Any contain JSON."""
 _SAME_AS_CONTENT = {"content": True}
 """Stored in place of a tool's return value that equals the text for the model."""
 
@@ -193,9 +194,9 @@ def _encoder_of(kind: Any) -> Callable[[Any], Any]:
     if kind is datetime:
         return datetime.isoformat
     if kind in (tuple, list):
-        return lambda value: [to_jsonable(one) for one in value]
+        return lambda value: [to_jsonable(item) for item in value]
     if issubclass(kind, Mapping):
-        return lambda value: {str(name): to_jsonable(one) for name, one in value.items()}
+        return lambda value: {str(name): to_jsonable(item) for name, item in value.items()}
     if issubclass(kind, StopCondition):
         return _encode_condition
     if issubclass(kind, BaseException):
@@ -208,7 +209,7 @@ def _encoder_of(kind: Any) -> Callable[[Any], Any]:
         return _encode_fields
     if any("__call__" in vars(base) for base in kind.__mro__):
         return lambda value: {"function": name_of(value)}
-    return next((one for one in (str, int, float) if issubclass(kind, one)), text_of)  # numpy's float64 is a float
+    return next((plain for plain in (str, int, float) if issubclass(kind, plain)), text_of)  # numpy's float64 is a float
 
 
 def _encode_error(error: BaseException) -> dict[str, Any]:
@@ -219,8 +220,8 @@ _last_settings: tuple[RunSettings, dict[str, Any]] | None = None
 
 
 def _encode_settings(settings: RunSettings) -> dict[str, Any]:
-    """The settings encoded last: most steps of a run share theirs, which are then not encoded again."""
-    global _last_settings  # noqa: PLW0603  one assignment, so any thread may do it
+    """Encode settings once for consecutive steps that share them, as most steps of a run do."""
+    global _last_settings  # noqa: PLW0603  a single assignment, so any thread may do it
     known = _last_settings
     if known is not None and known[0] is settings:
         return known[1]
@@ -232,24 +233,24 @@ def _encode_settings(settings: RunSettings) -> dict[str, Any]:
 def _encode_fields(value: Any) -> dict[str, Any]:
     encoded: dict[str, Any] = {}
     for name, encoder, default in _fields(cast(Any, type(value))):
-        one = getattr(value, name)
-        if one is not default and not _is_default(one, default):
-            encoded[name] = one if type(one) in _PLAIN and encoder is to_jsonable else encoder(one)
+        part = getattr(value, name)
+        if part is not default and not _is_default(part, default):
+            encoded[name] = part if type(part) in _PLAIN and encoder is to_jsonable else encoder(part)
     return encoded
 
 
-def _is_default(one: Any, default: Any) -> bool:
+def _is_default(value: Any, default: Any) -> bool:
     """True if the value need not be stored. The default of max_turns depends on the other limits; a user may set the same number."""
-    if type(one) is DefaultTurns:
+    if type(value) is DefaultTurns:
         return True
-    if type(one) is not type(default) or one != default:
+    if type(value) is not type(default) or value != default:
         return False
-    return not isinstance(one, Budget) or type(one.max_turns) is DefaultTurns
+    return not isinstance(value, Budget) or type(value.max_turns) is DefaultTurns
 
 
 @functools.cache
 def _fields(kind: Any) -> tuple[tuple[str, Callable[[Any], Any], object], ...]:
-    """Name, encoder and default of each field of a dataclass."""
+    """Return name, encoder and default of each field of a dataclass."""
     hints = _hints(kind)
     found = []
     for field in dataclasses.fields(kind):
@@ -265,22 +266,22 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def user_value_to_jsonable(value: Any) -> Any:
-    """Return the value of a user's code, as it is if JSON can represent it exactly, else as text."""
+    """Return a value that a user's code returned, as it is if JSON can represent it exactly, else as text."""
     if value is None:
         return None
-    if type(value) is str:  # as most tools answer
+    if type(value) is str:  # the most common result of tools
         return {"json": value}
     if isinstance(value, BaseException):
         return _encode_error(value)
     try:
         same = bool(json.loads(json.dumps(value, allow_nan=False)) == value)
-    except Exception:  # user code, down to how it compares
+    except Exception:  # a user's object may raise even when it is compared
         same = False
     return {"json": value} if same else {"text": text_of(value)}
 
 
 def user_value_from_jsonable(stored: Any) -> Any:
-    """Return the value that `user_value_to_jsonable` was given, or its text."""
+    """Return the value that was passed to `user_value_to_jsonable`, or its text."""
     if stored is None:
         return None
     if "exception" in stored:
@@ -315,8 +316,8 @@ def _decoder_of(hint: Any) -> Callable[[Any], Any]:
     if origin in (typing.Union, types.UnionType):
         return _union_decoder(typing.get_args(hint))
     if origin in (tuple, list):
-        each = _decoder_of(typing.get_args(hint)[0])
-        return lambda stored: tuple([each(one) for one in stored])
+        decode_item = _decoder_of(typing.get_args(hint)[0])
+        return lambda stored: tuple([decode_item(item) for item in stored])
     if hint is Any or origin is typing.Literal or (isinstance(origin, type) and issubclass(origin, Mapping)):
         return _same
     if origin is not None or hint is Callable:
@@ -352,7 +353,7 @@ def _checked(kind: type, stored: Any) -> Any:
 
 def _decode_fields(kind: Any, stored: Mapping[str, Any]) -> Any:
     decoders = _field_decoders(kind)
-    return kind(**{name: decoders[name](one) for name, one in stored.items() if name in decoders})  # without newer fields
+    return kind(**{name: decoders[name](value) for name, value in stored.items() if name in decoders})  # without newer fields
 
 
 @functools.cache
@@ -373,7 +374,7 @@ def _union_decoder(kinds: tuple[Any, ...]) -> Callable[[Any], Any]:
     members: dict[Any, Enum] = {}
     for kind in kinds:
         if isinstance(kind, type) and issubclass(kind, Enum):
-            members = {one.value: one for one in kind} | members  # of a value in two of them the first one's
+            members = {member.value: member for member in kind} | members  # the first enum has precedence
     whole_is_float = float in kinds and int not in kinds
     rest = [kind for kind in kinds if kind not in _PLAIN and kind is not Decimal]
 
@@ -395,12 +396,12 @@ def _decode_condition(stored: Mapping[str, Any]) -> StopCondition:
     name, module = stored["condition"], stored.get("module")
     if name == "Custom":
         return Custom(MissingFunction(stored["fields"]["name"]), stored["fields"]["name"])
-    # The last class of that name: the one that `@dataclass(slots=True)` made anew comes after the one that it replaced.
+    # The last class of that name: `@dataclass(slots=True)` creates a second class, which comes after the one that it replaces.
     kind: Any = next(
         (
-            one
-            for one in reversed(list(_subclasses(StopCondition)))
-            if one.__name__ == name and (one.__module__ == module if module else _is_built_in(one))
+            condition
+            for condition in reversed(list(_subclasses(StopCondition)))
+            if condition.__name__ == name and (condition.__module__ == module if module else _is_built_in(condition))
         ),
         None,
     )
@@ -408,8 +409,8 @@ def _decode_condition(stored: Mapping[str, Any]) -> StopCondition:
         if "parts" in stored:
             return cast(StopCondition, kind(*map(_decode_condition, stored["parts"])))
         hints = _hints(kind)
-        fields = {field: _decoder_of(hints[field])(one) for field, one in stored["fields"].items() if field in hints}
-        if any(one.kind is one.VAR_POSITIONAL for one in inspect.signature(kind).parameters.values()):  # HasToolCall(*names)
+        fields = {field: _decoder_of(hints[field])(value) for field, value in stored["fields"].items() if field in hints}
+        if any(each.kind is each.VAR_POSITIONAL for each in inspect.signature(kind).parameters.values()):  # HasToolCall(*names)
             return cast(StopCondition, kind(*next(iter(fields.values()))))
         return cast(StopCondition, kind(**fields))
     except Exception:

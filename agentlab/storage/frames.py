@@ -1,4 +1,4 @@
-"""Stored runs as DataFrames. The frames of runs and steps are built from rows that were stored beside the steps."""
+"""Stored runs as DataFrames. The frames of runs and steps are built from rows that are stored with the steps."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS, Column
 from agentlab.records.frames import FRAMES, any_array, array, to_frame
 from agentlab.records.history import RunHistory
 from agentlab.storage.loader import interrupted_use
-from agentlab.storage.writer import OF_THE_RUN
+from agentlab.storage.writer import RUN_CONSTANT_COLUMNS
 
 if TYPE_CHECKING:
     from agentlab.storage import StoredRun
     from agentlab.storage.store import Store
 
 ROWS_AT_ONCE = 100
-"""Few enough for the processor's cache: parsing 1,000 at once takes nearly twice as long."""
+"""Few enough to fit into the processor's cache: parsing 1,000 at once takes nearly twice as long."""
 
 BLOCK_STEPS = 20_000
-"""Steps that become arrays at a time, so that a large store is never in memory as Python numbers."""
+"""Steps that are turned into arrays at a time, so that a large store is never in memory as Python numbers."""
 
 NO_LEAVES: dict[str, Any] = {}
 NOT_READ = (None, None, None)
@@ -57,7 +57,7 @@ def steps_frame(store: Store, runs: Sequence[StoredRun], *, whole_store: bool) -
     heads, ends = _head_parts(runs, ("provider", "model")), _ends(runs, "stop_reason")
     run_ids: list[str] = []
     reasons: list[Any] = []
-    own = {column.name: column for column in STEP_COLUMNS if column.name not in (*OF_THE_RUN, "stop_reason")}
+    own = {column.name: column for column in STEP_COLUMNS if column.name not in (*RUN_CONSTANT_COLUMNS, "stop_reason")}
     values: dict[str, list[Any]] = {name: [] for name in own}
     blocks: dict[str, list[Any]] = {name: [] for name in own}
     leaves: dict[str, tuple[list[Any], list[Any], list[Any]]] = {}
@@ -79,9 +79,9 @@ def steps_frame(store: Store, runs: Sequence[StoredRun], *, whole_store: bool) -
         "stop_reason": array(reasons, "string"),
         **{name: array([heads[run_id][name] for run_id in run_ids], "string") for name in ("provider", "model")},
     }
-    columns = {c.name: whole[c.name] if c.name in whole else _together(blocks.pop(c.name)) for c in STEP_COLUMNS}
+    columns = {c.name: whole[c.name] if c.name in whole else _concatenated(blocks.pop(c.name)) for c in STEP_COLUMNS}
     named: dict[str, None] = {}
-    for stored_name in list(leaves):  # may have been stored before a key in it was known
+    for stored_name in list(leaves):  # may contain a key that was not known when it was stored
         read, limits, met = leaves.pop(stored_name)
         name = unique_name(stored_name, named)
         named[name] = None
@@ -92,14 +92,14 @@ def steps_frame(store: Store, runs: Sequence[StoredRun], *, whole_store: bool) -
 
 
 def _pack(values: dict[str, list[Any]], blocks: dict[str, list[Any]], columns: Mapping[str, Column]) -> None:
-    """Turn the values so far into arrays: numbers in an array take a quarter of the memory of those in a list."""
+    """Turn the values so far into arrays, in which numbers take a quarter of the memory that they take in a list."""
     for name, column in values.items():
         if column or not blocks[name]:
             blocks[name].append(array(column, columns[name].dtype))
             column.clear()
 
 
-def _together(blocks: list[Any]) -> Any:
+def _concatenated(blocks: list[Any]) -> Any:
     return blocks[0] if len(blocks) == 1 else type(blocks[0])._concat_same_type(blocks)
 
 
@@ -111,14 +111,14 @@ def _column_values(rows: list[dict[str, Any]], name: str) -> list[Any]:
 
 
 def _add_leaves(columns: dict[str, tuple[list[Any], list[Any], list[Any]]], rows: list[dict[str, Any]], before: int) -> None:
-    """Add value, limit and answer of each leaf to its columns, which have `before` rows; None if a row lacks that leaf."""
+    """Add value, limit and answer of each leaf to its columns, which have `before` rows; None for rows without that leaf."""
     for name in dict.fromkeys(itertools.chain.from_iterable(rows)):
-        if name not in columns:  # not setdefault, which would make long lists for each few rows and throw them away
+        if name not in columns:  # not setdefault, which would build long lists for each block of rows and discard them
             columns[name] = ([None] * before, [None] * before, [None] * before)
     for name, three in columns.items():
-        read = [row.get(name, NOT_READ) for row in rows]
+        readings = [row.get(name, NOT_READ) for row in rows]
         for place, column in enumerate(three):
-            column += [one[place] for one in read]
+            column += [reading[place] for reading in readings]
 
 
 def runs_frame(store: Store, runs: Sequence[StoredRun]) -> pd.DataFrame:
@@ -143,7 +143,7 @@ _COUNTED, _SPENT = ("calls", "total_tokens", "child_calls", "child_tokens"), ("c
 
 
 def _so_far(store: Store, runs: Sequence[StoredRun]) -> dict[str, dict[str, Any]]:
-    """Return the sums over the steps of runs that have not ended."""
+    """Return the sums over the steps of each run, for runs that have not ended."""
     found: dict[str, dict[str, Any]] = {
         run.head.run_id: {"elapsed_s": 0.0, **dict.fromkeys(_COUNTED, 0), **dict.fromkeys(_SPENT, 0.0)} for run in runs
     }
@@ -163,7 +163,7 @@ def _so_far(store: Store, runs: Sequence[StoredRun]) -> dict[str, dict[str, Any]
 
 
 def _rows(store: Store, runs: Sequence[StoredRun], *, whole_store: bool) -> Iterator[tuple[list[str], list[dict[str, Any]]]]:
-    """Yield the run ids and the rows of the steps of these runs, some at a time."""
+    """Yield run ids and rows of the steps of these runs, ROWS_AT_ONCE at a time."""
     expected = {run.head.run_id for run in runs}
     pairs = store.storage.rows(None if whole_store else [run.head.run_id for run in runs])
     while some := list(itertools.islice(pairs, ROWS_AT_ONCE)):
@@ -172,11 +172,11 @@ def _rows(store: Store, runs: Sequence[StoredRun], *, whole_store: bool) -> Iter
 
 
 def _parsed(texts: list[str]) -> list[dict[str, Any]]:
-    """Parse many texts at once, which is twice as fast as one by one."""
+    """Parse many texts at once, twice as fast as one by one."""
     whole = f"[{','.join(texts)}]"
     try:
         found: list[dict[str, Any]] = from_json(whole, cache_strings="all")
-    except ValueError:  # half a surrogate pair, which only the standard library reads
+    except ValueError:  # half a surrogate pair, which only the standard library accepts
         try:
             found = json.loads(whole)
         except (ValueError, RecursionError) as error:
@@ -185,7 +185,7 @@ def _parsed(texts: list[str]) -> list[dict[str, Any]]:
 
 
 def _head_parts(runs: Sequence[StoredRun], names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return these parts of each run's head; the rest, with the conversation, is freed at once."""
+    """Return these parts of each run's head; the rest, including the conversation, is freed immediately."""
     wanted = tuple(names)
     return {
         run_id: {name: head[name] for name in wanted if name in head}
@@ -194,7 +194,7 @@ def _head_parts(runs: Sequence[StoredRun], names: Iterable[str]) -> dict[str, di
 
 
 def _ends(runs: Sequence[StoredRun], name: str) -> dict[str, Any]:
-    """Return a part of the end of each run that has ended."""
+    """Return one part of the end of each run, for runs that have ended."""
     ended = [run for run in runs if run.end is not None]
     return {run_id: end[name] for run_id, end in _each_parsed(ended, lambda run: run.end or "")}
 

@@ -1,4 +1,4 @@
-"""Rebuilds a run from what a storage holds of it, also of a step that was interrupted with its process."""
+"""Rebuilds a run from its stored data, also if its process ended within a step."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from agentlab.agent import Agent
+from agentlab.agent import Agent, Run
 from agentlab.engine.client import CallContext
-from agentlab.engine.plan import RunPlan
-from agentlab.engine.snapshot import Ending, Hold, Origin, RunPrefix
+from agentlab.engine.plan import Ending, Hold, Origin, RunPlan, RunPrefix
 from agentlab.engine.termination import Policy
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.limits.combinators import Custom, as_condition
@@ -22,42 +21,42 @@ from agentlab.model.messages import ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.records.history import RunHistory
 from agentlab.records.step import ChildUse, StepResult
-from agentlab.run import Run
 from agentlab.storage import Storage, StoredRun, codec
 from agentlab.storage.codec import MissingFunction, equal_when_redacted
 from agentlab.transport import current
 
 # Interrupted steps --------------------------------------------------------------------------------------------------------------
 #
-# While a step runs, the sub-agents that it has called are noted beside the run. If the run is resumed or loaded and that step is not
-# stored, what they used counts in the run; once the step was taken again they are in its `children`.
+# While a step runs, the sub-agents that it has called are in a note beside the run. If the run is loaded or resumed and that step is
+# not stored, their usage counts in the run. Once the step has been taken again, they are in its `children`.
 #
-# Before a tool with `idempotent=False` starts, its call is noted in the same way: it may have run when the run is resumed. The note
-# then keeps the call with the step in which it came again, for branches that begin before that step.
+# Before a tool with `idempotent=False` starts, its call is stored in a note too, since it may have run when the run is resumed. The
+# note then keeps the call and the step in which it was repeated, for branches that begin before that step.
 
-CALLED = "sub-agents of the step under way"
+SUB_AGENTS_NOTE = "sub-agents of the step under way"
 """The name of the note of sub-agents."""
 
-BEGUN = "tools that were begun"
+BEGUN_TOOLS_NOTE = "tools that were begun"
 """The name of the note of tools that may have run."""
 
 
 def children_note(step: int, children: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
-    """Return the note of sub-agents: for each its run's id, the tool call's id, the tool's name."""
+    """Return the note of sub-agents: each with its run's id, the tool call's id and the tool's name."""
     return {"step": step, "children": list(children)}
 
 
 def holds_note(step: int, holds: Iterable[Hold]) -> dict[str, Any]:
-    """Return the note of tools that may have run: for each its call, and the step in which it was repeated."""
+    """Return the note of tools that may have run: each with its call, and the step in which the call was repeated."""
     calls = [
-        {"id": one.call.id, "name": one.call.name, "arguments": one.call.arguments, "answered": one.answered} for one in holds
+        {"id": hold.call.id, "name": hold.call.name, "arguments": hold.call.arguments, "answered": hold.answered}
+        for hold in holds
     ]
     return {"step": step, "calls": calls}
 
 
 def load_holds(storage: Storage, run: StoredRun) -> tuple[Hold, ...]:
-    """Return the calls that were started in the interrupted step, and earlier ones that were repeated since."""
-    text = storage.notes(BEGUN, [run.head.run_id]).get(run.head.run_id)
+    """Return the calls that were started in the interrupted step, and earlier ones that have been repeated since."""
+    text = storage.notes(BEGUN_TOOLS_NOTE, [run.head.run_id]).get(run.head.run_id)
     note: dict[str, Any] = {"step": 0, "calls": ()} if text is None else json.loads(text)
     holds = [
         Hold(ToolCall(call["id"], call["name"], call["arguments"]), call.get("answered")).at(run.steps) for call in note["calls"]
@@ -66,9 +65,9 @@ def load_holds(storage: Storage, run: StoredRun) -> tuple[Hold, ...]:
 
 
 def interrupted_use(storage: Storage, runs: Iterable[StoredRun]) -> dict[str, tuple[ChildUse, ...]]:
-    """Return the usage of sub-agents in the interrupted step of each run, by run id; runs without such usage are left out."""
+    """Return the usage of sub-agents in the interrupted step of each run, by run id, for runs with such usage."""
     open_runs = {run.head.run_id: run for run in runs if run.end is None}
-    notes = storage.notes(CALLED, list(open_runs)) if open_runs else {}
+    notes = storage.notes(SUB_AGENTS_NOTE, list(open_runs)) if open_runs else {}
     found: dict[str, tuple[ChildUse, ...]] = {}
     for run_id, text in notes.items():
         note = json.loads(text)
@@ -79,7 +78,7 @@ def interrupted_use(storage: Storage, runs: Iterable[StoredRun]) -> dict[str, tu
 
 
 def interrupted_use_at_end(end: Mapping[str, Any] | None) -> tuple[ChildUse, ...]:
-    """Return the same for a run that ended without taking that step again."""
+    """Return the usage of sub-agents in the interrupted step of a run that ended without taking that step again."""
     return () if end is None else tuple([codec.from_jsonable(ChildUse, one) for one in end.get("cut_off", ())])
 
 
@@ -94,7 +93,7 @@ def find(storage: Storage, run_id: str) -> StoredRun | None:
 
 
 def _use(storage: Storage, run_id: str, call_id: str, tool: str) -> ChildUse | None:
-    """Return the usage of a sub-agent's run, its own sub-agents included; None if it had not started, or was deleted."""
+    """Return the usage of a sub-agent's run, including its own sub-agents; None if it had not started, or was deleted."""
     run = find(storage, run_id)
     if run is None:
         return None
@@ -119,9 +118,9 @@ def load_run(
     policy: Policy | None = None,
     defaults: RunSettings | None = None,
 ) -> Run:
-    """Return the run after its last stored step; its functions are those of the same name in `defaults` or the agent's settings.
+    """Return the run after its last stored step; its functions are those of the same name in `defaults` or in the agent's settings.
 
-    Raises StorageError if the stored data are damaged, ConfigurationError for another agent than the run had.
+    Raises StorageError if the stored data is damaged, ConfigurationError if the agent does not fit the run.
     """
     try:
         return _load_run(storage, stored, agent, defaults, stop=stop, policy=policy)
@@ -141,9 +140,9 @@ def _load_run(
     messages = [message_json.made(one) for one in head["messages"]]
     first, marks, happened = len(messages), list[int](), list[Any]()
 
-    def stored_steps() -> Iterator[Any]:  # one at a time: the JSON of a step is freed before the next one is read
-        for one in storage.steps(run_id):
-            body = codec.restore_results(json.loads(one.body))
+    def stored_steps() -> Iterator[Any]:  # one at a time: the JSON of a step is freed before the next step is read
+        for step in storage.steps(run_id):
+            body = codec.restore_results(json.loads(step.body))
             messages.extend(message_json.made(message) for message in body["messages"])
             marks.append(len(messages))
             happened.append(body["events"])  # decoded later: they may refer to later steps
@@ -177,7 +176,7 @@ def _load_run(
 
 
 def _decode_steps(stored: Iterable[Any]) -> Iterator[StepResult]:
-    """Decode the steps; equal settings of successive steps are one object, as they were in the run."""
+    """Decode the steps; equal settings of successive steps become one object, as they were in the run."""
     before: StepResult | None = None
     settings: object = None
     for one in stored:
@@ -213,7 +212,8 @@ def _settings(
     stop: object,
     policy: Policy | None,
 ) -> RunSettings:
-    """Return the last settings: of the end, of the last step, or, if the run has taken none since it was stored, of its head."""
+    """Return the latest settings: those of the run's end, else those of its last step, else those of its head (for a run without a step
+    since it was first stored)."""
     if end is not None and end["settings"] is not None:
         settings = codec.from_jsonable(RunSettings, end["settings"])
     elif history.last is not None and len(history) > head["steps_before"]:
@@ -221,9 +221,8 @@ def _settings(
     else:
         settings = codec.from_jsonable(RunSettings, head["settings"])
     parts = {name: getattr(own, name) for name in ("stop", "policy", "continuation", "terminating")}  # with their functions
-    settings = replace(
-        settings, **{name: one for name, one in parts.items() if one is not None and _is_stored_as(one, getattr(settings, name))}
-    )
+    same = {name: part for name, part in parts.items() if part is not None and _is_stored_as(part, getattr(settings, name))}
+    settings = replace(settings, **same)
     if stop is not None:
         settings = replace(settings, stop=as_condition(stop))
     return settings if policy is None else replace(settings, policy=as_policy(policy))
@@ -234,7 +233,7 @@ def _is_stored_as(value: object, stored: object) -> bool:
 
 
 def _with_functions(history: RunHistory, settings: RunSettings) -> RunHistory:
-    """Give the last step the stop condition with its functions if it is the same one: next actions depend on that."""
+    """Give the last step the stop condition with its functions, if it is the same condition; next actions compare the two."""
     last = history.last
     if last is None or last.settings.stop in (None, settings.stop) or not _is_stored_as(settings.stop, last.settings.stop):
         return history
@@ -263,7 +262,7 @@ def check_resumable(run: Run) -> None:
 
 
 class NamedModel:
-    """A model of which only the name is known: its run can be read but not resumed."""
+    """A model that was stored by its name only: its run can be read but not resumed."""
 
     def __init__(self, name: str, model: str, tools: list[str]) -> None:
         self.name, self.model, self._tools = name, model, tools
@@ -283,7 +282,7 @@ class NamedModel:
 
 
 def _agent_of(head: dict[str, Any]) -> Agent:
-    """Return the run's agent if names alone define it (see `Agent.is_made_of_names`), else one that can only be read."""
+    """Return the run's agent if names alone define it (see `Agent.is_made_of_names`), else an agent that can only be read."""
     provider, model = head["provider"], head["model"]
     more: dict[str, Any] = {name: head[name] for name in ("instructions", "options", "stream")}
     if head["can_be_made_again"]:
@@ -299,12 +298,12 @@ def _checked_agent(agent: Agent, run_id: str, head: dict[str, Any]) -> Agent:
     had, has = [head["provider"], head["model"]], [agent.model.name, agent.model.model]
     if not equal_when_redacted(had, has):
         raise ConfigurationError(
-            f"The run {run_id!r} is of {':'.join(had)}, not of {':'.join(has)}: pass such an agent, or branch the run onto "
-            f"this one with store.load({run_id!r}).fork(at=…, agent=…)."
+            f"The run {run_id!r} used {':'.join(had)}, but the agent uses {':'.join(has)}: pass an agent with the run's model, or "
+            f"branch the run onto this agent with store.load({run_id!r}).fork(at=…, agent=…)."
         )
     missing = [name for name in head["tools"] if not any(equal_when_redacted(name, own) for own in agent.tools)]
     if missing:
         raise ConfigurationError(
-            f"The run {run_id!r} had tools that the agent does not have: {', '.join(missing)}. Pass an agent with them."
+            f"The run {run_id!r} had tools that the agent does not have: {', '.join(missing)}. Pass an agent with these tools."
         )
     return agent

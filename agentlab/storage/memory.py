@@ -1,4 +1,4 @@
-"""Runs in memory, lost when the process ends."""
+"""Stores runs in memory; they are lost when the process ends."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class MemoryStorage:
         """Add a new run."""
         with self._lock:
             if head.run_id in self._runs:
-                raise StorageError(f"The run {head.run_id!r} exists already: delete it, or resume it.")
+                raise StorageError(f"The run {head.run_id!r} already exists: delete it, or resume it.")
             check_order(head.run_id, 0, steps)
             self._runs[head.run_id] = _MemoryRun(head, list(steps), end)
 
     def claim(self, run_id: str, writer: str, *, instead_of: str) -> None:
-        """Make `writer` the only one that may write to the run."""
+        """Make `writer` the only writer of the run."""
         with self._lock:
             run = self._find(run_id)
             check_writer(run_id, run.head.writer, instead_of)

@@ -1,4 +1,4 @@
-"""A store's runs as Parquet files, for other tools and other machines, and back again; the extra `agentlab-jupyter[parquet]`.
+"""Exports a store's runs as Parquet files, for other tools and other machines, and imports them. Needs `agentlab-jupyter[parquet]`.
 
 runs.parquet     the columns of the runs frame, and writer, head and end of the stored run
 steps.parquet    the columns of the steps frame, and row and body (the whole step as JSON) of the stored step
@@ -20,7 +20,7 @@ from agentlab.errors import ConfigurationError, StorageError
 from agentlab.records.frames import array
 from agentlab.storage import StoredHead, StoredRun, StoredStep
 from agentlab.storage.frames import runs_frame, steps_frame
-from agentlab.storage.loader import BEGUN, CALLED
+from agentlab.storage.loader import BEGUN_TOOLS_NOTE, SUB_AGENTS_NOTE
 
 if TYPE_CHECKING:
     from agentlab.storage.store import Store
@@ -29,13 +29,13 @@ FORMAT = 1
 RUNS_AT_ONCE = 200
 _MARK = b"agentlab"
 _OF_RUNS = ["run_id", "begun_at_s", "writer", "head", "steps", "end"]
-_OF_NOTES = {"under_way": CALLED, "tools_begun": BEGUN}
-"""Columns of notes, and the names of the notes; earlier exports have no such columns."""
+_OF_NOTES = {"under_way": SUB_AGENTS_NOTE, "tools_begun": BEGUN_TOOLS_NOTE}
+"""Columns for notes, and the names of the notes; earlier exports do not have these columns."""
 _OF_STEPS = ["run_id", "step", "row", "body"]
 
 
 def export(store: Store, folder: str | Path) -> None:
-    """Write both files, each whole or not at all."""
+    """Write both files, each completely or not at all."""
     pa, pq = _arrow()
     place, stored_runs = Path(folder), store.storage.runs()
     runs = runs_frame(store, stored_runs)
@@ -57,7 +57,7 @@ def export(store: Store, folder: str | Path) -> None:
 
 
 def _write_steps(store: Store, stored_runs: Sequence[StoredRun], steps: pd.DataFrame, path: Path) -> None:
-    """Write some runs at a time: the bodies are large, and need not all be in memory."""
+    """Write RUNS_AT_ONCE runs at a time, so that their bodies, which are large, are not all in memory."""
     pa, pq = _arrow()
     text = pa.field("text", pa.string())
     schema = pa.Schema.from_pandas(steps, preserve_index=False)
@@ -77,7 +77,7 @@ def _write_steps(store: Store, stored_runs: Sequence[StoredRun], steps: pd.DataF
 
 
 def _without_mixed_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Turn columns of mixed types, which users' conditions may give and Parquet lacks, into JSON."""
+    """Turn columns of mixed types into JSON: users' conditions may produce them, but Parquet does not support them."""
     mixed = [name for name in frame.columns if frame[name].dtype == object]
     return frame.assign(**{
         name: array([None if value is None else json.dumps(value, default=str) for value in frame[name]], "string")
@@ -86,7 +86,7 @@ def _without_mixed_columns(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def import_from(store: Store, folder: str | Path) -> list[str]:
-    """Add the new runs, each whole or not at all, and return their ids."""
+    """Add the new runs, each completely or not at all, and return their ids."""
     _, pq = _arrow()
     place = Path(folder)
     with _errors(place):
@@ -96,7 +96,7 @@ def import_from(store: Store, folder: str | Path) -> list[str]:
             runs = file.read(columns=[*_OF_RUNS, *optional]).to_pylist()
         with pq.ParquetFile(place / "steps.parquet") as file:
             _check(place / "steps.parquet", file, _OF_STEPS)
-            there = {run.head.run_id: run for run in store.storage.runs()}
+            stored = {run.head.run_id: run for run in store.storage.runs()}
             steps = itertools.groupby(_steps(file), key=lambda one: one["run_id"])
             waiting: tuple[str, list[StoredStep]] | None = None
             added = []
@@ -106,20 +106,22 @@ def import_from(store: Store, folder: str | Path) -> list[str]:
                 own_steps: list[StoredStep] = []
                 if waiting is not None and waiting[0] == run["run_id"]:
                     own_steps, waiting = waiting[1], None
-                if _added(store, run, own_steps, there.get(run["run_id"]), place):
+                if _add(store, run, own_steps, stored.get(run["run_id"]), place):
                     added.append(run["run_id"])
     return added
 
 
-def _added(store: Store, run: dict[str, Any], steps: list[StoredStep], here: StoredRun | None, place: Path) -> bool:
+def _add(store: Store, run: dict[str, Any], steps: list[StoredStep], stored: StoredRun | None, place: Path) -> bool:
+    """Add a run unless it is stored already. Returns True if it was added; raises StorageError if the stored one differs."""
     run_id = run["run_id"]
     if len(steps) != run["steps"]:
         raise StorageError(f"{str(place)!r} has {len(steps)} of {run['steps']} steps of the run {run_id!r}: export it again.")
-    if here is not None:
-        if (here.head.body, here.steps, here.end) == (run["head"], run["steps"], run["end"]):
+    if stored is not None:
+        if (stored.head.body, stored.steps, stored.end) == (run["head"], run["steps"], run["end"]):
             return False
         raise StorageError(
-            f"The run {run_id!r} is here already and differs ({here.steps} steps, in the export {run['steps']}): delete it first."
+            f"The run {run_id!r} is already in this store and differs from the exported one (it has {stored.steps} steps, the "
+            f"exported one {run['steps']}): delete it first."
         )
     store.storage.begin(StoredHead(run_id, run["begun_at_s"], run["writer"], run["head"]), steps, run["end"])
     for column, name in _OF_NOTES.items():
@@ -139,7 +141,7 @@ def _check(path: Path, file: Any, columns: list[str]) -> None:
         raise StorageError(f"{str(path)!r} was not written by store.export(…).")
     if int(mark) > FORMAT:
         raise StorageError(
-            f"{str(path)!r} was written by a newer agentlab (format {int(mark)}, this one knows {FORMAT}): update it."
+            f"{str(path)!r} was written by a newer agentlab (format {int(mark)}; this version reads up to {FORMAT}): update agentlab."
         )
 
 
@@ -149,7 +151,7 @@ def _marked(table: Any) -> Any:
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """Write a temporary file beside it, which replaces it when all of it is on the disk."""
+    """Yield a temporary file beside `path`, which replaces it once it is completely on the disk."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield beside

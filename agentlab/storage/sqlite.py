@@ -1,5 +1,5 @@
-"""Runs in a SQLite file. Each step is on the disk before the next one begins (WAL, synchronous=FULL), so a killed process loses no
-finished step. SQLite's WAL does not work on network file systems."""
+"""Stores runs in a SQLite file. Each step is on the disk before the next one begins (WAL, synchronous=FULL), so a killed process loses
+no finished step. SQLite's WAL does not work on network file systems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentlab.storage.base import StoredHead, StoredRun, StoredStep, check_order
 
 IN_MEMORY = ":memory:"
 WRITE_TIMEOUT_S = 5.0
-"""The time that a write waits for another writing process. Meanwhile the runs of this process wait too."""
+"""The time that a write waits for another process to finish writing. The other runs of this process wait too."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -28,14 +28,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE steps (run INTEGER NOT NULL REFERENCES runs (number), step INTEGER NOT NULL, row TEXT NOT NULL, "
         "body TEXT NOT NULL, PRIMARY KEY (run, step))",
     ),
-    # One number for run and step: a table without an index beside it has half the pages to write for each step.
+    # One number for run and step: without a separate index, each step writes half as many pages.
     (
         "CREATE TABLE numbered (id INTEGER PRIMARY KEY, row TEXT NOT NULL, body TEXT NOT NULL)",
         "INSERT INTO numbered SELECT (run << 32) + step, row, body FROM steps ORDER BY run, step",
         "DROP TABLE steps",
         "ALTER TABLE numbered RENAME TO steps",
     ),
-    # Data about a run that others than the run itself store, such as a score.
+    # Data that is stored about a run from outside it, such as a score.
     ("CREATE TABLE notes (run INTEGER NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (run, name)) WITHOUT ROWID",),
 )
 """The statements from each version of the format to the next; a new file executes all of them."""
@@ -48,17 +48,17 @@ _COUNT = (
     "(SELECT coalesce(max(id), number << 32) - (number << 32) FROM steps "
     "WHERE id BETWEEN number << 32 AND (number << 32) + 4294967295)"
 )
-"""The number of steps of a run: that of its last one, found without reading the others."""
+"""The number of steps of a run, which is the number of its last step; the query does not read the other steps."""
 
 RUNS_AT_ONCE = 200
 
 _INHERITED: list[sqlite3.Connection] = []
-"""Connections of the process that this one was forked from, which must be neither used nor closed here."""
+"""Connections of the process that this process was forked from; they must be neither used nor closed here."""
 
 
 class SqliteStorage:
     """Runs in a file, which is created if it does not exist. Several processes may write to it at the same time. A file in a read-only
-    folder can be read, from a copy in memory; writing to it raises StorageError.
+    folder is read from a copy in memory; writing to it raises StorageError.
 
     Raises StorageError for a path that cannot be opened, another kind of file, or a file of a newer agentlab.
 
@@ -103,7 +103,7 @@ class SqliteStorage:
         self._database.execute("PRAGMA synchronous = FULL")
 
     def _prepare(self, database: sqlite3.Connection) -> None:
-        # First: another process may be creating the tables, and the marks with them, at this moment.
+        # The tables are looked up before version and id, since another process may be creating all of them at this moment.
         has_tables = database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
         (version,) = database.execute("PRAGMA user_version").fetchone()
         (application,) = database.execute("PRAGMA application_id").fetchone()
@@ -113,7 +113,8 @@ class SqliteStorage:
             )
         if version > VERSION:
             raise StorageError(
-                f"{self.path!r} was written by a newer agentlab (format {version}, this one knows {VERSION}): update agentlab."
+                f"{self.path!r} was written by a newer agentlab (format {version}; this version reads up to {VERSION}): update "
+                "agentlab."
             )
         database.execute("PRAGMA journal_mode = WAL")
         if version < VERSION:
@@ -130,7 +131,7 @@ class SqliteStorage:
         check_order(head.run_id, 0, steps)
         with self._errors("written to"), self._write() as database:
             if database.execute("SELECT 1 FROM runs WHERE run_id = ?", (head.run_id,)).fetchone():
-                raise StorageError(f"The run {head.run_id!r} exists in {self.path!r} already: delete it, or resume it.")
+                raise StorageError(f"The run {head.run_id!r} already exists in {self.path!r}: delete it, or resume it.")
             number = database.execute(
                 "INSERT INTO runs (run_id, begun_at, writer, head, ended) VALUES (?, ?, ?, ?, ?)",
                 (head.run_id, head.begun_at, head.writer, head.body, end),
@@ -138,17 +139,17 @@ class SqliteStorage:
             self._insert(database, number or 0, steps)
 
     def claim(self, run_id: str, writer: str, *, instead_of: str) -> None:
-        """Make `writer` the only one that may write to the run."""
+        """Make `writer` the only writer of the run."""
         with self._errors("written to"), self._write() as database:
-            number, _, now = self._find(database, run_id)
-            check_writer(run_id, now, instead_of)
+            number, _, current = self._find(database, run_id)
+            check_writer(run_id, current, instead_of)
             database.execute("UPDATE runs SET writer = ? WHERE number = ?", (writer, number))
 
     def add(self, run_id: str, writer: str, steps: Sequence[StoredStep], end: str | None = None) -> None:
         """Add steps, and the end."""
         with self._errors("written to"), self._write() as database:
-            number, count, now = self._find(database, run_id)
-            check_writer(run_id, now, writer)
+            number, count, current = self._find(database, run_id)
+            check_writer(run_id, current, writer)
             check_order(run_id, count, steps)
             self._insert(database, number, steps)
             if end is not None:
@@ -188,7 +189,7 @@ class SqliteStorage:
         return [StoredStep(row[0] - ids[0], *row[1:]) for row in rows]
 
     def rows(self, run_ids: Sequence[str] | None = None) -> Iterator[tuple[str, str]]:
-        """Yield (run_id, row) for every step, read for some runs at a time, so that others can write in between."""
+        """Yield (run_id, row) for every step, read for RUNS_AT_ONCE runs at a time, so that others can write in between."""
         found = self._numbered(run_ids)
         at_once = RUNS_AT_ONCE if run_ids is None else 1
         for begin in range(0, len(found), at_once):
@@ -212,12 +213,12 @@ class SqliteStorage:
 
     def notes(self, name: str, run_ids: Iterable[str] | None = None) -> dict[str, str]:
         """Return the notes of that name."""
-        asked = "SELECT run_id, body FROM runs JOIN notes ON run = number WHERE name = ?"
+        query = "SELECT run_id, body FROM runs JOIN notes ON run = number WHERE name = ?"
         with self._errors("read"), self._lock:
             database = self._open()
             if run_ids is None:
-                return dict(database.execute(asked, (name,)).fetchall())
-            rows = [database.execute(f"{asked} AND run_id = ?", (name, run_id)).fetchone() for run_id in run_ids]
+                return dict(database.execute(query, (name,)).fetchall())
+            rows = [database.execute(f"{query} AND run_id = ?", (name, run_id)).fetchone() for run_id in run_ids]
         return dict(row for row in rows if row is not None)
 
     def delete(self, run_id: str) -> None:
@@ -247,7 +248,7 @@ class SqliteStorage:
         return SqliteStorage, (self.path,)  # another process opens the path
 
     def _find(self, database: sqlite3.Connection, run_id: str) -> tuple[int, int, str]:
-        """Return the run's number, the number of stored steps, and its writer."""
+        """Return the run's number, the number of its stored steps, and its writer."""
         found: tuple[int, int, str] | None = database.execute(
             f"SELECT number, {_COUNT}, writer FROM runs WHERE run_id = ?",  # noqa: S608  a constant
             (run_id,),
@@ -271,7 +272,7 @@ class SqliteStorage:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """One exclusive transaction: what it reads is still true when it writes."""
+        """Begin an exclusive transaction: the data that it reads does not change before it writes."""
         with self._lock:
             database = self._open()
             with database:  # commits at the end, or rolls back
@@ -291,7 +292,7 @@ def _connection(path: str) -> sqlite3.Connection:
 
 
 def _copy_in_memory(path: str) -> sqlite3.Connection:
-    """Return a copy of the file with its log: SQLite reads the log only where it can write beside the file."""
+    """Return a copy of the file with its log: SQLite reads the log only if it can write beside the file."""
     memory = _connection(IN_MEMORY)
     with tempfile.TemporaryDirectory() as folder:
         for end in ("", "-wal"):
@@ -303,19 +304,19 @@ def _copy_in_memory(path: str) -> sqlite3.Connection:
 
 
 def _id_range(number: int) -> tuple[int, int]:
-    """Return the ids between which the steps of a run are; the first is no step's."""
+    """Return the range of the ids of a run's steps; the first id in the range is not used."""
     return number << 32, (number << 32) + 0xFFFFFFFF
 
 
 def _hint(error: str) -> str:
     if "full" in error:
-        return " Make room on the disk; nothing that was stored is lost."
+        return " Free some space on the disk; the stored data is not lost."
     if "I/O error" in error:
-        return " The disk is full or damaged: check it, and try again; nothing that was stored is lost."
+        return " The disk is full or damaged: check it, and try again; the stored data is not lost."
     if "unable to open" in error or "readonly" in error:
         return " Pass a file in a folder that exists and that you may write to."
     if "locked" in error or "busy" in error:
-        return f" Another process has been writing for over {WRITE_TIMEOUT_S:g} s: end it, or try again."
+        return f" Another process has been writing for over {WRITE_TIMEOUT_S:g} s: stop it, or try again."
     if "malformed" in error or "not a database" in error:
         return " The file is damaged, or not a database: pass another one."
     return ""

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from agentlab._internal import lazy
 from agentlab._internal.display import Displayable
-from agentlab.agent import Agent
+from agentlab.agent import Agent, Run
 from agentlab.engine.branches import set_caller, set_parent
 from agentlab.engine.termination import Policy
 from agentlab.engine.worker import RunState
@@ -27,7 +27,6 @@ from agentlab.errors import ConfigurationError, StorageError
 from agentlab.limits.settings import RunSettings
 from agentlab.model.messages import ToolCall
 from agentlab.records import events
-from agentlab.run import Run
 from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun
 from agentlab.storage.loader import check_resumable, load_run
 from agentlab.storage.writer import RunWriter, active_writers, is_writer_alive, is_writer_here, writer_text
@@ -45,8 +44,8 @@ ENDED, OPEN, INTERRUPTED = "ended", "open", "interrupted"
 class Store(Displayable):
     """Runs and all their steps, stored in `where`: a path, None for memory, or a Storage of your own.
 
-    It is an observer: pass it to an agent or to a run. Steps that cannot be written (a full disk) stay in memory, with a warning, and
-    are written later. Any thread may use it, and several processes may share a file. The provider's key is never written.
+    A store is an observer: pass it to an agent or to a run. Steps that cannot be written (a full disk) stay in memory, with a warning,
+    and are written later. Any thread may use a store, and several processes may share a file. The provider's key is never written.
 
     Example:
         >>> store = lab.Store()  # lab.Store("runs.db") is a file
@@ -63,7 +62,7 @@ class Store(Displayable):
         self.storage: Storage = (
             MemoryStorage() if where is None else SqliteStorage(where) if isinstance(where, str | Path) else where
         )
-        self._writers: WeakValueDictionary[str, RunWriter] = WeakValueDictionary()  # weak: the store keeps no run alive
+        self._writers: WeakValueDictionary[str, RunWriter] = WeakValueDictionary()  # weak, so that the store keeps no run alive
         self._unsaved_writers: dict[str, RunWriter] = {}
 
     # Recording ----------------------------------------------------------------------------------------------------------------
@@ -83,7 +82,7 @@ class Store(Displayable):
     def keep(self, run: Run) -> Run:
         """Record this run from now on, with all its steps so far, and later its sub-agents' runs and forks; return the same run.
 
-        Writes that failed before are tried again. Raises StorageError if the run cannot be written.
+        Retries failed writes. Raises StorageError if the run cannot be written.
 
         Example:
             >>> store = lab.Store()
@@ -100,7 +99,7 @@ class Store(Displayable):
         return run
 
     def let_go(self, run: Run) -> None:
-        """Stop recording this run: in the store it is interrupted after its last finished step.
+        """Stop recording this run; the store then lists it as interrupted after its last finished step.
 
         Example:
             >>> store = lab.Store()
@@ -116,7 +115,7 @@ class Store(Displayable):
             run.timeline.forget(writer)
 
     def save(self) -> None:
-        """Try failed writes again. Raises StorageError if that fails.
+        """Retry failed writes. Raises StorageError if they fail again.
 
         Example:
             >>> store = lab.Store()
@@ -130,7 +129,7 @@ class Store(Displayable):
 
     @property
     def unsaved(self) -> dict[str, int]:
-        """The runs that could not be written completely, and the number of their steps that are in memory only.
+        """The runs that could not be written completely, each with the number of its steps that are only in memory.
 
         Example:
             >>> store = lab.Store()
@@ -160,8 +159,8 @@ class Store(Displayable):
         return [stored.head.run_id for stored in self.storage.runs()]
 
     def state(self, run_id: str) -> str:
-        """Return the state of a run: `ended`; `open` if a live process writes it, or one on another machine, which cannot be checked;
-        `interrupted` if that process ended, or released the run, before the run's end.
+        """Return the state of a run: `ended`; `open` if a live process writes it, or a process on another machine, which cannot be
+        checked; `interrupted` if that process ended, or released the run, before the run's end.
 
         Example:
             >>> store = lab.Store()
@@ -184,11 +183,11 @@ class Store(Displayable):
         return INTERRUPTED if is_writer_alive(stored.head.writer) is False else OPEN
 
     def load(self, run_id: str, agent: Agent | None = None, *, stop: object = None, policy: Policy | None = None) -> Run:
-        """Return the stored run, to read and to fork. Further steps of it are not recorded; its forks are, if the store observes the
-        agent.
+        """Return the stored run, for reading and forking. If it is continued, further steps are not recorded; its forks are recorded if
+        the store observes the agent.
 
-        `agent` is needed to run it further if it had tools, since functions cannot be stored. Of a stop condition or a policy of your
-        own only the name is stored: the agent's default of that name is used, or pass it again with `stop` or `policy`.
+        `agent` is needed to continue a run that had tools, since functions cannot be stored. Your own stop conditions and policies are
+        stored by name only: the agent's default of that name is used, unless you pass `stop` or `policy` again.
 
         Example:
             >>> store = lab.Store()
@@ -206,19 +205,19 @@ class Store(Displayable):
         return run
 
     def _connect(self, run: Run) -> None:
-        """Set up loading of the runs of its sub-agents on first access."""
+        """Load the runs of the run's sub-agents on first access."""
         run.branches.recall = self._recall
         run.branches.recall_children = self._load_children
 
     def _recall(self, run_id: str, agent: Agent, settings: RunSettings) -> Run:
-        """Return the run of a sub-agent, whose tool has these settings, to continue it."""
+        """Return the run of a sub-agent whose tool has these settings, for continuing it."""
         run = load_run(self.storage, self._one(run_id), agent, defaults=settings)
         check_resumable(run)
         self._connect(run)
         return run
 
     def _load_children(self, run: Run) -> None:
-        """Load the runs of sub-agents in a run's history below it, read-only; those that are deleted or damaged are left out."""
+        """Load the runs of the sub-agents in a run's history as its children, read-only; deleted or damaged ones are left out."""
         loaded: dict[str, Run] = {}
         for use in chain(*(step.children for step in run.history), run.history.cut_off):
             child = self._load_child(run, use.run_id, use.tool)
@@ -230,7 +229,7 @@ class Store(Displayable):
             if parent is not None:
                 set_parent(child, parent)
             set_caller(child, run, origin.parent_step or 0, origin.called_by or use.call_id)
-            child.stepper.origin = replace(child.origin, parent_run_id=origin.parent_run_id)
+            child.stepper.context.origin = replace(child.origin, parent_run_id=origin.parent_run_id)
             loaded[child.id] = child
 
     def _load_child(self, caller: Run, run_id: str, tool: str) -> Run | None:
@@ -243,7 +242,7 @@ class Store(Displayable):
                 continue
             except StorageError:
                 return None
-            child.stepper.transport, child.branches.was_loaded = caller.stepper.transport, True
+            child.stepper.context.transport, child.branches.was_loaded = caller.stepper.context.transport, True
             return child
         return None
 
@@ -257,15 +256,16 @@ class Store(Displayable):
         again: Callable[[ToolCall], bool | Awaitable[bool]] | None = None,
         take_over: bool = False,
     ) -> Run:
-        """Return the run, to continue after its last finished step, under the same id; an interrupted step is taken again, with the
-        limits of the step before. A Run object of it in this process is no longer recorded.
+        """Return the run, to continue after its last finished step under the same id. A Run object of it in this process is no longer
+        recorded.
 
-        So a tool may run twice. One with `idempotent=False` that was started in that step does not: its next call gets an error result,
-        which says that it may have run. `again`, a function of that call, sync or async, is called first: if it returns True, the tool
-        is executed; if it raises, it is not. The same applies to branches that begin before that call.
+        An interrupted step is taken again, under the limits of the step before it, so a tool may run twice. A tool with
+        `idempotent=False` that was started in that step does not run twice: its next call gets an error result, which says that it may
+        have run. `again`, a function of that call, sync or async, is called first: if it returns True, the tool is executed; if it
+        raises, the tool is not executed. The same applies to branches that begin before that call.
 
-        `take_over` resumes a run that another process seems to write, such as one on a lost machine. Raises ConfigurationError if the
-        run has ended or is running, and if its tools, or other functions, are missing.
+        `take_over` resumes a run that another process seems to write, such as a process on a lost machine. Raises ConfigurationError if
+        the run has ended or is running, and if its tools or other functions are missing.
 
         Example:
             >>> store = lab.Store()
@@ -277,13 +277,15 @@ class Store(Displayable):
             (3, <StopReason.STOP_CONDITION: 'stop_condition'>)
         """
         if again is not None and not callable(again):
-            raise ConfigurationError(f"resume(again={again!r}): pass a function of the call, such as again=lambda call: True.")
+            raise ConfigurationError(
+                f"resume(again={again!r}): pass a function that takes the call, such as again=lambda call: True."
+            )
         stored = self._one(run_id)
         self._check_state(stored, take_over=take_over)
         run = load_run(self.storage, stored, agent, stop=stop, policy=policy)
         check_resumable(run)
         self._connect(run)
-        run.stepper.again = again
+        run.stepper.context.again = again
         writer = RunWriter(self.storage, run, self._unsaved_writers, begun=True)
         self.storage.claim(run_id, writer.writer, instead_of=stored.head.writer)
         self._writers[run_id] = writer
@@ -302,8 +304,8 @@ class Store(Displayable):
         if here is None:
             if state == OPEN and not take_over:
                 raise ConfigurationError(
-                    f"The run {run_id!r} is running in {writer_text(stored.head.writer)}: end it there first; or, if that "
-                    "process is gone, resume(…, take_over=True)."
+                    f"The run {run_id!r} is running in {writer_text(stored.head.writer)}: stop it there first or, if that process is "
+                    "gone, call resume(…, take_over=True)."
                 )
         elif here.run.state is RunState.ENDED:
             raise ConfigurationError(
@@ -323,7 +325,7 @@ class Store(Displayable):
             []
         """
         if self.state(run_id) == OPEN:
-            raise ConfigurationError(f"The run {run_id!r} is running: end it before it is deleted.")
+            raise ConfigurationError(f"The run {run_id!r} is running: stop it before you delete it.")
         self.storage.delete(run_id)
 
     def frame(self, what: str = "runs", run_ids: Iterable[str] | None = None) -> pd.DataFrame:
@@ -359,7 +361,7 @@ class Store(Displayable):
     def import_from(self, folder: str | Path) -> list[str]:
         """Add the runs that `export` wrote into a folder; return the ids of the new ones. Needs the same extra.
 
-        A run that this store has already is not changed. Raises StorageError if it differs from the exported one, and for files that
+        A run that is already in this store is not changed. Raises StorageError if it differs from the exported one, and for files that
         are not an export.
 
         Example:

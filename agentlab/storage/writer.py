@@ -21,8 +21,8 @@ from pydantic_core import to_json
 
 from agentlab._internal.redaction import Redactor, known_secrets, redact, text_of
 from agentlab._internal.safe_text import one_line
-from agentlab.agent import Agent
-from agentlab.engine.snapshot import Hold, RunSnapshot
+from agentlab.agent import Agent, Run
+from agentlab.engine.plan import Hold, RunSnapshot
 from agentlab.errors import AgentlabWarning, StorageError
 from agentlab.model import messages as message_json
 from agentlab.records import events
@@ -30,13 +30,12 @@ from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, 
 from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
-from agentlab.run import Run
 from agentlab.storage import Storage, StoredHead, StoredStep, codec
 from agentlab.storage.codec import Redact, redact_json
-from agentlab.storage.loader import BEGUN, CALLED, children_note, holds_note
+from agentlab.storage.loader import BEGUN_TOOLS_NOTE, SUB_AGENTS_NOTE, children_note, holds_note
 
-OF_THE_RUN = ("run_id", "provider", "model")
-"""Columns of the steps frame that are constant within a run; they are added on reading."""
+RUN_CONSTANT_COLUMNS = ("run_id", "provider", "model")
+"""Columns of the steps frame that are constant within a run: they are not stored, but added on reading."""
 
 active_writers: WeakValueDictionary[str, RunWriter] = WeakValueDictionary()
 """The writers of this process, of all stores, by their names."""
@@ -78,7 +77,7 @@ class RunWriter:
                 case events.ToolStarted():
                     self._note_tool(event)
         except StorageError as error:
-            message = f"{error} The run {self.run.id} stays in memory meanwhile; store.save() tries again."
+            message = f"{error} The run {self.run.id} stays in memory until then; store.save() tries again."
             if self.run.result is None:
                 self.run.timeline.warn_once(message)
             else:  # no event may follow the end of a run
@@ -86,14 +85,14 @@ class RunWriter:
 
     @property
     def unsaved(self) -> int:
-        """Number of steps that are in memory only."""
-        return self.run.timeline.whole_steps - self._steps
+        """The number of steps that are only in memory."""
+        return self.run.timeline.complete_steps - self._steps
 
     def release(self) -> None:
         """Stop writing; the run counts as interrupted, for other processes too."""
         self._released = True
         if self._begun:
-            with contextlib.suppress(StorageError):  # then it counts as interrupted once this process has ended
+            with contextlib.suppress(StorageError):  # without this, it counts as interrupted once this process has ended
                 self._storage.claim(self.run.id, NOBODY, instead_of=self.writer)
         active_writers.pop(self.writer, None)
         self._unsaved_writers.pop(self.run.id, None)
@@ -115,10 +114,10 @@ class RunWriter:
         with self._lock:
             self._children.append((event.run_id, event.call_id, event.tool))
             earlier = [(use.run_id, use.call_id, use.tool) for use in self.run.history.cut_off]
-            self._note(CALLED, children_note(event.step, [*earlier, *self._children]))
+            self._note(SUB_AGENTS_NOTE, children_note(event.step, [*earlier, *self._children]))
 
     def _note_tool(self, event: events.ToolStarted) -> None:
-        """Note a tool that must not run twice before it runs."""
+        """Note a call of a tool that must not run twice, before it runs."""
         tool = self.run.agent.tools.get(event.tool_call.name)
         if tool is not None and not tool.idempotent:
             with self._lock:
@@ -126,14 +125,14 @@ class RunWriter:
                 self._note_holds(event.step)
 
     def _note_holds(self, step: int) -> None:
-        self._note(BEGUN, holds_note(step, [*self.run.stepper.holds, *self._tools]))
+        self._note(BEGUN_TOOLS_NOTE, holds_note(step, [*self.run.stepper.context.holds, *self._tools]))
 
     def _note(self, name: str, value: object) -> None:
         if self._begun and not self._released:
             store_note(self._storage, self.run.id, name, value, self._redact)
 
     def _save(self) -> None:
-        run = self.run.stepper.snapshot()
+        run = self.run.stepper.context.snapshot()
         new = run.prefix.history[self._steps : run.steps]
         happened = [event for event in run.events[self._events :] if not isinstance(event, events.RunEnded)]
         sums = list(step_rows(new, self._row_before))
@@ -142,7 +141,7 @@ class RunWriter:
         if not self._begun:
             self._storage.begin(StoredHead(run.run_id, time.time(), self.writer, self._text(_head(run))), steps, end)
             self._begun = True
-            if run.holds:  # from the run that it branches from
+            if run.holds:  # inherited from the run that this run branches from
                 self._note_holds(self._steps + len(new) + 1)
         elif steps or end != self._end:
             self._storage.add(run.run_id, self.writer, steps, end)
@@ -158,7 +157,7 @@ class RunWriter:
                 self._note_holds(self._steps + 1)
 
     def _stored(self, run: RunSnapshot, step: StepResult, row: StepRow, happened: Sequence[events.Event]) -> StoredStep:
-        """Encode a step. If several are written at once, after a failure or a fork, the first has the events of all."""
+        """Encode a step. If several steps are written at once, after a failure or a fork, the first one has the events of all."""
         body = codec.step_to_jsonable(step, run.prefix.messages_of(step.index), happened)
         try:
             return StoredStep(step.index, self._text(self._row(run, step, row)), self._text(body, plain=True))
@@ -195,7 +194,7 @@ class RunWriter:
         )
 
     def _text(self, value: object, *, plain: bool = False) -> str:
-        """Return the value as JSON text without keys. `plain`: it has JSON types only."""
+        """Return the value as JSON text without keys. `plain`: the value consists of JSON types only."""
         return redact_json(_plain_to_text(value) if plain else _to_text(value), self._redact)
 
 
@@ -224,7 +223,7 @@ def _head(run: RunSnapshot) -> dict[str, Any]:
 
 
 def _last_row(history: RunHistory) -> StepRow | None:
-    """Return the sums of a run that is stored already."""
+    """Return the sums of a run that is already stored."""
     if history.last is None:
         return None
     return StepRow(history.last, history.tokens, history.cost_usd, history.known_tokens, history.known_cost_usd)
@@ -241,12 +240,12 @@ def _values(columns: tuple[Column, ...], source: Source, row: object) -> dict[st
     return {
         column.name: value
         for column in columns
-        if column.name not in OF_THE_RUN and (value := column.read(source, row)) is not None
+        if column.name not in RUN_CONSTANT_COLUMNS and (value := column.read(source, row)) is not None
     }
 
 
 def _plain_to_text(value: object) -> str:
-    """Five times as fast as `_to_text`, which also takes half a surrogate pair and deep nesting."""
+    """Encode five times as fast as `_to_text`, which is used for halves of surrogate pairs and deep nesting."""
     try:
         return to_json(value, fallback=_number).decode()
     except ValueError:
@@ -261,7 +260,7 @@ _to_text = json.JSONEncoder(separators=(",", ":"), default=_number).encode
 
 
 def secrets_of(agent: Agent) -> tuple[str, ...]:
-    """Return the keys that the agent's provider sends: a server may repeat them in any response."""
+    """Return the keys that the agent's provider sends, since a server may repeat them in any response."""
     provider = getattr(agent.model, "provider", None)
     try:
         headers = provider.auth_headers() if provider is not None else {}
@@ -275,11 +274,11 @@ def store_note(storage: Storage, run_id: str, name: str, value: object, redact: 
     storage.note(run_id, name, redact_json(_to_text(value), redact))
 
 
-# Which process writes --------------------------------------------------------------------------------------------------------
+# Writers ---------------------------------------------------------------------------------------------------------------------
 
 
 _numbers = itertools.count(1)
-_MOST_PROCESSES = 2**31
+_MAX_PROCESS_ID = 2**31
 
 NOBODY = "nobody"
 """The writer of a run that was released, so that any process may resume it."""
@@ -291,7 +290,7 @@ def new_writer_name() -> str:
 
 
 def is_writer_alive(name: str) -> bool | None:
-    """True if the writer's process is still running; None if it is on another machine, where that is unknown."""
+    """True if the writer's process is still running; None for a process on another machine, which cannot be checked."""
     if name == NOBODY:
         return False
     host, process, begun_at = _parse_writer_name(name)
@@ -312,23 +311,23 @@ def writer_text(name: str) -> str:
 
 
 def _parse_writer_name(name: str) -> tuple[str, int, str]:
-    """Return host, process id and its start; an empty host for any other text."""
+    """Return the host, the process id and the start of the process; the host is empty for text that is not a writer's name."""
     try:
         host, process, begun_at, _ = json.loads(name)
     except (ValueError, TypeError, RecursionError):
         return "", 0, ""
-    is_one = isinstance(host, str) and type(process) is int and 0 < process < _MOST_PROCESSES and isinstance(begun_at, str)
-    return (host, process, begun_at) if is_one else ("", 0, "")
+    is_valid = isinstance(host, str) and type(process) is int and 0 < process < _MAX_PROCESS_ID and isinstance(begun_at, str)
+    return (host, process, begun_at) if is_valid else ("", 0, "")
 
 
 @cache
-def _reader() -> Callable[[int], str]:
+def _start_reader() -> Callable[[int], str]:
     return _from_proc if Path("/proc/self/stat").exists() else _from_psutil
 
 
 def _begun_at(process: int) -> str:
-    """Return when a process started, or "" if there is none: process ids are reused, but not with the same start."""
-    return _reader()(process)
+    """Return the start of a process, or "" if it does not exist: process ids are reused, but not with the same start."""
+    return _start_reader()(process)
 
 
 def _from_proc(process: int) -> str:
@@ -341,7 +340,7 @@ def _from_proc(process: int) -> str:
 
 
 def _from_psutil(process: int) -> str:
-    """For systems without /proc, such as macOS and Windows."""
+    """Return the start of a process on systems without /proc, such as macOS and Windows."""
     import psutil
 
     try:
@@ -350,4 +349,4 @@ def _from_psutil(process: int) -> str:
     except psutil.NoSuchProcess:
         return ""
     except psutil.AccessDenied:
-        return "running"  # another user's
+        return "running"  # another user's process

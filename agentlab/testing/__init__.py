@@ -1,17 +1,17 @@
-"""For users' tests and tutorials: a scripted model, failing providers, and contracts as tests. Nothing in agentlab imports it.
+"""For users' tests and tutorials: a scripted model, failing providers, and contracts as tests. No other package imports it.
 
 May import: everything.
 
     scripted      a model that answers from a script
     faulty        injects faults into requests
-    faults        the faults
-    fault_bodies  the faults that damage a body
-    contracts     the contracts of providers and storages
+    faults        all faults
+    fault_bodies  the base of faults, and the faults that damage a body
+    contracts     the tests that every provider, and every storage, has to pass
 """
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab.testing import faults
 from agentlab.testing.contracts import ProviderContract, StorageContract, Verified, verify
 from agentlab.testing.faulty import Faulty, faulty
@@ -34,4 +34,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = module_hooks(__name__, __all__)

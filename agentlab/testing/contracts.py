@@ -85,7 +85,7 @@ class ProviderContract:
     """
 
     def test_it_names_itself(self, provider: Provider) -> None:
-        """It has a name for `provider:model` strings, a wire, a model and its capabilities."""
+        """A provider has a name for `provider:model` strings, a wire, a model and its capabilities."""
         assert provider.name
         assert not set(provider.name) & set(":@ ")
         assert provider.wire
@@ -93,13 +93,13 @@ class ProviderContract:
         assert isinstance(provider.capabilities, Capabilities)
 
     def test_it_is_a_value(self, provider: Provider) -> None:
-        """It can be copied to another process, and compared."""
+        """A provider can be copied to another process, and compared."""
         copied = pickle.loads(pickle.dumps(provider))  # noqa: S301  pickled in the same line
         assert copied == provider
         assert hash(copied) == hash(provider)
 
     def test_it_shows_no_key(self, provider: Provider) -> None:
-        """Neither its repr nor its requests, which are recorded, contain a key."""
+        """Neither the provider's repr nor its requests, which are recorded, contain a key."""
         request = provider.build_request(_REQUEST)
         shown = f"{provider!r} {provider!s} {request.url} {dict(request.headers)!r} {request.body!r}"
         for value in _auth(provider, request).values():
@@ -119,11 +119,11 @@ class ProviderContract:
             assert _TOOL.name in body or not provider.capabilities.tools
 
     def test_the_same_question_is_the_same_request(self, provider: Provider) -> None:
-        """Requests are equal byte for byte; otherwise no recording would match."""
+        """Requests are equal byte by byte; otherwise no recording would match."""
         assert provider.build_request(_REQUEST) == provider.build_request(_REQUEST)
 
     def test_finish_reasons_are_as_documented(self, provider: Provider, bodies: Bodies) -> None:
-        """Each body has its finish reason, and the vendor's own word."""
+        """Each body is read with its finish reason, and with the place of the vendor's value."""
         for body, reason in bodies:
             signal = provider.parse(body).signal
             assert signal.finish_reason is reason, f"{signal.raw_value!r} means {reason}, and is read as {signal.finish_reason}"
@@ -138,7 +138,7 @@ class ProviderContract:
                 assert not call.closed or isinstance(json.loads(call.arguments), dict)
 
     def test_no_response_raises(self, provider: Provider, bodies: Bodies) -> None:
-        """Neither other JSON nor a body with a missing or odd part raises."""
+        """Parsing raises neither for other JSON nor for a body with a missing or odd part."""
         for body in (*_ODD, *(damaged for whole, _ in bodies for damaged in _damaged(whole))):
             assert isinstance(provider.parse(body), ModelResponse)
             assert isinstance(provider.error_message(body), str)
@@ -146,7 +146,7 @@ class ProviderContract:
             assert not _is_clean_end(provider.parse(body))
 
     def test_a_stream_reads_the_same_in_any_pieces(self, provider: Provider, stream: bytes | None) -> None:
-        """A stream gives the same response in two pieces anywhere, byte by byte, or at once."""
+        """A stream gives the same response at once, byte by byte, or split in two at any byte."""
         whole = _require(stream)
         expected = _read(provider, whole)
         assert expected.text or expected.tool_calls
@@ -162,7 +162,7 @@ class ProviderContract:
             assert not _is_clean_end(_read(provider, whole[:at]))
 
     def test_streams_do_not_mix(self, provider: Provider, stream: bytes | None) -> None:
-        """Two streams at once through one provider, and two through one parser, give their own responses."""
+        """Two streams at once through one provider, and two in turn through one parser, give separate responses."""
         whole = _require(stream)
         expected = _read(provider, whole)
         first, second = provider.stream_parser(), provider.stream_parser()
@@ -210,7 +210,7 @@ def _is_clean_end(response: ModelResponse) -> bool:
 
 def _last_event(stream: bytes) -> int:
     """Return the start of the last event of a text stream, or the middle of a binary one."""
-    text = stream.replace(b"\r\n", b"\n\n").rstrip(b"\n")  # as long as it was
+    text = stream.replace(b"\r\n", b"\n\n").rstrip(b"\n")  # keeps the offsets
     found = text.rfind(b"\n\n")
     return len(stream) // 2 if found < 0 else found
 
@@ -263,7 +263,7 @@ def refused(do: Callable[[], object]) -> str:
 class StorageContract:
     """Subclass it with a fixture `make`: a function without arguments that opens the same storage each time, empty at first.
 
-    `lasts` is True if runs are still there when the storage is opened again.
+    `lasts` is True if the storage still has its runs when it is opened again.
 
     Example:
         >>> from agentlab.storage import MemoryStorage
@@ -278,7 +278,7 @@ class StorageContract:
     lasts: ClassVar[bool] = True
 
     def test_a_run_comes_back_as_it_was_given(self, make: Make) -> None:
-        """Head, steps and end are unchanged."""
+        """Head, steps and end are returned unchanged."""
         storage, kept = make(), head(body=ODD_TEXT)
         storage.begin(kept)
         assert storage.runs() == [StoredRun(kept, 0, None)]
@@ -293,7 +293,7 @@ class StorageContract:
         storage.close()
 
     def test_a_run_may_begin_with_steps(self, make: Make) -> None:
-        """Forks do, and runs stored from their middle on."""
+        """Forks do, and so do runs whose recording starts after some steps."""
         storage = make()
         storage.begin(head(), steps(1, 2), "{}")
         assert storage.runs() == [StoredRun(head(), 2, "{}")]
@@ -301,7 +301,7 @@ class StorageContract:
         storage.close()
 
     def test_notes_come_back(self, make: Make) -> None:
-        """The newest text of each name is kept until the run is deleted."""
+        """The newest note of each name is kept until the run is deleted."""
         storage = make()
         storage.begin(head())
         storage.begin(head("other"))
@@ -324,7 +324,7 @@ class StorageContract:
         storage.close()
 
     def test_an_end_may_be_replaced(self, make: Make) -> None:
-        """The last one counts; None keeps it."""
+        """The last end is kept; None does not change it."""
         storage = make()
         storage.begin(head())
         for end in ("first", "second", None):
@@ -333,7 +333,7 @@ class StorageContract:
         storage.close()
 
     def test_runs_are_in_the_order_of_their_start(self, make: Make) -> None:
-        """Neither their ids nor the order of the request matters."""
+        """Neither the ids nor the order of the request matters."""
         storage = make()
         for number, run_id in enumerate(("z", "a", "m")):
             storage.begin(head(run_id, begun_at=9.0 - number), steps(1))
@@ -346,7 +346,7 @@ class StorageContract:
         storage.close()
 
     def test_steps_are_consecutive(self, make: Make) -> None:
-        """Others are refused as a whole, and nothing changes."""
+        """Steps that are not consecutive are refused as a whole, and nothing changes."""
         storage = make()
         storage.begin(head())
         storage.add("run", "w1", steps(1))
@@ -358,7 +358,7 @@ class StorageContract:
         storage.close()
 
     def test_a_run_begins_once(self, make: Make) -> None:
-        """A second start is refused, and the first stays as it is."""
+        """A second start is refused, and the run does not change."""
         storage = make()
         storage.begin(head(), steps(1))
         assert "run" in refused(lambda: storage.begin(head(writer="w2", body="other")))
@@ -379,7 +379,7 @@ class StorageContract:
         storage.close()
 
     def test_a_missing_run_is_an_error(self, make: Make) -> None:
-        """Every operation names its id."""
+        """The error of every operation names the missing id."""
         storage = make()
         storage.begin(head())
         for do in (
@@ -394,7 +394,7 @@ class StorageContract:
         storage.close()
 
     def test_a_deleted_run_is_gone_and_the_others_are_not(self, make: Make) -> None:
-        """Its id can be used again."""
+        """The id of a deleted run can be used again."""
         storage = make()
         for run_id in ("a", "b"):
             storage.begin(head(run_id), steps(1))
@@ -406,7 +406,7 @@ class StorageContract:
         storage.close()
 
     def test_threads_may_write_at_the_same_time(self, make: Make) -> None:
-        """Each writes to its own run, while another one reads."""
+        """Each thread writes to its own run, while other threads read."""
         storage, failures = make(), []
 
         def write(number: int) -> None:
@@ -428,7 +428,7 @@ class StorageContract:
         storage.close()
 
     def test_runs_outlive_the_storage_object(self, make: Make) -> None:
-        """A storage opened again has its runs; closing it twice is allowed."""
+        """A storage that is opened again has its runs; closing it twice is allowed."""
         storage = make()
         storage.begin(head(), steps(1), "end")
         storage.close()
@@ -453,7 +453,7 @@ class StorageContract:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The outcome of each claim: the names `kept`, and `broken` and `left_out` with their reasons.
+    """The outcome of each claim of a contract: the names in `kept`, and those in `broken` and `left_out` with their reasons.
 
     Example:
         >>> from agentlab.storage import MemoryStorage
@@ -534,7 +534,7 @@ def verify(contract: type, **fixtures: Callable[[], Any]) -> Verified:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence agentlab's logs: contracts feed nonsense to what they test."""
+    """Silence agentlab's logs: contracts pass nonsense to the objects that they test."""
     logger = logging.getLogger("agentlab")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -545,7 +545,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _error_line(error: Exception) -> str:
-    """Return the error's message in one line, else the line of the test that raised it."""
+    """Return the first line of the error's message, else the line of the test that raised it."""
     line = traceback.extract_tb(error.__traceback__)[-1].line or ""
     words = str(error).partition("\n")[0] or line
     return words if isinstance(error, AssertionError) else f"{type(error).__name__}: {words}"

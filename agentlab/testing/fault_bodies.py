@@ -21,13 +21,13 @@ JSON_HEADERS: Mapping[str, str] = {"content-type": "application/json"}
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A request that meets a fault: its URL without the query, and the seconds of each wait for data (None: no limit)."""
+    """A request into which a fault is injected: its URL without the query, and the limit of each wait for data (None: no limit)."""
 
     place: str
     timeout_s: float | None
 
     def broke_off(self) -> ProviderConnectionError:
-        """Return the error of a connection that breaks off."""
+        """Return the error of a broken connection."""
         return ProviderConnectionError(f"{self.place}: the connection broke off (an injected reset). Try again.")
 
     async def silence(self) -> ProviderConnectionError:
@@ -38,8 +38,8 @@ class Attempt:
         )
 
 
-class Given:
-    """An answer that a fault makes, or the real one with another body."""
+class InjectedAnswer:
+    """An answer that a fault returns: an invented one, or the real one with another body."""
 
     __slots__ = ("_chunks", "headers", "status")
 
@@ -57,23 +57,23 @@ class Given:
         return b"".join([chunk async for chunk in self._chunks()])
 
 
-def given(body: bytes | str, *, status: int = 200, headers: Mapping[str, str] = JSON_HEADERS) -> Given:
+def injected_answer(body: bytes | str, *, status: int = 200, headers: Mapping[str, str] = JSON_HEADERS) -> InjectedAnswer:
     """Return an answer with this body."""
     data = body.encode() if isinstance(body, str) else body
 
     async def chunks() -> AsyncIterator[bytes]:
         yield data
 
-    return Given(status, headers, chunks)
+    return InjectedAnswer(status, headers, chunks)
 
 
-def with_body(answer: HttpAnswer, change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]) -> Given:
-    """Return the answer with its body changed while it is read."""
-    return Given(answer.status, answer.headers, lambda: change(answer.chunks()))
+def with_body(answer: HttpAnswer, change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]) -> InjectedAnswer:
+    """Return the answer with a body that is changed while it is read."""
+    return InjectedAnswer(answer.status, answer.headers, lambda: change(answer.chunks()))
 
 
 class Fault:
-    """One way to fail. A subclass, usually a frozen dataclass, has its own `answer`.
+    """One way in which a provider fails. A subclass, usually a frozen dataclass, defines `answer`.
 
     Example:
         >>> from agentlab.errors import ProviderConnectionError
@@ -90,7 +90,7 @@ class Fault:
     __slots__ = ()
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """Return the run's answer, or raise ProviderConnectionError. `await ask()` sends the request and returns the real answer.
+        """Return the answer for the run, or raise ProviderConnectionError. `await ask()` sends the request and returns the real answer.
 
         Example:
             >>> from agentlab.testing import faults
@@ -106,7 +106,7 @@ class Fault:
         raise NotImplementedError
 
 
-_LEAST = {"times": 2, "bytes_at_once": 1}
+_MINIMUM = {"times": 2, "bytes_at_once": 1}
 
 
 class CheckedFault(Fault):
@@ -118,16 +118,16 @@ class CheckedFault(Fault):
         """Raise ConfigurationError for an impossible number; store a timedelta as seconds."""
         for field in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
             raw = getattr(self, field.name)
-            value, least = in_seconds(raw) if field.name.endswith("_s") else raw, _LEAST.get(field.name, 0)
+            value, minimum = in_seconds(raw) if field.name.endswith("_s") else raw, _MINIMUM.get(field.name, 0)
             if value is not raw:
                 object.__setattr__(self, field.name, value)
-            is_valid = isinstance(value, int | float) and not isinstance(value, bool) and least <= value < math.inf
+            is_valid = isinstance(value, int | float) and not isinstance(value, bool) and minimum <= value < math.inf
             if not (is_valid or value is field.default or field.name == "body"):
-                raise ConfigurationError(f"{type(self).__name__}({field.name}={value!r}): give a number of at least {least}.")
+                raise ConfigurationError(f"{type(self).__name__}({field.name}={value!r}): pass a number of at least {minimum}.")
 
 
 class BodyFault(CheckedFault):
-    """A fault in the body of the real answer; subclasses have `_change`."""
+    """A fault in the body of the real answer; subclasses define `_change`."""
 
     __slots__ = ()
 
@@ -142,7 +142,7 @@ class BodyFault(CheckedFault):
 # Bytes ----------------------------------------------------------------------------------------------------------------------
 
 
-async def first(chunks: AsyncIterator[bytes], count: int) -> AsyncIterator[bytes]:
+async def first_bytes(chunks: AsyncIterator[bytes], count: int) -> AsyncIterator[bytes]:
     """Yield the first `count` bytes."""
     async for chunk in chunks:
         if len(chunk) >= count:
@@ -190,12 +190,12 @@ class Cut(CheckedFault):
         """Return the beginning of the real answer."""
         answer = await ask()
         headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
-        return Given(answer.status, headers, lambda: first(answer.chunks(), self.after_bytes))
+        return InjectedAnswer(answer.status, headers, lambda: first_bytes(answer.chunks(), self.after_bytes))
 
 
 @dataclass(frozen=True, slots=True)
 class Garbled(BodyFault):
-    """The byte `at_byte` of the body, from 0, has its highest bit flipped, so that it is not text any more.
+    """The highest bit of the byte `at_byte` of the body, from 0, is flipped, so that the body is no longer text.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -230,11 +230,11 @@ class BrokenGzip(BodyFault):
     after_bytes: int = 0
 
     async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
-        async for piece in first(chunks, self.after_bytes):
+        async for piece in first_bytes(chunks, self.after_bytes):
             yield piece
         raise ProviderConnectionError(
-            f"{attempt.place}: the body is not in the encoding its header names (an injected fault). Try again; if it persists, it "
-            "is the server's fault."
+            f"{attempt.place}: the body is not in the encoding that its header names (an injected fault). Try again; if the error "
+            "persists, the server is at fault."
         )
 
 
@@ -261,7 +261,7 @@ class Repeated(BodyFault):
 
 @dataclass(frozen=True, slots=True)
 class Padded(BodyFault):
-    """`size_bytes` of white space before the body: a valid answer, and a large one.
+    """The body has `size_bytes` of white space before it: the answer is valid, but large.
 
     Example:
         >>> from agentlab.testing import faults, faulty

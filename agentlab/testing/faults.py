@@ -12,17 +12,17 @@
     Status(400)                    any other refusal                                                         an error
     ErrorInBody()                  an error object under status 200                                          an error
     InvalidJson()                  a complete body that is not JSON                                          an error
-    Page()                         a wrong content type: an HTML page, as of a proxy that wants a login      an error
+    Page()                         a wrong content type: an HTML page, such as a proxy's login page          an error
     Relabelled("text/plain")       the real body with a wrong content type                                   answered
     Cut(after_bytes=200)           the body ends early but cleanly, in the middle of its JSON                retried, or kept¹
-    Garbled(at_byte=200)           one byte of the body is not text any more                                 a stream is requested again
+    Garbled(at_byte=200)           one byte of the body is no longer text                                    a stream is requested again
     BrokenGzip(after_bytes=200)    broken gzip: from that byte on the body cannot be decompressed            retried, or kept¹
     Repeated()                     duplicate chunks: each event of a stream arrives twice                    answered³
     Padded(50_000_000)             a large answer: white space of this size before the body                  answered
 
 ¹ The received part of a stream is kept as a step that ends in an error: it was paid for, and a retry would be another answer.
-² Unless it requests a longer wait than `RetryPolicy(longest_wait_s=…)`.
-³ A repeated tool call is executed once or not at all. A body that is not a stream is repeated as a whole, which is not JSON.
+² Unless the server requests a longer wait than `RetryPolicy(longest_wait_s=…)`.
+³ A repeated tool call is executed once or not at all. A body that is not a stream is repeated as a whole, so it is not JSON.
 
 Your own fault is a subclass of `Fault` with one method.
 """
@@ -35,7 +35,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.testing.fault_bodies import (
     Ask,
@@ -46,11 +46,11 @@ from agentlab.testing.fault_bodies import (
     Cut,
     Fault,
     Garbled,
-    Given,
+    InjectedAnswer,
     Padded,
     Repeated,
-    first,
-    given,
+    first_bytes,
+    injected_answer,
 )
 from agentlab.transport.http import HttpAnswer
 
@@ -100,7 +100,7 @@ class Refused(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Reset(BodyFault):
-    """The connection breaks off: before the headers (None), or after `after_bytes` of the body, at the latest at its end.
+    """The connection breaks off before the headers (None), or after `after_bytes` of the body, or at the end of a shorter body.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -113,13 +113,13 @@ class Reset(BodyFault):
     after_bytes: int | None = None
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """Raise the error, or return a body that does."""
+        """Raise the error, or return an answer whose body raises it."""
         if self.after_bytes is None:
             raise attempt.broke_off()
         return await BodyFault.answer(self, ask, attempt)
 
     async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
-        async for piece in first(chunks, self.after_bytes or 0):
+        async for piece in first_bytes(chunks, self.after_bytes or 0):
             yield piece
         raise attempt.broke_off()
 
@@ -141,7 +141,7 @@ class Stalled(BodyFault):
     longest_s: float | None = None
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """Raise the error after the wait, or return a body that does."""
+        """Raise the error after the wait, or return an answer whose body does."""
         limits = [limit for limit in (self.longest_s, attempt.timeout_s) if limit is not None]
         waiting = Attempt(attempt.place, min(limits, default=None))
         if self.after_bytes is None:
@@ -149,7 +149,7 @@ class Stalled(BodyFault):
         return await BodyFault.answer(self, ask, waiting)
 
     async def _change(self, chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncIterator[bytes]:
-        async for piece in first(chunks, self.after_bytes or 0):
+        async for piece in first_bytes(chunks, self.after_bytes or 0):
             yield piece
         raise await attempt.silence()
 
@@ -176,7 +176,7 @@ class Slow(BodyFault):
                 yield chunk[start : start + self.bytes_at_once]
 
 
-# Another answer -------------------------------------------------------------------------------------------------------------
+# Invented answers -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Status(CheckedFault):
 
     def __post_init__(self) -> None:
         if not isinstance(self.status, int) or not 300 <= self.status <= 599:
-            raise ConfigurationError(f"Status({self.status!r}): give an HTTP status from 300 to 599.")
+            raise ConfigurationError(f"Status({self.status!r}): pass an HTTP status from 300 to 599.")
         CheckedFault.__post_init__(self)
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
@@ -205,7 +205,7 @@ class Status(CheckedFault):
         after = {} if self.retry_after_s is None else {"retry-after": f"{self.retry_after_s:g}"}
         body = {"error": {"message": f"an injected status {self.status}"}} if self.body is None else self.body
         text, kind = (body, "text/html") if isinstance(body, str) else (json.dumps(body), "application/json")
-        return given(text, status=self.status, headers={"content-type": kind, **after})
+        return injected_answer(text, status=self.status, headers={"content-type": kind, **after})
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class ErrorInBody(Fault):
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
         """Return the error object."""
-        return given(json.dumps({"error": {"message": self.message, "type": self.kind}}))
+        return injected_answer(json.dumps({"error": {"message": self.message, "type": self.kind}}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ class InvalidJson(Fault):
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
         """Return the body."""
-        return given(self.body)
+        return injected_answer(self.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,14 +256,14 @@ class Page(Fault):
         >>> with lab.replay("fixtures/trip"), faulty(faults.Page(), at=2, times=None):
         ...     result = await agent.run(TASK)
         >>> result.stop_reason, result.detail
-        (<StopReason.ERROR: 'error'>, "ProviderPayloadError: anthropic (claude-sonnet-4-6) answered with somethi...
+        (<StopReason.ERROR: 'error'>, "ProviderPayloadError: anthropic (claude-sonnet-4-6) answered with an unrec...
     """
 
     html: str = _PAGE
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
         """Return the page."""
-        return given(self.html, headers={"content-type": "text/html; charset=utf-8"})
+        return injected_answer(self.html, headers={"content-type": "text/html; charset=utf-8"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +281,10 @@ class Relabelled(Fault):
     content_type: str = "text/plain"
 
     async def answer(self, ask: Ask, attempt: Attempt) -> HttpAnswer:
-        """Return the real answer, mislabelled."""
+        """Return the real answer with the other content type."""
         answer = await ask()
-        return Given(answer.status, {**answer.headers, "content-type": self.content_type}, answer.chunks)
+        return InjectedAnswer(answer.status, {**answer.headers, "content-type": self.content_type}, answer.chunks)
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__)
+    __getattr__, __dir__ = module_hooks(__name__, __all__)

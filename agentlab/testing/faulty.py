@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from agentlab._internal.redaction import redact_url
 from agentlab.errors import ConfigurationError, ProviderConnectionError
-from agentlab.testing.fault_bodies import Attempt, Fault, Given
+from agentlab.testing.fault_bodies import Attempt, Fault, InjectedAnswer
 from agentlab.transport import Switch, Transport, current
 from agentlab.transport.http import HttpAnswer, HttpRequest
 
@@ -40,7 +40,7 @@ class Faulty(Switch):
         return f"faulty({self._description}, over={self._over!r}): {self.injected} injected"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Faulty, (self._plan, self._over, self._description)  # another process counts for itself
+        return Faulty, (self._plan, self._over, self._description)  # another process has its own counts
 
     @property
     def needs_key(self) -> bool:
@@ -49,12 +49,12 @@ class Faulty(Switch):
 
     @asynccontextmanager
     async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
+        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
     ) -> AsyncIterator[HttpAnswer]:
         """Send the request, or inject the plan's fault."""
         with self._lock:
-            number = self._numbers[lane] = self._numbers.get(lane, 0) + 1
-            before, kept = self._kept.pop(lane, (None, None))
+            number = self._numbers[replay_key] = self._numbers.get(replay_key, 0) + 1
+            before, kept = self._kept.pop(replay_key, (None, None))
         fault = self._plan(number)
         async with AsyncExitStack() as stack:
 
@@ -63,13 +63,13 @@ class Faulty(Switch):
                 if kept is not None and before == request:
                     answer = kept
                 else:
-                    through = self._over.open(request, auth=auth, lane=lane, timeout_s=timeout_s)
+                    through = self._over.open(request, auth=auth, replay_key=replay_key, timeout_s=timeout_s)
                     answer = await stack.enter_async_context(through)
                     if fault is not None and not self.needs_key:
                         answer = await _Kept.of(answer)
                 if fault is not None and isinstance(answer, _Kept):
                     with self._lock:
-                        self._kept[lane] = (request, answer)
+                        self._kept[replay_key] = (request, answer)
                 return answer
 
             if fault is None:
@@ -79,17 +79,17 @@ class Faulty(Switch):
                 self.injected += 1
             yield await fault.answer(ask, Attempt(redact_url(request.url).partition("?")[0], timeout_s))
 
-    def run_ended(self, lane: str) -> None:
-        """Forget a run that has ended."""
+    def run_ended(self, replay_key: str) -> None:
+        """Forget the counts of a run that has ended."""
         with self._lock:
-            self._numbers.pop(lane, None)
-            self._kept.pop(lane, None)
+            self._numbers.pop(replay_key, None)
+            self._kept.pop(replay_key, None)
         if run_ended := getattr(self._over, "run_ended", None):
-            run_ended(lane)
+            run_ended(replay_key)
 
 
-class _Kept(Given):
-    """A recorded answer that a fault damaged, stored for the retry: a recording serves it only once."""
+class _Kept(InjectedAnswer):
+    """A recorded answer that a fault has damaged, kept for the retry, since a recording serves it only once."""
 
     __slots__ = ()
 
@@ -118,12 +118,12 @@ def faulty(plan: Plan, *, at: int = 1, times: int | None = 1, over: Transport | 
     with lab.replay("fixtures/trip"), lab.testing.faulty(faults.Status(429), at=2):
         result = await agent.run("…")
 
-    `plan` is a fault of `agentlab.testing.faults`, injected into the run's request number `at` (from 1; each attempt of a call is one)
-    and the following ones, `times` in all, None for every one. Or a list with one item per request, None for no fault; or a function
-    from the number to a fault or None. Each run counts its own requests.
+    `plan` is a fault of `agentlab.testing.faults`. It is injected into `times` consecutive requests of a run, or into all (None),
+    beginning with request number `at` (from 1; each attempt of a call is a request). Or `plan` is a list with one item per request,
+    None for no fault; or a function that takes the number and returns a fault or None. Each run counts its own requests.
 
-    `over` is the transport below: `lab.replay(…)`, or another `faulty(…)`; default is the current one of the caller. Over a recording
-    retries do not wait, and a damaged answer is served again to the retry.
+    `over` is the transport that sends the requests: `lab.replay(…)`, or another `faulty(…)`; by default the caller's current one. Over
+    a recording, retries do not wait, and the retry of a damaged answer gets the same recording.
 
     Example:
         >>> from agentlab.testing import faults, faulty
@@ -135,15 +135,13 @@ def faulty(plan: Plan, *, at: int = 1, times: int | None = 1, over: Transport | 
     below = current() if over is None else over
     if isinstance(plan, Fault):
         if not isinstance(at, int) or isinstance(at, bool) or at < 1:
-            raise ConfigurationError(f"faulty(at={at!r}): give the number of a request, from 1.")
+            raise ConfigurationError(f"faulty(at={at!r}): pass the number of a request, from 1.")
         if times is not None and (not isinstance(times, int) or isinstance(times, bool) or times < 1):
-            raise ConfigurationError(f"faulty(times={times!r}): give a whole number of at least 1, or None for every request.")
+            raise ConfigurationError(f"faulty(times={times!r}): pass a whole number of at least 1, or None for every request.")
         how_often = "always" if times is None else f"times={times}"
-        return Faulty(_From(plan, at, times), below, f"{plan!r}, at={at}, {how_often}")
+        return Faulty(_FromRequest(plan, at, times), below, f"{plan!r}, at={at}, {how_often}")
     if (at, times) != (1, 1):
-        raise ConfigurationError(
-            "faulty(at=…, times=…) need a single fault: a list and a function choose the requests themselves."
-        )
+        raise ConfigurationError("faulty(at=…, times=…) need a single fault: a list or a function chooses the requests itself.")
     if callable(plan) and not isinstance(plan, type):
         return Faulty(plan, below, getattr(plan, "__name__", repr(plan)))
     items: list[Any] = list(plan) if isinstance(plan, list | tuple) else [plan]
@@ -155,8 +153,8 @@ def faulty(plan: Plan, *, at: int = 1, times: int | None = 1, over: Transport | 
     return Faulty(_Listed(tuple(items)), below, repr(items))
 
 
-class _From:
-    """A fault from one request on; a class, so that it can be pickled."""
+class _FromRequest:
+    """Injects one fault from one request on; a class, so that it can be pickled."""
 
     def __init__(self, fault: Fault, at: int, times: int | None) -> None:
         self.fault, self.at, self.times = fault, at, times
@@ -166,7 +164,7 @@ class _From:
 
 
 class _Listed:
-    """One fault per request."""
+    """Injects the faults of a list, one item per request."""
 
     def __init__(self, faults: tuple[Fault | None, ...]) -> None:
         self.faults = faults

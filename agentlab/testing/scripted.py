@@ -25,8 +25,9 @@ Script: TypeAlias = Sequence[Said] | Callable[[ModelRequest, int], Said]
 class ScriptedProvider:
     """A model that answers from a script, immediately and without a network.
 
-    `script` is a sequence, or a function of (request, number of the call from 1); an item is a ModelResponse (see `say` and
-    `call`), a text (a completed answer), or an exception to raise. Every run reads the script from its start.
+    `script` is a sequence of answers, or a function that takes the request and the number of the call, from 1, and returns an answer.
+    An answer is a ModelResponse (see `say` and `call`), a text (a completed answer), or an exception to raise. Every run reads the
+    script from its start.
 
     Example:
         >>> model = ScriptedProvider([call("search", {"words": "umbrella"}), say("Nothing found.", tokens=(40, 6), cost="0.001")])
@@ -47,7 +48,7 @@ class ScriptedProvider:
             answer = self.script[context.index - 1]
         else:
             raise FixtureError(
-                f"The script has {len(self.script)} answers and the run requests number {context.index}: add another."
+                f"The script has {len(self.script)} answers, but the run requests answer {context.index}: add another one."
             )
         if isinstance(answer, Exception):
             raise answer

@@ -1,22 +1,22 @@
-"""The bytes of a request: sent to the provider, sent and recorded, or answered from a recording.
+"""Sends requests to a provider, records the responses, or answers requests from a recording.
 
-May import: `records` and what is below it.
+May import: `errors`, `records` and what is below them.
 
-    selection         chooses the transport of a run: `lab.record`, `lab.replay`
+    selection         `lab.record` and `lab.replay`: chooses the transport of a run
     http              requests and responses as plain values
-    live              the only user of httpx
+    live              sends requests with httpx, which no other module imports
     recording         writes cassettes
-    replaying         finds the recorded response to a request, and serves it
-    request_matching  when two requests are the same, and what differs
-    cassette          the format: what a cassette holds, and how it is read
-    cassette_text     its text: YAML and JSON, read safely and written
+    replaying         chooses the recorded response to a request, and explains a miss
+    request_matching  decides whether two requests are the same, and describes their differences
+    cassette          the format of cassettes: reads and checks their fields
+    cassette_text     reads and writes the text of cassettes, YAML or JSON
     stream_redaction  removes keys from recorded streams
-    aws_eventstream   binary event streams, as Bedrock's
+    aws_eventstream   reads and writes the binary event streams of Bedrock
 """
 
 from typing import TYPE_CHECKING
 
-from agentlab._internal.lazy import only
+from agentlab._internal.lazy import module_hooks
 from agentlab.transport.selection import Record, Replay, Switch, Transport, current, is_chosen, record, replay
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ __all__ = [
     "replay",
 ]
 
-_HTTPX = "agentlab.transport.live"  # these load httpx, when one of them is first used
+_HTTPX = "agentlab.transport.live"  # imports httpx, when one of these names is first used
 _PLACES = {"LiveTransport": _HTTPX, "RecordTransport": _HTTPX, "ReplayTransport": _HTTPX}
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = only(__name__, __all__, _PLACES)
+    __getattr__, __dir__ = module_hooks(__name__, __all__, _PLACES)

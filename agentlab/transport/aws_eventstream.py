@@ -1,7 +1,8 @@
-"""The frames of a binary event stream (`application/vnd.amazon.eventstream`), read and written.
+"""Reads and writes the frames of a binary event stream (`application/vnd.amazon.eventstream`).
 
-A frame is its length and the length of its headers (4 bytes each, big endian), the CRC of these 8 bytes, the headers, the payload, and
-the CRC of everything before. A header is the length of its name (1 byte), the name, its type (1 byte) and its value.
+A frame consists of its length and the length of its headers (4 bytes each, big endian), the CRC of these 8 bytes, the headers, the
+payload, and the CRC of everything before it. A header consists of the length of its name (1 byte), the name, its type (1 byte) and its
+value.
 
 Vendor page: https://docs.aws.amazon.com/lexv2/latest/dg/event-stream-encoding.html, read 2026-11-22.
 """
@@ -15,13 +16,13 @@ from zlib import crc32
 
 CONTENT_TYPE = "application/vnd.amazon.eventstream"
 FIRST_BYTES = b"\x00\x01"
-"""A frame is shorter than 32 MiB, so its length begins with one of these. No text does."""
+"""A frame is shorter than 32 MiB, so its length begins with one of these bytes. Text never does."""
 
 PRELUDE_BYTES = 12
 
 _CRC_BYTES = 4
 _TEXT = 7  # the type of a header whose value is text
-_VALUE_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}  # by type; 6 (bytes) and 7 (text) say their length
+_VALUE_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}  # by type; 6 (bytes) and 7 (text) begin with their length
 
 
 class Prelude(NamedTuple):
@@ -42,7 +43,7 @@ class Prelude(NamedTuple):
 
 
 def read_prelude(data: bytes | bytearray | memoryview, at: int = 0) -> Prelude | None:
-    """Return the prelude of the frame at `at`, where at least PRELUDE_BYTES are, or None if no frame begins there."""
+    """Return the prelude of the frame at `at`, or None if no frame begins there. Needs PRELUDE_BYTES of data from `at` on."""
     total, headers, crc = struct.unpack_from(">III", data, at)
     if crc32(data[at : at + 8]) != crc:
         return None
@@ -81,9 +82,9 @@ def encode_headers(headers: Iterable[tuple[str, str]]) -> bytes:
 
 
 def text_headers(headers: bytes) -> list[tuple[bytes, bytes, bytes]]:
-    """Return headers in order: name, type, and value (of a type other than text as encoded). `join_headers` is the inverse.
+    """Return the name, type and value of each header, in order; values other than text stay encoded. `join_headers` is the inverse.
 
-    Raises ValueError for bytes in another format.
+    Raises ValueError for malformed headers.
     """
     found, at = [], 0
     while at < len(headers):
@@ -98,9 +99,9 @@ def text_headers(headers: bytes) -> list[tuple[bytes, bytes, bytes]]:
             end = start + _VALUE_BYTES[kind[0]]
             value = headers[start:end]
         else:
-            raise ValueError(f"a header of type {kind.hex() or 'nothing'}")
+            raise ValueError(f"unknown header type {kind.hex() or 'none'}")
         if end > len(headers):
-            raise ValueError("a header that is cut off")
+            raise ValueError("the last header is cut off")
         found.append((headers[at + 1 : name_end], kind, value))
         at = end
     return found

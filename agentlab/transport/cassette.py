@@ -1,16 +1,16 @@
-"""The format of recorded HTTP: VCR's, as YAML to be read by people or as JSON for large sets.
+"""Reads cassettes. Their format is VCR's: YAML that people can read, or JSON for large sets.
 
     version: 1
-    origin: synthetic                       ours: or a mapping, `recorded` (a date) and `from` (a host)
+    origin: synthetic                       our addition: a word, or a mapping with `recorded` (a date) and `from` (a host)
     interactions:
     - request: {method, uri, body, headers}
       response: {status: {code, message}, headers, body: {string}}
       recorded_at: 2026-11-20T09:30:00Z     optional, when the request was sent; otherwise the header `date` is used
-      lane: …                               ours, optional: the label of the run that sent the request
+      lane: …                               our addition, optional: the label of the run that sent the request
 
-A response may have, ours and optional: `chunks` (the sizes in bytes in which a stream arrived), `delays_s` (the seconds before each of
-them), `incomplete: true` (the connection broke off, or the caller stopped reading). Also read: `parsed_body` in place of a body, and
-gRPC samples of xAI's SDK, served as HTTP. Other interactions that are not HTTP are counted and skipped.
+Our optional additions to a response: `chunks` (the sizes in bytes of the chunks in which a stream arrived), `delays_s` (the seconds
+before each chunk), `incomplete: true` (the connection broke off, or the caller stopped reading). Also read: `parsed_body` in place of a
+body, and gRPC samples of xAI's SDK, which are served as HTTP. Other interactions that are not HTTP are counted and skipped.
 """
 
 from __future__ import annotations
@@ -41,22 +41,20 @@ ADDRESS = "https://api.x.ai/v1/chat/completions"
 
 
 def as_http(entry: Mapping[str, JSON]) -> dict[str, JSON] | None:
-    """Return the interaction in HTTP's form; None if it is not such a sample."""
-    asked = _part(entry, "request_sample", "json") or _part(entry, "request_stream", "json")
-    whole, chunks = _part(entry, "response_sample", "json"), _part(entry, "response_stream", "chunks_json")
-    if not isinstance(asked, dict):
+    """Return a gRPC sample as an HTTP interaction; None for any other entry."""
+    sent = _part(entry, "request_sample", "json") or _part(entry, "request_stream", "json")
+    answer, chunks = _part(entry, "response_sample", "json"), _part(entry, "response_stream", "chunks_json")
+    if not isinstance(sent, dict):
         return None
-    if isinstance(whole, dict):
-        kind, body = "application/json", _as_json(whole)
+    if isinstance(answer, dict):
+        content_type, body = "application/json", _as_json(answer)
     elif isinstance(chunks, list):
-        kind, body = (
-            "text/event-stream",
-            "".join(f"data: {_as_json(_unwrapped(chunk))}\n\n" for chunk in chunks) + "data: [DONE]\n\n",
-        )
+        content_type = "text/event-stream"
+        body = "".join(f"data: {_as_json(_unwrapped(chunk))}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
     else:
         return None
-    request = {"method": "POST", "uri": ADDRESS, "body": _as_json(asked), "headers": {"content-type": ["application/json"]}}
-    response = {"status": {"code": 200, "message": "OK"}, "headers": {"content-type": [kind]}, "body": {"string": body}}
+    request = {"method": "POST", "uri": ADDRESS, "body": _as_json(sent), "headers": {"content-type": ["application/json"]}}
+    response = {"status": {"code": 200, "message": "OK"}, "headers": {"content-type": [content_type]}, "body": {"string": body}}
     return {"request": request, "response": response, **({"lane": entry["lane"]} if "lane" in entry else {})}
 
 
@@ -106,16 +104,16 @@ class RecordedResponse:
         return [*pieces, self.body[start:]] if start < len(self.body) else pieces
 
 
-class _Malformed(Exception):  # noqa: N818  becomes a MalformedCassetteError where file and number are known
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(where, what)
-        self.where, self.what = where, what
+class _Malformed(Exception):  # noqa: N818  turned into a MalformedCassetteError, with the file and the number
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(where, problem)
+        self.where, self.problem = where, problem
 
 
 class Interaction:
-    """A request and its response. `source` names the file and the number in it, `lane` is the label of the run ("" if unknown)."""
+    """A request and its response. `source` names the file and the number in it, `label` is that of the run ("" if it had none)."""
 
-    __slots__ = ("_name", "_number", "_plain", "_recorded", "_response", "_time", "body", "lane", "method", "uri")
+    __slots__ = ("_name", "_number", "_plain", "_recorded", "_response", "_time", "body", "label", "method", "uri")
 
     def __init__(self, entry: Mapping[str, JSON], name: str, number: int) -> None:
         self._name = name
@@ -124,7 +122,7 @@ class Interaction:
             request = entry.get("request")
             if type(request) is not dict:
                 raise _Malformed("request", f"expected a mapping, found {_kind(request)}")
-            method, uri, body, lane = request.get("method"), request.get("uri"), request.get("body"), entry.get("lane", "")
+            method, uri, body, label = request.get("method"), request.get("uri"), request.get("body"), entry.get("lane", "")
             if type(method) is not str or type(uri) is not str:
                 wrong, value = ("uri", uri) if isinstance(method, str) else ("method", method)
                 raise _Malformed(f"request.{wrong}", f"expected text, found {_kind(value)}")
@@ -133,11 +131,11 @@ class Interaction:
             self.body = body.encode("utf-8", "surrogatepass") if type(body) is str else _body(request, "request")
         except _Malformed as error:
             raise self._error(error) from error.__cause__
-        self.lane: str = lane if type(lane) is str else ""
+        self.label: str = label if type(label) is str else ""
         self._time = entry.get("recorded_at")
         self._recorded: Recorded | None = None
         response = entry.get("response")
-        self._plain = response if _is_plain(response) else None  # parsed when it is served
+        self._plain = response if _is_plain(response) else None  # parsed on first access
         self._response = None if self._plain is not None else self._parse(response)
 
     @property
@@ -166,14 +164,14 @@ class Interaction:
             raise self._error(error) from error.__cause__
 
     def _error(self, error: _Malformed) -> MalformedCassetteError:
-        return _malformed(self._name, f"interaction {self._number}, {error.where}", error.what)
+        return _malformed(self._name, f"interaction {self._number}, {error.where}", error.problem)
 
     def __repr__(self) -> str:
         return f"Interaction({self.method} {self.uri}, {self.source})"
 
 
 def _time_of(written: JSON) -> datetime | None:
-    """Return a recording's time in UTC, from ISO 8601 with a zone (as YAML reads it or as text) or an HTTP date; else None."""
+    """Return a recorded time in UTC: from ISO 8601 with a time zone (parsed by YAML, or text), or an HTTP date; else None."""
     found = written
     if isinstance(written, str):
         from email.utils import parsedate_to_datetime  # slow to load
@@ -200,7 +198,7 @@ def _is_plain(response: JSON) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cassette:
-    """One file. `skipped` counts interactions that are neither HTTP nor a known kind of sample."""
+    """The content of one file. `skipped` counts interactions that are neither HTTP nor a known kind of sample."""
 
     path: Path
     interactions: tuple[Interaction, ...]
@@ -209,7 +207,7 @@ class Cassette:
 
 
 def parse_cassette(document: JSON, path: Path, name: str = "") -> Cassette:
-    """Return the cassette in a loaded document. Raises MalformedCassetteError with the file, the place, and what to do."""
+    """Return the cassette in a loaded document. Raises MalformedCassetteError, which names the file and the place in it."""
     name = name or path.name
     entries = document.get("interactions", ...) if isinstance(document, dict) else ...
     if not isinstance(entries, list | None):
@@ -253,9 +251,9 @@ _TRANSFER = ("content-length", "transfer-encoding", "connection", "keep-alive")
 
 
 def _headers(headers: JSON) -> dict[str, str]:
-    """Return headers with names in lower case and without those of the transfer, since the body is served decoded and whole.
+    """Return headers with names in lower case, without transfer headers, since the body is served decoded and whole.
 
-    `content-length: 0` stays: it distinguishes an empty body from one that broke off.
+    `content-length: 0` is kept: it distinguishes an empty body from one that broke off.
     """
     if headers is None:
         return {}
@@ -299,7 +297,7 @@ _ZIPPED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 
 
 def _decoded(body: bytes, headers: dict[str, str]) -> bytes:
-    """Return the body decompressed if it still is compressed: most recorders decode it and keep the header."""
+    """Decompress the body if needed, and drop its encoding header: most recorders store the body decompressed, with that header."""
     encoding = headers.get("content-encoding", "").strip().lower()
     if encoding in ("gzip", "x-gzip", "deflate"):
         if body[:2] in _ZIPPED:
@@ -311,7 +309,7 @@ def _decoded(body: bytes, headers: dict[str, str]) -> bytes:
         try:
             body.decode()
         except UnicodeDecodeError:
-            return body  # still compressed, in a way that needs another library: the client handles it by its header
+            return body  # still compressed, in a format that needs another library: the client decodes it by its header
     headers.pop("content-encoding", None)
     return body
 
@@ -321,13 +319,13 @@ def _numbers(response: Mapping[str, JSON], name: str, kinds: Any) -> tuple[Any, 
     if values is None:
         return ()
     if not isinstance(values, list) or not all(isinstance(value, kinds) and value >= 0 for value in values):
-        raise _Malformed(f"response.{name}", f"expected a list of numbers, none below 0, found {_short(values)}")
+        raise _Malformed(f"response.{name}", f"expected a list of numbers of at least 0, found {_short(values)}")
     return tuple(values)
 
 
-def _malformed(name: str, where: str, what: str) -> MalformedCassetteError:
+def _malformed(name: str, where: str, problem: str) -> MalformedCassetteError:
     return MalformedCassetteError(
-        f"{name}, {where}: {what}. A cassette is in VCR's format, version 1: `interactions`, each a request (method, uri, body, "
+        f"{name}, {where}: {problem}. A cassette is in VCR's format, version 1: `interactions`, each a request (method, uri, body, "
         "headers) and a response (status, headers, body). Repair the file by hand, move it out of the folder, or record it again "
         "with `agentlab.record(…)`."
     )
@@ -351,9 +349,9 @@ def _short(value: JSON) -> str:
 
 
 def load_cassettes(path: str | Path) -> list[Cassette]:
-    """Return every cassette of a file, or of a folder at any depth, in the order of their names.
+    """Return the cassette in a file, or all cassettes in a folder, at any depth, in the order of their names.
 
-    Hidden files and folders are left out (Jupyter keeps old versions of edited files in one).
+    Hidden files and folders are skipped (Jupyter keeps old versions of edited files in one).
     """
     root = Path(path).expanduser()
     if not root.exists():
@@ -362,9 +360,8 @@ def load_cassettes(path: str | Path) -> list[Cassette]:
         raise MalformedCassetteError(f"{path} is neither a file nor a folder. {_how_to_record(path)}")
     files = [root] if root.is_file() else cassette_files(root)
     if not files:
-        inside = _listing(root)
         raise FixtureNotFoundError(
-            f"{path} has no cassette (*.yaml, *.yml, *.json): it contains {inside}. {_how_to_record(path)}"
+            f"{path} has no cassette (*.yaml, *.yml, *.json): it contains {_listing(root)}. {_how_to_record(path)}"
         )
     names = [file.name if root.is_file() else file.relative_to(root).as_posix() for file in files]
     return [load_cassette(file, one_line(name, 255)) for file, name in zip(files, names, strict=True)]
@@ -383,13 +380,13 @@ def _by_name(file: Path) -> list[str | int]:
 
 
 def load_cassette(file: Path, name: str = "") -> Cassette:
-    """Return one file's cassette. `name` is its name in messages."""
+    """Return the cassette in one file; messages call it `name`."""
     name = name or file.name
     return parse_cassette(load_document(file, name), file, name)
 
 
 def load_document(file: Path, name: str = "") -> JSON:
-    """Return a file's document, unchecked."""
+    """Return the document in a file, unchecked."""
     try:
         return read_document(file.read_bytes(), as_json=file.suffix.lower() == ".json")
     except UnreadableText as error:
@@ -397,23 +394,23 @@ def load_document(file: Path, name: str = "") -> JSON:
 
 
 def _how_to_record(path: str | Path) -> str:
-    return f'To record it, with a key: `with agentlab.record("{path}"): …` and the same runs as under replay.'
+    return f'To record it, set an API key and do the same runs inside `with agentlab.record("{path}"): …`.'
 
 
 _FOLDERS_UP = 4
 
 
 def _suggest_path(path: Path) -> str:
-    """Return the end of the sentence "… does not exist": the path that was probably meant, else the content of the nearest folder."""
+    """Return the end of the sentence "… does not exist": the path that was probably meant, or the content of the nearest folder."""
     meant = None
     with suppress(OSError):  # a folder without permission to read
         meant = _from_another_folder(path) or _similar_path(path)
     if meant is not None:
         return f". Did you mean {meant.as_posix()!r}? That path exists."
-    folder = next((one for one in path.absolute().parents if one.is_dir()), None)
+    folder = next((parent for parent in path.absolute().parents if parent.is_dir()), None)
     if folder is None:
         return ": no folder above it exists."
-    return f": the nearest folder that does, {os.path.normpath(folder)}, contains {_listing(folder)}."
+    return f": the nearest existing folder, {os.path.normpath(folder)}, contains {_listing(folder)}."
 
 
 def _listing(folder: Path) -> str:
@@ -423,7 +420,7 @@ def _listing(folder: Path) -> str:
 
 
 def _from_another_folder(path: Path) -> Path | None:
-    """Return the path as seen from a notebook's folder, or from one above it: `../fixtures/trip` for `fixtures/trip`, and back."""
+    """Return the same path from another working directory, if it exists: `../fixtures/trip` for `fixtures/trip`, and the reverse."""
     if path.is_absolute():
         return None
     named = Path(*(part for part in path.parts if part != ".."))
@@ -439,5 +436,5 @@ def _similar_path(path: Path) -> Path | None:
     if missing == len(parts) or not folder.is_dir():
         return None
     near = difflib.get_close_matches(parts[missing], [entry.name for entry in folder.iterdir()], n=3)
-    whole = (Path(folder, name, *parts[missing + 1 :]) for name in near)
-    return next((one for one in whole if one.exists()), None)
+    candidates = (Path(folder, name, *parts[missing + 1 :]) for name in near)
+    return next((candidate for candidate in candidates if candidate.exists()), None)

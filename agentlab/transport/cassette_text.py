@@ -1,4 +1,4 @@
-"""Cassettes as text: YAML or JSON documents, read safely and written to be read by people."""
+"""Reads cassettes from YAML or JSON text, without executing anything in it, and writes them so that people can read them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _Loader.add_constructor("tag:yaml.org,2002:python/unicode", lambda loader, node:
 _Loader.add_constructor("tag:yaml.org,2002:python/tuple", lambda loader, node: loader.construct_sequence(node, deep=True))
 
 _TOO_DEEP = re.compile(r"(?:[\[{]\s*+(?:\w++:\s*+)?|[?-]\s++(?:[!&]\S++\s++)?){1000}")
-"""This number of opening marks in a row overflows the C stack of libyaml."""
+"""A thousand opening marks in a row, which overflow the C stack of libyaml."""
 _ANCHOR = re.compile(r"&(?<![^\s\[{,]&)[^\s,\[\]{}]")
 
 
-class UnreadableText(ValueError):  # noqa: N818  turned into a MalformedCassetteError by the caller, who knows the file
-    """The text is not a document, or one that is refused; the message says where and why."""
+class UnreadableText(ValueError):  # noqa: N818  turned into a MalformedCassetteError by the caller, which knows the file
+    """The text is not a valid document, or not a safe one; the message says where and why."""
 
 
 def read_document(data: bytes, *, as_json: bool) -> JSON:
@@ -69,7 +69,7 @@ def read_document(data: bytes, *, as_json: bool) -> JSON:
 def _read_json(data: bytes) -> JSON:
     try:
         return pydantic_core.from_json(data, cache_strings="keys")
-    except ValueError:  # unpaired surrogates, for example, which Python's own parser takes
+    except ValueError:  # unpaired surrogates, for example, which Python's own parser accepts
         return json.loads(data.decode("utf-8-sig"))
 
 
@@ -89,11 +89,11 @@ def _refuse_expansion(document: JSON, limit: int) -> None:
 
 
 _RARE_BREAK = re.compile("[\x85\u2028\u2029]")
-"""Line breaks of YAML only, which PyYAML does not read back unchanged."""
+"""Line breaks that only YAML knows; PyYAML does not read them back unchanged."""
 
 
 class _Readable:
-    """The style of values in YAML: texts of several lines as blocks, lists of numbers on one line, nothing as an alias."""
+    """The YAML style: texts of several lines as blocks, lists of numbers on one line, no aliases."""
 
     def ignore_aliases(self, _data: object) -> bool:
         return True
@@ -102,7 +102,7 @@ class _Readable:
 def _represent_text(dumper: Any, text: str) -> yaml.Node:
     try:
         text.encode()
-    except UnicodeEncodeError:  # half a character: JSON has an escape for it, YAML does not
+    except UnicodeEncodeError:  # half a surrogate pair: JSON has an escape for it, YAML does not
         binary: yaml.Node = dumper.represent_binary(text.encode("utf-8", "surrogatepass"))
         return binary
     style = '"' if _RARE_BREAK.search(text) else "|" if "\n" in text else None
@@ -121,7 +121,7 @@ class _Dumper(_Readable, yaml.SafeDumper):
 
 
 class _FastDumper(_Readable, getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """libyaml, which escapes characters beyond U+FFFF, emoji for example."""
+    """Writes with libyaml, which escapes characters beyond U+FFFF, such as emoji."""
 
 
 for _dumper in (_Dumper, _FastDumper):
@@ -137,7 +137,7 @@ def _yaml(value: JSON) -> str:
 
 def _dumped(value: JSON, dumper: Any) -> str:
     text: str = yaml.dump(value, Dumper=dumper, allow_unicode=True, sort_keys=False, width=2**30)
-    return text.removesuffix("...\n")  # written behind a block that ends in several line breaks
+    return text.removesuffix("...\n")  # written after a block that ends in several line breaks
 
 
 def write_document(head: Mapping[str, JSON], interactions: Iterable[str], *, as_json: bool) -> str:
@@ -176,7 +176,7 @@ _TOKENS = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|\s+')
 
 
 def readable_body(body: bytes, *, as_json: bool) -> str | bytes:
-    """Return a body for writing: as text if possible, and JSON indented if that changes white space only."""
+    """Return a body for writing: as text if possible, and JSON indented if that changes only white space."""
     try:
         text = body.decode()
     except UnicodeDecodeError:

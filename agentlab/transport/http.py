@@ -1,4 +1,4 @@
-"""HTTP requests and responses as plain values, which providers build and transports send. Imports no HTTP library."""
+"""HTTP requests and responses as plain values: providers build requests, transports send them. Imports no HTTP library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentlab.model.responses import RateLimit
 class HttpRequest:
     """A request as plain values, without authentication.
 
-    `Provider.auth_headers()`, or a signature, is added to live calls only, so that a recording or a display never has a key.
+    `Provider.auth_headers()`, or a signature, is added to live calls only, so that no recording or display contains a key.
 
     Example:
         >>> from agentlab.providers import HttpRequest
@@ -35,7 +35,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Source and time of a replayed answer: `place` is the file and the number in it, `at` in UTC, None if unknown."""
+    """Source and time of a replayed answer: `place` is the file and the number in it; `at` is in UTC, None if unknown."""
 
     place: str
     at: datetime | None
@@ -91,13 +91,13 @@ _PIECE = re.compile(r"([0-9.]+)(ms|us|µs|ns|d|h|m|s)")
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _FIRST_DATE_S = 10**9
 _FIRST_DATE_MS = 10**11
-"""From these values on a number is a time since 1970, in seconds or in milliseconds, and not a duration."""
+"""Numbers from these values on are times since 1970, in seconds or in milliseconds; smaller ones are durations."""
 
 
 def read_rate_limit(headers: Mapping[str, str], now_s: Callable[[], float | None]) -> RateLimit | None:
     """Return the account's limits from the headers of an answer, None if there are none.
 
-    `now_s` returns the time of the answer in seconds since 1970, None if unknown; it is called only for headers that are a time.
+    `now_s` returns the time of the answer in seconds since 1970, None if unknown; it is called only if a header contains a time.
     """
     if not any("ratelimit" in name for name in headers):
         return None
@@ -130,7 +130,7 @@ def _count(text: str) -> int | None:
 
 
 def _wait_s(text: str, now_s: Callable[[], float | None]) -> float | None:
-    """Return seconds from a number, from a duration such as `6m0s`, or until a time (RFC 3339, or since 1970)."""
+    """Return a wait in seconds, from a number, a duration such as `6m0s`, or the time until which to wait (RFC 3339, or since 1970)."""
     number, pieces = _number(text), _PIECE.findall(text)
     if number is not None and number < _FIRST_DATE_S:
         return number

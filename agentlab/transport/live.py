@@ -26,12 +26,12 @@ from agentlab.transport.replaying import Match, ReplayIndex, check_pace, paced
 
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS_PER_HOST = 256
-"""Connections that are open at most to one host from one event loop; further requests wait for one."""
+"""The limit on open connections to a host from one event loop; further requests wait for a free connection."""
 KEPT_IDLE_S = 30.0
-"""Seconds for which an idle connection stays open."""
+"""The time after which an idle connection is closed."""
 _ONE = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_IDLE_S)
-LANE = "agentlab.lane"
-"""The request extension of httpx with the lane's name."""
+REPLAY_KEY_EXTENSION = "agentlab.lane"
+"""The request extension of httpx with the replay key (see `ReplayIndex`)."""
 
 # Logs --------------------------------------------------------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ _LOGGERS = (
         for part in ["auth", "awsrequest", "credentials", "endpoint", "hooks", "httpsession", "parsers", "utils"]
     ),
 )
-"""httpx logs URLs, httpcore response headers, botocore what it signs."""
+"""httpx logs URLs, httpcore logs response headers, and botocore logs the requests that it signs."""
 
 
 class WithoutKeys(logging.Filter):
@@ -53,7 +53,7 @@ class WithoutKeys(logging.Filter):
         """Redact this record; always returns True."""
         try:
             message = record.getMessage()
-        except Exception:  # the arguments do not fit: logging itself reports that
+        except Exception:  # the arguments do not fit the message: logging itself reports that
             return True
         redacted = redact(message)
         if redacted != message:
@@ -84,8 +84,8 @@ def _tls() -> ssl.SSLContext:
 class _Connections:
     """The connections to one host from one event loop, each in its own httpx client.
 
-    The pool of a single client looks through all connections and waiting requests at each request: 1,000 runs at once took minutes,
-    and connections timed out. Here the cost of a request does not depend on their number.
+    The pool of a single client searches all connections and waiting requests at each request: 1,000 runs at once took minutes, and
+    connections timed out. Here the cost of a request does not depend on their number.
     """
 
     def __init__(self, host: str) -> None:
@@ -95,11 +95,11 @@ class _Connections:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[httpx.AsyncClient]:
-        """Wait for a free connection, in the order of the requests and without a time-out; yields the client used last."""
+        """Wait for a free connection, first come, first served, without a time-out; yield the client used last."""
         try:
             await self._free.acquire()
-        except asyncio.CancelledError as cut:
-            cut.add_note(f"the call waited for one of the {CONNECTIONS_PER_HOST} connections to {self._host}")
+        except asyncio.CancelledError as cancel:
+            cancel.add_note(f"the call waited for one of the {CONNECTIONS_PER_HOST} connections to {self._host}")
             raise
         try:
             client = self._idle.pop()[1] if self._idle else httpx.AsyncClient(verify=_tls(), limits=_ONE, follow_redirects=False)
@@ -136,7 +136,7 @@ class LiveTransport:
 
     @asynccontextmanager
     async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
+        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
     ) -> AsyncIterator[HttpAnswer]:
         """Send the request to the provider."""
         hosts, host = await self._loop_connections(), "/".join(request.url.split("/", 3)[:3])
@@ -169,7 +169,7 @@ class LiveTransport:
         return hosts
 
     async def _close_with_loop(self, loop: asyncio.AbstractEventLoop, hosts: dict[str, _Connections]) -> AsyncGenerator[None]:
-        """A generator that an event loop closes before it shuts down, like all of its generators."""
+        """Close the connections with their event loop: a loop closes its generators before it shuts down."""
         try:
             yield
         finally:
@@ -207,7 +207,7 @@ class _LiveAnswer:
             return await self._response.aread()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        # Without encoding, the stream itself is read, which saves httpx's two layers around it.
+        # A body without encoding is read from the stream itself, which saves httpx's two layers around it.
         response = self._response
         plain = "content-encoding" not in response.headers and isinstance(response.stream, httpx.AsyncByteStream)
         with _readable_errors(self._url):
@@ -215,8 +215,8 @@ class _LiveAnswer:
                 yield chunk
 
 
-class _readable_errors:  # noqa: N801  a class: contextlib's frames would show what httpx raised
-    """Turns httpx's errors into agentlab's, with what to do next."""
+class _readable_errors:  # noqa: N801  a class, since contextlib's frames in a traceback would show httpx's error
+    """Turns httpx's errors into agentlab's, which say what to do next."""
 
     __slots__ = ("_url",)
 
@@ -229,11 +229,11 @@ class _readable_errors:  # noqa: N801  a class: contextlib's frames would show w
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None or isinstance(error, GeneratorExit | asyncio.CancelledError):
             return
-        ours, cause = _translated(error, redact_url(self._url).partition("?")[0])
-        if ours is not None:
-            # httpx's error may repeat a key, and some tracebacks show variables.
+        translated, cause = _translated(error, redact_url(self._url).partition("?")[0])
+        if translated is not None:
+            # httpx's error may contain a key, and some tracebacks show variables.
             del error, trace
-            raise ours from cause
+            raise translated from cause
 
 
 def _translated(error: BaseException, place: str) -> tuple[Exception | None, BaseException | None]:
@@ -254,7 +254,7 @@ def _translated(error: BaseException, place: str) -> tuple[Exception | None, Bas
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """Return the error if it contains no key, else None: servers can break off while they repeat one."""
+    """Return the error if it contains no key, else None: it may quote a server that repeats a key."""
     return error if is_free_of_keys(error) else None
 
 
@@ -269,7 +269,8 @@ def _explain(error: httpx.HTTPError) -> str:
             return "the provider sent nothing within the time allowed. Try again, or allow more time."
         case httpx.DecodingError():
             return (
-                f"the body is not in the encoding its header names{detail}. Try again; if it persists, it is the server's fault."
+                f"the body is not in the encoding that its header names{detail}. Try again; if the error persists, the server is "
+                "at fault."
             )
         case httpx.ProxyError():
             return f"the proxy refused{detail}. Check HTTPS_PROXY and NO_PROXY."
@@ -299,8 +300,9 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         return f"ReplayTransport: {self._index!r}"
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Return the recorded response. The request extension `agentlab.lane` names the lane."""
-        interaction = self._index.find(request.method, str(request.url), await request.aread(), request.extensions.get(LANE, ""))
+        """Return the recorded response. The request extension `agentlab.lane` names the run, as in `ReplayIndex`."""
+        replay_key = request.extensions.get(REPLAY_KEY_EXTENSION, "")
+        interaction = self._index.find(request.method, str(request.url), await request.aread(), replay_key)
         recorded, pace = interaction.response, self._pace
         whole = not (recorded.chunks or recorded.incomplete or pace)
         stream = httpx.ByteStream(recorded.body) if whole else _PacedStream(interaction, pace)
@@ -324,11 +326,9 @@ class RecordTransport(httpx.AsyncBaseTransport):
         return f"RecordTransport({str(self._recorder.path)!r})"
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send the request. The request extension `agentlab.lane` names the lane."""
-        body = await request.aread()
-        tape = self._recorder.begin(
-            request.method, str(request.url), request.headers, body, lane=request.extensions.get(LANE, "")
-        )
+        """Send the request. The request extension `agentlab.lane` names the run, as in `ReplayIndex`."""
+        body, replay_key = await request.aread(), request.extensions.get(REPLAY_KEY_EXTENSION, "")
+        tape = self._recorder.begin(request.method, str(request.url), request.headers, body, replay_key=replay_key)
         response = await self._transport.handle_async_request(request)
         tape.headers(response.status_code, response.reason_phrase, response.headers)
         decoded = [(name, value) for name, value in response.headers.multi_items() if name not in _ENCODING]
@@ -337,7 +337,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         return httpx.Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
 
     async def aclose(self) -> None:
-        """Close the transport underneath."""
+        """Close the wrapped transport."""
         await self._transport.aclose()
 
 

@@ -40,18 +40,18 @@ STREAM_TYPES = ("text/event-stream", event_frames.CONTENT_TYPE, "application/x-n
 """Content types whose chunks are recorded one by one."""
 
 FULL_FILE_BYTES = 2**20
-"""Files of this size in a folder are not extended further."""
+"""A file of this size in a folder is full: further recordings go into a new one."""
 
 _SECRETS_KEPT = 64
-"""The number of latest secrets that are removed from everything that is written: signatures differ with each request."""
+"""The number of most recent secrets that are removed from everything written: signatures differ with each request."""
 
 
 @dataclass(slots=True)
 class _Entry:
     """One interaction of a file.
 
-    `key` is equal for recordings of the same request, `sequence` is None for those from before this session. `scanned_by` is the last
-    redactor that went through `text`: all text of a file is scanned before it is written, once by each redactor.
+    `key` is equal for recordings of the same request; `sequence` is None for recordings from before this session. `scanned_by` is the
+    last redactor applied to `text`: all text of a file is redacted before it is written, once by each redactor.
     """
 
     key: tuple[str, bytes] | None
@@ -87,7 +87,7 @@ class _File:
         others = []
         if stamp is not None:
             document = load_document(self.path)
-            parse_cassette(document, self.path)  # raises where something is wrong
+            parse_cassette(document, self.path)  # raises for a malformed file
             self.head = {key: value for key, value in document.items() if key != "interactions"}
             others = [_Entry(_key(value), value) for value in document["interactions"] or ()]
         own = [entry for entry in self.entries if entry.sequence is not None]
@@ -95,7 +95,7 @@ class _File:
         self.stamp = stamp
 
     def write(self, redactor: Redactor) -> None:
-        """Replace the file atomically: readers and power failures see the old file or the new one, whole."""
+        """Replace the file atomically: for readers, and after a crash, it is the old one or the new one, complete."""
         as_json = self.path.suffix.lower() == ".json"
         for entry in self.entries:
             if entry.scanned_by is not redactor:
@@ -143,7 +143,7 @@ class Recorder:
         body: bytes,
         *,
         auth: Mapping[str, str] | None = None,
-        lane: str = "",
+        replay_key: str = "",
     ) -> Tape:
         """Return the tape for a request about to be sent. Raises ConfigurationError if the folder is not writable."""
         folder = self.path.parent if self._single else self.path
@@ -157,13 +157,13 @@ class Recorder:
             ) from error
         with self._lock:
             self._remember(secrets_in_headers(auth or {}, sure=True) | secrets_in_headers(headers) | secrets_in_url(url))
-            return Tape(self, next(self._sequence), _Request(method.upper(), url, dict(headers), body, lane))
+            return Tape(self, next(self._sequence), _Request(method.upper(), url, dict(headers), body, replay_key))
 
     def add(self, sequence: int, host: str, entry: Mapping[str, JSON]) -> None:
         """Write one complete interaction and remove recordings of the same request from before this session."""
         with self._lock, _locked(self.path.parent if self._single else self.path):
             self._waiting.append((host, _Entry(_key(entry), entry, sequence)))
-            while self._waiting:  # including those that could not be written before
+            while self._waiting:  # including earlier ones that could not be written
                 host, new = self._waiting[0]
                 fresh = self._merge(host, new)
                 del self._waiting[0]
@@ -181,7 +181,7 @@ class Recorder:
         target = self._target(host)
         before = target.entries
         kept = [old for old in before if not (fresh and new.replaces(old))]
-        target.entries = sorted([*kept, new], key=lambda one: -1 if one.sequence is None else one.sequence)
+        target.entries = sorted([*kept, new], key=lambda entry: -1 if entry.sequence is None else entry.sequence)
         target.head = {"version": 1} | target.head | {"origin": self._origin_of(target, host)}
         try:
             target.write(self._redactor)
@@ -202,7 +202,7 @@ class Recorder:
             self._redactor = Redactor(self._secrets)
 
     def _load(self) -> None:
-        """Read what is on disk now."""
+        """Read the files on disk."""
         paths = [self.path] if self._single else cassette_files(self.path) if self.path.is_dir() else []
         for path in paths:
             self._files.setdefault(path, _File(path)).refresh(self._recorded)
@@ -225,9 +225,9 @@ class Recorder:
         if self.origin is not None:
             return self.origin
         before = file.head.get("origin")
-        noted = before if isinstance(before, dict) else {"beside": before} if before else {}
-        hosts = {name for name in str(noted.get("from", "")).split(", ") if name} | {host}
-        return {**noted, "recorded": date.today().isoformat(), "from": ", ".join(sorted(hosts))}
+        known = before if isinstance(before, dict) else {"beside": before} if before else {}
+        hosts = {name for name in str(known.get("from", "")).split(", ") if name} | {host}
+        return {**known, "recorded": date.today().isoformat(), "from": ", ".join(sorted(hosts))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ class _Request:
     url: str
     headers: dict[str, str]
     body: bytes
-    lane: str
+    replay_key: str
 
 
 class Tape:
@@ -286,7 +286,7 @@ class Tape:
         entry = self._entry(incomplete)
         try:
             self._recorder.add(self._sequence, urlsplit(self._request.url).netloc.rpartition("@")[2], entry)
-        except (OSError, FixtureError) as error:  # the run has its response all the same
+        except (OSError, FixtureError) as error:  # the run still gets its response
             warnings.warn(f"{self._recorder.path}: this response could not be recorded: {error}", RuntimeWarning, stacklevel=2)
 
     def _entry(self, incomplete: bool) -> dict[str, JSON]:
@@ -315,7 +315,7 @@ class Tape:
             "body": readable_body(redactor.body(sent.body)[0], as_json=as_json) if sent.body else None,
             "headers": _listed(kept_request_headers(sent.headers), redactor),
         }
-        label = sent.lane.partition("#")[2]  # the part before it differs with each run
+        label = sent.replay_key.partition("#")[2]  # the part before it differs with each run
         entry: dict[str, JSON] = {"request": request, "response": response}
         entry["recorded_at"] = self._began.isoformat(timespec="seconds").replace("+00:00", "Z")
         return entry | ({"lane": redactor.text(label)} if label else {})
@@ -326,7 +326,7 @@ def _listed(headers: Mapping[str, str], redactor: Redactor) -> dict[str, list[st
 
 
 def _key(value: JSON) -> tuple[str, bytes] | None:
-    """Return the key that all recordings of one request have in common; None if it is not HTTP."""
+    """Return the key that all recordings of a request have in common; None for an interaction that is not HTTP."""
     if not isinstance(value, dict) or "request" not in value:
         return None
     parsed = Interaction(value, "the recording", 1)

@@ -1,4 +1,4 @@
-"""Finds the recorded response for a request by hash, and explains a miss."""
+"""Finds the recorded response to a request by hash, and explains a miss."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from agentlab.transport.request_matching import (
 Match = Literal["strict", "order"]
 
 
-class _Lane:
-    """The position of one lane."""
+class _Progress:
+    """The recordings that one run has been served."""
 
     __slots__ = ("positions", "served")
 
@@ -46,7 +46,7 @@ class _Lane:
 
 
 _Queue = dict[str, list[Interaction]]
-"""The recordings of one request, or of one address, in order: all of them under "", and those of each label again."""
+"""The recordings of one request, or of one address, in order: all of them under "", and those with a label under it too."""
 _Queues = dict[tuple[str, bytes], _Queue]
 
 
@@ -54,8 +54,8 @@ class ReplayIndex:
     """Recorded interactions, looked up by request. Safe to use from several threads and event loops.
 
     A request gets the next recording with the same bytes, else with the same canonical form, else one that differs only in the ids of
-    tool calls. Each lane (one per run) starts at the first recording. A lane may end in `#label`: it gets the recordings of that label,
-    if there are any, so that each repeat of an experiment finds its own.
+    tool calls. A `replay_key` names a run: each run starts at the first recording. If the key ends in `#label`, the run gets the
+    recordings with that label, if there are any, so that each repeat of an experiment finds its own.
     """
 
     def __init__(self, cassettes: Iterable[Cassette], match: Match = "strict", path: str = "") -> None:
@@ -66,7 +66,7 @@ class ReplayIndex:
         self.skipped = sum(cassette.skipped for cassette in self.cassettes)
         self._strict = match == "strict"
         self._by_bytes = self._group(lambda body: body) if self._strict else self._group(lambda body: b"")
-        self._lanes: dict[str, _Lane] = {}
+        self._progress: dict[str, _Progress] = {}
         self._lock = threading.Lock()
 
     def _group(self, form: Callable[[bytes], bytes]) -> _Queues:
@@ -74,8 +74,8 @@ class ReplayIndex:
         for interaction in self.interactions:
             queue = queues.setdefault((self._place(interaction.method, interaction.uri), form(interaction.body)), {})
             queue.setdefault("", []).append(interaction)
-            if interaction.lane:
-                queue.setdefault(interaction.lane, []).append(interaction)
+            if interaction.label:
+                queue.setdefault(interaction.label, []).append(interaction)
         return queues
 
     def _place(self, method: str, url: str) -> str:
@@ -84,12 +84,12 @@ class ReplayIndex:
 
     @cached_property
     def _by_form(self) -> _Queues:
-        """By canonical form; built when the first request arrives that was recorded in other bytes."""
+        """The recordings by canonical form; built for the first request that was recorded with other bytes."""
         return self._group(canonical_body)
 
     @cached_property
     def _by_numbered_calls(self) -> _Queues:
-        """Without regard to the ids of tool calls; built when the first request needs it."""
+        """The recordings by canonical form without the ids of tool calls; built for the first request that needs it."""
         return self._group(same_question)
 
     @classmethod
@@ -108,26 +108,26 @@ class ReplayIndex:
         inside = f"{count} interaction{'s' * (count != 1)} in {files} file{'s' * (files != 1)}{skipped}"
         return f"{self.path!r}, match={self.match!r}: {inside}"
 
-    def find(self, method: str, url: str, body: bytes, lane: str = "") -> Interaction:
+    def find(self, method: str, url: str, body: bytes, replay_key: str = "") -> Interaction:
         """Return the recording to serve. Raises ReplayMissError with the nearest recording and the differences."""
         place = self._place(method, url)
         with self._lock:
-            here = self._lanes.get(lane)
-            if here is None:
-                here = self._lanes[lane] = _Lane()
+            progress = self._progress.get(replay_key)
+            if progress is None:
+                progress = self._progress[replay_key] = _Progress()
             queue = self._by_bytes.get((place, body if self._strict else b""))
-            found = here.next_of(_lane_recordings(queue, lane)) if queue else None
+            found = progress.next_of(_labelled(queue, replay_key)) if queue else None
             if found is None and self._strict:
                 queue = self._same_form(place, body)
-                found = here.next_of(_lane_recordings(queue, lane)) if queue else None
+                found = progress.next_of(_labelled(queue, replay_key)) if queue else None
         if found is not None:
             return found
-        raise self._unknown(place, body) if queue is None else self._exhausted(place, _lane_recordings(queue, lane))
+        raise self._unknown(place, body) if queue is None else self._exhausted(place, _labelled(queue, replay_key))
 
-    def forget(self, lane: str) -> None:
-        """Forget the position of a lane that sends no more requests."""
+    def forget(self, replay_key: str) -> None:
+        """Forget the position of a run that has ended."""
         with self._lock:
-            self._lanes.pop(lane, None)
+            self._progress.pop(replay_key, None)
 
     def _same_form(self, place: str, body: bytes) -> _Queue | None:
         queue = self._by_form.get((place, canonical_body(body)))
@@ -144,38 +144,40 @@ class ReplayIndex:
         times = "once" if len(recorded) == 1 else f"{len(recorded)} times"
         last = recorded[-1].source
         if self.match == "order":
-            what = f"{place} was recorded {times}, and all recordings have been served to this run (the last was {last})"
+            reason = f"{place} was recorded {times}, and all recordings have been served to this run (the last was {last})"
         else:
-            what = f"this request to {place} was recorded {times}, and this run sends it again (the last was {last})"
-        return ReplayMissError(f"Nothing left to replay: {what}.\n{self._how()}")
+            reason = f"this request to {place} was recorded {times}, and this run sends it again (the last was {last})"
+        return ReplayMissError(f"Nothing left to replay: {reason}.\n{self._how_to_record()}")
 
     def _unknown(self, place: str, body: bytes) -> ReplayMissError:
-        here = [interaction for interaction in self.interactions if self._place(interaction.method, interaction.uri) == place]
-        if not here or self.match == "order":
+        same_place = [one for one in self.interactions if self._place(one.method, one.uri) == place]
+        if not same_place or self.match == "order":
             places = list(dict.fromkeys(address(interaction.method, interaction.uri) for interaction in self.interactions))
             shown = "\n".join(f"  {other}" for other in places[:8]) or "  nothing"
             more = f"\n  and {len(places) - 8} more" if len(places) > 8 else ""
-            return ReplayMissError(f"Nothing recorded for {place}. Recorded are:\n{shown}{more}\n{self._how()}")
-        closest = nearest(body, here)
+            return ReplayMissError(f"Nothing recorded for {place}. Recorded are:\n{shown}{more}\n{self._how_to_record()}")
+        closest = nearest(body, same_place)
         difference = describe_difference(closest.body, body, ignored=VOLATILE_FIELDS)
         return ReplayMissError(
             f"No recording matches this request to {place}. The nearest is {closest.source}, and differs in\n"
-            f"{difference}\n{self._how()}"
+            f"{difference}\n{self._how_to_record()}"
         )
 
-    def _how(self) -> str:
+    def _how_to_record(self) -> str:
         skipped = f" ({self.skipped} of its interactions are not HTTP and cannot be replayed.)" if self.skipped else ""
         folder = self.path or "…"
-        other = ', or `match="order"` to serve the recordings in order for any request' if self.match == "strict" else ""
-        return f'To record it, with a key: `with agentlab.record("{folder}"): …` and the same run{other}.{skipped}'
+        other = ' Or pass `match="order"`, which serves the recordings in order to any request.' if self.match == "strict" else ""
+        how = f'To record it, set an API key and do the same run inside `with agentlab.record("{folder}"): …`.'
+        return f"{how}{other}{skipped}"
 
 
-def _lane_recordings(queue: _Queue, lane: str) -> list[Interaction]:
-    return queue.get(lane.partition("#")[2]) or queue[""]
+def _labelled(queue: _Queue, replay_key: str) -> list[Interaction]:
+    """Return the recordings with the label in this key, else all of them."""
+    return queue.get(replay_key.partition("#")[2]) or queue[""]
 
 
 def check_pace(pace: float) -> float:
-    """Return the pace. Raises ConfigurationError for an impossible one."""
+    """Return the pace. Raises ConfigurationError for a negative or infinite pace."""
     if not 0 <= pace < float("inf"):
         raise ConfigurationError(f"pace={pace!r}: use 0 (at once), 1 (as recorded), or a factor such as 0.5 (twice as fast).")
     return pace

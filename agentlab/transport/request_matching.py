@@ -1,6 +1,7 @@
-"""When two requests are the same: one spelling of address and body, numbers for the ids of tool calls; and the differences for a miss.
+"""Decides whether two requests are the same, and describes their differences for a miss.
 
-Ids that a body refers to but does not declare stay: they refer to something on the server.
+Addresses and bodies are compared in one spelling, with numbers for the ids of tool calls. Ids that a body refers to but does not
+declare are kept: they refer to something on the server.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def address(method: str, url: str) -> str:
 def canonical_body(body: bytes) -> bytes:
     """Return a body in one spelling.
 
-    For JSON: keys sorted, without white space and VOLATILE_FIELDS, 1.0 as 1, and later instructions with the role of the user, as in
-    older recordings. Other bodies stay as they are.
+    JSON gets sorted keys, without white space and VOLATILE_FIELDS; 1.0 becomes 1, and later instructions get the role of the user, as
+    in older recordings. Other bodies are unchanged.
     """
     if not body:
         return b""
@@ -81,7 +82,7 @@ def _as_number(text: str) -> float | int:
 # Ids of tool calls -------------------------------------------------------------------------------------------------------------
 
 _Place = tuple[dict[str, Any], str]
-"""A part of a body and its field with an id."""
+"""A part of a body, and the name of its field with an id."""
 
 
 def with_numbered_calls(body: bytes) -> bytes | None:
@@ -120,7 +121,7 @@ def _declared_ids(body: Any) -> Iterator[_Place]:
 
 
 def _referenced_ids(body: Any) -> Iterator[_Place]:
-    """Yield references to such ids."""
+    """Yield the references to ids of tool calls and output items."""
     for part in _parts(body):
         yield from _id_field(part, "tool_call_id")
         yield from _id_field(part, "tool_use_id")
@@ -135,10 +136,10 @@ def _parts(body: Any) -> Iterator[dict[str, Any]]:
     """Yield messages and items, and their blocks; not the arguments and schemas in those."""
     if isinstance(body, dict):
         for conversation in ("messages", "input", "contents"):
-            for one in _dicts(body.get(conversation)):
-                yield one
-                yield from _dicts(one.get("content"))
-                yield from _dicts(one.get("parts"))
+            for message in _dicts(body.get(conversation)):
+                yield message
+                yield from _dicts(message.get("content"))
+                yield from _dicts(message.get("parts"))
 
 
 def _dicts(value: object) -> Iterator[dict[str, Any]]:
@@ -151,22 +152,22 @@ def _id_field(part: object, name: str) -> Iterator[_Place]:
         yield part, name
 
 
-_MOST_COMPARED = 200
+_MAX_COMPARED = 200
 _FIELDS_SHOWN = 8
 _WIDTH = 70
 _MISSING = object()
 
 
 def nearest(body: bytes, candidates: Sequence[Interaction]) -> Interaction:
-    """Return the candidate whose body agrees most with this one."""
-    asked = _parsed(body)
-    return max(candidates[:_MOST_COMPARED], key=lambda candidate: _likeness(_parsed(candidate.body), asked))
+    """Return the candidate with the most similar body."""
+    requested = _parsed(body)
+    return max(candidates[:_MAX_COMPARED], key=lambda candidate: _similarity(_parsed(candidate.body), requested))
 
 
-def describe_difference(recorded: bytes, asked: bytes, *, ignored: Collection[str] = ()) -> str:
+def describe_difference(recorded: bytes, requested: bytes, *, ignored: Collection[str] = ()) -> str:
     """Return one line for each field that differs."""
-    redact = Redactor().body  # before values are cut: half a key is a key too
-    before, after = (_parsed(redact(body)[0]) for body in (recorded, asked))
+    redact = Redactor().body  # before values are cut: half a key is secret too
+    before, after = (_parsed(redact(body)[0]) for body in (recorded, requested))
     if isinstance(before, dict) and isinstance(after, dict):
         before, after = ({key: value for key, value in body.items() if key not in ignored} for body in (before, after))
     found = list(_differences(before, after, ""))
@@ -182,21 +183,23 @@ def _parsed(body: bytes) -> JSON:
         return body.decode("utf-8", "replace")
 
 
-def _likeness(recorded: JSON, asked: JSON) -> float:
-    """Return from 0 to 1 how much agrees. Lists (messages, tools) weigh most, and count up to their first difference."""
-    if recorded == asked:
+def _similarity(recorded: JSON, requested: JSON) -> float:
+    """Return a similarity from 0 to 1. Lists (messages, tools) weigh most, and count up to their first difference."""
+    if recorded == requested:
         return 1.0
-    if isinstance(recorded, dict) and isinstance(asked, dict):
-        weights = {key: 4 if isinstance(recorded.get(key, asked.get(key)), list) else 1 for key in recorded.keys() | asked.keys()}
-        shared = recorded.keys() & asked.keys()
-        return sum(weights[key] * _likeness(recorded[key], asked[key]) for key in shared) / sum(weights.values())
-    if isinstance(recorded, list) and isinstance(asked, list):
-        pairs = enumerate(zip(recorded, asked, strict=False))
-        equal = next((index for index, (old, new) in pairs if old != new), min(len(recorded), len(asked)))
-        partly = _likeness(recorded[equal], asked[equal]) if equal < min(len(recorded), len(asked)) else 0.0
-        return (equal + partly) / max(len(recorded), len(asked))
-    if isinstance(recorded, str) and isinstance(asked, str):
-        return 0.5 * _common(recorded, asked) / max(len(recorded), len(asked))
+    if isinstance(recorded, dict) and isinstance(requested, dict):
+        weights = {
+            key: 4 if isinstance(recorded.get(key, requested.get(key)), list) else 1 for key in recorded.keys() | requested.keys()
+        }
+        shared = recorded.keys() & requested.keys()
+        return sum(weights[key] * _similarity(recorded[key], requested[key]) for key in shared) / sum(weights.values())
+    if isinstance(recorded, list) and isinstance(requested, list):
+        pairs = enumerate(zip(recorded, requested, strict=False))
+        equal = next((index for index, (old, new) in pairs if old != new), min(len(recorded), len(requested)))
+        partly = _similarity(recorded[equal], requested[equal]) if equal < min(len(recorded), len(requested)) else 0.0
+        return (equal + partly) / max(len(recorded), len(requested))
+    if isinstance(recorded, str) and isinstance(requested, str):
+        return 0.5 * _common(recorded, requested) / max(len(recorded), len(requested))
     return 0.0
 
 
@@ -209,25 +212,25 @@ def _common(first: str, second: str) -> int:
     return low
 
 
-def _differences(recorded: JSON, asked: JSON, path: str) -> Iterator[tuple[str, JSON, JSON]]:
-    if recorded == asked and type(recorded) is type(asked):
+def _differences(recorded: JSON, requested: JSON, path: str) -> Iterator[tuple[str, JSON, JSON]]:
+    if recorded == requested and type(recorded) is type(requested):
         return
-    if isinstance(recorded, dict) and isinstance(asked, dict):
-        for key in [*recorded, *(key for key in asked if key not in recorded)]:
+    if isinstance(recorded, dict) and isinstance(requested, dict):
+        for key in [*recorded, *(key for key in requested if key not in recorded)]:
             inner = f"{path}.{key}" if path else str(key)
-            yield from _differences(recorded.get(key, _MISSING), asked.get(key, _MISSING), inner)
-    elif isinstance(recorded, list) and isinstance(asked, list):
-        for index in range(max(len(recorded), len(asked))):
+            yield from _differences(recorded.get(key, _MISSING), requested.get(key, _MISSING), inner)
+    elif isinstance(recorded, list) and isinstance(requested, list):
+        for index in range(max(len(recorded), len(requested))):
             old = recorded[index] if index < len(recorded) else _MISSING
-            new = asked[index] if index < len(asked) else _MISSING
+            new = requested[index] if index < len(requested) else _MISSING
             yield from _differences(old, new, f"{path}[{index}]")
-    elif recorded != asked:
-        yield path, recorded, asked
+    elif recorded != requested:
+        yield path, recorded, requested
 
 
-def _pair(recorded: JSON, asked: JSON) -> str:
-    """Return both values, cut to where they begin to differ."""
-    old, new = _shown(recorded), _shown(asked)
+def _pair(recorded: JSON, requested: JSON) -> str:
+    """Describe both values, cut to where they begin to differ."""
+    old, new = _shown(recorded), _shown(requested)
     common = _common(old, new)
     if max(len(old), len(new)) > _WIDTH and common > 25:
         old, new = (f'"…{text[common - 20 :]}' for text in (old, new))

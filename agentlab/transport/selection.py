@@ -29,9 +29,10 @@ class Transport(Protocol):
         ...
 
     def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
+        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
     ) -> AbstractAsyncContextManager[HttpAnswer]:
-        """Send the request; the answer is open until the context ends. `timeout_s` bounds each wait for data, None means no bound.
+        """Send the request; the answer is open until the context ends. `timeout_s` limits each wait for data, None means no limit.
+        `replay_key` names the run, so that each run replays the recordings from the first one on.
 
         Raises ProviderConnectionError (also while the body is read), and from a recording ReplayMissError.
         """
@@ -61,7 +62,7 @@ def is_chosen() -> bool:
 
 
 class Switch:
-    """A transport that is a context manager: within its block it is the current one. Blocks nest, and may end in any context."""
+    """A transport that is a context manager: within its block it is the current one. Blocks may be nested."""
 
     def __enter__(self) -> Self:
         _stack.set((*_stack.get(), self))
@@ -79,7 +80,7 @@ class Switch:
 
 
 class Replay(Switch):
-    """Recorded responses in place of a provider: no key, no network. Use it in `with`, or pass it to a run as its transport.
+    """Answers requests from recordings, without a key or a network. Use it in `with`, or pass it to a run as its transport.
 
     Runs, threads and event loops may share it.
     """
@@ -91,23 +92,23 @@ class Replay(Switch):
         self.pace = pace
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Replay, (self.index, self.pace)  # another process gets the recordings, and need not see the folder
+        return Replay, (self.index, self.pace)  # another process gets the recordings, and does not need the folder
 
     def __repr__(self) -> str:
         return f"replay({self.index!r}, pace={self.pace:g})"
 
     @asynccontextmanager
     async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
+        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
     ) -> AsyncIterator[HttpAnswer]:
         """Look the request up. `auth` and `timeout_s` are ignored."""
         await asyncio.sleep(0)  # let other tasks run, as they would during a real call
-        interaction = self.index.find(request.method, request.url, request.body, lane)
+        interaction = self.index.find(request.method, request.url, request.body, replay_key)
         yield _ReplayedAnswer(interaction, self.pace)
 
-    def run_ended(self, lane: str) -> None:
+    def run_ended(self, replay_key: str) -> None:
         """Forget the position of a run that has ended."""
-        self.index.forget(lane)
+        self.index.forget(replay_key)
 
 
 class _ReplayedAnswer:
@@ -154,7 +155,7 @@ class _ReplayedAnswer:
 
 
 class Record(Switch):
-    """A provider whose responses are recorded, each as soon as it is complete. Use it in `with`, or pass it to a run."""
+    """Sends requests to their providers and records each response as soon as it is complete. Use it in `with`, or pass it to a run."""
 
     needs_key = True
 
@@ -171,11 +172,11 @@ class Record(Switch):
 
     @asynccontextmanager
     async def open(
-        self, request: HttpRequest, *, auth: Mapping[str, str], lane: str, timeout_s: float | None
+        self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
     ) -> AsyncIterator[HttpAnswer]:
         """Send the request and record the response."""
-        tape = self.recorder.begin(request.method, request.url, request.headers, request.body, auth=auth, lane=lane)
-        async with self._transport.open(request, auth=auth, lane=lane, timeout_s=timeout_s) as answer:
+        tape = self.recorder.begin(request.method, request.url, request.headers, request.body, auth=auth, replay_key=replay_key)
+        async with self._transport.open(request, auth=auth, replay_key=replay_key, timeout_s=timeout_s) as answer:
             tape.headers(answer.status, "", answer.headers)
             try:
                 yield _TapedAnswer(answer, tape)
@@ -246,9 +247,9 @@ def replay(path: str | Path, match: Match = "strict", pace: float = 0.0) -> Repl
 def record(path: str | Path, *, origin: str | Mapping[str, object] | None = None) -> Record:
     """Send requests to their providers and write the responses into cassettes. `with agentlab.record("fixtures/research"): …`
 
-    `path` is a folder (with one file per host) or a file ending in .yaml or .json. Existing recordings stay; a request that is
+    `path` is a folder (with one file per host) or a file ending in .yaml or .json. Existing recordings are kept; a request that is
     recorded again replaces its earlier recordings (comments in a rewritten file are lost). Keys, cookies and organisation ids are not
-    written. `origin` says where the recordings come from; without it the date and the host are noted.
+    written. `origin` says where the recordings come from; by default it has the date and the host.
 
     Example:
         >>> from tempfile import mkdtemp

@@ -1,6 +1,6 @@
-"""Removes secrets from recorded streams, also those that arrive in pieces: `sk-ab` in one event, `cdef…` in the next ones.
+"""Removes secrets from recorded streams, including those that arrive in pieces: `sk-ab` in one event, `cdef…` in the next ones.
 
-A stream stays a stream: events keep their form, frames their checksums, and the sizes of the recorded chunks follow.
+The stream stays valid: events keep their form, frames get new checksums, and the sizes of the recorded chunks are adjusted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def redact_lines(redactor: Redactor, data: bytes, chunks: tuple[int, ...]) -> tu
 def redact_frames(redactor: Redactor, data: bytes, chunks: tuple[int, ...] = ()) -> tuple[bytes, tuple[int, ...]]:
     """Return a binary event stream without secrets, and the new sizes of its chunks.
 
-    Frames without a secret keep their bytes. Everything behind the last whole frame (a torn end, damage) is redacted as plain bytes.
+    Frames without a secret keep their bytes. Everything after the last whole frame (a cut or damaged end) is redacted as plain bytes.
     """
     frames = list(_frames(data))
     old, new = [frame for frame, _, _ in frames], []
@@ -92,27 +92,27 @@ class _Piece(NamedTuple):
 
 
 def _redact_split(redactor: Redactor, events: Sequence[bytes]) -> dict[int, bytes]:
-    """Return the JSON events that contained a piece of a secret, without it, by their number.
+    """Return the JSON events that contained a piece of a secret, by number, with that piece removed.
 
-    Texts at the same place of several events are one text: those of one block, or the arguments of one call.
+    Texts at the same place in several events are joined: they are the text of one block, or the arguments of one call.
     """
     loaded: dict[int, JSON] = {}
     texts: dict[tuple[Any, ...], list[_Piece]] = {}
     for number, event in enumerate(events):
-        with suppress(ValueError, RecursionError):  # the marks at the end of a stream are not JSON
+        with suppress(ValueError, RecursionError):  # the end marker of a stream is not JSON
             loaded[number] = value = json.loads(event)
             for place, container, key in _texts(value, ()) if isinstance(value, dict | list) else ():
                 piece = _Piece(number, container, key, container[key].encode("utf-8", "surrogatepass"))
                 texts.setdefault(place, []).append(piece)
     changed: set[int] = set()
     for pieces in texts.values():
-        if len({piece.text for piece in pieces}) > 1:  # else the same in each event: a name, an id
+        if len({piece.text for piece in pieces}) > 1:  # otherwise it is the same in each event: a name, an id
             changed |= _redact_pieces(redactor, pieces)
     return {number: json.dumps(loaded[number], separators=(",", ":")).encode() for number in changed}
 
 
 def _texts(value: JSON, place: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
-    """Yield each text in an event: its place, equal for texts that continue each other, its container, and its key there."""
+    """Yield the place of each text in an event (equal for texts that continue each other), its container, and its key there."""
     if isinstance(value, dict):
         place = (*place, *(value.get(name) for name in ("type", "index", "item_id") if isinstance(value.get(name), str | int)))
     for key, part in value.items() if isinstance(value, dict) else enumerate(value):

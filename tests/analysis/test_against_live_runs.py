@@ -1,4 +1,4 @@
-"""The answers agree with what the live loop does, step for step, and with reading every prefix."""
+"""What-if answers agree with the live loop, step for step, and with reading every prefix."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from agentlab.model.finish_reasons import FinishReason
 from agentlab.records.history import RunHistory
 from agentlab.testing import Said, call, say
 
-from .made import (
+from .builders import (
     UNBOUNDED,
     RaisesFrom,
     any_tree,
     budgets,
     built_in_tree,
     raises_later,
-    raises_where_nothing_is_said,
+    raises_without_text,
     run,
     scripts,
 )
@@ -36,23 +36,21 @@ CUT_OFF = {*OF_LIMITS, StopReason.STOP_CONDITION}
 
 
 def only(frame: pd.DataFrame) -> dict[str, Any]:
-    """The one row, NA as None."""
+    """The only row, with NA as None."""
     assert len(frame) == 1
     return {str(name): None if pd.isna(value) else value for name, value in frame.iloc[0].items()}
 
 
 def budget_of(limits: Budget) -> dict[str, Any]:
-    """A budget's limits, as they are tried."""
+    """The limits of a budget in the form that `lab.backtest` tries."""
     kept = {name: getattr(limits, name) for name in ("max_turns", "max_calls", "max_tokens", "max_cost")}
     return {name: value for name, value in kept.items() if value is not None}
 
 
 def assert_agrees(answer: dict[str, Any], record: lab.RunResult, live: lab.RunResult, limits: dict[str, Any]) -> None:
-    """An answer is what the live run did, unless the record ends before that."""
+    """Assert that the answer is what the live run did, unless the record ends before that."""
     in_mid_step = "max_tokens" in limits and len(live.history[-1].calls) > 1
-    if (
-        answer["outcome"] == "unknown"
-    ):  # a call that goes on with a cut answer would have been held to what was left of the tokens
+    if answer["outcome"] == "unknown":  # a call that continues a cut answer would have been limited to the remaining tokens
         assert record.stop_reason in CUT_OFF or in_mid_step
         assert len(live.history) >= len(record.history)
         return
@@ -64,7 +62,7 @@ def assert_agrees(answer: dict[str, Any], record: lab.RunResult, live: lab.RunRe
     if live.stop_reason not in OF_LIMITS:
         assert answer["fired"] == (", ".join(map(reading_name, live.conditions_met)) or None)
     else:
-        assert f"Budget reached: {answer['fired']} " in live.detail or "left nothing" in live.detail or live.detail
+        assert f"Budget reached: {answer['fired']} " in live.detail or "left no further call" in live.detail or live.detail
     assert answer["calls"] == live.history.calls
     assert answer["tokens"] == live.history.tokens
     assert answer["cost_usd"] == (
@@ -76,7 +74,7 @@ def assert_agrees(answer: dict[str, Any], record: lab.RunResult, live: lab.RunRe
 
 
 def _failed(live: lab.RunResult) -> bool:
-    """Whether a condition raised, as against a provider."""
+    """True if a condition raised; False if the provider failed."""
     return live.stop_reason is StopReason.ERROR and "stop condition" in live.detail
 
 
@@ -88,7 +86,7 @@ def _failed(live: lab.RunResult) -> bool:
     ),
     st.lists(st.tuples(st.one_of(st.none(), any_tree), budgets), min_size=1, max_size=3),
 )
-def test_the_live_loop_does_the_same(
+def test_backtest_agrees_with_the_live_loop(
     recorded: list[tuple[list[Said], StopCondition | None, Budget]], tried: list[tuple[StopCondition | None, Budget]]
 ) -> None:
     records = [run(script, stop, budget) for script, stop, budget in recorded]
@@ -107,7 +105,7 @@ def test_the_live_loop_does_the_same(
 @pytest.mark.timeout(300)
 @settings(max_examples=150, deadline=None)
 @given(scripts, any_tree)
-def test_reading_every_prefix_gives_the_same(script: list[Said], tree: StopCondition) -> None:
+def test_backtest_agrees_with_reading_every_prefix(script: list[Said], tree: StopCondition) -> None:
     record = run(script)
     answer = only(lab.backtest(record, tree, per="run"))
     first, raised = len(record.history), False
@@ -128,12 +126,12 @@ def test_reading_every_prefix_gives_the_same(script: list[Said], tree: StopCondi
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(scripts, min_size=1, max_size=4), built_in_tree, budgets)
-def test_a_frame_says_the_same_or_that_it_cannot_tell(recorded: list[list[Said]], tree: StopCondition, budget: Budget) -> None:
+def test_a_frame_gives_the_same_answer_or_unknown(recorded: list[list[Said]], tree: StopCondition, budget: Budget) -> None:
     records = [run(script) for script in recorded]
     whole = lab.backtest(records, tree, budget=budget_of(budget), per="run")
     frame = lab.backtest(lab.frame(records), tree, budget=budget_of(budget), per="run", runs=lab.frame(records, "runs"))
     assert list(frame["run_id"]) == list(whole["run_id"])
-    told_by_frame = frame["outcome"] != "unknown"
+    answer_of_frame = frame["outcome"] != "unknown"
     steps = lab.frame(records)
     of_run = steps.groupby("run_id", sort=False)
     simple = (
@@ -141,8 +139,8 @@ def test_a_frame_says_the_same_or_that_it_cannot_tell(recorded: list[list[Said]]
     )
     commas = steps["run_id"][steps["tools"].str.contains("look, finalize")]
     no_comma = ~frame["run_id"].isin(set(commas)).to_numpy(dtype=bool)
-    assert (told_by_frame | ~simple).all()
-    same = told_by_frame.to_numpy(dtype=bool) & no_comma
+    assert (answer_of_frame | ~simple).all()
+    same = answer_of_frame.to_numpy(dtype=bool) & no_comma
     for name in ("outcome", "step"):
         pd.testing.assert_series_equal(frame[name][same], whole[name][same])
     for name in ("goal_reached", "tokens", "cost_usd", "calls", "stop_reason", "fired"):
@@ -150,7 +148,7 @@ def test_a_frame_says_the_same_or_that_it_cannot_tell(recorded: list[list[Said]]
         pd.testing.assert_series_equal(frame[name][known], whole[name][known])
 
 
-def test_a_frame_does_not_tell_which_of_two_limits_was_met_first_inside_a_step() -> None:
+def test_a_frame_cannot_show_which_of_two_limits_was_met_first_within_a_step() -> None:
     paused = say("some words", finish=FinishReason.PAUSED, tokens=(20, 5), cost="0.001")
     record = run([paused, call("look", {}, tokens=(3, 7))])
     limits = {"max_tokens": 35, "max_cost": 0.001}
@@ -163,16 +161,16 @@ def test_a_frame_does_not_tell_which_of_two_limits_was_met_first_inside_a_step()
 PAUSED = say("some words", finish=FinishReason.PAUSED, tokens=(20, 5), cost="0.001")
 
 
-@pytest.mark.parametrize("leaf", [Custom(RaisesFrom(1)), Custom(raises_later), Custom(raises_where_nothing_is_said)], ids=repr)
+@pytest.mark.parametrize("leaf", [Custom(RaisesFrom(1)), Custom(raises_later), Custom(raises_without_text)], ids=repr)
 @pytest.mark.parametrize("tree", [lambda leaf: leaf, lambda leaf: StepCountIs(1) | leaf, lambda leaf: ~leaf & StepCountIs(2)])
 @pytest.mark.parametrize("limits", [{}, {"max_tokens": 30}, {"max_cost": "0.002"}, {"max_calls": 2}, {"max_turns": 2}], ids=repr)
 @pytest.mark.parametrize(
     "script",
     [[], [call("look", {}), say("done")], [PAUSED, PAUSED, call("look", {}, tokens=(3, 7))], [PAUSED, say("done")], [call("halt")],
      [call("look", {}), PAUSED, PAUSED, say("", tokens=(3, 7))]],
-    ids=["own end", "second", "paused", "paused end", "tool stops", "paused later"],
+    ids=["finished on its own", "second", "paused", "paused end", "tool stops", "paused later"],
 )  # fmt: skip
-def test_a_predicate_that_raises_ends_the_run_as_an_error_here_too(
+def test_a_raising_predicate_ends_the_run_with_an_error(
     script: list[Said], limits: dict[str, Any], tree: Any, leaf: StopCondition
 ) -> None:
     record = run(script)
@@ -183,7 +181,7 @@ def test_a_predicate_that_raises_ends_the_run_as_an_error_here_too(
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(scripts, min_size=1, max_size=4), st.lists(built_in_tree, min_size=1, max_size=4))
-def test_the_configurations_add_up_to_their_runs(recorded: list[list[Said]], tried: list[StopCondition]) -> None:
+def test_totals_over_configurations_equal_the_sums_over_runs(recorded: list[list[Said]], tried: list[StopCondition]) -> None:
     records = [run(script) for script in recorded]
     rows = lab.backtest(records, tried, per="run").groupby("configuration", sort=False)
     table = lab.backtest(records, tried)

@@ -1,4 +1,4 @@
-"""Whether providers end for the same reason on the same scenarios."""
+"""Agreement: how often providers end for the same reason on the same scenarios."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 
 import agentlab as lab
 from agentlab import errors
-from tests.plots.made import looping, run_of
+from tests.plots.builders import looping, run_of
 
-from .made_frames import crossed, runs_of
+from .frame_builders import crossed, runs_of
 
 C, T, E = "completed", "turn_limit", "error"
 
 
-def test_by_hand() -> None:
-    # both C 4, both T 3, apart 1 and 2: observed 0.7; expected 0.5 · 0.6 + 0.5 · 0.4 = 0.5; kappa 0.4
+def test_agreement_equals_a_calculation_by_hand() -> None:
+    # both C 4, both T 3, different 1 and 2: observed 0.7; expected 0.5 · 0.6 + 0.5 · 0.4 = 0.5; kappa 0.4
     found = lab.agreement(crossed(a=[C] * 5 + [T] * 5, b=[C, C, C, C, T, T, T, T, C, C]))
 
     row = found.pairs.iloc[0]
@@ -31,7 +31,7 @@ def test_by_hand() -> None:
     assert repr(found) == "Agreement(the same stop_reason, why the run ended; the same in 7 of 10 scenarios)"
 
 
-def test_all_groups_and_each_two_of_them() -> None:
+def test_all_groups_together_and_each_pair_of_groups() -> None:
     found = lab.agreement(crossed(a=[C, C, T, T, C, E], b=[C, C, T, C, C, E], c=[C, T, T, T, C, None]))
 
     overall = found.overall.iloc[0]
@@ -43,15 +43,15 @@ def test_all_groups_and_each_two_of_them() -> None:
     assert overall["kappa"] == pytest.approx(((3 + 2 / 3) / 5 - (0.36 + 0.16)) / (1 - (0.36 + 0.16)))
 
 
-def test_always_the_same_reason_has_no_kappa_and_full_agreement() -> None:
+def test_identical_reasons_give_full_agreement_and_no_kappa() -> None:
     row = lab.agreement(crossed(a=[C] * 6, b=[C] * 6)).pairs.iloc[0]
 
     assert (row["share"], row["same"]) == (1, 6)
     assert pd.isna(row["kappa"])
-    assert row["no_interval"] == "kappa: not defined, all end by completed"
+    assert row["no_interval"] == "kappa: not defined, all end with completed"
 
 
-def test_too_few_scenarios_for_an_interval_say_so() -> None:
+def test_too_few_scenarios_for_an_interval_are_reported() -> None:
     row = lab.agreement(crossed(a=[C, T], b=[C, T])).pairs.iloc[0]
 
     assert (row["kappa"], row["units"]) == (1, 2)
@@ -66,10 +66,10 @@ def test_too_few_scenarios_for_an_interval_say_so() -> None:
     [
         pytest.param(pd.DataFrame(), id="nothing"),
         pytest.param(crossed(a=[C, C]), id="one group"),
-        pytest.param(crossed(a=[C, None], b=[None, C]), id="no scenario of both"),
+        pytest.param(crossed(a=[C, None], b=[None, C]), id="no shared scenario"),
     ],
 )
-def test_nothing_to_compare(frame: pd.DataFrame) -> None:
+def test_nothing_to_compare_gives_unknown_agreement(frame: pd.DataFrame) -> None:
     found = lab.agreement(frame)
 
     assert found.overall["scenarios"].item() == 0
@@ -78,14 +78,14 @@ def test_nothing_to_compare(frame: pd.DataFrame) -> None:
     assert "share: none known" in found.overall["no_interval"].item()
 
 
-def test_the_order_of_rows_changes_nothing() -> None:
+def test_row_order_does_not_change_agreement() -> None:
     frame = crossed(a=[C, T, E, C, T, C], b=[C, C, E, T, T, C], c=[T, T, E, C, T, C])
     found, mixed = lab.agreement(frame), lab.agreement(frame.iloc[::-1])
 
     assert found.overall.drop(columns="groups").equals(mixed.overall.drop(columns="groups"))
 
 
-def test_several_runs_of_a_scenario_are_an_error_that_says_what_to_do() -> None:
+def test_several_runs_of_one_scenario_are_an_error_with_a_remedy() -> None:
     once = crossed(a=[C, T], b=[C, T])
     frame = pd.concat([once, once.assign(run_id="again " + once["run_id"])])
 
@@ -96,7 +96,7 @@ def test_several_runs_of_a_scenario_are_an_error_that_says_what_to_do() -> None:
     assert lab.agreement(frame.assign(repeat=frame.groupby(["provider", "prompt_id"]).cumcount())).overall["same"].item() == 4
 
 
-def test_the_last_finish_reason_of_real_runs_over_the_termination_frame() -> None:
+def test_agreement_on_the_last_finish_reason_of_real_runs() -> None:
     results = [
         run_of(looping(end=2), "one"),
         run_of(looping(end=3), "two"),
@@ -113,14 +113,14 @@ def test_the_last_finish_reason_of_real_runs_over_the_termination_frame() -> Non
         lab.agreement(termination)
 
 
-def test_a_group_that_there_is_not() -> None:
+def test_an_unknown_group_is_an_error() -> None:
     found = lab.agreement(crossed(a=[C], b=[C]))
 
     with pytest.raises(errors.ConfigurationError, match=r"There is no group 'z'. Groups: a, b"):
         found.table("a", "z")
 
 
-def test_names_from_outside_are_escaped_and_may_be_those_of_columns() -> None:
+def test_group_names_are_escaped_and_may_equal_column_names() -> None:
     names: Any = ["<b>", "same", "prompt_id"]
     frame = runs_of(names, prompt_id=["p"] * 3)
 

@@ -1,4 +1,4 @@
-"""`lab.backtest`: what it takes, what it answers, and both sides of each edge."""
+"""`lab.backtest`: its inputs, its answers, and both sides of each limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentlab.model.finish_reasons import FinishReason
 from agentlab.records.history import RunHistory
 from agentlab.testing import ScriptedProvider, call, say
 
-from .made import agent, run
+from .builders import agent, run
 
 FIVE = [call("look", {}, tokens=(10, 5), cost="0.01") for _ in range(4)]
 
@@ -33,19 +33,19 @@ def five() -> lab.RunResult:
 
 
 def twice() -> pd.DataFrame:
-    """A frame that has a run two times."""
+    """A frame that contains a run twice."""
     return pd.concat([lab.frame(five()), lab.frame(five())]).assign(run_id="a")
 
 
 def row(recorded: Any, conditions: Any = None, **more: Any) -> dict[str, Any]:
-    """The one row of a run, NA as None."""
+    """The only row of a run, with NA as None."""
     frame = lab.backtest(recorded, conditions, per="run", **more)
     assert len(frame) == 1
     return {str(name): None if pd.isna(value) else plain(value) for name, value in frame.iloc[0].items()}
 
 
 def plain(value: Any) -> Any:
-    """A value of numpy's as one of Python's."""
+    """A NumPy value as the equivalent Python value."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -77,7 +77,7 @@ EDGES: dict[str, tuple[Any, Any, str, int]] = {
 
 
 @pytest.mark.parametrize(("stop", "budget", "outcome", "step"), EDGES.values(), ids=EDGES.keys())
-def test_where_a_run_stops(stop: Any, budget: Any, outcome: str, step: int) -> None:
+def test_the_step_at_which_a_run_stops(stop: Any, budget: Any, outcome: str, step: int) -> None:
     record = five()
     for recorded in (record, [record], lab.frame(record)):
         answer = row(recorded, stop, budget=budget)
@@ -85,7 +85,7 @@ def test_where_a_run_stops(stop: Any, budget: Any, outcome: str, step: int) -> N
         assert answer["goal_reached"] is (outcome == "finished" or isinstance(stop, HasToolCall))
 
 
-def test_what_it_had_used_and_what_was_saved() -> None:
+def test_usage_up_to_the_stop_and_savings_after_it() -> None:
     answer = row(five(), StepCountIs(2))
     assert (answer["tokens"], answer["cost_usd"], answer["calls"]) == (30, 0.02, 2)
     assert (answer["tokens_saved"], answer["cost_saved"], answer["calls_saved"]) == (35, pytest.approx(0.021), 3)
@@ -93,7 +93,7 @@ def test_what_it_had_used_and_what_was_saved() -> None:
     assert (answer["stop_reason"], answer["fired"], answer["configuration"]) == ("stop_condition", "StepCountIs", 0)
 
 
-def test_behind_the_end_of_a_record_that_was_cut_off_nothing_is_said() -> None:
+def test_a_truncated_record_gives_no_answer_after_its_end() -> None:
     record = run(FIVE, StepCountIs(3))
     assert row(record, StepCountIs(3))["outcome"] == "stopped"
     answer = row(record, StepCountIs(4))
@@ -114,20 +114,20 @@ def test_behind_the_end_of_a_record_that_was_cut_off_nothing_is_said() -> None:
     table = lab.backtest([record, five()], StepCountIs([3, 4]))
     assert list(table["unknown"]) == [0, 1]
     assert list(table["unknown_share"]) == [0.0, 0.5]
-    assert list(table["tokens_mean"]) == [45.0, 60.0]  # of the one that can answer
+    assert list(table["tokens_mean"]) == [45.0, 60.0]  # of the run that can answer
 
 
-def test_usage_that_nobody_reported_stays_unknown() -> None:
+def test_unreported_usage_stays_unknown() -> None:
     record = run([call("look", {}, tokens=(10, 5)), call("look", {}, tokens=(None, 5)), call("look", {})])
     assert row(record, StepCountIs(1))["tokens"] == 15
     assert row(record, StepCountIs(2))["tokens"] is None
-    known = row(record, MaxTokensUsed(20))  # what is known already reaches it
+    known = row(record, MaxTokensUsed(20))  # the known part already reaches it
     assert (known["step"], known["tokens"]) == (2, None)
     assert row(record, MaxTokensUsed(25))["step"] == 3
-    assert row(record, ~MaxTokensUsed(10**6))["step"] == 1  # before it is unknown it is surely not met
+    assert row(record, ~MaxTokensUsed(10**6))["step"] == 1  # certainly not met before the usage becomes unknown
 
 
-def test_a_run_longer_than_a_byte() -> None:
+def test_a_run_of_more_than_255_steps() -> None:
     record = run([call("look", {}, tokens=(1, 0))] * 300)
     table = lab.backtest(record, StepCountIs([254, 255, 256, 257, 301]), per="run")
     assert list(table["step"]) == [254, 255, 256, 257, 301]
@@ -135,8 +135,8 @@ def test_a_run_longer_than_a_byte() -> None:
     assert list(table["step"]) == [255, 255, 256, 256, 257, 257]
 
 
-@pytest.mark.usefixtures("own_time")
-def test_time_is_up_in_the_middle_of_a_step() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_a_time_limit_reached_in_the_middle_of_a_step() -> None:
     async def slow() -> lab.RunResult:
         async def wait() -> str:
             """Wait."""
@@ -159,7 +159,7 @@ def test_time_is_up_in_the_middle_of_a_step() -> None:
 # Grids --------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_list_is_an_axis() -> None:
+def test_a_list_of_values_is_an_axis() -> None:
     table = lab.backtest([five(), five()], StepCountIs([2, 4]) | MaxCost([0.01, "0.05"]), budget={"max_calls": [3]})
     assert list(table.columns[:4]) == ["configuration", "StepCountIs", "MaxCost", "max_calls"]
     assert table[["StepCountIs", "MaxCost", "max_calls"]].to_numpy().tolist() == [
@@ -169,7 +169,7 @@ def test_a_list_is_an_axis() -> None:
     assert (table["runs"] == 2).all()
 
 
-def test_several_conditions_each_by_its_name() -> None:
+def test_several_conditions_are_labelled_by_name() -> None:
     table = lab.backtest(
         five(),
         {"short": StepCountIs(2), "long": None, "tools": HasToolCall(["look", ("nobody", "look")])},
@@ -182,21 +182,21 @@ def test_several_conditions_each_by_its_name() -> None:
     assert list(listed["configuration"]) == ["StepCountIs(steps=2)", "MaxCost(0.03)"]
 
 
-def test_two_conditions_of_a_kind_have_a_column_each() -> None:
+def test_two_conditions_of_one_kind_have_separate_columns() -> None:
     table = lab.backtest(five(), (StepCountIs([1, 2]) & HasToolCall("nobody")) | StepCountIs([3, 4]))
     assert list(table.columns[1:3]) == ["StepCountIs", "StepCountIs_2"]
     assert list(table["step_mean"]) == [3, 4, 3, 4]
 
 
-def test_a_run_takes_no_grid() -> None:
+def test_a_run_does_not_accept_a_grid() -> None:
     with pytest.raises(LimitError, match=r"StepCountIs\(steps=\[2, 4\]\) is a grid for lab.backtest"):
         agent([]).run("go", stop=StepCountIs([2, 4]))
 
 
-# What it takes ------------------------------------------------------------------------------------------------------------------
+# Inputs -------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_store_and_an_experiment(tmp_path: Path) -> None:
+def test_a_store_and_an_experiment_are_accepted(tmp_path: Path) -> None:
     async def main() -> Any:
         study = lab.Experiment(
             [agent(FIVE)], ["a", "b"], repeats=2, store=tmp_path / "runs.db", score=lambda result: len(result.history) == 5
@@ -216,7 +216,7 @@ def test_a_store_and_an_experiment(tmp_path: Path) -> None:
     assert list(scored["success_rate"]) == [0.0, 1.0]
 
 
-def test_a_run_that_still_goes_on_and_one_without_a_step() -> None:
+def test_a_running_run_and_a_run_without_steps() -> None:
     async def main() -> list[lab.Run]:
         two, none = agent(FIVE).run("go"), agent(FIVE).run("go")
         await two.step()
@@ -227,7 +227,7 @@ def test_a_run_that_still_goes_on_and_one_without_a_step() -> None:
     assert list(table["outcome"]) == ["stopped", "unknown", "unknown", "unknown"]
 
 
-def test_sub_agents_count_and_are_no_runs_of_their_own(tmp_path: Path) -> None:
+def test_sub_agents_count_in_their_caller_and_are_no_separate_runs(tmp_path: Path) -> None:
     scout = lab.Agent(ScriptedProvider([say("found", tokens=(100, 100))]), name="scout")
     with lab.Store(tmp_path / "runs.db") as store:
         boss = lab.Agent(
@@ -243,11 +243,12 @@ def test_sub_agents_count_and_are_no_runs_of_their_own(tmp_path: Path) -> None:
         for recorded in (result, store):
             assert row(recorded, StepCountIs(1))["tokens"] == 215
             assert row(recorded, MaxTokensUsed(200))["step"] == 1
-            inside = row(recorded, budget={"max_tokens": 100})  # it would have been held to what was left: nobody knows with what
+            # it would have been limited to the remaining budget, which is unknown
+            inside = row(recorded, budget={"max_tokens": 100})
             assert (inside["step"], inside["tokens"]) == (1, None)
 
 
-def test_a_frame_in_any_order_of_rows() -> None:
+def test_row_order_does_not_change_the_answer() -> None:
     steps = lab.frame([five(), five(), five()])
     mixed = steps.sample(frac=1, random_state=1)
     first = lab.backtest(steps, StepCountIs([2, 4]) | MaxCost("0.03"), per="run").sort_values(["configuration", "run_id"])
@@ -255,19 +256,19 @@ def test_a_frame_in_any_order_of_rows() -> None:
     pd.testing.assert_frame_equal(first.reset_index(drop=True), again.reset_index(drop=True))
 
 
-def test_a_frame_of_somebody_else_with_no_sums() -> None:
+def test_a_foreign_frame_without_running_totals() -> None:
     steps = pd.DataFrame(
         {"run_id": ["a"] * 3, "step": [1, 2, 3], "total_tokens": [5, 5, 5], "cost_usd": [0.1, 0.1, 0.1], "duration_s": 1.0}
     )
     assert row(steps, MaxTokensUsed(10))["step"] == 2
-    assert row(steps, MaxCost("0.3"))["step"] == 3  # three times 0.1, whatever floats make of it
+    assert row(steps, MaxCost("0.3"))["step"] == 3  # three times 0.1, exactly, despite binary floats
     assert row(steps, budget={"timeout": 2})["step"] == 2
-    assert row(steps, StepCountIs(4))["outcome"] == "unknown"  # nothing says that it ended
+    assert row(steps, StepCountIs(4))["outcome"] == "unknown"  # no field shows that it ended
     with pytest.raises(ConfigurationError, match=r"no column 'tools', which HasToolCall needs"):
         lab.backtest(steps, HasToolCall("look"))
 
 
-def test_parts_of_the_runs_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunked_simulation_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     rows = [
         {"run_id": f"r{number}", "step": place + 1, "total_tokens": int(rng.integers(1, 50)), "cost_usd": 0.01, "duration_s": 1.0,
@@ -277,7 +278,7 @@ def test_parts_of_the_runs_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPat
     steps = pd.DataFrame(rows)
     tried = MaxTokensUsed(list(range(1, 200, 10))) | (StepCountIs([2, 4]) & MaxTokensUsed(30))
     whole = lab.backtest(steps, tried), lab.backtest(steps, tried, per="run")
-    monkeypatch.setattr(frames, "AT_ONCE", 1)
+    monkeypatch.setattr(frames, "MAX_FIRST_ROWS", 1)
     pd.testing.assert_frame_equal(lab.backtest(steps, tried), whole[0])
     pd.testing.assert_frame_equal(lab.backtest(steps, tried, per="run"), whole[1])
 
@@ -294,11 +295,11 @@ GOALS: dict[str, tuple[Any, list[bool | None]]] = {
 
 
 @pytest.mark.parametrize(("goal", "reached"), GOALS.values(), ids=GOALS.keys())
-def test_what_counts_as_success(goal: Any, reached: list[bool | None]) -> None:
+def test_the_values_that_count_as_success(goal: Any, reached: list[bool | None]) -> None:
     assert list(lab.backtest(five(), StepCountIs([3, 5]), goal=goal, per="run")["goal_reached"]) == reached
 
 
-def test_a_goal_of_values_by_run() -> None:
+def test_a_goal_given_as_values_by_run() -> None:
     runs = [five(), five(), five()]
     values = dict(zip([one.run_id for one in runs], [1, 0.5, None], strict=True))
     table = lab.backtest(runs, StepCountIs([4, 5]), goal=values, per="run")
@@ -306,7 +307,7 @@ def test_a_goal_of_values_by_run() -> None:
     assert list(lab.backtest(runs, StepCountIs(5), goal=pd.Series(values))["success_rate"]) == [0.5]
 
 
-def test_a_tool_that_hands_the_answer_in_is_success() -> None:
+def test_a_call_of_a_terminating_tool_is_success() -> None:
     record = run([call("look", {}), call("finalize", {"answer": "42"}), call("look", {})])
     assert row(record, HasToolCall("finalize"))["goal_reached"] is True
     assert row(record, HasToolCall("look"), goal=HasToolCall("finalize"))["goal_reached"] is False
@@ -319,14 +320,14 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "no-runs": (lambda: lab.backtest([], StepCountIs(2)), ConfigurationError, "has no runs"),
     "no-record": (lambda: lab.backtest("runs.db", StepCountIs(2)), ConfigurationError, "'runs.db' is not a record of runs"),
     "number": (lambda: lab.backtest(3, StepCountIs(2)), ConfigurationError, "3 is not a record"),
-    "empty-list": (lambda: lab.backtest(five(), []), ConfigurationError, "An empty list of conditions"),
-    "empty-dict": (lambda: lab.backtest(five(), {}), ConfigurationError, "An empty dict"),
+    "empty-list": (lambda: lab.backtest(five(), []), ConfigurationError, "The list of conditions is empty"),
+    "empty-dict": (lambda: lab.backtest(five(), {}), ConfigurationError, "The dict of conditions is empty"),
     "empty-axis": (lambda: lab.backtest(five(), StepCountIs([])), LimitError, "the list is empty"),
     "class": (lambda: lab.backtest(five(), StepCountIs), ConfigurationError, "is a class"),
     "budget": (lambda: lab.backtest(five(), budget=5), LimitError, "budget=5: pass a Budget"),
     "limit": (lambda: lab.backtest(five(), budget={"max_turn": 5}), LimitError, "Did you mean 'max_turns'"),
     "zero": (lambda: lab.backtest(five(), budget={"max_turns": [2, 0]}), LimitError, "max_turns=0"),
-    "cap": (lambda: lab.backtest(five(), budget=Budget(max_tokens_per_turn=5)), LimitError, "changes the model's answers"),
+    "cap": (lambda: lab.backtest(five(), budget=Budget(max_tokens_per_turn=5)), LimitError, "the model would give other answers"),
     "per": (lambda: lab.backtest(five(), StepCountIs(2), per="step"), ConfigurationError, "per='step'"),
     "by": (lambda: lab.backtest(five(), StepCountIs(2), by="providers"), ConfigurationError, "Did you mean 'provider'"),
     "goal": (lambda: lab.backtest(five(), StepCountIs(2), goal="scor"), ConfigurationError, "goal='scor'"),
@@ -337,18 +338,18 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "twice": (lambda: lab.backtest(twice(), StepCountIs(2)), ConfigurationError, "step 1 where step 2"),
     "same-run": (lambda: lab.backtest([(one := five()), one], StepCountIs(2)), ConfigurationError, "occurs twice"),
     "runs": (lambda: lab.backtest(five(), StepCountIs(2), runs=pd.DataFrame()), ConfigurationError, "only be passed with a steps"),
-    "too-many-rows": (lambda: lab.backtest(five(), MaxTokensUsed(range(1, 5_000_002)), per="run"), ConfigurationError, "leave per="),
+    "too-many-rows": (lambda: lab.backtest(five(), MaxTokensUsed(range(1, 5_000_002)), per="run"), ConfigurationError, "leave out per"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("ask", "kind", "said"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_tried_is_said(ask: Callable[[], object], kind: type[Exception], said: str) -> None:
+@pytest.mark.parametrize(("ask", "kind", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_an_unusable_configuration_is_an_error(ask: Callable[[], object], kind: type[Exception], message: str) -> None:
     with pytest.raises(kind) as caught:
         ask()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_a_condition_that_raises_ends_the_run_there() -> None:
+def test_a_raising_condition_ends_the_run_at_that_step() -> None:
     def third(history: RunHistory) -> bool:
         if len(history) == 3:
             raise ValueError("three")
@@ -358,7 +359,7 @@ def test_a_condition_that_raises_ends_the_run_there() -> None:
     assert (answer["outcome"], answer["step"], answer["stop_reason"]) == ("stopped", 3, "error")
 
 
-def test_everything_is_asked_once_for_all_configurations() -> None:
+def test_each_condition_is_read_once_for_all_configurations() -> None:
     asked: list[int] = []
 
     def count(history: RunHistory) -> bool:

@@ -1,4 +1,4 @@
-"""Groups of runs side by side: what is counted, what is left out, and what is said about it."""
+"""Groups of runs compared: which runs count, which are left out, and what is reported."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab import errors
-from tests.plots.made import looping, run_of
+from tests.plots.builders import looping, run_of
 
-from .made_frames import runs_of
+from .frame_builders import runs_of
 
 
 def row_of(frame: pd.DataFrame, place: int = 0) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def row_of(frame: pd.DataFrame, place: int = 0) -> dict[str, Any]:
 # Summary -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_real_runs_in_the_order_of_their_first() -> None:
+def test_groups_are_in_the_order_of_their_first_run() -> None:
     results = [
         run_of(looping((80, 20), "0.001", end=2), "two"),
         run_of(looping((None, None), None), "one", budget=lab.Budget(max_turns=3)),
@@ -45,10 +45,10 @@ def test_real_runs_in_the_order_of_their_first() -> None:
     )
     assert (two["scored"], two["success_rate"], two["score_mean"]) == (0, None, None)
     assert one["no_interval"] == "completion: only one known, an interval needs 5; tokens, cost: none known"
-    assert one["small_sample"] is None  # there is no interval to speak of
+    assert one["small_sample"] is None  # no meaningful interval exists
 
 
-def test_unknown_values_are_left_out_and_counted_never_0() -> None:
+def test_unknown_values_are_excluded_and_counted_not_zero() -> None:
     tokens = [100, 200, 300, 400, 500, None, None, None]
     row = row_of(lab.summary(runs_of(["a"] * 8, total_tokens=tokens, cost_usd=[0.0] * 8)))
 
@@ -60,7 +60,7 @@ def test_unknown_values_are_left_out_and_counted_never_0() -> None:
     assert row["left_out"] == "tokens: 3 of 8 unknown"
 
 
-def test_runs_that_have_not_ended_are_counted_and_enter_nothing_else() -> None:
+def test_running_runs_are_counted_and_excluded_from_figures() -> None:
     row = row_of(lab.summary(runs_of(["a"] * 4, terminated=[True, False, None, None], total_tokens=[10, 30, 1, 1])))
 
     assert (row["runs"], row["not_ended"], row["completed"], row["completion_rate"], row["tokens_mean"]) == (4, 2, 1, 0.5, 20)
@@ -77,7 +77,7 @@ def test_runs_that_have_not_ended_are_counted_and_enter_nothing_else() -> None:
         pytest.param([None] * 4, None, 0, None, None, "success, score, tokens, cost: none known", id="none known"),
     ],
 )
-def test_scores(
+def test_scores_of_each_type(
     scores: list[Any], success_at: float | None, scored: int, rate: float | None, mean: float | None, note: str | None
 ) -> None:
     row = row_of(lab.summary(runs_of(["a"] * 4, score=scores), success_at=success_at))
@@ -88,7 +88,7 @@ def test_scores(
     assert note is None or note in row["no_interval"]
 
 
-def test_groups_by_several_columns_with_unknown_ones() -> None:
+def test_groups_by_several_columns_with_unknown_values() -> None:
     runs = runs_of(["a", "a", "b", "a"]).assign(model=["m", "n", None, "m"])
     found = lab.summary(runs, by=["provider", "model"])
 
@@ -100,7 +100,7 @@ def test_groups_by_several_columns_with_unknown_ones() -> None:
     assert list(found["runs"]) == [2, 1, 1]
 
 
-def test_no_runs() -> None:
+def test_no_runs_give_an_empty_summary() -> None:
     columns = list(lab.summary(runs_of(["a"])).columns)
 
     for nothing in (pd.DataFrame(), lab.frame([], "runs"), runs_of(["a"]).iloc[:0]):
@@ -129,7 +129,7 @@ def frame_of(rows: list[Any]) -> pd.DataFrame:
 
 @settings(deadline=None, max_examples=25)
 @given(many, st.randoms(use_true_random=False))
-def test_neither_the_order_of_rows_nor_other_groups_change_a_row(rows: list[Any], rng: random.Random) -> None:
+def test_neither_row_order_nor_other_groups_change_a_row(rows: list[Any], rng: random.Random) -> None:
     frame = frame_of(rows)
     whole = lab.summary(frame)
     mixed = lab.summary(frame.sample(frac=1, random_state=rng.randrange(1000)))
@@ -144,7 +144,7 @@ def test_neither_the_order_of_rows_nor_other_groups_change_a_row(rows: list[Any]
 
 @settings(deadline=None, max_examples=25)
 @given(many)
-def test_intervals_contain_their_values(rows: list[Any]) -> None:
+def test_intervals_contain_their_estimates(rows: list[Any]) -> None:
     for row in lab.summary(frame_of(rows)).to_dict("records"):
         rates = [("completion_rate", "completion"), ("success_rate", "success"), ("score_mean", "score")]
         means = [
@@ -157,7 +157,7 @@ def test_intervals_contain_their_values(rows: list[Any]) -> None:
                 assert row[f"{prefix}_low"] <= row[value] <= row[f"{prefix}_high"]
 
 
-def test_the_frame_is_left_as_it_was_and_one_from_a_file_gives_the_same() -> None:
+def test_the_input_frame_is_unchanged_and_a_frame_from_a_file_gives_the_same() -> None:
     runs = frame_of([("a", True, 10 * n, n / 2 % 1) for n in range(9)] + [("b", None, None, None)] * 2)
     before = runs.copy(deep=True)
     found = lab.summary(runs)
@@ -168,26 +168,26 @@ def test_the_frame_is_left_as_it_was_and_one_from_a_file_gives_the_same() -> Non
 
 
 @pytest.mark.parametrize(
-    ("do", "said"),
+    ("do", "message"),
     [
         pytest.param(lambda: lab.summary([1]), "lab.summary() cannot read list", id="no frame"),
-        pytest.param(lambda: lab.summary(runs_of(["a"]), by="agnet"), "needs the column agnet", id="no such group"),
+        pytest.param(lambda: lab.summary(runs_of(["a"]), by="agnet"), "needs the column agnet", id="unknown group"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), by=[]), "by=[]: pass the name of a column", id="no columns"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), level=95), "level=95: pass a number between 0 and 1", id="level"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), success_at="x"), "success_at='x'", id="success_at"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), failures="drop"), "choose one of count, leave_out", id="failures"),
-        pytest.param(lambda: lab.summary(runs_of(["a"]), unit="task"), "needs the column task", id="no such unit"),
+        pytest.param(lambda: lab.summary(runs_of(["a"]), unit="task"), "needs the column task", id="unknown unit type"),
         pytest.param(lambda: lab.agreement(runs_of(["a"]), unit=3), "unit=3: pass the name of a column", id="unit"),
-        pytest.param(lambda: lab.paired(runs_of(["a"]), "cots"), "lab.paired() needs the column cots", id="no such value"),
-        pytest.param(lambda: lab.summary(pd.DataFrame({"provider": ["a"]})), '"runs"), or add them, pd.NA where unknown.', id="many"),
+        pytest.param(lambda: lab.paired(runs_of(["a"]), "cots"), "lab.paired() needs the column cots", id="unknown value"),
+        pytest.param(lambda: lab.summary(pd.DataFrame({"provider": ["a"]})), '"runs"), or add them, with pd.NA for unknown', id="many"),
         pytest.param(lambda: lab.paired(runs_of(["a"])[["provider", "cost_usd"]], "cost_usd"), "the column prompt_id", id="no prompts"),
         pytest.param(lambda: lab.paired(runs_of(["a"]), "cost_usd", against="b"), "is not a group. Groups: a.", id="against"),
     ],
 )  # fmt: skip
-def test_bad_input_names_the_value_and_what_to_do(do: Any, said: str) -> None:
+def test_bad_input_names_the_value_and_what_to_do(do: Any, message: str) -> None:
     with pytest.raises(errors.ConfigurationError) as caught:
         do()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 # Pairs ---------------------------------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def pairs_of(first: list[Any], second: list[Any]) -> pd.DataFrame:
     return runs_of(["a"] * len(first) + ["b"] * len(second), prompt_id=prompts * 2, total_tokens=first + second)
 
 
-def test_differences_on_the_same_prompts_by_hand() -> None:
+def test_paired_differences_equal_a_calculation_by_hand() -> None:
     row = row_of(lab.paired(pairs_of([10, 20, 30, 40, 50, 60, None], [11, 20, 33, 44, None, 66, 70]), "total_tokens"))
 
     assert (row["group"], row["against"], row["what"]) == ("b", "a", "total_tokens")
@@ -209,17 +209,17 @@ def test_differences_on_the_same_prompts_by_hand() -> None:
     assert (row["units"], row["small_sample"][:35]) == (5, "5 independent units: fewer than 20,")
 
 
-def test_pairing_sees_what_the_spread_between_prompts_hides() -> None:
+def test_pairing_removes_the_spread_between_prompts() -> None:
     first = [10 * 2**place for place in range(10)]
     runs = pairs_of(first, [value + 5 + place % 3 for place, value in enumerate(first)])
 
     row = row_of(lab.paired(runs, "total_tokens"))
     assert 5 < row["low"] < row["difference"] < row["high"] < 7
     table = lab.summary(runs)
-    assert table["tokens_high"].iloc[0] > table["tokens_low"].iloc[1]  # apart, the intervals tell nothing
+    assert table["tokens_high"].iloc[0] > table["tokens_low"].iloc[1]  # unpaired, the intervals are too wide to decide
 
 
-def test_every_two_groups_or_all_against_one() -> None:
+def test_every_pair_of_groups_or_all_against_one() -> None:
     runs = runs_of(["a", "b", "c"], prompt_id=["p"] * 3, total_tokens=[1, 2, 4])
 
     every = lab.paired(runs, "total_tokens")
@@ -232,7 +232,7 @@ def test_every_two_groups_or_all_against_one() -> None:
     assert list(zip(against["group"], against["difference"], strict=True)) == [("a", -1), ("c", 2)]
 
 
-def test_repeats_are_pairs_of_their_own_or_a_mean_for_each_prompt() -> None:
+def test_repeats_are_separate_pairs_or_averaged_per_prompt() -> None:
     runs = runs_of(
         ["a"] * 4 + ["b"] * 4, prompt_id=["p", "p", "q", "q"] * 2, repeat=[1, 2] * 4, total_tokens=[1, 3, 5, 7, 2, 4, 5, None]
     )
@@ -243,7 +243,7 @@ def test_repeats_are_pairs_of_their_own_or_a_mean_for_each_prompt() -> None:
     assert (row["no_interval"], row["small_sample"]) == ("2 pairs in 2 independent units, an interval needs 5 units", None)
 
 
-def test_truth_is_paired_as_1_and_0() -> None:
+def test_booleans_are_paired_as_1_and_0() -> None:
     runs = runs_of(["a"] * 3 + ["b"] * 3, prompt_id=["p", "q", "r"] * 2, terminated=[True, False, None, True, True, True])
 
     row = row_of(lab.paired(runs, "terminated"))
@@ -258,7 +258,7 @@ def test_a_run_without_a_prompt_makes_no_pair() -> None:
     assert (found["pairs"].item(), found["no_interval"].item()) == (0, "no complete pair")
 
 
-def test_differences_that_are_all_the_same_have_no_interval() -> None:
+def test_identical_differences_have_no_interval() -> None:
     row = row_of(lab.paired(pairs_of([1, 2, 3, 4, 5], [2, 3, 4, 5, 6]), "total_tokens"))
 
     assert (row["difference"], row["low"], row["no_interval"]) == (1, None, "all 5 values are the same")
@@ -266,7 +266,7 @@ def test_differences_that_are_all_the_same_have_no_interval() -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1, max_size=15), st.integers(0, 99))
-def test_a_difference_the_other_way_round_has_the_other_sign(values: list[tuple[int, int]], seed: int) -> None:
+def test_a_reversed_difference_has_the_opposite_sign(values: list[tuple[int, int]], seed: int) -> None:
     runs = pairs_of([a for a, _ in values], [b for _, b in values])
     row = row_of(lab.paired(runs, "total_tokens", against="a"))
     other = row_of(lab.paired(runs.sample(frac=1, random_state=seed), "total_tokens", against="b"))
@@ -278,7 +278,7 @@ def test_a_difference_the_other_way_round_has_the_other_sign(values: list[tuple[
 
 
 @pytest.mark.timeout(20)
-def test_sub_agents_that_name_one_another_as_their_callers_stay_as_they_are() -> None:
+def test_sub_agents_that_name_each_other_as_callers_stay_unchanged() -> None:
     runs = runs_of(
         ["a", "a", "a"], parent_run_id=["r1", "r0", "r0"], called_by=["search", "search", "search"], child_calls=[0, 0, 0]
     )

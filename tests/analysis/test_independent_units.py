@@ -1,4 +1,4 @@
-"""What is independent of what, which runs enter a figure, and that both are said."""
+"""Which runs are independent, which runs enter a figure, and that both are reported."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import agentlab as lab
 from agentlab.analysis.groups import units_of
 
-from .made_frames import runs_of
+from .frame_builders import runs_of
 from .test_compare import row_of
 
 
 def repeated(prompts: int, repeats: int, providers: str = "a", **columns: Any) -> pd.DataFrame:
-    """Each provider with each prompt so often, with costs that differ between prompts and hardly within."""
+    """Runs of each provider with each prompt, repeated; costs differ between prompts and hardly within one."""
     random = np.random.default_rng(1)
     cells = [(name, prompt, repeat) for name in providers for prompt in range(prompts) for repeat in range(repeats)]
     costs = [round(float(np.exp(prompt % 7 - 3 + 0.1 * random.normal())), 6) for _, prompt, _ in cells]
@@ -34,7 +34,7 @@ def repeated(prompts: int, repeats: int, providers: str = "a", **columns: Any) -
 # Units ---------------------------------------------------------------------------------------------------------------------------
 
 
-def test_repeats_of_a_prompt_are_one_unit_and_do_not_make_an_interval_narrow() -> None:
+def test_repeats_of_a_prompt_are_one_unit_and_do_not_narrow_an_interval() -> None:
     once, often = row_of(lab.summary(repeated(8, 1))), row_of(lab.summary(repeated(8, 40)))
 
     assert (once["units"], often["units"], often["runs"]) == (8, 8, 320)
@@ -45,7 +45,7 @@ def test_repeats_of_a_prompt_are_one_unit_and_do_not_make_an_interval_narrow() -
     assert asked["cost_high"] - asked["cost_low"] < 0.5 * (often["cost_high"] - often["cost_low"])
 
 
-def test_one_prompt_has_no_interval_for_other_prompts_and_one_for_itself_where_that_is_asked_for() -> None:
+def test_one_prompt_gives_an_interval_for_itself_only_on_request() -> None:
     runs = repeated(1, 20)
     row = row_of(lab.summary(runs))
 
@@ -59,7 +59,7 @@ def test_one_prompt_has_no_interval_for_other_prompts_and_one_for_itself_where_t
     assert row_of(lab.summary(runs, unit="run_id"))["cost_low"] is not None
 
 
-def test_replays_of_one_recording_are_one_unit_whatever_is_asked_for() -> None:
+def test_replays_of_one_recording_are_always_one_unit() -> None:
     runs = repeated(15, 1, recording_id=[f"recording {place % 3}" for place in range(15)], replayed=[True] * 15)
 
     for asked in (None, "run_id"):
@@ -90,7 +90,7 @@ def test_pairs_of_one_prompt_are_one_unit() -> None:
     assert found["low"] == pytest.approx(row["low"])
 
 
-def test_groups_are_apart_and_a_run_whose_prompt_is_not_known_is_a_unit() -> None:
+def test_units_are_per_group_and_a_run_without_a_prompt_is_a_unit() -> None:
     runs = repeated(3, 4, "ab")
     runs.loc[runs.index[:3], "prompt_id"] = None
 
@@ -101,7 +101,7 @@ def test_groups_are_apart_and_a_run_whose_prompt_is_not_known_is_a_unit() -> Non
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.none() | st.integers(0, 6), st.none() | st.integers(0, 6)), max_size=25))
-def test_a_unit_is_whatever_hangs_together(rows: list[tuple[int | None, int | None]]) -> None:
+def test_connected_runs_form_one_unit(rows: list[tuple[int | None, int | None]]) -> None:
     frame = pd.DataFrame(
         {"prompt_id": pd.array([p for p, _ in rows], "Int64"), "recording_id": pd.array([r for _, r in rows], "Int64")}
     )
@@ -116,7 +116,7 @@ def test_a_unit_is_whatever_hangs_together(rows: list[tuple[int | None, int | No
     assert found.tolist() == expected
 
 
-# Who is left out -------------------------------------------------------------------------------------------------------------------
+# Excluded runs ---------------------------------------------------------------------------------------------------------------------
 
 
 def half_failed(**columns: Any) -> pd.DataFrame:
@@ -129,7 +129,7 @@ def half_failed(**columns: Any) -> pd.DataFrame:
     return runs_of(["a"] * 60, **given | columns)
 
 
-def test_a_failed_run_is_no_success_and_is_counted() -> None:
+def test_a_failed_run_counts_as_unsuccessful() -> None:
     row = row_of(lab.summary(half_failed()))
 
     assert (row["runs"], row["failed"], row["scored"], row["success_rate"], row["score_mean"]) == (60, 30, 30, 0.5, 0.5)
@@ -137,7 +137,7 @@ def test_a_failed_run_is_no_success_and_is_counted() -> None:
     assert (row["cost_unknown"], row["left_out"]) == (0.5, "cost: 30 of 60 unknown")
 
 
-def test_failures_are_left_out_where_that_is_asked_for_and_it_says_so() -> None:
+def test_failures_can_be_excluded_and_the_exclusion_is_reported() -> None:
     row = row_of(lab.summary(half_failed(), failures="leave_out"))
 
     assert (row["runs"], row["not_ended"], row["failed"], row["units"]) == (60, 0, 30, 30)
@@ -148,14 +148,14 @@ def test_failures_are_left_out_where_that_is_asked_for_and_it_says_so() -> None:
 
 
 @pytest.mark.parametrize("word", ["ERROR", "Error"])
-def test_a_failed_run_is_one_however_the_word_is_written(word: str) -> None:
+def test_a_failed_run_is_recognized_in_any_spelling(word: str) -> None:
     runs = half_failed(stop_reason=["completed", word] * 30)
 
     pd.testing.assert_frame_equal(lab.summary(runs), lab.summary(half_failed()))
     assert lab.paired(runs.assign(provider=["a", "b"] * 30), "score")["failed"].item() == 30
 
 
-def test_runs_without_a_score_that_did_not_fail_are_left_out_and_counted() -> None:
+def test_completed_runs_without_a_score_are_excluded_and_counted() -> None:
     scores, reasons = [True, None, True, None] * 15, ["completed", "error", "completed", "turn_limit"] * 15
     row = row_of(lab.summary(half_failed(stop_reason=reasons, score=scores)))
 
@@ -163,7 +163,7 @@ def test_runs_without_a_score_that_did_not_fail_are_left_out_and_counted() -> No
     assert row["left_out"] == "success, score: 15 of 60 without a score; cost: 30 of 60 unknown"
 
 
-def test_failed_runs_are_no_successes_of_graded_scores_and_have_no_grade() -> None:
+def test_failed_runs_count_as_unsuccessful_and_have_no_grade() -> None:
     runs = half_failed(score=[0.25, None, 0.75, None] * 15)
 
     row = row_of(lab.summary(runs, success_at=0.5))
@@ -171,7 +171,7 @@ def test_failed_runs_are_no_successes_of_graded_scores_and_have_no_grade() -> No
     assert row["left_out"].startswith("score: 30 of 60 without a score")
 
 
-def test_a_group_whose_runs_all_failed_succeeded_never_where_others_have_scores() -> None:
+def test_a_group_of_failed_runs_has_zero_success_if_others_have_scores() -> None:
     every = runs_of(["b"] * 6, terminated=[False] * 6, stop_reason=["error"] * 6, score=[None] * 6)
 
     both = lab.summary(pd.concat([half_failed(), every.assign(run_id="b " + every["run_id"])]))
@@ -180,7 +180,7 @@ def test_a_group_whose_runs_all_failed_succeeded_never_where_others_have_scores(
     assert lab.summary(every, success_at=1)["success_rate"].isna().all()
 
 
-def test_a_failed_run_is_no_success_of_a_pair() -> None:
+def test_a_failed_run_is_unsuccessful_in_a_pair() -> None:
     runs = pd.concat([half_failed(), half_failed(terminated=[True] * 60, score=[True] * 60, stop_reason=["completed"] * 60)])
     runs = runs.assign(provider=["a"] * 60 + ["b"] * 60, run_id=range(120))
 
@@ -190,7 +190,7 @@ def test_a_failed_run_is_no_success_of_a_pair() -> None:
     assert (row["pairs"], row["left_out"], row["difference"], row["failed"]) == (30, 30, 0, 30)
 
 
-def test_live_and_replayed_runs_can_be_told_apart() -> None:
+def test_live_and_replayed_runs_can_be_distinguished() -> None:
     runs = runs_of(["a"] * 5 + ["b"] * 5 + ["c"] * 2, replayed=[True, True, False, False, None] + [True] * 5 + [None] * 2)
     table = lab.summary(runs)
 
@@ -200,14 +200,14 @@ def test_live_and_replayed_runs_can_be_told_apart() -> None:
     assert paired["mixed"].iloc[0] == "7 of 9 runs are replays of recordings, the others ran live"
 
 
-def test_plots_say_who_is_left_out_beside_their_points() -> None:
+def test_plots_report_excluded_runs_beside_their_points() -> None:
     ax = lab.plots.estimates(half_failed(prompt_id=[f"p{place % 12}" for place in range(60)]), "success")
     assert [text.get_text() for text in ax.texts] == ["50%  60 runs\n12 independent, 30 failed"]
     assert "60 runs, 12 independent, 30 failed" in ax.alt  # type: ignore[attr-defined]
 
     ax = lab.plots.cost_success(half_failed(score=[True, False] * 30))
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a\ncost of 30 of 60 runs\n30 failed"]
-    assert "cost of 30 of 60 runs, 30 failed" in ax.alt  # type: ignore[attr-defined]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a\ncost known for 30 of 60 runs\n30 failed"]
+    assert "cost known for 30 of 60 runs, 30 failed" in ax.alt  # type: ignore[attr-defined]
 
     ax = lab.plots.cost_success(half_failed(score=[True, False] * 30, prompt_id=["p"] * 60))
     assert "60 runs, 1 independent" in ax.get_legend().get_texts()[0].get_text()

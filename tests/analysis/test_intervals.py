@@ -16,7 +16,7 @@ from scipy import stats
 import agentlab as lab
 from agentlab import errors
 from agentlab.analysis.intervals import (
-    FEWEST,
+    MIN_UNITS,
     Estimate,
     checked_level,
     kaplan_meier,
@@ -29,13 +29,13 @@ from agentlab.analysis.intervals import (
     score_ends,
 )
 
-from .made_frames import crossed, runs_of
+from .frame_builders import crossed, runs_of
 
 numbers = st.lists(st.floats(0, 1e6), min_size=1, max_size=30)
 
 
 def wilson(successes: int, of: int, *, level: float = 0.95) -> Estimate:
-    """A share of independent answers, also of fewer than have an interval elsewhere."""
+    """The interval of a share of independent answers, also for sample sizes that get no interval elsewhere."""
     low, high = map(float, score_ends(successes / of, of, normal(level)))
     return Estimate(successes / of, low, high, of, units=of)
 
@@ -49,7 +49,7 @@ def wilson(successes: int, of: int, *, level: float = 0.95) -> Estimate:
         pytest.param(1, 29, 0.0061, 0.1718, id="1 of 29"),
     ],
 )
-def test_wilson_gives_what_the_tables_have(successes: int, of: int, low: float, high: float) -> None:
+def test_wilson_equals_published_tables(successes: int, of: int, low: float, high: float) -> None:
     found = wilson(successes, of)
 
     assert (found.low, found.high) == pytest.approx((low, high), abs=5e-5)
@@ -65,7 +65,7 @@ def test_wilson_agrees_with_scipy_and_contains_the_share(counts: tuple[int, int]
     assert 0 <= found.low <= found.value <= found.high <= 1
 
 
-def test_a_share_of_nothing_is_unknown() -> None:
+def test_a_share_of_no_answers_is_unknown() -> None:
     found = of_share([])
 
     assert (found.value, found.low, found.high, found.why) == (None, None, None, "none known")
@@ -76,7 +76,7 @@ answers = st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.integers(0, 8)), mi
 
 @settings(deadline=None, max_examples=60)
 @given(answers, st.randoms(use_true_random=False))
-def test_an_interval_contains_its_estimate_whatever_the_order_of_values_and_the_names_of_units(
+def test_an_interval_contains_its_estimate_in_any_order_of_values_and_units(
     rows: list[tuple[float, int]], rng: random.Random
 ) -> None:
     mixed = [(value, -unit) for value, unit in rng.sample(rows, len(rows))]
@@ -90,7 +90,7 @@ def test_an_interval_contains_its_estimate_whatever_the_order_of_values_and_the_
 
 
 @given(numbers)
-def test_the_mean_of_values_from_0_on_has_an_interval_from_0_on_and_a_median_one_among_its_values(values: list[float]) -> None:
+def test_means_of_nonnegative_values_and_medians_stay_within_range(values: list[float]) -> None:
     mean, median = of_mean(values, least=0.0), of_median(values)
 
     assert mean.low is None or mean.low >= 0
@@ -105,9 +105,7 @@ def clustered(repeats: int, units: int = 12) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
 @pytest.mark.parametrize("repeats", [1, 4])
-def test_the_interval_of_a_mean_is_student_s_from_the_sums_of_units_and_wider_on_the_longer_side(
-    repeats: int, level: float
-) -> None:
+def test_the_interval_of_a_mean_is_students_over_unit_sums_and_wider_on_the_longer_side(repeats: int, level: float) -> None:
     values, units = clustered(repeats)
     means = values.reshape(12, repeats).mean(axis=1)
     theirs = stats.ttest_1samp(means, 0).confidence_interval(level)
@@ -134,11 +132,11 @@ def test_units_of_different_sizes_have_the_error_of_a_ratio() -> None:
     assert min(found.value - found.low - half, found.high - found.value - half) == pytest.approx(0, abs=1e-9)  # type: ignore[operator]
 
 
-def test_the_share_of_units_with_one_answer_each_has_wilson_s_interval() -> None:
+def test_units_with_one_answer_each_have_wilsons_interval() -> None:
     assert of_share([1, 1, 0, 1, 0, 1, 1]) == wilson(5, 7)
 
 
-def test_a_share_of_units_that_agree_with_themselves_is_worth_its_units() -> None:
+def test_a_share_of_consistent_units_is_based_on_the_number_of_units() -> None:
     one, ten = (
         of_share([1, 0, 1, 1, 0, 1]),
         of_share([1] * 10 + [0] * 10 + [1] * 20 + [0] * 10 + [1] * 10, [*np.repeat(range(6), 10)]),
@@ -163,22 +161,22 @@ def test_repeats_of_prompts_never_widen_the_interval_of_a_share(number: int, suc
         assert found.high - found.low <= widest.high - widest.low + 1e-9  # type: ignore[operator]
 
 
-def test_one_prompt_that_has_nearly_all_runs_is_worth_no_more_than_it_is() -> None:
-    """Of five prompts one was asked 96 times: the other four do not make it five independent answers."""
+def test_one_prompt_with_nearly_all_runs_does_not_narrow_the_interval() -> None:
+    """One of five prompts was asked 96 times: the other four do not make it five independent answers."""
     units = [0] * 96 + [1, 2, 3, 4]
     found = of_share([1] * 100, units)
     assert found.units == 5
     assert found.low == pytest.approx(wilson(1, 1).low, abs=0.03)
 
 
-def test_a_median_lies_between_ranks_that_the_binomial_distribution_allows() -> None:
+def test_a_median_lies_between_binomial_ranks() -> None:
     for number in (6, 10, 25, 60):
         found = of_median(range(number))
         outside = stats.binom.cdf(found.low, number, 0.5)  # type: ignore[arg-type]
         assert 2 * outside <= 0.05 or found.low == 0
 
 
-def test_a_wider_level_gives_a_wider_interval() -> None:
+def test_a_higher_level_gives_a_wider_interval() -> None:
     values = [1.0, 2, 4, 8, 16, 32, 64]
     narrow, wide = of_mean(values, level=0.8), of_mean(values, level=0.99)
 
@@ -187,7 +185,7 @@ def test_a_wider_level_gives_a_wider_interval() -> None:
 
 # Differences of yes-or-no answers ------------------------------------------------------------------------------------------------
 
-counts = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 60)).filter(lambda three: sum(three) >= FEWEST)
+counts = st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(0, 60)).filter(lambda three: sum(three) >= MIN_UNITS)
 
 
 def changes(more: int, fewer: int, same: int, level: float = 0.95) -> Estimate:
@@ -195,12 +193,12 @@ def changes(more: int, fewer: int, same: int, level: float = 0.95) -> Estimate:
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
-def test_mcnemar_s_exact_test_is_scipy_s(more: int, fewer: int) -> None:
+def test_mcnemars_exact_test_equals_scipys(more: int, fewer: int) -> None:
     assert mcnemar(more, fewer) == pytest.approx(stats.binomtest(more, more + fewer).pvalue if more + fewer else 1)
 
 
 @given(counts, st.sampled_from([0.8, 0.95, 0.99]))
-def test_a_change_excludes_0_only_where_mcnemar_s_exact_test_does_and_the_other_way_round_has_the_other_sign(
+def test_a_change_excludes_zero_only_if_mcnemars_test_does_and_reverses_its_sign(
     given: tuple[int, int, int], level: float
 ) -> None:
     more, fewer, same = given
@@ -214,10 +212,10 @@ def test_a_change_excludes_0_only_where_mcnemar_s_exact_test_does_and_the_other_
 
 
 @pytest.mark.parametrize(("more", "fewer", "same"), [(0, 1, 43), (12, 2, 16), (21, 9, 70), (1, 9, 2)])
-def test_a_change_has_tango_s_interval(more: int, fewer: int, same: int) -> None:
+def test_a_change_has_tangos_interval(more: int, fewer: int, same: int) -> None:
     found, number = changes(more, fewer, same), more + fewer + same
 
-    def score(change: float) -> float:  # with the share of the rarer at its likeliest for this difference, found on a grid
+    def score(change: float) -> float:  # with the rarer share at its maximum likelihood for this difference, found on a grid
         grid = np.linspace(max(0.0, -change), (1 - change) / 2, 200_001)[1:-1]
         likely = more * np.log(grid + change) + fewer * np.log(grid) + same * np.log(1 - 2 * grid - change)
         rare = grid[int(np.argmax(likely))]
@@ -227,14 +225,15 @@ def test_a_change_has_tango_s_interval(more: int, fewer: int, same: int) -> None
     assert score(found.high) == pytest.approx(-stats.norm.ppf(0.975), abs=1e-3)  # type: ignore[arg-type]
 
 
-def test_where_tango_s_interval_and_mcnemar_s_exact_test_differ_0_is_inside() -> None:
-    found = changes(5, 0, 5)  # Tango's interval alone begins above 0; chance parts five pairs so with 1 in 16
+def test_zero_is_inside_if_tango_and_mcnemar_disagree() -> None:
+    # Tango's interval alone starts above 0; five pairs differ like this by chance with probability 1 in 16
+    found = changes(5, 0, 5)
 
     assert (found.low, mcnemar(5, 0)) == (0, 0.0625)
     assert found.high > 0.7  # type: ignore[operator]
 
 
-# Where there is none ---------------------------------------------------------------------------------------------------------------
+# Without an interval ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -246,7 +245,7 @@ def test_where_tango_s_interval_and_mcnemar_s_exact_test_differ_0_is_inside() ->
         pytest.param([0.1] * 7, 0.1, "all 7 values are the same", id="all the same"),
     ],
 )
-def test_an_interval_that_cannot_be_made_says_why(values: list[float], value: float | None, why: str) -> None:
+def test_a_missing_interval_says_why(values: list[float], value: float | None, why: str) -> None:
     for estimate in (of_mean, of_median):
         found = estimate(values)
         assert (found.value, found.low, found.high, found.why) == (value, None, None, why)
@@ -261,15 +260,15 @@ def test_many_values_of_few_units_have_no_interval(estimate: Callable[..., Estim
     assert estimate(values, [*np.repeat(range(5), 12)]).why in (None, "the means of all 5 units are the same")
 
 
-def test_the_fewest_units_give_an_interval() -> None:
-    found = of_mean([1.0, 2, 3, 4, 5][:FEWEST])
+def test_the_smallest_number_of_units_with_an_interval() -> None:
+    found = of_mean([1.0, 2, 3, 4, 5][:MIN_UNITS])
 
     assert found.why is None
     assert found.low is not None and 1 <= found.low < 3
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.1, 95, "0.9", True, math.nan])
-def test_a_level_that_is_none_is_an_error(level: object) -> None:
+def test_an_invalid_level_is_an_error(level: object) -> None:
     with pytest.raises(errors.ConfigurationError, match="pass a number between 0 and 1"):
         checked_level(level)
 
@@ -282,15 +281,15 @@ FLEISS_1971 = [  # Fleiss, Levin and Paik: 14 raters, 10 subjects, 5 categories;
 ]  # fmt: skip
 
 
-def test_fleiss_kappa_of_the_known_example() -> None:
+def test_fleiss_kappa_of_the_published_example() -> None:
     rated = [[str(place) for place, count in enumerate(row) for _ in range(count)] for row in FLEISS_1971]
     found = lab.agreement(crossed(**{f"rater {number}": [row[number] for row in rated] for number in range(14)}))
 
     assert found.overall["kappa"].item() == pytest.approx(0.210, abs=5e-4)
 
 
-def test_cohen_s_kappa_by_hand() -> None:
-    # 20 both yes, 15 both no, 5 and 10 apart: observed 0.7, expected 0.5, kappa 0.4
+def test_cohens_kappa_equals_a_calculation_by_hand() -> None:
+    # 20 both yes, 15 both no, 5 and 10 different: observed 0.7, expected 0.5, kappa 0.4
     first, second = ["yes"] * 25 + ["no"] * 25, ["yes"] * 20 + ["no"] * 5 + ["yes"] * 10 + ["no"] * 15
     row = lab.agreement(crossed(a=first, b=second)).pairs.iloc[0]
 
@@ -302,7 +301,7 @@ def test_cohen_s_kappa_by_hand() -> None:
 # Survival --------------------------------------------------------------------------------------------------------------------
 
 
-def test_kaplan_meier_of_the_known_example() -> None:
+def test_kaplan_meier_of_the_published_example() -> None:
     # Remission of leukaemia with 6-MP, E. J. Freireich and others, Blood 21 (1963)
     ended = [6, 6, 6, 7, 10, 13, 16, 22, 23]
     cut = [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
@@ -324,23 +323,23 @@ def test_a_survival_curve_falls_and_lies_in_its_interval(runs: list[tuple[int, b
     assert all(0 <= after <= before <= 1 for before, after in zip((1.0, *found.alive), found.alive, strict=False))
     for low, alive, high in zip(found.low, found.alive, found.high, strict=True):
         assert (low is None or low <= alive + 1e-9) and (high is None or alive <= high + 1e-9)
-    if all(end for _, end in runs):  # then it is the plain share
+    if all(end for _, end in runs):  # it is then the plain share
         assert list(found.alive) == pytest.approx([sum(t > time for t, _ in runs) / len(runs) for time in found.times])
 
 
-def test_no_runs_no_curve() -> None:
+def test_no_runs_give_no_curve() -> None:
     assert kaplan_meier([], []).times == ()
 
 
 @pytest.mark.parametrize("repeats", [1, 5])
-def test_the_error_of_a_curve_is_that_of_the_sums_of_units(repeats: int) -> None:
+def test_the_error_of_a_curve_uses_the_sums_of_units(repeats: int) -> None:
     random = np.random.default_rng(2)
     times = random.integers(1, 9, 12 * repeats)
     units = np.repeat(np.arange(12), repeats)
     found = kaplan_meier([*times], [True] * len(times), units)
 
     at = found.times.index(4)
-    over = (times > 4).astype(float)  # where nobody is censored the curve is a share
+    over = (times > 4).astype(float)  # without censoring the curve is a share
     errors = [float((over - over.mean())[units == unit].sum()) for unit in range(12)]
     error = math.sqrt(sum(e * e for e in errors)) / len(times)
     quantile = stats.norm.ppf(0.975) if repeats == 1 else stats.t.ppf(0.975, 11) * math.sqrt(12 / 11)
@@ -355,7 +354,7 @@ def test_a_curve_of_few_units_has_no_interval() -> None:
     assert lab.plots.survival_data(runs_of(["a"] * 12, steps=[1, 2, 3] * 4, prompt_id=["p"] * 12))["low"].isna().all()
 
 
-def test_curves_are_scipy_s() -> None:
+def test_survival_curves_equal_scipys() -> None:
     random = np.random.default_rng(4)
     times, ended = random.integers(1, 20, 50), random.random(50) < 0.7
     theirs = stats.ecdf(stats.CensoredData(uncensored=times[ended], right=times[~ended])).sf

@@ -1,4 +1,4 @@
-"""The cheapest limits that keep a share of the successes: where the right answer is known, and what is said of it."""
+"""The cheapest limits that keep a share of the successes, on data with a known answer, and how they are reported."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from agentlab.analysis.records import folds_of, order_of, reordered, units_of
 from agentlab.analysis.sources import from_frames
 from agentlab.limits.condition_tree import condition_code
 from agentlab.testing import ScriptedProvider
-from tests.analysis.made_runs import drawn, known, steps_of
-from tests.plots.made import look, looping, run_of
+from tests.analysis.run_builders import drawn, known, steps_of
+from tests.plots.builders import look, looping, run_of
 
 NAMES = {name: getattr(lab, name) for name in ("StepCountIs", "MaxTokensUsed", "MaxCost", "HasToolCall", "FinishReasonIs", "Off")}
 
 
 def pasted(code: str) -> dict[str, Any]:
-    """What `code` gives where it is pasted into a call."""
+    """The value of `code` when it is pasted into a call."""
     return eval(f"dict({code})", {**NAMES, "Budget": Budget})
 
 
 # The right answer ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_cheapest_that_keeps_enough_is_suggested() -> None:
+def test_the_cheapest_sufficient_configuration_is_suggested() -> None:
     found = suggest(known(), StepCountIs(range(1, 13)), keep=0.9, cost="steps")
 
     assert found
@@ -54,7 +54,7 @@ def test_the_cheapest_that_keeps_enough_is_suggested() -> None:
     assert found.kept_low is not None and found.kept_low < 0.95 < (found.kept_high or 0)
 
 
-def test_asking_for_everything_keeps_everything() -> None:
+def test_a_target_of_100_percent_keeps_every_success() -> None:
     found = suggest(known(), StepCountIs(range(1, 13)), keep=1, cost="steps")
 
     assert found.stop == StepCountIs(10)
@@ -63,17 +63,17 @@ def test_asking_for_everything_keeps_everything() -> None:
     assert found.kept_high == 1.0
 
 
-def test_without_candidates_they_are_made_from_the_data() -> None:
+def test_default_candidates_come_from_the_data() -> None:
     found = suggest(known(), keep=0.9)
 
     assert set(found.frame["configuration"]) == {
         "no limit", "steps", "tokens", "cost", "steps | tokens", "steps | cost", "tokens | cost",
     }  # fmt: skip
-    assert found.stop == StepCountIs(3)  # as many tokens and as much money would do the same: the first form is taken
+    assert found.stop == StepCountIs(3)  # limits on tokens and on money would do the same: the first form is chosen
     assert found.cost_in == "cost_usd" and found.cost == pytest.approx(0.03)
 
 
-def test_limits_of_the_default_grid_let_the_successes_through_that_they_were_made_from() -> None:
+def test_the_default_grid_keeps_the_successes_it_was_made_from() -> None:
     found = suggest(drawn(np.random.default_rng(3), 80), keep=1)
     loosest = found.frame[found.frame["configuration"].isin(["steps", "tokens", "cost"])].groupby("configuration").tail(1)
 
@@ -81,7 +81,7 @@ def test_limits_of_the_default_grid_let_the_successes_through_that_they_were_mad
     assert all(len(f"{value:g}".replace(".", "").strip("0")) <= 2 for value in loosest["MaxTokensUsed"].dropna())
 
 
-def test_a_budget_is_a_candidate_and_comes_back_as_one() -> None:
+def test_a_budget_candidate_is_suggested_as_a_budget() -> None:
     found = suggest(known(), budget={"max_turns": range(1, 13)}, keep=0.9, cost="tokens")
 
     assert found.stop is None
@@ -89,7 +89,7 @@ def test_a_budget_is_a_candidate_and_comes_back_as_one() -> None:
     assert found.code == "stop=None, budget=Budget(max_turns=3)"
 
 
-def test_a_run_that_takes_more_steps_than_the_default_budget_gives_says_so_in_the_code() -> None:
+def test_code_mentions_runs_longer_than_the_default_budget() -> None:
     long = steps_of([25] * 30, [True] * 30)
     found = suggest(long, budget={"max_cost": [0.5, 1]}, cost="steps")
 
@@ -98,15 +98,15 @@ def test_a_run_that_takes_more_steps_than_the_default_budget_gives_says_so_in_th
     assert suggest(steps_of([20] * 30, [True] * 30), budget={"max_cost": [0.5]}).code == "stop=None, budget=Budget(max_cost=0.5)"
 
 
-def test_where_nothing_is_saved_the_record_itself_is_suggested() -> None:
+def test_without_savings_the_record_itself_is_suggested() -> None:
     found = suggest(steps_of([2] * 30, [True] * 30), [None, StepCountIs([1, 2])], cost="steps")
 
-    assert found.stop is None and found.budget is None  # two steps do the same, with one limit more
+    assert found.stop is None and found.budget is None  # two steps do the same, with one more limit
     assert found.saved == 0.0
     assert any("the record itself" in sentence for sentence in found.why)
 
 
-def test_of_equal_cost_it_is_the_one_that_keeps_more_then_of_fewer_limits_then_the_strictest() -> None:
+def test_ties_in_cost_prefer_more_success_then_fewer_limits_then_the_strictest() -> None:
     steps = known()
     tied = {"two": StepCountIs(3) | MaxTokensUsed([3_000, 90_000]), "later": MaxTokensUsed([3_000, 2_999]), "one": StepCountIs(3)}
     found = suggest(steps, tied, keep=0.9, cost="steps")
@@ -127,7 +127,7 @@ grids = st.sampled_from([
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**6), grids, st.sampled_from([0.5, 0.8, 0.95]), st.sampled_from(["steps", "tokens", "cost_usd"]))
-def test_it_agrees_with_the_naive_way(seed: int, grid: StopCondition, keep: float, cost: Any) -> None:
+def test_suggest_agrees_with_a_naive_search(seed: int, grid: StopCondition, keep: float, cost: Any) -> None:
     steps = drawn(np.random.default_rng(seed), 40, prompts=12)
     found = suggest(steps, grid, keep=keep, cost=cost)
     if not found and found.frame.empty:
@@ -151,12 +151,12 @@ def test_it_agrees_with_the_naive_way(seed: int, grid: StopCondition, keep: floa
         assert pasted(found.code)["stop"] == found.stop
 
 
-# Judged elsewhere ------------------------------------------------------------------------------------------------------------
+# Cross-validation ------------------------------------------------------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=10)
 @given(st.integers(0, 10**6), st.randoms(use_true_random=False))
-def test_the_order_of_rows_changes_nothing(seed: int, rng: Any) -> None:
+def test_row_order_does_not_change_the_suggestion(seed: int, rng: Any) -> None:
     steps = drawn(np.random.default_rng(seed), 60, prompts=15)
     mixed = steps.sample(frac=1, random_state=rng.randrange(10**6))
     once, again = suggest(steps, folds=3), suggest(mixed, folds=3)
@@ -165,7 +165,7 @@ def test_the_order_of_rows_changes_nothing(seed: int, rng: Any) -> None:
     pd.testing.assert_frame_equal(once.frame, again.frame)
 
 
-def test_each_part_is_judged_by_what_was_chosen_on_the_others() -> None:
+def test_each_fold_is_evaluated_by_the_choice_on_the_others() -> None:
     steps = drawn(np.random.default_rng(5), 90, prompts=20)
     found = suggest(steps, StepCountIs(range(1, 15)), keep=0.9, cost="steps", folds=4)
 
@@ -191,7 +191,7 @@ def test_each_part_is_judged_by_what_was_chosen_on_the_others() -> None:
 
 @given(st.integers(0, 10**6), st.integers(2, 6))
 @settings(deadline=None, max_examples=30)
-def test_folds_have_whole_prompts_and_as_many_successes_each(seed: int, folds: int) -> None:
+def test_folds_have_whole_prompts_and_equal_numbers_of_successes(seed: int, folds: int) -> None:
     random = np.random.default_rng(seed)
     about = pd.DataFrame({"run_id": [f"r{n}" for n in range(80)], "prompt_id": random.integers(0, 20, 80).astype(str)})
     won = random.random(80) < 0.5
@@ -204,7 +204,7 @@ def test_folds_have_whole_prompts_and_as_many_successes_each(seed: int, folds: i
     assert per_fold.max() - per_fold.min() <= most
 
 
-def test_units_are_prompts_where_they_are_known_and_runs_else() -> None:
+def test_units_are_prompts_if_known_and_runs_otherwise() -> None:
     runs = ["a", "b", "c", "d"]
     assert units_of(pd.DataFrame({"run_id": runs, "prompt_id": ["x", "x", None, None]})).of.tolist() == [0, 0, 1, 2]
     assert units_of(pd.DataFrame({"run_id": runs, "prompt": ["x", "x", "y", "y"], "prompt_id": None})).what == "prompt"
@@ -213,8 +213,8 @@ def test_units_are_prompts_where_they_are_known_and_runs_else() -> None:
     assert one.one_prompt and len(set(one.of)) == 4
 
 
-def test_repeats_of_a_prompt_do_not_make_the_interval_narrow() -> None:
-    # 20 prompts whose 30 repeats all take the same number of steps: there are twenty things to be learnt from, not 600
+def test_repeats_of_a_prompt_do_not_narrow_the_interval() -> None:
+    # 20 prompts whose 30 repeats all take the same number of steps: 20 independent observations, not 600
     need = np.random.default_rng(2).integers(2, 12, 20)
     lengths = np.repeat(need, 30).tolist()
     prompts = [f"p{place}" for place in range(20) for _ in range(30)]
@@ -229,7 +229,7 @@ def test_repeats_of_a_prompt_do_not_make_the_interval_narrow() -> None:
     assert any("by prompt" in sentence for sentence in by_prompt.why)
 
 
-def test_the_interval_covers_the_truth_and_judging_on_the_same_runs_would_flatter() -> None:
+def test_the_interval_covers_the_truth_and_in_sample_estimates_are_too_optimistic() -> None:
     # A success takes a geometric number of steps (0.35), so n steps keep 1 - 0.65^n of them
     covered, same_runs, held_out, truth = 0, [], [], []
     for seed in range(60):
@@ -248,10 +248,10 @@ def test_the_interval_covers_the_truth_and_judging_on_the_same_runs_would_flatte
     assert np.mean(same_runs) - np.mean(truth) > 0.015
 
 
-# To look at, and to paste ----------------------------------------------------------------------------------------------------
+# Display and code ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_frame_is_a_backtest_s_with_what_was_chosen() -> None:
+def test_the_frame_is_a_backtests_frame_with_the_choice_marked() -> None:
     grid = StepCountIs([2, 3, 10])
     found, tried = suggest(known(), grid, keep=0.9, cost="steps"), lab.backtest(known(), grid)
 
@@ -261,12 +261,10 @@ def test_the_frame_is_a_backtest_s_with_what_was_chosen() -> None:
     assert found.frame["folds_chosen"].tolist() == [0, 5, 0]
 
 
-def test_what_it_says_of_itself_is_short_and_escaped() -> None:
+def test_the_repr_is_short_and_escaped() -> None:
     found = suggest(known(), HasToolCall("<script>") | StepCountIs([3, 10]), keep=0.9, cost="steps")
 
-    assert repr(found).startswith(
-        "Suggestion(stop=HasToolCall('<script>') | StepCountIs(3); on runs it was not chosen on it keeps 95.0%"
-    )
+    assert repr(found).startswith("Suggestion(stop=HasToolCall('<script>') | StepCountIs(3); on held-out runs it keeps 95.0%")
     shown = found._repr_html_()
     assert "<script>" not in shown and "HasToolCall(&#x27;&lt;script&gt;&#x27;) | StepCountIs(3)" in shown
     assert all(sentence.count("<li>") == 0 for sentence in found.why)
@@ -283,11 +281,11 @@ def test_what_it_says_of_itself_is_short_and_escaped() -> None:
     ],
     ids=str,
 )
-def test_code_gives_the_condition_back(tree: StopCondition) -> None:
+def test_code_evaluates_to_the_condition(tree: StopCondition) -> None:
     assert pasted(f"stop={condition_code(tree)}")["stop"] == tree
 
 
-def test_a_suggestion_from_results_is_taken_by_a_run_and_holds() -> None:
+def test_a_suggestion_is_accepted_by_a_run_and_takes_effect() -> None:
     results = [run_of(looping(end=end)) for end in (2, 3, 3, 3, 3, 3, 5)]
 
     def at_the_limit(history: lab.RunHistory) -> bool:
@@ -295,13 +293,13 @@ def test_a_suggestion_from_results_is_taken_by_a_run_and_holds() -> None:
 
     found = suggest(results, {"cost": MaxCost(["0.001", "0.003"]), "own": at_the_limit, "none": None}, keep=0.8)
 
-    assert found.stop == MaxCost("0.003")  # what my own says comes to the same, and was given later
+    assert found.stop == MaxCost("0.003")  # the custom condition does the same and was passed later
     again = run_of(looping(end=5), stop=found.stop, budget=found.budget)
     assert again.stop_reason == lab.StopReason.STOP_CONDITION and len(again.history) == 3
     assert any("All runs are of one prompt" in sentence for sentence in found.why)
 
 
-def test_from_a_store_by_its_prompts(tmp_path: Any) -> None:
+def test_folds_of_a_store_are_by_prompt(tmp_path: Any) -> None:
     store = lab.Store(tmp_path / "runs.db")
     for prompt in "abcdef":
         for end in (2, 3):
@@ -320,15 +318,15 @@ async def to_the_end(run: lab.Run) -> None:
     await run
 
 
-def test_its_picture_is_that_of_its_frame() -> None:
+def test_the_plot_of_a_suggestion_is_the_plot_of_its_frame() -> None:
     found = suggest(known(), StepCountIs([2, 3, 10]), keep=0.9, cost="steps")
     axes = found.plot()
 
-    assert axes.alt.endswith("Suggested, with a ring around it: stop=StepCountIs(3).")
+    assert axes.alt.endswith("Suggested, marked with a ring: stop=StepCountIs(3).")
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if line.get_markersize() == 16] == [
         (pytest.approx(3.0), pytest.approx(95 / 130))
     ]
 
 
-def test_it_is_spelled_lab_suggest() -> None:
+def test_suggest_is_exported_as_lab_suggest() -> None:
     assert lab.suggest is suggest and lab.Suggestion is Suggestion

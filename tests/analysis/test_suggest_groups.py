@@ -1,4 +1,4 @@
-"""Suggestions by group: each as for its runs alone, and a frame of them all that says what it does not know."""
+"""Suggestions by group: each as for its runs alone, in one frame that marks unknown values."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from hypothesis import strategies as st
 import agentlab as lab
 from agentlab import MaxTokensUsed, StepCountIs, StopCondition, Suggestions, suggest
 from agentlab.errors import ConfigurationError, LimitError
-from tests.analysis.made_runs import drawn, known, steps_of
-from tests.plots.made import looping, run_of
+from tests.analysis.run_builders import drawn, known, steps_of
+from tests.plots.builders import looping, run_of
 
 LIMITS = StepCountIs(range(1, 13))
 
 
 def of(steps: pd.DataFrame, name: str | None, **more: Any) -> pd.DataFrame:
-    """The same runs under ids of their own, of a model of this name."""
+    """The same runs with other ids and this model name."""
     return steps.assign(run_id=f"{name} " + steps["run_id"], model=pd.array([name] * len(steps), dtype="string"), **more)
 
 
 def three() -> pd.DataFrame:
-    """Models of which one needs 3 steps, one 6, and of one there are too few runs."""
+    """Three models: one needs 3 steps, one needs 6, and one has too few runs."""
     slow = steps_of([6] * 95 + [12] * 5, [True] * 100)
     return pd.concat([of(known(), "fast"), of(slow, "slow"), of(steps_of([2] * 4, [True] * 4), "rare")], ignore_index=True)
 
 
-# Each as alone ---------------------------------------------------------------------------------------------------------------
+# One suggestion per group ----------------------------------------------------------------------------------------------------
 
 conditions = st.sampled_from([None, StepCountIs([1, 2, 3, 5]), StepCountIs([2, 4]) | MaxTokensUsed([1_500, 4_000])])
 
@@ -44,7 +44,7 @@ conditions = st.sampled_from([None, StepCountIs([1, 2, 3, 5]), StepCountIs([2, 4
     st.sampled_from([None, 8]),
     st.booleans(),
 )
-def test_each_group_has_what_is_suggested_for_it_alone(
+def test_each_group_has_the_suggestion_of_its_runs_alone(
     sizes: list[int], seed: int, tried: StopCondition | None, cost: Any, prompts: int | None, several: bool
 ) -> None:
     random = np.random.default_rng(seed)
@@ -68,7 +68,7 @@ def test_each_group_has_what_is_suggested_for_it_alone(
     assert (found.frame["code"].isna() == found.frame["no_suggestion"].notna()).all()
 
 
-def test_groups_stand_in_the_order_of_their_first_run_under_the_names_of_a_comparison() -> None:
+def test_groups_have_the_order_and_names_of_a_comparison() -> None:
     steps = three()
     found = suggest(steps, LIMITS, keep=0.9, cost="steps", by="model")
 
@@ -77,7 +77,7 @@ def test_groups_stand_in_the_order_of_their_first_run_under_the_names_of_a_compa
     assert [found[name].code if found[name] else None for name in found] == ["stop=StepCountIs(3)", "stop=StepCountIs(6)", None]
 
 
-def test_from_results_with_a_condition_of_my_own_as_goal() -> None:
+def test_results_with_a_custom_condition_as_goal() -> None:
     results = [run_of(looping(end=end), model=model) for model, end in [("a", 2)] * 6 + [("b", 4)] * 6 + [("c", 3)]]
 
     def looked(history: lab.RunHistory) -> bool:
@@ -92,7 +92,7 @@ def test_from_results_with_a_condition_of_my_own_as_goal() -> None:
 # The frame -------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_frame_has_a_row_a_group_and_says_what_is_not_known() -> None:
+def test_the_frame_has_one_row_per_group_and_marks_unknown_values() -> None:
     frame = suggest(three(), LIMITS, keep=0.9, cost="steps", by="model").frame
 
     assert frame["model"].tolist() == ["fast", "slow", "rare"] and frame["model"].dtype == "string"
@@ -104,7 +104,7 @@ def test_the_frame_has_a_row_a_group_and_says_what_is_not_known() -> None:
     assert (frame["kept_low"][:2] < frame["kept"][:2]).all() and (frame["kept"][:2] < frame["kept_high"][:2]).all()
 
 
-def test_few_successes_are_said_to_be_few() -> None:
+def test_few_successes_are_reported() -> None:
     steps = pd.concat([of(known(), "many"), of(steps_of([2] * 8, [True] * 8), "few")])
     frame = suggest(steps, LIMITS, keep=0.9, cost="steps", by="model").frame
 
@@ -121,7 +121,7 @@ def test_a_figure_without_an_interval_says_why() -> None:
     assert all("one prompt" in " ".join(one.why) for one in suggest(one_prompt, LIMITS, cost="steps", by="model").groups.values())
 
 
-def test_the_candidates_of_all_groups_are_one_frame_to_draw() -> None:
+def test_the_candidates_of_all_groups_are_one_frame_to_plot() -> None:
     steps = pd.concat([of(known(), "a"), of(steps_of([2] * 30, [True] * 30, price=None), "b")], ignore_index=True)
     found = suggest(steps, keep=0.9, cost="steps", by="model")
 
@@ -131,14 +131,14 @@ def test_the_candidates_of_all_groups_are_one_frame_to_draw() -> None:
     assert len(table) == sum(len(found[name].frame) for name in found) and table["chosen"].sum() == 2
     assert table.loc[table["model"] == "b", "MaxCost"].isna().all()
     axes = found.plot()
-    assert "a: on the Pareto frontier" in axes.alt and axes.alt.endswith(f"a: {found['a'].code}; b: {found['b'].code}.")
+    assert "Pareto frontier of a: " in axes.alt and axes.alt.endswith(f"a: {found['a'].code}; b: {found['b'].code}.")
     assert len(next(line for line in axes.lines if line.get_markersize() == 16).get_xdata()) == 2
 
 
-# What cannot be --------------------------------------------------------------------------------------------------------------
+# Errors ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_no_group_with_a_suggestion_is_false_and_says_why_there_is_no_picture() -> None:
+def test_without_any_suggestion_the_value_is_falsy_and_the_plot_error_says_why() -> None:
     found = suggest(of(steps_of([1] * 3, [True] * 3), "few"), LIMITS, by="model")
 
     assert not found and len(found) == 1 and found.candidates.empty
@@ -146,7 +146,7 @@ def test_no_group_with_a_suggestion_is_false_and_says_why_there_is_no_picture() 
         found.plot()
 
 
-def test_a_group_that_there_is_not() -> None:
+def test_an_unknown_group_is_an_error() -> None:
     found = suggest(three(), LIMITS, cost="steps", by="model")
 
     assert "fast" in found and "fats" not in found
@@ -155,12 +155,12 @@ def test_a_group_that_there_is_not() -> None:
 
 
 @pytest.mark.parametrize("by", [3, [], [1], ""], ids=repr)
-def test_what_is_no_column(by: Any) -> None:
+def test_an_unknown_column_is_an_error(by: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"by=|There is no column"):
         suggest(three(), LIMITS, by=by)
 
 
-def test_a_column_of_the_steps_makes_groups_where_it_is_the_same_throughout_a_run() -> None:
+def test_a_steps_column_that_is_constant_within_runs_makes_groups() -> None:
     steps = three().rename(columns={"model": "variant"})
     found = suggest(steps, LIMITS, cost="steps", by="variant")
 
@@ -169,7 +169,7 @@ def test_a_column_of_the_steps_makes_groups_where_it_is_the_same_throughout_a_ru
     assert lab.backtest(steps, StepCountIs(3), by="variant", per="run")["variant"].value_counts().to_dict() == {
         "fast": 130, "slow": 100, "rare": 4,
     }  # fmt: skip
-    with pytest.raises(ConfigurationError, match="by='step': it changes from step to step in run 'fast r00000'"):
+    with pytest.raises(ConfigurationError, match="by='step': the column changes from step to step in run 'fast r00000'"):
         suggest(steps, LIMITS, by="step")
     with pytest.raises(ConfigurationError, match="goal='duration': There is no column"):
         lab.backtest(steps, StepCountIs(3), goal="duration")
@@ -177,7 +177,7 @@ def test_a_column_of_the_steps_makes_groups_where_it_is_the_same_throughout_a_ru
     assert lab.backtest(passed, StepCountIs(12), goal="passed", by="variant")["success_rate"].tolist() == [0.0, 1.0, 0.0]
 
 
-def test_what_cannot_be_tried_is_an_error_even_where_no_group_has_enough_runs() -> None:
+def test_invalid_candidates_are_an_error_even_if_every_group_is_too_small() -> None:
     few = of(steps_of([1] * 3, [True] * 3), "few")
     with pytest.raises(LimitError):
         suggest(few, StepCountIs(2), budget={"max_turns": [0]}, by="model")
@@ -185,7 +185,7 @@ def test_what_cannot_be_tried_is_an_error_even_where_no_group_has_enough_runs() 
         suggest(few, LIMITS, cost="money", by="model")  # type: ignore[call-overload]
 
 
-def test_names_of_models_are_text_of_others() -> None:
+def test_model_names_are_escaped() -> None:
     found = suggest(of(known(), "<script>\u202e$x$"), LIMITS, cost="steps", by="model")
 
     assert "<script>" not in found._repr_html_() and "&lt;script&gt;" in found._repr_html_()

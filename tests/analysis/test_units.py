@@ -1,4 +1,4 @@
-"""Runs that are not independent: repeats of a prompt and replays of a recording count as one unit, in intervals and in folds."""
+"""Dependent runs: repeats of a prompt and replays of a recording count as one unit, in intervals and in folds."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from agentlab.analysis.records import folds_of, units_of
 from agentlab.model.finish_reasons import StopReason
 from agentlab.testing import call, say
 
-from .made import run
-from .made_runs import drawn, steps_of
+from .builders import run
+from .run_builders import drawn, steps_of
 
 
 def about(**columns: Any) -> pd.DataFrame:
@@ -42,14 +42,14 @@ def about(**columns: Any) -> pd.DataFrame:
         (about(provider=["x", "x", "x"]), "run", [0, 1, 2]),
     ],
 )
-def test_what_belongs_together(runs: pd.DataFrame, what: str, of: list[int]) -> None:
+def test_runs_are_joined_by_prompt_and_by_recording(runs: pd.DataFrame, what: str, of: list[int]) -> None:
     units = units_of(runs)
     assert (units.what, units.of.tolist()) == (what, of)
     assert (units.codes is None) == (len(set(of)) == len(of))
 
 
 def replayed(lengths: list[int], times: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Recordings of so many steps, each replayed so often, to its own end: steps and runs."""
+    """Recordings of the given numbers of steps, each replayed several times to its own end: steps and runs."""
     steps = steps_of(lengths * times, [True] * len(lengths) * times)
     ids = steps["run_id"].unique()
     recordings = [f"h{place}" for place in range(len(lengths))] * times
@@ -85,11 +85,11 @@ def test_no_fold_divides_a_unit(seed: int, folds: int, recordings: int) -> None:
 @pytest.mark.parametrize("at_once", [7, 10_000])
 @pytest.mark.parametrize("by", [None, "model"])
 @pytest.mark.parametrize("clustered", [True, False])
-def test_the_intervals_are_those_of_a_comparison(
+def test_the_intervals_equal_those_of_a_comparison(
     monkeypatch: pytest.MonkeyPatch, at_once: int, by: str | None, clustered: bool
 ) -> None:
-    monkeypatch.setattr(frames, "RUNS_AT_ONCE", at_once)
-    monkeypatch.setattr(frames, "AT_ONCE", at_once)
+    monkeypatch.setattr(frames, "MAX_RUNS_PER_PART", at_once)
+    monkeypatch.setattr(frames, "MAX_FIRST_ROWS", at_once)
     steps = drawn(np.random.default_rng(3), 1_600 if at_once == 7 else 150, prompts=12 if clustered else None)
     places = steps["run_id"].str[1:].astype(int)
     steps = steps.assign(model=np.where(places % 3 == 0, "a", "b"))

@@ -29,11 +29,11 @@ SUBJECTS = (
     "experiments",
     "many_runs",
 )
-"""The light ones first: what one imports is memory that the garbage collector of the next has to walk."""
+"""The light ones first: imports of one subject are memory that the garbage collector has to walk in the next."""
 
 
 def main() -> int:
-    """Run the subjects one after the other; 1 when one of them broke, whatever the figures are."""
+    """Run the subjects one after the other; return 1 if one of them broke, regardless of the figures."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=SUBJECTS, default=SUBJECTS, help="leave the other subjects out")
     parser.add_argument("--no-peers", action="store_true", help="measure floors and agentlab only")

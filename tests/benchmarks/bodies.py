@@ -1,4 +1,4 @@
-"""Whole answers on each wire, parsed already: a short text, and a text with two tool calls. In the fields that the vendors send."""
+"""Whole, parsed answers on each wire, with the fields that the vendors send: a short text, and a text with two tool calls."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,11 +1,11 @@
-"""How often the intervals of comparisons contain what they estimate: experiments that are made up, with known answers.
+"""How often the intervals of comparisons contain the true value, in simulated experiments with known answers.
 
-`python -m tests.benchmarks --only coverage --no-peers` prints the share for every interval, number of prompts and of repeats, of 200
-experiments each (100 where providers are compared), and in brackets how many had no interval. A true interval at 95 % contains it
-95 times of 100.
+`python -m tests.benchmarks --only coverage --no-peers` prints the share for every interval, number of prompts and number of
+repeats, over 200 experiments each (100 where providers are compared), and in brackets how many had no interval. A correct 95 %
+interval contains the true value 95 times in 100.
 
-In each experiment prompts are drawn anew: how hard a prompt is differs between prompts, and for each provider, between which there is
-no difference on the whole. Costs are lognormal with a sigma of 1 in all, 0.8 of it between prompts.
+Each experiment draws new prompts. The difficulty differs between prompts and by provider; on average the providers are equal.
+Costs are lognormal with a total sigma of 1, 0.8 of it between prompts.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ UNITS, REPEATS = (3, 5, 10, 20, 50), (1, 5, 20)
 STUDIES = 200
 REASONS = np.array(["completed", "turn_limit", "cost_budget"])
 MET = (0.6, 0.3, 0.1)
-"""How often runs end for each of them."""
+"""Probability of each end of a run."""
 LAST = 8
-"""No run takes more steps."""
+"""Maximum number of steps of a run."""
 AT = 4
 """The step after which a curve is read."""
 
 
 def experiments(units: int, repeats: int, count: int, seed: int = 0) -> pd.DataFrame:
-    """The runs of so many experiments, one after the other in the column `study`, of the providers a and b."""
+    """The runs of several experiments of the providers a and b; the column `study` numbers the experiments."""
     random = np.random.default_rng([seed, units, repeats])
     shape = (count, 2, units, repeats)
     prompt, own = random.normal(size=(count, 1, units, 1)), random.normal(size=(count, 2, units, 1))
@@ -80,7 +80,7 @@ PAIRED = {
 
 
 Intervals = dict[str, list[tuple[Any, Any, Any]]]
-"""By name, for each experiment the value and its ends."""
+"""By name: for each experiment the value and its interval."""
 
 
 def of_groups(runs: pd.DataFrame, **options: Any) -> Intervals:
@@ -98,7 +98,7 @@ def of_groups(runs: pd.DataFrame, **options: Any) -> Intervals:
 
 
 def of_pairs(runs: pd.DataFrame, **options: Any) -> Intervals:
-    """The intervals of what two providers have to do with each other."""
+    """The intervals of comparisons of two providers."""
     found: Intervals = {}
     for _, study in runs.groupby("study"):
         for name, (what, on) in PAIRED.items():
@@ -112,13 +112,13 @@ def of_pairs(runs: pd.DataFrame, **options: Any) -> Intervals:
 
 @cache
 def answers() -> Mapping[str, float]:
-    """What the intervals estimate: the figures of an experiment with very many prompts."""
+    """The true values: the figures of an experiment with very many prompts."""
     runs = experiments(20_000, 1, 1, seed=1)
     return {name: float(found[0][0]) for name, found in (of_groups(runs) | of_pairs(runs)).items()}
 
 
 def covered(found: Intervals) -> dict[str, tuple[float, float]]:
-    """For each interval how often it contained the answer, NaN where there is none, and the share of experiments without one."""
+    """For each interval, how often it contained the true value (NaN without an interval) and the share of experiments without one."""
     shares = {}
     for name, every in found.items():
         inside = [low <= answers()[name] <= high for _, low, high in every if not pd.isna(low)]
@@ -142,7 +142,7 @@ def table(cells: Mapping[tuple[int, int], Mapping[str, tuple[float, float]]]) ->
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """For each interval its worst size, of which chance makes the worst of so many somewhat worse; the whole table is printed."""
+    """One row per interval with its worst coverage. The worst of many is lowered by chance; the whole table is printed."""
     cells = {}
     for units, repeats in product(UNITS, REPEATS):
         runs = experiments(units, repeats, STUDIES)

@@ -1,4 +1,4 @@
-"""What an experiment costs a step, 1, 8 and 64 runs at once, over the same loopback server as httpx alone."""
+"""Cost per step of an experiment with 1, 8 and 64 concurrent runs, over the same loopback server as httpx alone."""
 
 import asyncio
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ PROMPT = "How high is the lighthouse?"
 
 
 def floor(base: str, concurrency: int) -> Prepare:
-    """httpx alone: as many requests, as many at once, their answers parsed."""
+    """httpx alone: the same number of requests and concurrency, with parsed answers."""
     body = {"model": "scripted", "messages": [{"role": "user", "content": PROMPT}]}
     client = httpx.AsyncClient()
 
@@ -39,14 +39,14 @@ def floor(base: str, concurrency: int) -> Prepare:
 
 
 def ours(base: str, concurrency: int, folder: Path | None) -> Prepare:
-    """An experiment of `RUNS` runs of `STEPS` steps, kept in memory or in a file; its frames are not part of it."""
+    """An experiment of `RUNS` runs of `STEPS` steps, kept in memory or in a file; its frames are not included."""
     from agentlab import Agent, Budget, Experiment, Provider, TerminatingTools
 
     def finalize(answer: str) -> str:
-        """Hand in."""
+        """Submit the answer."""
         return answer
 
-    # The server always says the same: a reminder after each answer makes steps of it.
+    # The server always gives the same answer: a reminder after each answer turns it into steps.
     agent = Agent(
         Provider("compatible", model="scripted", base_url=base, api_key="none"),
         name="a",
@@ -71,7 +71,7 @@ def ours(base: str, concurrency: int, folder: Path | None) -> Prepare:
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """A step at each concurrency."""
+    """One row per concurrency."""
     with running() as base, TemporaryDirectory(prefix="agentlab-experiments-", dir=".") as place:
         for concurrency in CONCURRENCY:
             candidates: dict[str, Prepare] = {"floor": floor(base, concurrency)}

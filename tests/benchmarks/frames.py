@@ -11,7 +11,7 @@ from tests.benchmarks.table import Row, attempt
 
 ROWS, STEPS = 100_000, 20
 DISTINCT = 250
-"""Runs that are really made; they are repeated up to ROWS."""
+"""Real runs, repeated up to ROWS."""
 
 
 @cache
@@ -21,7 +21,7 @@ def results() -> list[Any]:
     from agentlab.testing import ScriptedProvider, call
 
     async def lookup(key: str) -> str:
-        """Look a key up."""
+        """Look up a key."""
         return "value of " + key
 
     agent = Agent(ScriptedProvider([call("lookup", {"key": "a"}, cost="0.0001")] * STEPS), tools=[lookup])
@@ -30,7 +30,7 @@ def results() -> list[Any]:
 
 
 def floor() -> Prepare:
-    """The same columns and rows as a list of dicts, made before, handed to pandas."""
+    """The same columns and rows as a list of dicts, made beforehand and passed to pandas."""
     from agentlab.records.frames import to_frame
 
     rows: list[dict[Hashable, Any]] = to_frame(results()).to_dict("records")
@@ -47,7 +47,7 @@ def ours() -> Prepare:
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """The one line."""
+    """The only row."""
     candidates, why_not = attempt(lambda: {"ours": ours(), "floor": floor()})
     taken = {name: us / 1000 for name, us in interleaved(candidates or {}, repeats=12).items()}
     yield Row(

@@ -1,4 +1,4 @@
-"""The import of an agent class in a fresh process, bytecode compiled, without what the bare interpreter takes."""
+"""The import of an agent class in a fresh process with compiled bytecode, minus the time of the bare interpreter."""
 
 import os
 import resource
@@ -23,8 +23,8 @@ Command = tuple[str | Path, str]
 
 
 def process_ms(python: str | Path, code: str, bytecode: str) -> float:
-    """CPU milliseconds, the system's included, of one process from its start to its end. `bytecode` is the folder for it, whatever the
-    environment says of writing any."""
+    """CPU milliseconds (user and system) of one process from start to end. `bytecode` is its folder for bytecode, which
+    overrides the environment."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = bytecode
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -34,7 +34,7 @@ def process_ms(python: str | Path, code: str, bytecode: str) -> float:
 
 
 def least_ms(codes: dict[str, Command]) -> dict[str, float]:
-    """The least of several runs of each, taken in turn, after one that compiles the bytecode."""
+    """The least of several runs of each, in turn, after one run that compiles the bytecode."""
     with tempfile.TemporaryDirectory() as bytecode:
         rounds = [{name: process_ms(*code, bytecode) for name, code in codes.items()} for _ in range(REPEATS + 1)][1:]
     return {name: min(taken[name] for taken in rounds) for name in codes}
@@ -52,7 +52,7 @@ def peers() -> dict[str, Command]:
 
 
 def ours() -> dict[str, Command]:
-    """The package alone, and with the class that everybody needs next, in case it is imported late."""
+    """The package alone, and with the class that every user needs next, in case it is imported lazily."""
     if find_spec("agentlab") is None or find_spec("agentlab.agent") is None:
         raise ImportError("agentlab.agent")
     return {"package": (sys.executable, "import agentlab"), "class": (sys.executable, "from agentlab import Agent")}

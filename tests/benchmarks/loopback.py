@@ -14,7 +14,7 @@ from tests.benchmarks.table import Figure, Row, attempt
 
 HISTORY = 60
 REQUESTS = 15
-"""Calls timed at a time as JSON; of streams one, with its many chunks."""
+"""Number of calls timed together: JSON answers, or one stream with its many chunks."""
 
 
 def history() -> list[dict[str, object]]:
@@ -32,7 +32,7 @@ def history() -> list[dict[str, object]]:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A wire as the server speaks it: agentlab's provider, the path behind `/v1`, and the vendor's client."""
+    """A wire as the server speaks it: agentlab's provider, the path after `/v1`, and the vendor's client."""
 
     provider: str
     path: str
@@ -44,7 +44,7 @@ OTHERS = (Wire("openai-responses", "/responses", "openai"), Wire("anthropic", "/
 
 
 def floor(wire: Wire, base: str, stream: bool) -> Prepare:
-    """httpx alone: what was sent back is read, and parsed only where it is one JSON text."""
+    """httpx alone: the response is read, and parsed only if it is a single JSON text."""
     body = {"model": "scripted", "messages": history(), "stream": stream}
     client = httpx.AsyncClient()
 
@@ -99,7 +99,7 @@ def peers(wire: Wire, base: str, stream: bool) -> Prepare:
 
 
 def ours(wire: Wire, base: str, stream: bool) -> Prepare:
-    """A provider's request over the live transport, its answer parsed; of the history the last two messages are new."""
+    """A provider's request over the live transport with a parsed answer; only the last two messages of the history are new."""
     from agentlab import FinishReason, Provider
     from agentlab.engine.client import CallContext, HttpModel
     from agentlab.model.conversation import Conversation
@@ -119,7 +119,7 @@ def ours(wire: Wire, base: str, stream: bool) -> Prepare:
 
     def request() -> ModelRequest:
         conversation = Conversation(messages[:-2])
-        provider.build_request(ModelRequest(conversation.view()))  # as the step before did
+        provider.build_request(ModelRequest(conversation.view()))  # as in the previous step
         for new in messages[-2:]:
             conversation.append(new)
         return ModelRequest(conversation.view(), stream=stream)
@@ -137,7 +137,7 @@ def ours(wire: Wire, base: str, stream: bool) -> Prepare:
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """A request as JSON, and a chunk of a stream on each wire."""
+    """One row for a JSON request and one per wire for a chunk of a stream."""
     asked = [(CHAT, False, "loopback, a JSON request", REQUESTS, 1.25), (CHAT, True, "loopback, a streamed chunk", CHUNKS, 1.5)]
     asked += [(wire, True, f"loopback, a streamed chunk, {wire.provider}", CHUNKS, 1.5) for wire in OTHERS]
     with running() as base:

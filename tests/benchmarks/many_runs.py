@@ -1,9 +1,10 @@
-"""Many runs at once over loopback HTTP: three streamed calls each, 50 ms a call, in a process of its own for each number of runs.
+"""Many concurrent runs over loopback HTTP: three streamed calls each, 50 ms per call, in a separate process for each number of
+runs.
 
     python -m tests.benchmarks --only many_runs --no-peers
 
-The floor is httpx alone: the same requests to the same server over as many connections, each in a client of its own, with a
-semaphore in front. (One client for all takes three times as long: its pool looks through all connections at each request.)
+The floor is httpx alone: the same requests to the same server over as many connections, one client per connection behind a
+semaphore. (A single client takes three times as long: its pool scans all connections at each request.)
 """
 
 import asyncio
@@ -37,7 +38,7 @@ PARTS = (
     ("delay_s", "largest delay of the loop", "s"),
 )
 
-# The server, in a process of its own --------------------------------------------------------------------------------------------
+# The server, in a separate process ----------------------------------------------------------------------------------------------
 
 
 def answer() -> list[bytes]:
@@ -62,8 +63,10 @@ async def serve() -> None:
             while True:
                 asked = (await reader.readuntil(b"\r\n\r\n")).lower()
                 if asked.startswith(b"get"):
-                    told = str(most).encode()
-                    writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(told), told))
+                    count_body = str(most).encode()
+                    writer.write(
+                        b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(count_body), count_body)
+                    )
                     most = 0
                     break
                 most = max(most, opened)
@@ -94,18 +97,18 @@ def running() -> Iterator[str]:
             process.terminate()
 
 
-# What is measured, in a process of its own ---------------------------------------------------------------------------------------
+# The measurement, in a separate process ------------------------------------------------------------------------------------------
 
 
 async def ours(base: str, runs: int) -> int:
-    """So many runs at once; the number of those that did not take their steps."""
+    """Make this many concurrent runs; return the number of those that did not take their steps."""
     from agentlab import Agent, Budget, Provider, TerminatingTools
 
     def finalize(answer: str) -> str:
-        """Hand in."""
+        """Submit the answer."""
         return answer
 
-    agent = Agent(  # the server always says the same: a reminder after each answer makes steps of it
+    agent = Agent(  # the server always gives the same answer: a reminder after each answer turns it into steps
         Provider("compatible", model="scripted", base_url=base, api_key="none"),
         tools=[finalize],
         stream=True,
@@ -121,7 +124,7 @@ async def ours(base: str, runs: int) -> int:
 
 
 async def floor(base: str, runs: int) -> int:
-    """httpx alone: a semaphore, and the client that was used last."""
+    """httpx alone: a semaphore, and the most recently used client."""
     places = asyncio.Semaphore(CONNECTIONS)
     body = {"model": "scripted", "messages": [{"role": "user", "content": "How high is the lighthouse?"}], "stream": True}
 
@@ -145,17 +148,17 @@ async def floor(base: str, runs: int) -> int:
 
 
 def sockets() -> int:
-    """Sockets that this process has open."""
+    """Number of open sockets of this process."""
     count = 0
     for one in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # closed meanwhile
+        with contextlib.suppress(OSError):  # closed in the meantime
             count += str(one.readlink()).startswith("socket:")
     return count
 
 
 @contextlib.asynccontextmanager
 async def watched(seen: dict[str, float]) -> AsyncIterator[None]:
-    """Note how late the loop is at worst, and how many sockets are open at most."""
+    """Record the largest delay of the loop and the largest number of open sockets."""
 
     async def watch() -> None:
         while True:
@@ -172,11 +175,11 @@ async def watched(seen: dict[str, float]) -> AsyncIterator[None]:
 
 
 async def measure(what: str, base: str, runs: int) -> dict[str, float]:
-    """Seconds, errors, memory, sockets and the loop's delay of so many runs at once."""
+    """Seconds, errors, memory, sockets and loop delay of this many concurrent runs."""
     work = {"ours": ours, "floor": floor}[what]
     await work(base, 1)  # imports
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    httpx.get(base)  # what the server has counted so far
+    httpx.get(base)  # the server's counts so far
     seen: dict[str, float] = {}
     async with watched(seen):
         began = time.perf_counter()
@@ -188,7 +191,7 @@ async def measure(what: str, base: str, runs: int) -> dict[str, float]:
 
 
 def measured(what: str, base: str, runs: int) -> dict[str, float]:
-    """The same, from a process of its own."""
+    """The same, measured in a separate process."""
     command = [sys.executable, "-m", __spec__.name, what, base, str(runs)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(done.stdout)
@@ -196,7 +199,7 @@ def measured(what: str, base: str, runs: int) -> dict[str, float]:
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """Five lines for each number of runs at once."""
+    """Five rows for each number of concurrent runs."""
     with running() as base:
         for runs in RUNS:
             least, taken = measured("floor", base, runs), measured("ours", base, runs)

@@ -1,4 +1,4 @@
-"""How everything here is measured. Standard library only: the peers' environment imports this file too."""
+"""How all benchmarks are measured. Standard library only: the peers' environment imports this file too."""
 
 import asyncio
 import gc
@@ -15,7 +15,7 @@ _runner = asyncio.Runner()
 
 
 def await_it(work: Awaitable[Any]) -> Any:
-    """Await something on one loop kept for all, so that making a loop is not part of what is measured."""
+    """Run an awaitable on one shared loop, so that making a loop is not measured."""
 
     async def awaited() -> Any:
         return await work
@@ -24,24 +24,24 @@ def await_it(work: Awaitable[Any]) -> Any:
 
 
 def cpu_us(run: Thunk) -> float:
-    """CPU microseconds of this process that one call takes: other processes' load does not count."""
+    """CPU microseconds of this process for one call; the load of other processes does not count."""
     start = time.process_time_ns()
     run()
     return (time.process_time_ns() - start) / 1000
 
 
 def interleaved(candidates: Mapping[str, Prepare], *, repeats: int, seconds: float = 10.0) -> dict[str, float]:
-    """The least CPU microseconds of each candidate, all of them measured in turn.
+    """The least CPU microseconds of each candidate, measured in turn.
 
-    In turn, so that a slow spell of the machine meets all alike; the least, because noise only ever adds. The first
-    round warms up and is not counted. No new round starts after `seconds` of CPU time, but each has one that counts.
+    In turn, so that a slow spell of the machine affects all candidates; the least, because noise only adds time. The first
+    round warms up and is not counted. No new round starts after `seconds` of CPU time, but each candidate has one that counts.
     """
     best: dict[str, float] = {}
     spent = 0.0
     for turn in range(repeats + 1):
         for name, prepare in candidates.items():
             run = prepare()
-            gc.collect()  # what an earlier candidate left behind is not this one's to clean up
+            gc.collect()  # collect the garbage of earlier candidates first
             taken = cpu_us(run)
             spent += taken / 1e6
             if turn:
@@ -52,13 +52,13 @@ def interleaved(candidates: Mapping[str, Prepare], *, repeats: int, seconds: flo
 
 
 def set_aside() -> None:
-    """Take what has been imported so far out of the garbage collector's way: a vendor's library would make every further run slower."""
+    """Move everything imported so far out of the garbage collector's scope: a vendor's library would slow every further run."""
     gc.collect()
     gc.freeze()
 
 
 def traced_mb(prepare: Prepare) -> float:
-    """Megabytes by which Python's memory grew at its peak during a run. Slow: never measured while timing."""
+    """Peak growth of Python's memory during a run, in megabytes. Slow: never measured together with time."""
     run = prepare()
     gc.collect()
     tracemalloc.start()

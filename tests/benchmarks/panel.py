@@ -1,4 +1,4 @@
-"""A run with its panel open: what the panel takes from the run's pace. Real widgets, with no page that listens."""
+"""A run with its panel open: how much the panel slows the run. Real widgets without a connected page."""
 
 import threading
 import time
@@ -10,11 +10,11 @@ from tests.benchmarks.table import Row, attempt
 
 STEPS = 5_000
 HTTP_S = 0.0005
-"""What a step takes at least that asks a server, be it on loopback: the row of the loopback's floor says so."""
+"""The minimum time of a step that asks a server, even on loopback: see the floor of the loopback row."""
 
 
 def started(run: Any) -> Thunk:
-    """The run in the background, as the panel's button starts it, waited for."""
+    """Start the run in the background, as the panel's button does, and wait for it."""
 
     def whole() -> None:
         run.worker.launch()
@@ -25,12 +25,12 @@ def started(run: Any) -> Thunk:
 
 
 def made(busy_s: float = 0.0) -> Any:
-    """A run of STEPS steps that call a tool, which keeps the processor busy for so long: nothing is harder to follow."""
+    """A run of STEPS steps that call a tool, which keeps the CPU busy for the given time: the hardest run to keep up with."""
     from agentlab import Agent, Budget, StepCountIs
     from agentlab.testing import ScriptedProvider, call
 
     async def lookup(key: str) -> str:
-        """Look a key up."""
+        """Look up a key."""
         until = time.thread_time() + busy_s
         while time.thread_time() < until:
             pass
@@ -42,12 +42,12 @@ def made(busy_s: float = 0.0) -> Any:
 
 
 def alone(busy_s: float) -> Prepare:
-    """Nobody looks."""
+    """A run without a panel."""
     return lambda: started(made(busy_s))
 
 
 def shown(busy_s: float) -> Prepare:
-    """The panel is open, and draws as long as the run goes on."""
+    """A run with an open panel that draws while the run is running."""
     before: list[Any] = []
 
     def ready() -> Thunk:
@@ -63,7 +63,7 @@ def shown(busy_s: float) -> Prepare:
 
 
 def _let_finish(panel: Any) -> None:
-    """Wait for the drawing of the end, which is not to reach into the next run."""
+    """Wait for the last drawing, so that it does not overlap the next run."""
     _wait_for_threads()
     assert "stop_condition" in panel.run_view.ending.text.value
 
@@ -74,9 +74,9 @@ def _wait_for_threads() -> None:
 
 
 def drawn() -> Prepare:
-    """One drawing of all parts, after one more step."""
+    """One drawing of all parts after one more step."""
+    from agentlab.notebook.panel.live_view import PanelServices, PanelState
     from agentlab.notebook.panel.run_view import RunView
-    from agentlab.notebook.panel.state import PanelServices, PanelState
 
     run = made()
     run_view = RunView(PanelState(run, PanelServices(lambda action: None, lambda: None, lambda other: None, {})))
@@ -89,13 +89,13 @@ def drawn() -> Prepare:
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """The pace of 5,000 steps with the panel and without, and what one drawing takes."""
+    """The pace of 5,000 steps with and without the panel, and the time of one drawing."""
     _, why_not = attempt(made)
-    for told, busy_s, repeats, goal in (("of half a millisecond", HTTP_S, 2, 1.25), ("that take no time", 0.0, 5, None)):
+    for workload, busy_s, repeats, goal in (("of half a millisecond", HTTP_S, 2, 1.25), ("that take no time", 0.0, 5, None)):
         both = {"alone": alone(busy_s), "shown": shown(busy_s)}
         taken = {} if why_not else interleaved(both, repeats=repeats, seconds=60.0)
         yield Row(
-            benchmark=f"5,000 steps {told} with the panel open, to those without",
+            benchmark=f"5,000 steps {workload} with the panel open, to those without",
             unit="us a step",
             goal="<= 1.25" if goal else "",
             at_most=goal,

@@ -29,7 +29,7 @@ def body(number: int) -> bytes:
 
 
 def asked(size: int, requests: int) -> list[bytes]:
-    """The requests that are timed, spread evenly over the recorded ones."""
+    """The timed requests, spread evenly over the recorded ones."""
     return [body(number) for number in range(0, size, size // requests)]
 
 
@@ -58,20 +58,20 @@ def write_cassettes(folder: Path, size: int) -> tuple[Path, Path]:
     as_json.parent.mkdir()
     as_json.write_text(text)
     as_yaml.parent.mkdir()
-    as_yaml.write_text(yaml.dump(json.loads(text), Dumper=yaml.CSafeDumper))  # read back, so that nothing is an alias
+    as_yaml.write_text(yaml.dump(json.loads(text), Dumper=yaml.CSafeDumper))  # read back, so that no value is an alias
     return as_json, as_yaml
 
 
-async def post_all(client: httpx.AsyncClient, bodies: Sequence[bytes], lane: str = "") -> None:
-    """Send each and read what comes back; `lane` tells our replay that these are one run's requests."""
+async def post_all(client: httpx.AsyncClient, bodies: Sequence[bytes], replay_key: str = "") -> None:
+    """Send each request and read its response; `replay_key` tells our replay that these requests belong to one run."""
     for content in bodies:
-        response = await client.post(URL, content=content, headers=HEADERS, extensions={"agentlab.lane": lane})
+        response = await client.post(URL, content=content, headers=HEADERS, extensions={"agentlab.lane": replay_key})
         assert response.status_code == 200
         assert len(response.content) > 100
 
 
 def floor(size: int) -> Prepare:
-    """httpx's own mock, which looks nothing up."""
+    """httpx's own mock, which does no lookup."""
     content = completion()
     client = httpx.AsyncClient(
         transport=httpx.MockTransport(lambda request: httpx.Response(200, headers=HEADERS, content=content))
@@ -81,7 +81,7 @@ def floor(size: int) -> Prepare:
 
 
 def peers(cassette: Path, size: int) -> float:
-    """Microseconds a request of vcrpy, which has to compare bodies too, for all requests go to one address."""
+    """Microseconds per request of vcrpy, which has to compare bodies too because all requests go to one address."""
     import vcr  # type: ignore[import-untyped]
 
     recorder = vcr.VCR(serializer="json", record_mode="none", match_on=["method", "uri", "body"])
@@ -92,19 +92,19 @@ def peers(cassette: Path, size: int) -> float:
 
 
 def ours(cassette: Path, size: int) -> Prepare:
-    """The replay transport as a run uses it, its index built before."""
+    """The replay transport as a run uses it, with its index already built."""
     from agentlab.transport import replay
     from agentlab.transport.http import HttpRequest
 
     transport = replay(cassette)
     requests = [HttpRequest("POST", URL, HEADERS, content) for content in asked(size, REQUESTS)]
 
-    lanes = map(str, count())  # each run of an agent has one of its own, and goes through the recordings on its own
+    replay_keys = map(str, count())  # each run of an agent goes through the recordings independently
 
     async def ask() -> None:
-        for lane in islice(lanes, ROUNDS):
+        for replay_key in islice(replay_keys, ROUNDS):
             for request in requests:
-                async with transport.open(request, auth={}, lane=lane, timeout_s=None) as answer:
+                async with transport.open(request, auth={}, replay_key=replay_key, timeout_s=None) as answer:
                     assert answer.status == 200
                     assert len(await answer.read()) > 100
 
@@ -112,29 +112,29 @@ def ours(cassette: Path, size: int) -> Prepare:
 
 
 def ours_in_a_client(cassette: Path, size: int) -> Prepare:
-    """The same in an httpx client, for other people's code."""
+    """The same in an httpx client, as other code would use it."""
     from agentlab.transport.live import ReplayTransport
 
     client = httpx.AsyncClient(transport=ReplayTransport(cassette))
     bodies = asked(size, REQUESTS)
-    lanes = map(str, count())
+    replay_keys = map(str, count())
 
     async def ask() -> None:
-        for lane in islice(lanes, ROUNDS):
-            await post_all(client, bodies, lane)
+        for replay_key in islice(replay_keys, ROUNDS):
+            await post_all(client, bodies, replay_key)
 
     return lambda: lambda: await_it(ask())
 
 
 def ours_loading(cassette: Path) -> Prepare:
-    """A cassette from its file to a transport that is ready to answer."""
+    """Load a cassette from its file into a transport that is ready to answer."""
     from agentlab.transport import replay
 
     return lambda: lambda: replay(cassette)
 
 
 def requests(cassettes: dict[int, Path], with_peers: bool) -> Iterator[Row]:
-    """A request at each size, all sizes measured in turn, and the growth between them."""
+    """One row per size, all sizes measured in turn, and the growth between them."""
     small, large = SIZES
     candidates = {f"floor {size}": floor(size) for size in SIZES}
     found, why_not = attempt(lambda: {f"ours {size}": ours(cassettes[size], size) for size in SIZES})
@@ -172,7 +172,7 @@ def requests(cassettes: dict[int, Path], with_peers: bool) -> Iterator[Row]:
 
 
 def loading(as_json: Path, as_yaml: Path) -> Row:
-    """A whole cassette from its file. YAML's C loader takes the place of the best peer, the bare JSON parser of the floor."""
+    """A whole cassette from its file. YAML's C loader is listed as the best peer and the bare JSON parser as the floor."""
     loaders: dict[str, Callable[[], object]] = {
         "floor": lambda: json.loads(as_json.read_bytes()),
         "yaml": lambda: yaml.load(as_yaml.read_bytes(), Loader=yaml.CSafeLoader),

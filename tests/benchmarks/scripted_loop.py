@@ -1,4 +1,4 @@
-"""A run whose model needs no network: what the loop itself takes, with its history, readings and recorder."""
+"""A run whose model needs no network: the cost of the loop itself, with its history, readings and recorder."""
 
 import json
 import subprocess
@@ -16,14 +16,14 @@ PEERS = {"autogen": "autogen_loop", "smolagents": "smolagents_loop", "pydantic-a
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a peer's file prints: CPU microseconds a step by size, and megabytes at 1,000 steps (None: too slow to trace)."""
+    """The output of a peer's file: CPU microseconds per step by size, and megabytes at 1,000 steps (None: too slow to trace)."""
 
     us_per_step: dict[int, float]
     traced_mb: float | None
 
 
 def floor(steps: int) -> Prepare:
-    """The least that an agent's loop can be: await the model, await the tool, append to a list."""
+    """The minimal agent loop: await the model, await the tool, append to a list."""
 
     async def model(messages: list[dict[str, str]]) -> dict[str, str]:
         return {"tool": "lookup", "key": "a"} if len(messages) < 2 * steps else {"text": "done"}
@@ -64,7 +64,7 @@ def ours(steps: int) -> Prepare:
     from agentlab.testing import ScriptedProvider, say
 
     async def lookup(key: str) -> str:
-        """Look a key up."""
+        """Look up a key."""
         return "value of " + key
 
     asks = say(finish=FinishReason.TOOL_CALLS, cost="0.0001")
@@ -94,7 +94,7 @@ def ours(steps: int) -> Prepare:
 
 
 def growth() -> float:
-    """Microseconds a step of one run of 5,000 steps, as a multiple of those of 50 runs of 100: as long, so as noisy."""
+    """Microseconds per step of one run of 5,000 steps, as a multiple of 50 runs of 100 steps: the same duration, so the same noise."""
 
     def many() -> Thunk:
         runs = [ours(100)() for _ in range(50)]

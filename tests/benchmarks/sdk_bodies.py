@@ -1,4 +1,4 @@
-"""The vendors' own clients making their typed object out of a response that is parsed already."""
+"""The vendors' own clients turning a parsed response into their typed object."""
 # mypy: disable-error-code="import-not-found,misc,no-any-return,unused-ignore,no-untyped-call"
 
 from collections.abc import Callable, Mapping
@@ -8,11 +8,11 @@ from tests.benchmarks.sdk_streams import converse_shapes
 
 Maker = Callable[[dict[str, Any]], object]
 VALIDATED = ", validated"
-"""Ends the name of a way that is not the client's own: pydantic's validation of the client's types."""
+"""Suffix of variants other than the client's own: pydantic's validation of the client's types."""
 
 
 def openai_chat() -> dict[str, Maker]:
-    """As its client does, and as pydantic would."""
+    """As the vendor's client does, and as pydantic would."""
     from openai._models import construct_type
     from openai.types.chat import ChatCompletion
 
@@ -23,7 +23,7 @@ def openai_chat() -> dict[str, Maker]:
 
 
 def openai_responses() -> dict[str, Maker]:
-    """As its client does, and as pydantic would."""
+    """As the vendor's client does, and as pydantic would."""
     from openai._models import construct_type
     from openai.types.responses import Response
 
@@ -31,7 +31,7 @@ def openai_responses() -> dict[str, Maker]:
 
 
 def anthropic() -> dict[str, Maker]:
-    """As its client does, and as pydantic would."""
+    """As the vendor's client does, and as pydantic would."""
     from anthropic._models import construct_type
     from anthropic.types import Message
 
@@ -39,7 +39,7 @@ def anthropic() -> dict[str, Maker]:
 
 
 def google() -> dict[str, Maker]:
-    """As its client does (which changes the body), and as pydantic would."""
+    """As the vendor's client does (which changes the body), and as pydantic would."""
     from google.genai.models import _GenerateContentResponse_from_mldev as from_mldev
     from google.genai.types import GenerateContentResponse
 
@@ -50,7 +50,7 @@ def google() -> dict[str, Maker]:
 
 
 def botocore() -> dict[str, Maker]:
-    """As its parser does once the JSON is read: into plain dicts."""
+    """As botocore's parser does after the JSON is read: into plain dicts."""
     parser, shape, _ = converse_shapes()
     return {"botocore": lambda body: parser._parse_shape(shape, body)}
 
@@ -63,4 +63,4 @@ SDKS: Mapping[str, Callable[[], dict[str, Maker]]] = {
     "gemini": google,
     "bedrock": botocore,
 }
-"""By provider: ways of the vendor's library, by name."""
+"""By provider: variants of the vendor's library, by name."""

@@ -1,4 +1,4 @@
-"""The vendors' own clients reading a streamed answer from bytes. No HTTP: their readers are given a response that holds the bytes."""
+"""The vendors' own clients reading a streamed answer from bytes. No HTTP: their readers get a response that holds the bytes."""
 # mypy: disable-error-code="import-not-found,misc,no-any-return,unused-ignore,no-untyped-call"
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +10,7 @@ import httpx2
 from tests.benchmarks.streams import STREAMS
 
 Reader = Callable[[list[bytes]], Callable[[], str]]
-"""From the pieces to what reads them once and gives the text."""
+"""From the pieces to a function that reads them once and returns the text."""
 
 
 def _response(pieces: list[bytes]) -> httpx2.Response:
@@ -56,7 +56,7 @@ def anthropic(pieces: list[bytes]) -> Callable[[], str]:
 
 
 def google(pieces: list[bytes]) -> Callable[[], str]:
-    """Its segments, then what it makes of each."""
+    """Its segments, then the objects it makes of them."""
     import json
 
     from google.genai._api_client import HttpResponse
@@ -67,7 +67,7 @@ def google(pieces: list[bytes]) -> Callable[[], str]:
 
     def chunks() -> Iterator[GenerateContentResponse]:
         for segment in stream.segments():
-            body = json.dumps(segment)  # as its `request_streamed` hands a segment on
+            body = json.dumps(segment)  # as its `request_streamed` passes a segment on
             yield GenerateContentResponse._from_response(response=from_mldev(json.loads(body), None, None), kwargs={})
 
     return lambda: "".join(chunk.text or "" for chunk in chunks())
@@ -75,7 +75,7 @@ def google(pieces: list[bytes]) -> Callable[[], str]:
 
 @cache
 def converse_shapes() -> tuple[Any, Any, Any]:
-    """Its parser, the shape of a whole response, and that of the events of a stream."""
+    """Its parser, the shape of a whole response, and the shape of the stream's events."""
     import botocore.loaders
     from botocore.model import ServiceModel
     from botocore.parsers import EventStreamJSONParser, RestJSONParser
@@ -105,4 +105,4 @@ SDKS: Mapping[str, tuple[str, Reader]] = {
     "gemini": ("google-genai", google),
     "bedrock": ("botocore", botocore),
 }
-"""By provider: the name of the client, and its way to read."""
+"""By provider: the name of the client, and its reader."""

@@ -1,4 +1,4 @@
-"""A loopback server in a process of its own, so that its CPU time does not count."""
+"""A loopback server in a separate process, so that its CPU time does not count."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ HEAD_WHOLE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-leng
 HEAD_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 STREAMED = {b"/chat/completions": compatible, b"/responses": openai_responses, b"/messages": anthropic}
-"""By the end of the path: the events of the streamed answer, each of them in a chunk of its own."""
+"""By the end of the path: the events of the streamed answer, each in its own chunk."""
 
 
 def completion() -> bytes:
@@ -38,7 +38,7 @@ def streamed_answers() -> dict[bytes, bytes]:
 
 
 async def serve() -> None:
-    """Print the port, then answer every request: with the stream where its body asks for one, else with JSON."""
+    """Print the port, then answer every request: with the stream if its body asks for one, otherwise with JSON."""
     whole, streamed = whole_answer(), streamed_answers()
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""From a response that is parsed already to why it ended; then what `lab.detect` and `lab.decide` add to that."""
+"""From a parsed response to the reason why it ended; then the cost that `lab.detect` and `lab.decide` add."""
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -11,11 +11,11 @@ from tests.benchmarks.sdk_bodies import VALIDATED
 from tests.benchmarks.table import Figure, Row, attempt
 
 TIMES = 100
-"""Responses read at a time."""
+"""Number of responses read together."""
 
 
 def each(read: Callable[[dict[str, Any]], object], body: dict[str, Any]) -> Prepare:
-    """One reading of as many copies of a body, since some readers change what they are given."""
+    """One reading of as many copies of a body, since some readers change their input."""
 
     def ready() -> Thunk:
         copies = [deepcopy(body) for _ in range(TIMES)]
@@ -30,7 +30,7 @@ def each(read: Callable[[dict[str, Any]], object], body: dict[str, Any]) -> Prep
 
 
 def peers(name: str, body: dict[str, Any]) -> dict[str, Prepare]:
-    """The vendor's library makes its typed object of the body."""
+    """The vendor's library makes its typed object from the body."""
     from tests.benchmarks.sdk_bodies import SDKS
 
     makers = SDKS[name]()
@@ -53,7 +53,7 @@ def ours(name: str, body: dict[str, Any], calls: bool) -> Prepare:
 
 
 def detect(name: str, body: dict[str, Any]) -> Prepare:
-    """The same by the registry, under the provider's name."""
+    """The same through the registry, by the provider's name."""
     import agentlab as lab
 
     assert lab.detect(name, body).raw_value is not None
@@ -61,7 +61,7 @@ def detect(name: str, body: dict[str, Any]) -> Prepare:
 
 
 def decide(name: str, body: dict[str, Any]) -> Prepare:
-    """What follows from the signal, with the response as its context."""
+    """The decision on the signal, with the response as its context."""
     import agentlab as lab
     from agentlab.limits.reading import Action
 
@@ -72,9 +72,9 @@ def decide(name: str, body: dict[str, Any]) -> Prepare:
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """On each wire a short answer and one with tool calls, beside what the vendor's client does; then the registry and the decision.
+    """For each wire a short answer and one with tool calls, next to the vendor's client; then the registry and the decision.
 
-    What pydantic's validation of the vendor's types takes, which is compiled code, is printed as well.
+    The time of pydantic's validation of the vendor's types, which is compiled code, is printed as well.
     """
     for name, make in BODIES.items():
         for calls, what in ((False, "a short answer"), (True, "two tool calls")):
@@ -100,7 +100,7 @@ def rows(with_peers: bool) -> Iterator[Row]:
 
 
 def on_top() -> Iterator[Row]:
-    """`lab.detect` in place of the provider's own parse, and `lab.decide` after it, beside that parse."""
+    """`lab.detect` in place of the provider's own parser, followed by `lab.decide`, relative to that parser."""
     body = BODIES["openai"](True)
     parts = {"parse": partial(ours, "openai", body, True), "lab.detect": partial(detect, "openai", body)}
     parts["lab.decide"] = partial(decide, "openai", body)

@@ -1,4 +1,4 @@
-"""A slider of the explorer is moved: one configuration over 10,000 recorded runs, its figures, its picture and its page."""
+"""One move of a slider in the explorer: one configuration over 10,000 recorded runs, its figures, its plot and its page."""
 
 from collections.abc import Iterator
 
@@ -8,11 +8,11 @@ from tests.benchmarks.measure import Prepare, interleaved
 from tests.benchmarks.table import Row, attempt
 
 MOVES = 10
-"""So many moves are timed at once, each to another place."""
+"""Number of moves timed together, each to another position."""
 
 
 def naive(totals: dict[str, np.ndarray]) -> Prepare:
-    """numpy alone, and nothing drawn: where each run would have stopped by two limits, and what that comes to on average."""
+    """NumPy alone, without drawing: where two limits would have stopped each run, and the averages."""
     tokens, cost, steps = totals["tokens"], totals["cost_usd"], totals["steps"].shape[1]
 
     def run() -> None:
@@ -27,7 +27,7 @@ def naive(totals: dict[str, np.ndarray]) -> Prepare:
 
 
 def ours(totals: dict[str, np.ndarray]) -> Prepare:
-    """The explorer's whole redraw, as it is done while a slider moves."""
+    """The explorer's whole redraw, as after each move of a slider."""
     import pandas as pd
 
     from agentlab.notebook.explorer import explorer as module
@@ -53,9 +53,9 @@ def ours(totals: dict[str, np.ndarray]) -> Prepare:
         explorer._show()
 
     def run() -> None:
-        with explorer._drawing:  # the one writer has nothing to do meanwhile
+        with explorer._drawing:  # the writer thread is idle meanwhile
             for move in range(1, MOVES + 1):
-                explorer.limits.on_change = None  # as the one writer does it, without waiting for it
+                explorer.limits.on_change = None  # as the writer thread does it, without waiting for it
                 explorer.limits["MaxTokensUsed"] = 1_000 * move
                 explorer._show()
 
@@ -63,7 +63,7 @@ def ours(totals: dict[str, np.ndarray]) -> Prepare:
 
 
 def slider_moves(totals: dict[str, np.ndarray]) -> Iterator[Row]:
-    """One line: a move against numpy alone."""
+    """One row: a move relative to NumPy alone."""
     candidate, why_not = attempt(lambda: ours(totals))
     candidates = {"floor": naive(totals)} | ({"ours": candidate} if candidate else {})
     taken = {name: us / 1000 / MOVES for name, us in interleaved(candidates, repeats=5).items()}

@@ -1,4 +1,4 @@
-"""What durability costs a step, and how long a store of many runs takes to be a frame."""
+"""The cost of durability per step, and the time to load a store of many runs as a frame."""
 
 import json
 import sqlite3
@@ -19,7 +19,7 @@ RUNS, STEPS_A_RUN, DISTINCT = 10_000, 20, 50
 
 @cache
 def folder() -> Path:
-    """A place on a real disk, gone at the end."""
+    """A folder on a real disk, removed at the end."""
     place = tempfile.TemporaryDirectory(prefix="agentlab-store-", dir=".")
     _kept.append(place)
     return Path(place.name)
@@ -34,7 +34,7 @@ def agent(*observers: Any) -> Any:
     from agentlab.testing import ScriptedProvider, call
 
     async def lookup(key: str) -> str:
-        """Look a key up."""
+        """Look up a key."""
         return "value of " + key
 
     return Agent(
@@ -43,7 +43,7 @@ def agent(*observers: Any) -> Any:
 
 
 def run(where: Path | None) -> Prepare:
-    """A run of `STEPS` steps, kept in a file or not at all."""
+    """A run of `STEPS` steps, stored in a file or not at all."""
     from agentlab import Budget, MaxCost, StepCountIs, Store
 
     made = agent() if where is None else agent(Store(where))
@@ -56,7 +56,7 @@ def run(where: Path | None) -> Prepare:
 
 
 def bare() -> Prepare:
-    """The same texts, each step's inserted and committed with nothing else around it, as durably."""
+    """The same texts, each step's inserted and committed with nothing else, with the same durability."""
     from agentlab.storage import SqliteStorage
 
     kept = SqliteStorage(folder() / "runs.db")
@@ -78,7 +78,7 @@ def bare() -> Prepare:
 
 @cache
 def many() -> Any:
-    """A store of `RUNS` runs: `DISTINCT` that were really made, copied under other ids."""
+    """A store of `RUNS` runs: `DISTINCT` real runs, copied under other ids."""
     from agentlab import Budget, StepCountIs, Store
     from agentlab.storage import StoredHead
 
@@ -101,7 +101,7 @@ def frame() -> Prepare:
 
 
 def read_sql() -> Prepare:
-    """The same columns and rows in a table of their own, read by pandas."""
+    """The same columns and rows in a separate table, read by pandas."""
     database = sqlite3.connect(folder() / "table.db")
     steps = many().frame("steps")
     assert len(steps) == RUNS * STEPS_A_RUN
@@ -111,7 +111,7 @@ def read_sql() -> Prepare:
 
 
 def list_of_dicts() -> Prepare:
-    """The rows' texts, read one by one and handed to pandas."""
+    """The rows' texts, read one by one and passed to pandas."""
     storage = many().storage
 
     def whole() -> object:
@@ -122,7 +122,7 @@ def list_of_dicts() -> Prepare:
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """Cost of a step, with nothing and with the least around it, and the frame."""
+    """Cost per step, relative to no storage and to the minimal storage, and the frame."""
     _, why_not = attempt(lambda: run(None))
     kept = {} if why_not else {"none": run(None), "kept": run(folder() / "runs.db")}
     if kept:
@@ -164,7 +164,7 @@ def rows(with_peers: bool) -> Iterator[Row]:
 
 
 async def agent_once() -> None:
-    """One run in the file, whose texts are those that are written bare."""
+    """One run in the file; its texts are those of the bare insert."""
     from agentlab import Budget, MaxCost, StepCountIs, Store
 
     store = Store(folder() / "runs.db")

@@ -8,7 +8,7 @@ from tests.benchmarks.measure import Prepare, Thunk, interleaved, set_aside
 from tests.benchmarks.streams import STREAMS, TEXT, joined
 from tests.benchmarks.table import Figure, Row, attempt
 
-# Floors: split and parse, taking for granted that no event is cut in two, that each is one line, and what is in it ----------
+# Floors: split and parse, assuming that no event is cut in two, that each is one line, and that its fields are known --------
 
 
 def chat(pieces: list[bytes]) -> list[str]:
@@ -58,7 +58,7 @@ def gemini(pieces: list[bytes]) -> list[str]:
 
 
 def bedrock(pieces: list[bytes]) -> list[str]:
-    """Frames, taken apart by botocore."""
+    """Frames, split by botocore."""
     from botocore.eventstream import EventStreamBuffer
 
     texts = []
@@ -82,7 +82,7 @@ FLOORS: dict[str, Callable[[list[bytes]], list[str]]] = {
 
 
 def floor(name: str, pieces: list[bytes]) -> Prepare:
-    """The wire's own floor, checked."""
+    """The wire's own floor, with its result checked."""
     read = FLOORS.get(name, chat)
     assert "".join(text or "" for text in read(pieces)) == TEXT, name
     return lambda: lambda: read(pieces)
@@ -99,8 +99,8 @@ def ours(name: str, pieces: list[bytes]) -> Prepare:
 
     provider = Provider(name, model="scripted", base_url="http://127.0.0.1/v1")
     check = provider.stream_parser()
-    told = [event for piece in pieces for event in check.feed(piece)]
-    assert "".join(event.text for event in told if isinstance(event, TextDelta)) == TEXT, name
+    emitted = [event for piece in pieces for event in check.feed(piece)]
+    assert "".join(event.text for event in emitted if isinstance(event, TextDelta)) == TEXT, name
     assert check.finish().finish_reason is FinishReason.END_TURN, (name, check.finish())
 
     def ready() -> Thunk:
@@ -109,7 +109,7 @@ def ours(name: str, pieces: list[bytes]) -> Prepare:
         def run() -> None:
             deltas = [delta for piece in pieces for delta in parser.feed(piece)]
             parser.finish()
-            assert len(deltas) == len(told)
+            assert len(deltas) == len(emitted)
             assert len(parser.response().text) == len(TEXT)
 
         return run
@@ -128,7 +128,7 @@ def peers(name: str, pieces: list[bytes]) -> tuple[str, Prepare]:
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """For each provider: an event at a time as a network brings it, and the whole stream in one piece."""
+    """For each provider: one event at a time, as from a network, and the whole stream in one piece."""
     for name, stream in STREAMS.items():
         events = stream()
         for how, pieces in (("one at a time", events), ("of a whole body", joined(events))):

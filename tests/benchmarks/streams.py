@@ -1,4 +1,4 @@
-"""A streamed answer of a thousand pieces of text on each wire, in the fields and the framing that the vendor really sends.
+"""A streamed answer of a thousand pieces of text on each wire, with the fields and the framing that the vendor sends.
 
 Standard library only at import: the loopback server takes its answers from here too.
 """
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 CHUNKS = 1_000
-"""Pieces of text in one streamed answer, each in an event of its own."""
+"""Pieces of text in one streamed answer, one event each."""
 
 WORDS = tuple(f" word{number}" for number in range(CHUNKS))
 TEXT = "".join(WORDS)
@@ -19,14 +19,14 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 def sse(data: Fields | str, name: str = "", newline: str = "\n", padding: str = "") -> bytes:
-    """One server-sent event; `padding` stands before the last brace."""
+    """One server-sent event; `padding` goes before the last brace."""
     text = data if isinstance(data, str) else json.dumps(data, separators=(",", ":"))
     text = text[:-1] + padding + text[-1]
     return f"{f'event: {name}{newline}' if name else ''}data: {text}{newline}{newline}".encode()
 
 
 def _padding(word: str, longest: int = 16) -> str:
-    """Vendors hide the length of a piece behind letters of any number; here behind as many as fill it up."""
+    """Padding letters that hide the length of a piece, as vendors add them; here they fill each piece to one length."""
     return _ALPHABET[: max(0, longest - len(word))]
 
 
@@ -54,7 +54,7 @@ def _chat(
 
 
 def compatible() -> list[bytes]:
-    """The least that servers of this wire send."""
+    """The minimum that servers of this wire send."""
     head = {"id": "chatcmpl-1", "created": 1_700_000_000, "model": "scripted", "object": "chat.completion.chunk"}
     return _chat(
         head,
@@ -83,7 +83,7 @@ def openai() -> list[bytes]:
 
 
 def openrouter() -> list[bytes]:
-    """With the vendor behind it, the role in every delta, and the vendor's own finish reason."""
+    """With the upstream vendor, the role in every delta, and the vendor's own finish reason."""
     head = {
         "id": "gen-1766394407-tlPfexa2nYCsKovTZzQ2",
         "provider": "Anthropic",
@@ -106,7 +106,7 @@ def openrouter() -> list[bytes]:
 
 
 def xai() -> list[bytes]:
-    """Without the fields that are null."""
+    """Without null fields."""
     head = {
         "id": "2f0b5336-7c38-e891-816c-b51eefdf5d1f_us-east-1",
         "object": "chat.completion.chunk",
@@ -123,7 +123,7 @@ def xai() -> list[bytes]:
 
 
 def azure() -> list[bytes]:
-    """With what the content filters said, in every chunk."""
+    """With the results of the content filters in every chunk."""
     head = {
         "created": 1_766_394_407,
         "id": "chatcmpl-CYEwjWWnNzVFsijUIEsAayDMAX5WQ",
@@ -151,7 +151,7 @@ def azure() -> list[bytes]:
 
 
 def responses_body(output: list[Fields], status: str) -> Fields:
-    """A response with the settings that it repeats."""
+    """A response with the settings that the vendor repeats."""
     usage = {
         "input_tokens": 2_000,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -221,7 +221,7 @@ def openai_responses() -> list[bytes]:
 
 
 def anthropic() -> list[bytes]:
-    """Named events, padded with blanks."""
+    """Named events, padded with spaces."""
     usage = {
         "input_tokens": 2_000,
         "cache_creation_input_tokens": 0,
@@ -266,7 +266,7 @@ def anthropic() -> list[bytes]:
 
 
 def gemini() -> list[bytes]:
-    """Whole small responses, with the usage so far, in lines that end in CRLF and have blanks after their colons."""
+    """Whole small responses with the usage so far, in lines that end in CRLF and have spaces after their colons."""
 
     def chunk(number: int, word: str) -> bytes:
         last = number == CHUNKS - 1
@@ -320,9 +320,9 @@ STREAMS: Mapping[str, Callable[[], list[bytes]]] = {
     "gemini": gemini,
     "bedrock": bedrock,
 }
-"""By provider: the events of one answer, each of them in the bytes that it comes in."""
+"""By provider: the events of one answer, as bytes."""
 
 
 def joined(pieces: Iterable[bytes]) -> list[bytes]:
-    """The same stream in one piece, as a recorded body is."""
+    """The same stream in one piece, like a recorded body."""
     return [b"".join(pieces)]

@@ -1,9 +1,9 @@
-"""How often the intervals of `lab.suggest` and `lab.backtest` contain the truth, on made-up runs whose truth is known.
+"""How often the intervals of `lab.suggest` and `lab.backtest` contain the truth, on simulated runs with a known truth.
 
 `python -m tests.benchmarks --only suggest_coverage --no-peers` prints the table that the docstring of `lab.suggest` quotes.
 
-Prompts differ in how many steps they take, how often they succeed and how much a step costs, so that repeats of a prompt resemble each
-other. The truth is that of 40,000 other prompts.
+Prompts differ in their number of steps, their success rate and their cost per step, so repeats of a prompt resemble each
+other. The truth is computed from 40,000 other prompts.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def runs_of(random: np.random.Generator, prompts: int, repeats: int) -> pd.DataF
 
 @cache
 def others() -> pd.DataFrame:
-    """Very many other prompts."""
+    """A very large sample of other prompts."""
     return runs_of(np.random.default_rng(999), 40_000, 1)
 
 
 def truths(codes: set[str]) -> Mapping[str, tuple[float, float, float]]:
-    """What each configuration truly keeps, saves and costs."""
+    """The true success, saving and cost of each configuration."""
     names = {name: getattr(lab, name) for name in ("StepCountIs", "MaxTokensUsed", "MaxCost")}
     tried = {code: eval(f"dict({code})['stop']", {**names, "dict": dict}) for code in sorted(codes)}
     table = lab.backtest(others(), {"record": lab.StepCountIs(LONGEST + 1), **tried}, goal="score").set_index("configuration")
@@ -76,7 +76,7 @@ def truths(codes: set[str]) -> Mapping[str, tuple[float, float, float]]:
 
 
 def suggested(prompts: int, repeats: int) -> list[lab.Suggestion]:
-    """What is suggested on so many samples."""
+    """The suggestions for this many samples."""
     seeds = (np.random.default_rng([prompts, repeats, number]) for number in range(SAMPLES))
     return [lab.suggest(runs_of(random, prompts, repeats), goal="score", keep=KEEP) for random in seeds]
 
@@ -99,15 +99,15 @@ def figures_of(found: list[lab.Suggestion]) -> dict[str, float]:
 
     same = [float(one.frame.loc[one.frame["chosen"], "kept_share"].iloc[0]) for one in found]
     return {
-        "kept on the runs that it was chosen on": 100 * float(np.mean(same)),
-        "truly, on any others": 100 * float(own[:, 0].mean()),
-        "the figure given": 100 * float(np.mean([one.kept for one in found])),
-        "truly, for what was chosen on four fifths of the runs": 100 * float(of_folds[:, 0].mean()),
+        "share kept on the runs that were used to choose": 100 * float(np.mean(same)),
+        "true share kept, on other prompts": 100 * float(own[:, 0].mean()),
+        "`kept`, the estimate in the Suggestion": 100 * float(np.mean([one.kept for one in found])),
+        "true share kept by the choices from four fifths of the runs": 100 * float(of_folds[:, 0].mean()),
         **{
             f"the interval of `{name}` contains that": inside(name, of_folds[:, at])
             for at, name in enumerate(("kept", "saved", "cost"))
         },
-        "the interval of `kept` contains the suggestion's own truth": inside("kept", own[:, 0]),
+        "the interval of `kept` contains the suggestion's true share": inside("kept", own[:, 0]),
     }
 
 
@@ -125,7 +125,7 @@ def backtested(prompts: int, repeats: int) -> dict[str, float]:
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """The table is printed; a line for each interval at each size."""
+    """Print the table; return one row per interval and size."""
     columns = {}
     for prompts, repeats in SIZES:
         found = suggested(prompts, repeats)

@@ -10,7 +10,7 @@ NOT_THERE = "not available yet"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured value and what it was measured on."""
+    """One measured value and its conditions."""
 
     name: str
     value: float
@@ -18,10 +18,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line. All values are in `unit`; None means that it was not measured.
+    """One row. All values are in `unit`; None means not measured.
 
-    `ratio` is `ours` / `against`, where `against` is what the goal names: the floor, the best peer, our own smaller run, or the
-    limit itself. `at_most` is the goal for that ratio; None makes the line one for information.
+    `ratio` is `ours` / `against`, where `against` is the goal's reference: the floor, the best peer, our own smaller run, or the
+    limit itself. `at_most` is the goal for that ratio; None makes the row informational.
     """
 
     benchmark: str
@@ -36,12 +36,12 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """What the goal is about, or None where one of its sides is missing."""
+        """The ratio of the goal, or None if one of its sides is missing."""
         return self.ours / self.against if self.ours is not None and self.against else None
 
     @property
     def verdict(self) -> str:
-        """`met`, `missed`, what is missing, or nothing for a line without a goal."""
+        """`met`, `missed`, the missing side, or an empty text for a row without a goal."""
         if self.ours is None:
             return NOT_THERE
         if self.at_most is None:
@@ -51,12 +51,12 @@ class Row:
         return "met" if self.ratio <= self.at_most else "missed"
 
     def as_dict(self) -> dict[str, object]:
-        """The line as JSON values."""
+        """The row as JSON values."""
         return asdict(self) | {"ratio": self.ratio, "verdict": self.verdict}
 
 
 def attempt(candidate: Callable[[], T]) -> tuple[T | None, str]:
-    """A candidate's value, or None and the reason where the package does not have its part yet."""
+    """A candidate's value, or None and the reason if the package lacks the part."""
     try:
         return candidate(), ""
     except ImportError as missing:
@@ -64,13 +64,13 @@ def attempt(candidate: Callable[[], T]) -> tuple[T | None, str]:
 
 
 def least(values: Mapping[str, float | None]) -> Figure | None:
-    """The smallest of the values that were measured."""
+    """The smallest of the measured values."""
     figures = [Figure(name, value) for name, value in values.items() if value is not None]
     return min(figures, key=lambda figure: figure.value, default=None)
 
 
 def number(value: float | None) -> str:
-    """Three significant digits, thousands apart, a dash for None."""
+    """Three significant digits with thousands separators; a dash for None."""
     if value is None:
         return "–"
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 0.1 else 3
@@ -78,7 +78,7 @@ def number(value: float | None) -> str:
 
 
 def render(rows: Sequence[Row]) -> str:
-    """The rows as a markdown table whose columns line up."""
+    """The rows as an aligned markdown table."""
     lines = [("benchmark", "unit", "goal", "floor", "best peer", "agentlab", "ratio", "")]
     for row in rows:
         peer = f"{number(row.peer.value)} {row.peer.name}" if row.peer else "–"

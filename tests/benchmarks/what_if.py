@@ -1,4 +1,4 @@
-"""What would other limits have done: 10,000 recorded runs of 20 steps under 1,000 settings."""
+"""What-if: 10,000 recorded runs of 20 steps under 1,000 settings."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from tests.benchmarks.table import Figure, Row
 
 RUNS, STEPS = 10_000, 20
 Totals = dict[str, npt.NDArray[np.float64]]
-"""Running totals by name, a row a run and a column a step."""
+"""Running totals by name, one row per run and one column per step."""
 
 
 @cache
@@ -28,7 +28,7 @@ def totals() -> Totals:
 
 
 def thresholds(name: str, count: int) -> npt.NDArray[np.float64]:
-    """Limits spread over what the runs use."""
+    """Limits spread over the range of the runs' totals."""
     return np.linspace(1, totals()[name].max(), count)
 
 
@@ -36,7 +36,7 @@ def thresholds(name: str, count: int) -> npt.NDArray[np.float64]:
 
 
 def one_at_a_time() -> Prepare:
-    """numpy, a setting at a time: the step at which each run would have ended under each of 1,000 limits."""
+    """NumPy, one setting at a time: the step at which each run would have ended under each of 1,000 limits."""
     used, limits = totals()["tokens"], thresholds("tokens", 1_000)
 
     def run() -> None:
@@ -48,7 +48,7 @@ def one_at_a_time() -> Prepare:
 
 
 def figures_one_at_a_time() -> Prepare:
-    """numpy, a setting at a time, and what each would have used of tokens, money, calls and steps, mean and spread."""
+    """NumPy, one setting at a time, with the mean and spread of the tokens, money, calls and steps that each would have used."""
     arrays, limits = totals(), thresholds("tokens", 1_000)
     every = np.arange(RUNS)
 
@@ -64,7 +64,7 @@ def figures_one_at_a_time() -> Prepare:
 
 
 FEW = 10
-"""Of the thousand limits plain Python is given so many, and what it takes is multiplied."""
+"""Number of limits for plain Python, out of a thousand; its time is extrapolated."""
 
 
 def naively() -> Prepare:
@@ -79,7 +79,7 @@ def naively() -> Prepare:
 
 
 def reading_once() -> Prepare:
-    """The least that can be done with three arrays: read each of them once."""
+    """The lower bound for work on three arrays: read each of them once."""
     arrays = tuple(totals().values())
     return lambda: lambda: [array.sum() for array in arrays]
 
@@ -112,7 +112,7 @@ def steps_frame() -> Any:
 
 
 def conditions(limits: Mapping[str, int]) -> Any:
-    """Any of these conditions, with so many values of each."""
+    """Any of these conditions, with this many values of each."""
     from agentlab import MaxCost, MaxTokensUsed, StepCountIs
 
     parts = []
@@ -137,7 +137,7 @@ def where_each_stops(limits: Mapping[str, int]) -> Prepare:
 
     (grid,) = grids(conditions(limits), None)
     records = from_frames(steps_frame())
-    for name in USED:  # the running totals are there in the floor as well
+    for name in USED:  # the floor gets the running totals too
         _ = records.used[name]
 
     def run() -> None:
@@ -170,7 +170,7 @@ THOUSAND, GRID = {"tokens": 1_000}, {"tokens": 10, "cost_usd": 10, "steps": 10}
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """A thousand limits of one dimension, a grid over three, the whole answer, and a slider's move."""
+    """A thousand limits of one dimension, a grid over three, the whole answer, and one move of a slider."""
     goals = (
         ("what-if, 1,000 limits", one_at_a_time(), where_each_stops(THOUSAND), 1 / 5, "<= 1/5 of one at a time"),
         ("what-if, a grid of 10 x 10 x 10", reading_once(), where_each_stops(GRID), 30, "<= 30 x reading once"),

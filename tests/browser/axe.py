@@ -1,4 +1,4 @@
-"""What axe-core finds wrong with the accessibility of a part of the page. No rule is left out, and no fault is let pass."""
+"""The accessibility faults that axe-core finds in a part of the page. No rule is excluded and no fault is ignored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GRAVE = ("serious", "critical")
 
 
 def faults(page: Page, of: str = LIVE) -> list[str]:
-    """The serious and critical faults inside what the selector finds, one line each."""
+    """The serious and critical faults inside the selector's elements, one line each."""
     results: dict[str, Any] = Axe().run(page, context=of, options={"resultTypes": ["violations"]}).response
     found = []
     for fault in results["violations"]:

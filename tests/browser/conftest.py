@@ -1,4 +1,4 @@
-"""One server of each kind and one browser for all browser tests; a page and a kernel that most of them share, one after another."""
+"""One server of each kind and one browser for all browser tests; most of them share one page and kernel in turn."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ CHROMIUM_FLAGS = [
 Server = TypeVar("Server", bound=JupyterServer)
 APage = TypeVar("APage", bound=WidgetPage)
 
-expect.set_options(timeout=30_000)  # a machine under load takes longer than the 5 s that are Playwright's own
+expect.set_options(timeout=30_000)  # a loaded machine takes longer than Playwright's default of 5 s
 
 failed = pytest.StashKey[bool]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test of this folder, so that `-m "not browser"` leaves them out."""
+    """Mark every test of this folder, so that `-m "not browser"` skips it."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.browser)
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Remember whether the test failed, so that its page can be shown."""
+    """Record whether the test failed, so that its page can be saved."""
     report = yield
     if report.when == "call":  # type: ignore[attr-defined]
         item.stash[failed] = report.failed  # type: ignore[attr-defined]
@@ -54,7 +54,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """The path of Debian's chromium. Without it the tests fail: a panel nobody has looked at is not tested."""
+    """The path of Debian's chromium. Without it the tests fail: a panel that was never rendered is not tested."""
     for name in CHROMIUMS:
         path = shutil.which(name)
         if path is not None:
@@ -84,13 +84,13 @@ def voila() -> Iterator[Voila]:
 
 
 def with_agentlab() -> dict[str, str]:
-    """What the kernels need to import agentlab from here."""
+    """The environment that lets the kernels import this checkout of agentlab."""
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))}
 
 
 @pytest.fixture(scope="package")
 def browser(chromium: str) -> Iterator[Browser]:
-    """A headless chromium. Closed after the last test of this folder, since Playwright keeps an event loop running in this thread."""
+    """A headless chromium, closed after the last test of this folder, since Playwright keeps an event loop running in this thread."""
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=chromium, headless=True, args=CHROMIUM_FLAGS)
         yield launched
@@ -99,7 +99,7 @@ def browser(chromium: str) -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def desk(jupyter: JupyterLab, browser: Browser) -> Iterator[Desk]:
-    """Where the page and the kernel are that tests share."""
+    """The shared page and kernel."""
     shared = Desk(browser, jupyter)
     yield shared
     shared.close()
@@ -107,10 +107,10 @@ def desk(jupyter: JupyterLab, browser: Browser) -> Iterator[Desk]:
 
 @pytest.fixture
 def lab(desk: Desk, request: pytest.FixtureRequest) -> Iterator[LabPage]:
-    """A page of Lab in which the test opens its notebook; if the test fails, its picture and both logs are kept.
+    """A JupyterLab page in which the test opens its notebook; if the test fails, its screenshot and both logs are kept.
 
-    It is shared, and as good as new. A test marked `own_page` has one of its own and a kernel too, since it reloads the page,
-    measures it, or leaves the kernel in disorder.
+    It is shared and reset between tests. A test marked `own_page` has its own page and kernel, since it reloads the page, measures
+    it, or leaves the kernel in disorder.
     """
     if request.node.get_closest_marker("own_page"):
         with fresh_page(LabPage, desk.jupyter, desk.browser, request, keep=desk.session_id) as page:
@@ -146,7 +146,7 @@ def fresh_page(
     request: pytest.FixtureRequest,
     keep: str | None = None,
 ) -> Iterator[APage]:
-    """A page in a context of its own (cookies, storage); what is needed to understand a failure is kept."""
+    """A page in a new browser context (cookies, storage); files that explain a failure are kept."""
     context = browser.new_context(viewport=VIEWPORT)
     page = kind(context.new_page(), server)
     yield page
@@ -156,7 +156,7 @@ def fresh_page(
 
 
 def keep_if_failed(page: WidgetPage, server: JupyterServer, request: pytest.FixtureRequest) -> None:
-    """What is needed to understand a failure."""
+    """Save the files that explain a failure."""
     if request.node.stash.get(failed, False):
         name = re.sub(r"\W+", "-", request.node.nodeid).strip("-")
         picture = page.screenshot(PICTURES / f"{name}.png")

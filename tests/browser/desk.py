@@ -1,8 +1,8 @@
 """One page with JupyterLab open and one kernel, lent to one test after another: loading Lab and starting a kernel take longer
-than most tests do.
+than most tests.
 
-A test finds what it would find in a page of its own: no notebook open, the light theme, a kernel without names, widgets or runs.
-What cannot be put back in order is thrown away, and the next test has it new.
+A test finds the same state as in a new page: no open notebook, the light theme, a kernel without names, widgets or runs. State that
+cannot be reset is discarded, and the next test gets a new page.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ OPEN = "async path => { await window.jupyterapp.commands.execute('docmanager:ope
 
 
 class SharedPage(LabPage):
-    """A page of Lab that opens notebooks in tabs, on the kernel that it has from its desk."""
+    """A JupyterLab page that opens notebooks in tabs, on the kernel of its desk."""
 
     def __init__(self, page: Page, jupyter: JupyterLab) -> None:
         super().__init__(page, jupyter)
-        self.session: dict[str, Any] | None = None  # of the server, with the kernel that the last test left in order
+        self.session: dict[str, Any] | None = None  # the server's session id, with the kernel that the last test left in order
         page.goto(f"{jupyter.url}lab/workspaces/shared?token={jupyter.token}&reset")
         page.wait_for_function("() => Boolean(window.jupyterapp?.restored)", timeout=OPEN_TIMEOUT_S * 1000)
         page.evaluate("async () => { await window.jupyterapp.restored; }")
 
     def open(self, notebook: Path) -> None:
-        """Open a notebook in a tab of its own, and wait until its kernel is idle."""
+        """Open a notebook in a new tab and wait until its kernel is idle."""
         path = notebook.relative_to(self.jupyter.root).as_posix()
         if self.session is None:
             kernel = {"name": KERNEL_NAME}
@@ -82,7 +82,7 @@ class SharedPage(LabPage):
         self.wait_until_ready()
 
     def put_in_order(self) -> None:
-        """Leave the page and the kernel as they were before the test."""
+        """Reset the page and the kernel to their state before the test."""
         if self.session is not None:
             left = self.page.evaluate(ASK % NOTEBOOK, [END_AND_FORGET, KERNEL_TIMEOUT_S])
             if left != "[]":
@@ -94,15 +94,15 @@ class SharedPage(LabPage):
         self.console.clear()
 
     def end_kernel(self) -> None:
-        """The next test has a new one."""
+        """Give the next test a new page."""
         if self.session is not None:
-            with contextlib.suppress(urllib.error.HTTPError):  # a server that knows it no more
+            with contextlib.suppress(urllib.error.HTTPError):  # the server no longer knows it
                 self.jupyter.request(f"api/sessions/{self.session['id']}", "DELETE")
             self.session = None
 
 
 class Desk:
-    """Where the shared page is lent and given back."""
+    """Lends the shared page and takes it back."""
 
     def __init__(self, browser: Browser, jupyter: JupyterLab) -> None:
         self.browser = browser
@@ -111,17 +111,17 @@ class Desk:
 
     @property
     def session_id(self) -> str | None:
-        """What the server calls the session of the shared kernel, None as long as there is none."""
+        """The id of the shared kernel's session on the server, None if there is none yet."""
         return self._page.session["id"] if self._page is not None and self._page.session is not None else None
 
     def lend(self) -> SharedPage:
-        """The page, in order."""
+        """The page in its initial state."""
         if self._page is None:
             self._page = SharedPage(self.browser.new_context(viewport=VIEWPORT).new_page(), self.jupyter)
         return self._page
 
     def take_back(self, *, broken: bool) -> None:
-        """Put the page in order; with `broken`, or where that cannot be done, the next test has a new one."""
+        """Reset the page; with `broken`, or if that fails, the next test gets a new one."""
         page = self._page
         assert page is not None
         try:

@@ -1,4 +1,4 @@
-"""Real Jupyter servers on loopback (JupyterLab, Notebook 7, Voilà), started for the tests and ended with them."""
+"""Real Jupyter servers on loopback (JupyterLab, Notebook 7, Voilà), started for the tests and stopped after them."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ QUIET: Settings = {
 
 
 class JupyterProblemError(Exception):
-    """A server did not start, or not with the kernel it was to have."""
+    """A server did not start, or started with the wrong kernel."""
 
 
 class JupyterServer:
-    """`with JupyterLab() as jupyter:` starts a server of its own: its own home, token, port and one kernelspec.
+    """`with JupyterLab() as jupyter:` starts a server with its own home, token, port and a single kernelspec.
 
-    `kernel_python` is the python of the notebooks' kernels, the current one unless a test says otherwise; `environment` is added
-    to what server and kernels see. Each kind of server is a class of its own below.
+    `kernel_python` is the Python of the notebooks' kernels, by default the current one; `environment` is added
+    to the environment of the server and the kernels. Each kind of server is a class below.
     """
 
     name = "Jupyter"
-    probe = "api/status"  # what answers once the server is up
+    probe = "api/status"  # answers once the server is up
 
     def __init__(self, kernel_python: str = sys.executable, environment: Mapping[str, str] | None = None) -> None:
         self.kernel_python = kernel_python
@@ -75,14 +75,14 @@ class JupyterServer:
         self.stop()
 
     def stop(self) -> None:
-        """End the server and its kernels, and remove its home."""
+        """Stop the server and its kernels, and remove its home."""
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
             process.send_signal(signal.SIGTERM)
             try:
                 process.wait(15)
             except subprocess.TimeoutExpired:
-                process.kill()  # its kernels watch their parent and end by themselves
+                process.kill()  # its kernels watch their parent and exit by themselves
                 process.wait()
         shutil.rmtree(self.home, ignore_errors=True)
 
@@ -125,28 +125,28 @@ class JupyterServer:
         return text
 
     def tidy(self, keep: str | None = None) -> None:
-        """Forget the notebooks and all else that a test left behind, but for the session with this id."""
+        """Delete the notebooks and everything else that a test left behind, except the session with this id."""
         empty(self.root)
 
-    # What each kind of server has of its own.
+    # Differences between the kinds of servers.
 
     def page_url(self, notebook: Path) -> str:
         """The address of the page that shows this notebook, the token included."""
         raise NotImplementedError
 
     def _prepare(self) -> None:
-        """What is to be done before the start."""
+        """Prepare the start."""
 
     def _arguments(self) -> list[str]:
-        """What stands behind `python` to start the server."""
+        """The arguments after `python` that start the server."""
         raise NotImplementedError
 
     def _address(self) -> str:
-        """Where the server listens, empty as long as that is not known."""
+        """The address of the server, empty until it is known."""
         raise NotImplementedError
 
     def _check(self) -> None:
-        """What has to hold once it is up."""
+        """Check the server once it is up."""
 
     def _write_kernelspec(self) -> None:
         folder = self.home / "share" / "kernels" / KERNEL_NAME
@@ -203,13 +203,14 @@ class JupyterLab(JupyterServer):
         self._settings = {**QUIET, **(settings or {})}
 
     def page_url(self, notebook: Path) -> str:
-        """The page in a workspace of its own: the default one reopens what other tests had open."""
+        """The page in a separate workspace: the default one reopens the tabs of other tests."""
         path = notebook.relative_to(self.root).as_posix()
         workspace = re.sub(r"\W+", "-", path)
         return f"{self.url}lab/workspaces/{workspace}/tree/{path}?token={self.token}&reset"
 
     def tidy(self, keep: str | None = None) -> None:
-        """End every kernel but that of `keep`, and forget the notebooks and what a page changed in the settings (a theme, say)."""
+        """Stop every kernel except that of `keep`, delete the notebooks, and reset the settings that a page changed (such as
+        the theme)."""
         for session in self.request("api/sessions"):
             if session["id"] != keep:
                 self.request(f"api/sessions/{session['id']}", "DELETE")
@@ -239,12 +240,12 @@ class JupyterLab(JupyterServer):
         ]  # fmt: skip
 
     def _address(self) -> str:
-        """Where the server says it listens: another took the port in between if it is not the one it was given."""
+        """The address that the server reports: its port differs from the given one if another process took that in between."""
         for path in (self.home / "runtime").glob("jpserver-*.json"):
             try:
                 return str(json.loads(path.read_text(encoding="utf-8"))["url"])
             except (ValueError, KeyError):
-                return ""  # half written
+                return ""  # only partly written
         return ""
 
     def _check(self) -> None:
@@ -255,7 +256,7 @@ class JupyterLab(JupyterServer):
 
 
 class Notebook7(JupyterLab):
-    """Notebook 7: one notebook a page, on JupyterLab's parts."""
+    """Notebook 7: one notebook per page, on JupyterLab's parts."""
 
     name = "Notebook 7"
 
@@ -268,7 +269,7 @@ class Notebook7(JupyterLab):
 
 
 class Voila(JupyterServer):
-    """Voilà: each notebook under its root as a page without code, executed anew for whoever opens it."""
+    """Voilà: each notebook under its root as a page without code, executed again for each visitor."""
 
     name = "Voilà"
     probe = "voila/tree"
@@ -288,18 +289,18 @@ class Voila(JupyterServer):
 
 
 def is_root() -> bool:
-    """Whether a server has to be told that it may run all the same."""
+    """True if a server needs the option that allows root."""
     return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 def empty(folder: Path) -> None:
-    """Remove what lies in the folder."""
+    """Remove the contents of the folder."""
     for entry in folder.glob("*"):
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def free_port() -> int:
-    """A port on loopback that was free a moment ago."""
+    """A loopback port that was free a moment ago."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

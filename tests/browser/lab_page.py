@@ -1,4 +1,4 @@
-"""One browser page with a notebook open in JupyterLab: run cells, press buttons, change numbers, read what stands there.
+"""One browser page with a notebook open in JupyterLab: run cells, press buttons, change numbers, read outputs.
 
 `LabPage` drives Playwright's synchronous interface. While Playwright runs, its thread has a running event loop, so that
 `asyncio.run` fails there: tests that use a page are plain functions, and the browser is closed after the last of them.
@@ -20,7 +20,7 @@ from .widget_page import WidgetPage
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 OPEN_TIMEOUT_S = 90
 
-# Lab's own objects, which --expose-app-in-browser lets a page reach.
+# JupyterLab's own objects, which --expose-app-in-browser makes available to a page.
 NOTEBOOK = "const app = window.jupyterapp; const panel = app.shell.currentWidget; const session = panel.context.sessionContext;"
 IS_READY = """() => {
     const panel = window.jupyterapp?.shell?.currentWidget;
@@ -31,7 +31,7 @@ IS_READY = """() => {
 
 
 class LabPage(WidgetPage):
-    """A notebook in JupyterLab or Notebook 7. Every wait ends in an error of Playwright that says what was waited for."""
+    """A notebook in JupyterLab or Notebook 7. Every failed wait raises a Playwright error that says what was awaited."""
 
     outputs = ".jp-Notebook .jp-Cell-outputArea"
 
@@ -40,17 +40,17 @@ class LabPage(WidgetPage):
         self.jupyter = jupyter
 
     def open(self, notebook: Path) -> None:
-        """Open a notebook that lies under the server's root, and wait until its kernel is idle."""
+        """Open a notebook under the server's root, and wait until its kernel is idle."""
         self.page.goto(self.jupyter.page_url(notebook))
         self.wait_until_ready()
 
     def reload(self) -> None:
-        """Load the page again, as a person does with F5."""
+        """Reload the page, as with F5."""
         self.page.reload()
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Wait until the notebook is shown, its kernel is idle, and no dialog stands in the way."""
+        """Wait until the notebook is shown, its kernel is idle, and no dialog is open."""
         try:
             self.page.wait_for_function(IS_READY, timeout=OPEN_TIMEOUT_S * 1000)
         except Error as problem:
@@ -60,43 +60,43 @@ class LabPage(WidgetPage):
             raise AssertionError(f"a dialog is in the way: {dialog.first.inner_text()!r}")
 
     def wait_until_busy(self) -> None:
-        """Wait until a cell that was sent without waiting is at work."""
+        """Wait until a cell that was sent without waiting is running."""
         self.page.wait_for_function(f"() => {{ {NOTEBOOK} return session.kernelDisplayStatus === 'busy'; }}")
 
     def run_cell(self, index: int, *, wait: bool = True) -> None:
-        """Run the cell at this place, counted from 0; with `wait`, to its end."""
+        """Run the cell at this index, counted from 0; with `wait`, until it ends."""
         self._run(f"panel.content.activeCellIndex = {index}; app.commands.execute('notebook:run-cell')", wait)
 
     def run_all(self, *, wait: bool = True) -> None:
-        """Run every cell; with `wait`, to the end of the last."""
+        """Run every cell; with `wait`, until the last one ends."""
         self._run("app.commands.execute('notebook:run-all-cells')", wait)
 
     def cell(self, index: int) -> Locator:
-        """The cell at this place."""
+        """The cell at this index."""
         return self.page.locator(".jp-Notebook .jp-Cell").nth(index)
 
     def output(self, index: int) -> Locator:
-        """The output below the cell at this place, its widgets included."""
+        """The output below the cell at this index, including its widgets."""
         return self.cell(index).locator(".jp-Cell-outputArea")
 
     def wait_for_output(self, index: int, text: str | re.Pattern[str], timeout_s: float | None = None) -> None:
-        """Wait until the text stands in the cell's output."""
+        """Wait until the cell's output contains the text."""
         expect(self.output(index)).to_contain_text(text, timeout=self._timeout_ms if timeout_s is None else timeout_s * 1000)
 
     def use_theme(self, theme: str) -> None:
-        """Switch Lab's theme, `DARK` or `LIGHT`, and wait until the page shows it."""
+        """Switch JupyterLab's theme, `DARK` or `LIGHT`, and wait until the page shows it."""
         self.page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
         self.page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
         expect(self.page.locator(".jp-LabSplash, #jupyterlab-splash")).to_have_count(0)
 
     def save(self) -> dict[str, Any]:
-        """Save the notebook and return what now stands in its file."""
+        """Save the notebook and return the content of its file."""
         path = self.page.evaluate(f"async () => {{ {NOTEBOOK} await panel.context.save(); return panel.context.path; }}")
         document: dict[str, Any] = json.loads((self.jupyter.root / path).read_text(encoding="utf-8"))
         return document
 
     def wait_for_saved(self, index: int, text: str) -> dict[str, Any]:
-        """Wait until the notebook, saved, holds this text in the HTML of the cell's output; that output."""
+        """Save the notebook until the HTML of the cell's output contains this text; return that output."""
         deadline = time.monotonic() + self._timeout_ms / 1000
         while True:
             for output in self.save()["cells"][index]["outputs"]:
@@ -106,8 +106,9 @@ class LabPage(WidgetPage):
             self.page.wait_for_timeout(100)
 
     def kernel_value(self, expression: str) -> str:
-        """The repr of an expression in the kernel, asked silently. It waits its turn behind a cell that runs, but not behind what was
-        just clicked or typed, which comes on a way of its own (a subshell)."""
+        """The repr of an expression in the kernel, evaluated silently. It waits for a running cell, but not for recent clicks
+        and input, which arrive on another channel (a subshell).
+        """
         ask = """async expression => { %s
             const ask = { code: '', silent: true, store_history: false, user_expressions: { value: expression } };
             const reply = await session.session.kernel.requestExecute(ask).done;
@@ -117,14 +118,14 @@ class LabPage(WidgetPage):
         return str(self.page.evaluate(ask % NOTEBOOK, expression))
 
     def wait_for_kernel(self, expression: str, value: str) -> None:
-        """Wait until the expression has this repr in the kernel: what was clicked or typed has come there."""
+        """Wait until the expression has this repr in the kernel: the click or input has arrived there."""
         deadline = time.monotonic() + self._timeout_ms / 1000
         while (found := self.kernel_value(expression)) != value:
             assert time.monotonic() < deadline, f"{expression} is {found}, not {value}"
             self.page.wait_for_timeout(50)
 
     def restart_kernel(self) -> None:
-        """Restart the kernel without the question Lab would ask."""
+        """Restart the kernel without JupyterLab's confirmation."""
         self.page.evaluate(f"async () => {{ {NOTEBOOK} await session.session.kernel.restart(); }}")
         self.wait_until_ready()
 
@@ -133,7 +134,7 @@ class LabPage(WidgetPage):
         self.page.evaluate(f"() => {{ {NOTEBOOK} return app.commands.execute('notebook:interrupt-kernel'); }}")
 
     def _run(self, script: str, wait: bool) -> None:
-        """Run a script in the page; its last expression is a promise, awaited or left alone."""
+        """Run a script in the page; its last expression is a promise, awaited or ignored."""
         head, _, last = script.rpartition(";")
         self.page.evaluate(f"async () => {{ {NOTEBOOK} {head}; {'await' if wait else 'void'} {last}; }}")
 

@@ -1,4 +1,4 @@
-"""Notebook cells with runs and panels, for tests that need one and do not care which."""
+"""Notebook cells with runs and panels, for tests that need any run."""
 
 SLOW_RUN = """
 import asyncio
@@ -17,7 +17,7 @@ run = lab.Agent(model, tools=[search]).run(
 )
 run.panel()
 """
-"""Up to 2,000 steps of a tenth of a second each: it goes on for longer than any test, until somebody ends it."""
+"""Up to 2,000 steps of a tenth of a second each: longer than any test, until the test ends it."""
 
 BUSY = """
 import time
@@ -25,11 +25,11 @@ from pathlib import Path
 while not Path("enough").exists():
     time.sleep(0.05)
 """
-"""A cell that goes on until the test makes the file `enough`."""
+"""A cell that runs until the test makes the file `enough`."""
 
 EVENTS = "[type(event).__name__ for event in run.events]"
 BEGUN_AFTER = f"{EVENTS}[{EVENTS}.index('LimitsChanged'):].count('StepStarted')"
-"""How many steps of `run` were begun after its limits were changed for the first time."""
+"""The number of steps of `run` that started after the first change of its limits."""
 
 ROW = """
 import agentlab as lab
@@ -71,4 +71,4 @@ for run in runs:
 explorer = lab.explore(runs)
 explorer
 """
-"""Forty runs of 3 to 10 steps, four of which were cut off, with a slider for each limit."""
+"""Forty runs of 3 to 10 steps, four of them truncated, with a slider for each limit."""

@@ -13,17 +13,17 @@ from .panels import ROW, SLOW_RUN
 from .widget_page import LIVE
 
 TABS = {"Steps": ".agentlab-steps, :text('No steps yet')", "Timeline": "img[alt^='Timeline']", "Branches": ".agentlab-family"}
-"""The parts of the panel, and what the kernel puts there once one is shown."""
+"""The tabs of the panel, and the content that the kernel adds when one is shown."""
 
 
 def tab(page: LabPage, name: str) -> None:
-    """Show this part of the panel, and wait until it is drawn."""
+    """Show this tab of the panel and wait until it is drawn."""
     page.page.get_by_role("tab", name=name, exact=True).click()
     expect(page.page.locator(LIVE).locator(TABS[name]).locator("visible=true").first).to_be_visible()
 
 
 def no_faults(page: LabPage, state: str) -> None:
-    """Nothing serious in the panel as it stands, and every picture says what it shows."""
+    """Assert that the panel has no serious fault and that every picture has a description."""
     found = faults(page.page)
     assert not found, f"{state}:\n" + "\n".join(found)
     nameless = "pictures => pictures.filter(picture => !picture.alt.trim()).length"
@@ -31,7 +31,7 @@ def no_faults(page: LabPage, state: str) -> None:
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_axe_finds_nothing_serious_whatever_the_run_is_doing(lab: LabPage, theme: str) -> None:
+def test_axe_finds_no_serious_fault_in_any_state_of_the_run(lab: LabPage, theme: str) -> None:
     lab.open(lab.jupyter.write_notebook("panel", [SLOW_RUN]))
     lab.use_theme(theme)
     lab.run_cell(0)
@@ -53,7 +53,7 @@ def test_axe_finds_nothing_serious_whatever_the_run_is_doing(lab: LabPage, theme
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_axe_finds_nothing_serious_in_runs_side_by_side(lab: LabPage, theme: str) -> None:
+def test_axe_finds_no_serious_fault_in_runs_side_by_side(lab: LabPage, theme: str) -> None:
     lab.open(lab.jupyter.write_notebook("row", [ROW]))
     lab.use_theme(theme)
     lab.run_cell(0)
@@ -87,14 +87,14 @@ REACHABLE = """() => {
 }"""
 
 
-def test_every_control_is_reached_with_tab_in_the_order_of_the_page_and_is_seen_to_be(lab: LabPage) -> None:
+def test_tab_reaches_every_control_in_page_order_with_visible_focus(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("panel", [SLOW_RUN]))
     lab.run_cell(0)
     expect(lab.button("Run")).to_be_enabled()
     for name in TABS:
         tab(lab, name)
         lab.focus("Run")
-        lab.page.keyboard.press("Shift+Tab")  # so that it is the keyboard that brings the focus
+        lab.page.keyboard.press("Shift+Tab")  # so that the focus comes from the keyboard
         lab.page.keyboard.press("Tab")
         reached = []
         while (focused := lab.page.evaluate(FOCUSED)) is not None and len(reached) < 300:
@@ -107,7 +107,7 @@ def test_every_control_is_reached_with_tab_in_the_order_of_the_page_and_is_seen_
         assert not [one["name"] for one in reached if not one["outlined"]], name
 
 
-def test_run_step_pause_and_stop_with_the_keyboard_alone(lab: LabPage) -> None:
+def test_run_step_pause_and_stop_by_keyboard_alone(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("panel", [SLOW_RUN]))
     lab.run_cell(0)
     lab.press("Step", "Space")

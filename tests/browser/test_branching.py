@@ -1,4 +1,4 @@
-"""Branches, and several runs side by side, in a real JupyterLab: each thing that a person can do with them, clicked."""
+"""Branches, and several runs side by side, in a real JupyterLab: every user action, clicked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, expect
 from .lab_page import DARK, LIGHT, LabPage
 from .widget_page import LIVE
 
-PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
+PICTURES = Path(__file__).parents[2] / "test-output"  # screenshots for review
 
 MADE = """
 import asyncio
@@ -53,7 +53,7 @@ row
 """
 
 ENDLESS_ROW = ROW.replace("9, 0, 25)", "9, 0, 100_000)").replace("max_tokens=10_000", "max_tokens=10**12")
-"""The third run goes on for longer than any test: what a test does in mid-run is not overtaken by the end."""
+"""The third run takes longer than any test, so that actions during the run come before its end."""
 
 
 def in_tab(page: LabPage, name: str) -> None:
@@ -61,13 +61,13 @@ def in_tab(page: LabPage, name: str) -> None:
 
 
 def box(page: LabPage, label: str) -> Locator:
-    """The visible field with this label: each run that was shown has its own."""
+    """The visible field with this label: each shown run has its own."""
     return page.page.locator(".jp-Notebook .jp-Cell-outputArea").get_by_label(label, exact=True).locator("visible=true")
 
 
 @pytest.fixture
 def family(lab: LabPage) -> LabPage:
-    """A page with the panel of a run that its budget has ended after 6 steps, at the tab Branches."""
+    """A page with the panel of a run that its budget ended after 6 steps, on the tab Branches."""
     lab.open(lab.jupyter.write_notebook("family", [MADE, FAMILY]))
     lab.run_all()
     expect(lab.page.locator(f"{LIVE} .agentlab-end")).to_contain_text("turn_limit")
@@ -93,7 +93,9 @@ def test_a_branch_with_another_model_and_prompt_is_made_shown_and_run(family: La
     in_tab(family, "Branches")
     expect(page.locator(".agentlab-family tr[aria-current]").locator("visible=true")).to_contain_text("1.1")
     tree = page.locator(LIVE).get_by_alt_text(re.compile("^Tree of 2 runs")).locator("visible=true")
-    expect(tree).to_have_attribute("alt", re.compile(r"1\.1 +anthropic:claude-sonnet-4 from 1 at step 3, 5 steps, completed"))
+    expect(tree).to_have_attribute(
+        "alt", re.compile(r"1\.1 +anthropic:claude-sonnet-4 forked from 1 at step 3, 5 steps, completed")
+    )
     curves = page.locator(LIVE).get_by_alt_text(re.compile("Cumulative cost.* per step of 2 runs"))
     expect(curves.locator("visible=true")).to_be_visible()
     family.button("Back to run 1").locator("visible=true").click()
@@ -111,7 +113,7 @@ def test_a_tool_result_is_changed_in_a_branch(family: LabPage) -> None:
     assert family.kernel_value("run.history[1].tool_results[0].content") == "'nothing about try 2'"
 
 
-def test_what_cannot_be_says_why_beside_the_form_and_nothing_is_lost(family: LabPage) -> None:
+def test_an_impossible_branch_says_why_beside_the_form_and_keeps_the_input(family: LabPage) -> None:
     box(family, "Keep steps").fill("9")
     box(family, "Add a message").fill("Go on.")
     family.button("Branch").locator("visible=true").click()
@@ -126,7 +128,7 @@ def test_what_cannot_be_says_why_beside_the_form_and_nothing_is_lost(family: Lab
     expect(family.page.locator(".agentlab-fault").locator("visible=true")).to_contain_text("nobody")
 
 
-def test_branches_made_in_code_appear_and_are_opened_from_the_list_and_the_table(family: LabPage) -> None:
+def test_branches_made_in_code_appear_and_open_from_the_list_and_the_table(family: LabPage) -> None:
     page = family.page
     family.kernel_value("[run.fork(at, message='more') for at in (2, 4)]")
     rows = page.locator(".agentlab-family tbody tr").locator("visible=true")
@@ -139,7 +141,7 @@ def test_branches_made_in_code_appear_and_are_opened_from_the_list_and_the_table
     expect(page.locator(".agentlab-strip").locator("visible=true")).to_contain_text("Run 1.1: a branch of run 1 at step 2")
 
 
-def test_pictures_of_branches(family: LabPage) -> None:
+def test_screenshots_of_branches(family: LabPage) -> None:
     family.kernel_value(
         "[run.fork(at, agent=agent(*model), budget=Budget(max_turns=turns)).worker.launch() for at, model, turns in "
         "[(2, ('anthropic', 'claude-sonnet-4', 260, 2), 9), (4, ('openai', 'gpt-4.1-mini', 90), 12), (4, ('gemini', "
@@ -152,7 +154,7 @@ def test_pictures_of_branches(family: LabPage) -> None:
     for theme, name in ((LIGHT, "light"), (DARK, "dark")):
         family.use_theme(theme)
         expect(panel).to_be_visible(timeout=30_000)
-        family.page.wait_for_timeout(500)  # Lab lays the notebook out anew
+        family.page.wait_for_timeout(500)  # JupyterLab lays out the notebook again
         family.screenshot(PICTURES / f"branches-{name}.png", of=panel)
     family.use_theme(LIGHT)
 
@@ -165,7 +167,7 @@ def row(lab: LabPage) -> LabPage:
 
 @pytest.fixture
 def endless_row(lab: LabPage) -> LabPage:
-    """The same, but that the third goes on until it is stopped."""
+    """The same, but the third run continues until it is stopped."""
     return opened(lab, ENDLESS_ROW)
 
 
@@ -176,7 +178,7 @@ def opened(lab: LabPage, cell: str) -> LabPage:
     return lab
 
 
-def test_stepping_running_pausing_and_stopping_all(endless_row: LabPage) -> None:
+def test_step_run_pause_and_stop_for_all_runs(endless_row: LabPage) -> None:
     row = endless_row
     row.button("Step all").click()
     row.wait_for_output(1, re.compile(r"ready\s+round 1\b"))
@@ -195,7 +197,7 @@ def test_stepping_running_pausing_and_stopping_all(endless_row: LabPage) -> None
     assert reasons == "['completed', 'completed', 'explicit_stop']"
 
 
-def test_the_chart_compares_all_and_one_is_opened_below(row: LabPage) -> None:
+def test_the_chart_compares_all_runs_and_one_opens_below(row: LabPage) -> None:
     row.button("Run all").click()
     row.wait_for_output(1, "3 of 3 ended")
     chart = row.page.locator(LIVE).get_by_alt_text(re.compile("Cumulative tokens per step of 3 runs.*after 25 steps, turn_limit"))
@@ -208,7 +210,7 @@ def test_the_chart_compares_all_and_one_is_opened_below(row: LabPage) -> None:
     assert "<img" in html and "It is in the old ledger" in html
 
 
-def test_pictures_of_runs_side_by_side(row: LabPage) -> None:
+def test_screenshots_of_runs_side_by_side(row: LabPage) -> None:
     row.button("Run all").click()
     row.wait_for_output(1, re.compile("[23] of 3 ended"))
     panel = row.page.locator(".agentlab-panel").locator("visible=true").first

@@ -1,4 +1,4 @@
-"""Editing what bounds a run, in a real JupyterLab: each thing that a person can set, clicked while the run goes on or before."""
+"""Editing the limits of a run in a real JupyterLab: every setting, clicked before or during the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, expect
 
 from .lab_page import DARK, LabPage
 
-PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
+PICTURES = Path(__file__).parents[2] / "test-output"  # screenshots for review
 
 EDITED_RUN = """
 import asyncio
@@ -35,7 +35,7 @@ def finalize(answer: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Patience(StopCondition):
-    "A condition of one's own, with fields of several types."
+    "A custom condition, with fields of several types."
 
     steps: int = limit_field(unit="steps", minimum=2, default=90, help="stop after so many steps")
     mood: Literal["calm", "hurried"] = "calm"
@@ -75,7 +75,7 @@ def editor(page: LabPage) -> Locator:
     return page.page.locator(".agentlab-editor")
 
 
-def test_the_editor_in_both_themes_with_pictures(panel: LabPage) -> None:
+def test_the_editor_in_both_themes_with_screenshots(panel: LabPage) -> None:
     panel.page.wait_for_timeout(800)
     panel.screenshot(PICTURES / "panel-editor.png", of=editor(panel))
     panel.button("Terminating tools").click()
@@ -87,7 +87,7 @@ def test_the_editor_in_both_themes_with_pictures(panel: LabPage) -> None:
 
 
 def box(page: LabPage, name: str) -> Locator:
-    """A box to tick, by its name."""
+    """A checkbox, by its name."""
     return editor(page).get_by_role("checkbox", name=name, exact=True)
 
 
@@ -97,7 +97,7 @@ def choice(page: LabPage, name: str) -> Locator:
 
 
 def text(page: LabPage, name: str) -> Locator:
-    """A box for text, by its name."""
+    """A text box, by its name."""
     return editor(page).get_by_role("textbox", name=name, exact=True)
 
 
@@ -105,7 +105,7 @@ STOP = "repr(run.limits.stop)"
 WHOLE = "the whole condition"
 
 
-def test_the_tree_is_changed_by_clicks(panel: LabPage) -> None:
+def test_the_condition_tree_is_changed_by_clicks(panel: LabPage) -> None:
     box(panel, "Use StepCountIs").uncheck()
     box(panel, "not HasToolCall").check()
     choice(panel, f"{WHOLE} is met by").select_option("all of")
@@ -128,7 +128,7 @@ def test_the_tree_is_changed_by_clicks(panel: LabPage) -> None:
     panel.wait_for_kernel(STOP, "'None'")
 
 
-def test_conditions_are_added_and_the_new_row_has_the_focus(panel: LabPage) -> None:
+def test_added_conditions_get_the_focus(panel: LabPage) -> None:
     panel.button(f"Remove {WHOLE}").click()
     expect(editor(panel)).to_contain_text("No condition")
     choice(panel, f"Condition to add to {WHOLE}").select_option("MaxTokensUsed")
@@ -150,7 +150,7 @@ def test_conditions_are_added_and_the_new_row_has_the_focus(panel: LabPage) -> N
     panel.wait_for_kernel(STOP, repr(wanted))
 
 
-def test_a_condition_of_ones_own_is_added_and_each_of_its_fields_edited(panel: LabPage) -> None:
+def test_a_custom_condition_is_added_and_each_of_its_fields_edited(panel: LabPage) -> None:
     choice(panel, f"Condition to add to {WHOLE}").select_option("Patience")
     panel.button("Add").click()
     steps = panel.number("steps of Patience")
@@ -178,7 +178,7 @@ def test_a_condition_that_would_end_the_run_at_once_is_added_turned_off(panel: L
     expect(box(panel, "Use StepCountIs_2")).not_to_be_checked()
     expect(box(panel, "Use StepCountIs_2")).to_be_focused()
     panel.wait_for_steps(14)
-    expect(box(panel, "Use StepCountIs_2")).to_be_focused()  # steps that arrive take the focus from nobody
+    expect(box(panel, "Use StepCountIs_2")).to_be_focused()  # arriving steps do not move the focus
     assert panel.kernel_value("run.result is None") == "True"
     panel.page.keyboard.press("Space")
     panel.wait_for_output(0, re.compile(r"Stop condition met: StepCountIs(_2)? \d+ of 8"))
@@ -187,7 +187,7 @@ def test_a_condition_that_would_end_the_run_at_once_is_added_turned_off(panel: L
         expect(control).to_be_disabled()
 
 
-def test_a_leaf_turned_off_while_the_run_goes_on_does_not_count(panel: LabPage) -> None:
+def test_a_leaf_turned_off_during_the_run_does_not_count(panel: LabPage) -> None:
     panel.button("Run").click()
     panel.wait_for_steps(2)
     box(panel, "Use StepCountIs").uncheck()
@@ -202,7 +202,7 @@ def test_a_leaf_turned_off_while_the_run_goes_on_does_not_count(panel: LabPage) 
 
 
 def test_an_edit_says_when_it_takes_effect(lab: LabPage) -> None:
-    """The second step lasts until the test lets it go: so long the sentence stands there."""
+    """The second step lasts until the test releases it, so that the message stays visible."""
     lab.page.set_viewport_size({"width": 1280, "height": 1400})
     held = EDITED_RUN.replace("await asyncio.sleep(0.25)", 'while query != "try 1" and held:\n        await asyncio.sleep(0.02)')
     assert "and held" in held
@@ -214,7 +214,7 @@ def test_an_edit_says_when_it_takes_effect(lab: LabPage) -> None:
     expect(editor(lab)).to_contain_text("Takes effect at the next step.")
     lab.kernel_value("globals().update(held=False)")
     expect(editor(lab)).not_to_contain_text("Takes effect at the next step.")
-    assert lab.kernel_value("run.stepper.in_force.budget.max_calls") == "40"
+    assert lab.kernel_value("run.stepper.context.in_force.budget.max_calls") == "40"
 
 
 def box_of(page: LabPage, label: str) -> Locator:
@@ -250,7 +250,7 @@ def test_terminating_tools_are_ticked_and_their_reminders_edited(panel: LabPage)
     panel.wait_for_kernel("run.limits.terminating", "None")
 
 
-def test_the_caps_on_cut_answers_are_edited(panel: LabPage) -> None:
+def test_the_caps_on_continuations_are_edited(panel: LabPage) -> None:
     panel.button("Cut answers").click()
     panel.set_number("max_continuations_per_turn", 7)
     panel.set_number("max_tool_repair_attempts", 0)
@@ -272,7 +272,7 @@ def test_the_caps_on_cut_answers_are_edited(panel: LabPage) -> None:
     panel.wait_for_output(0, "pass a text that tells the model what to do. Still in force: Go on..")
 
 
-def test_the_whole_editor_is_reached_with_the_keyboard(panel: LabPage) -> None:
+def test_the_whole_editor_is_reachable_by_keyboard(panel: LabPage) -> None:
     panel.number("max_turns").focus()
     reached = []
     for _ in range(60):
@@ -291,12 +291,12 @@ def test_the_whole_editor_is_reached_with_the_keyboard(panel: LabPage) -> None:
     expect(panel.number("max_continuations_per_turn")).to_be_visible()
 
 
-def test_a_fraction_typed_for_turns_is_refused_and_stays(panel: LabPage) -> None:
+def test_a_fraction_typed_for_max_turns_is_refused_and_stays_in_the_box(panel: LabPage) -> None:
     turns = panel.number("max_turns")
     turns.fill("5.5")
     turns.press("Tab")
-    told = "Budget(max_turns=5.5): max_turns is a whole number, such as 8; got float. Still in force: 2000."
-    panel.wait_for_output(0, told)
+    message = "Budget(max_turns=5.5): max_turns is a whole number, such as 8; got float. Still in force: 2000."
+    panel.wait_for_output(0, message)
     expect(turns).to_have_value("5.5")
     assert panel.kernel_value("run.limits.max_turns") == "2000"
 
@@ -305,13 +305,13 @@ def test_a_fraction_typed_for_turns_is_refused_and_stays(panel: LabPage) -> None
     panel.wait_for_kernel("run.limits.max_turns", "1000")
     expect(editor(panel)).not_to_contain_text("got float")
     turns.press("Control+a")
-    turns.press_sequentially("abc")  # no number box takes letters
+    turns.press_sequentially("abc")  # number boxes accept no letters
     turns.press("Tab")
     expect(turns).to_have_value("1000")
     assert panel.kernel_value("run.limits.max_turns") == "1000"
 
 
-def test_tools_and_reasons_are_chosen_from_what_there_is(panel: LabPage) -> None:
+def test_tools_and_reasons_are_chosen_from_the_known_ones(panel: LabPage) -> None:
     tools, reasons = choice(panel, "Choose for HasToolCall"), choice(panel, "Choose for FinishReasonIs")
     assert tools.locator("option").all_inner_texts() == ["choose\xa0…", "search", "✓\xa0finalize"]
     tools.select_option("search")
@@ -320,7 +320,7 @@ def test_tools_and_reasons_are_chosen_from_what_there_is(panel: LabPage) -> None
     expect(tools).to_have_value("choose …")
     tools.select_option("✓ finalize")
     panel.wait_for_kernel("run.limits.conditions['HasToolCall'].names", "('search',)")
-    text(panel, "HasToolCall").fill("give_up")  # not a tool that is known here
+    text(panel, "HasToolCall").fill("give_up")  # an unknown tool
     text(panel, "HasToolCall").press("Tab")
     panel.wait_for_kernel("run.limits.conditions['HasToolCall'].names", "('give_up',)")
     reasons.select_option("content_filtered")

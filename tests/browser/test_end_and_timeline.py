@@ -1,4 +1,4 @@
-"""The end of a run and its timeline in a real JupyterLab: what can be done about an end is a button that does it."""
+"""The end of a run and its timeline in a real JupyterLab: every remedy for an end is a button."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, expect
 from .lab_page import DARK, LIGHT, NOTEBOOK, LabPage
 from .panels import SLOW_RUN
 
-PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
+PICTURES = Path(__file__).parents[2] / "test-output"  # screenshots for review
 
 SHORT_RUN = SLOW_RUN.replace("max_turns=2_000", "max_turns=4")
 
@@ -58,11 +58,11 @@ def picture(page: LabPage) -> Locator:
     return page.output(0).locator("img[alt^='Timeline of']:visible")
 
 
-def test_raising_the_limit_goes_on_from_where_the_run_ended(lab: LabPage) -> None:
+def test_raising_the_limit_continues_from_the_end_of_the_run(lab: LabPage) -> None:
     open_and_run(lab, "raise", SHORT_RUN, "truncated · turn_limit — Budget reached: max_turns 4 of 4")
-    more = lab.button("Raise the turn limit to 8 and go on")
+    more = lab.button("Raise the turn limit to 8 and continue")
     expect(more).to_have_attribute("title", re.compile("all steps kept"))
-    expect(lab.output(0)).to_contain_text("with more room it continues from where it is")
+    expect(lab.output(0)).to_contain_text("the branch continues from the last step")
     lab.page.wait_for_timeout(800)
     lab.screenshot(PICTURES / "panel-end.png", of=lab.output(0))
     lab.use_theme(DARK)
@@ -71,8 +71,8 @@ def test_raising_the_limit_goes_on_from_where_the_run_ended(lab: LabPage) -> Non
     more.click()
     lab.wait_for_output(0, "Budget reached: max_turns 8 of 8")
     assert lab.kernel_value("[len(one.history) for one in run.branches]") == "[8]"
-    assert lab.kernel_value("(len(run.history), run.limits.max_turns)") == "(4, 4)", "the run itself is as it was"
-    expect(lab.button("Raise the turn limit to 16 and go on")).to_be_visible()
+    assert lab.kernel_value("(len(run.history), run.limits.max_turns)") == "(4, 4)", "the run itself is unchanged"
+    expect(lab.button("Raise the turn limit to 16 and continue")).to_be_visible()
 
 
 def test_two_quick_clicks_make_one_branch(lab: LabPage) -> None:
@@ -83,7 +83,7 @@ def test_two_quick_clicks_make_one_branch(lab: LabPage) -> None:
     assert lab.kernel_value("len(run.branches)") == "1"
 
 
-def test_another_prompt_is_written_and_started(lab: LabPage) -> None:
+def test_another_prompt_is_typed_and_started(lab: LabPage) -> None:
     open_and_run(lab, "prompt", FILTERED_RUN, "truncated · content_filtered")
     lab.page.wait_for_timeout(800)
     lab.press("Edit the prompt and start again", "Enter")
@@ -101,7 +101,7 @@ def test_another_prompt_is_written_and_started(lab: LabPage) -> None:
     assert lab.kernel_value("run.branches[-1].prompt") == "'Tell me about <bees>.'"
 
 
-def test_an_error_says_what_went_wrong_and_what_can_be_done(lab: LabPage) -> None:
+def test_an_error_says_what_went_wrong_and_what_to_do(lab: LabPage) -> None:
     open_and_run(lab, "error", FAILING_RUN, "truncated · error")
     expect(lab.output(0).locator(".agentlab-end:visible")).to_contain_text("the model's <b>machine</b> is off")
     lab.page.wait_for_timeout(800)
@@ -109,8 +109,8 @@ def test_an_error_says_what_went_wrong_and_what_can_be_done(lab: LabPage) -> Non
     expect(lab.output(0).locator(".agentlab-ending")).to_contain_text(re.compile("again|run.fork"))
 
 
-def test_the_timeline_grows_while_the_run_goes_on_and_marks_the_chosen_step(lab: LabPage) -> None:
-    slower = SLOW_RUN.replace("sleep(0.1)", "sleep(0.3)")  # a machine under load draws the timeline every few seconds
+def test_the_timeline_grows_during_the_run_and_marks_the_chosen_step(lab: LabPage) -> None:
+    slower = SLOW_RUN.replace("sleep(0.1)", "sleep(0.3)")  # a loaded machine draws the timeline every few seconds
     lab.page.set_viewport_size({"width": 1280, "height": 1500})
     lab.open(lab.jupyter.write_notebook("timeline", [slower.replace("run.panel()", "panel = run.panel()\npanel")]))
     lab.run_cell(0)
@@ -144,12 +144,12 @@ run.panel()
 
 
 @pytest.mark.own_page
-def test_opened_again_the_next_day_the_notebook_shows_the_end_with_its_pictures(lab: LabPage) -> None:
-    """The kernel is another one then, or there is none: the widget is gone, and the output has to tell it all."""
+def test_a_reopened_notebook_shows_the_end_with_its_pictures(lab: LabPage) -> None:
+    """By then the kernel is another one or gone: there is no widget, and the output has to contain everything."""
     open_and_run(lab, "saved", CONTINUED_RUN, "terminated · completed")
     data = lab.wait_for_saved(0, "terminated · completed")["data"]
     assert "".join(data["text/html"]).count("<img ") == 2
-    assert data["image/png"], "for readers that take pictures only"
+    assert data["image/png"], "for readers that show pictures only"
     lab.page.evaluate(f"async () => {{ {NOTEBOOK} await session.shutdown(); }}")
     lab.reload()
     expect(picture(lab)).to_be_visible()

@@ -25,7 +25,7 @@ def opened(lab: LabPage) -> None:
     expect(lab.number("Steps")).to_have_value("10")
 
 
-def test_figures_follow_a_slider_a_number_and_code(lab: LabPage) -> None:
+def test_figures_follow_the_slider_the_number_and_the_code(lab: LabPage) -> None:
     opened(lab)
     steps = lab.page.get_by_role("slider", name="Steps, slider")
     picture = lab.page.locator(f"{LIVE} img")
@@ -79,7 +79,7 @@ def test_the_code_is_copied(lab: LabPage) -> None:
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_axe_finds_nothing_serious_in_an_explorer(lab: LabPage, theme: str) -> None:
+def test_axe_finds_no_serious_fault_in_an_explorer(lab: LabPage, theme: str) -> None:
     opened(lab)
     lab.use_theme(theme)
     lab.set_number("Steps", 6)
@@ -92,7 +92,7 @@ def test_axe_finds_nothing_serious_in_an_explorer(lab: LabPage, theme: str) -> N
     assert lab.page.locator(f"{LIVE} img").evaluate_all(nameless) == 0
 
 
-def test_in_notebook_7_the_arrow_keys_move_the_slider_too(notebook_page: LabPage) -> None:
+def test_the_arrow_keys_move_the_slider_in_notebook_7(notebook_page: LabPage) -> None:
     opened(notebook_page)
     steps = notebook_page.page.get_by_role("slider", name="Steps, slider")
     steps.press("ArrowLeft")

@@ -1,4 +1,4 @@
-"""The harness itself, on plain widgets: a thread in the kernel obeys a number box in a real browser."""
+"""The test harness itself, on plain widgets: a thread in the kernel obeys a number box in a real browser."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_lowering_the_limit_in_the_browser_stops_the_thread(counting: LabPage) -
     assert "stopped at" in counting.output(0).inner_text()
 
 
-def test_cells_run_and_their_output_is_seen_and_saved(counting: LabPage) -> None:
+def test_cells_run_and_their_output_is_visible_and_saved(counting: LabPage) -> None:
     counting.wait_for_output(1, "cell 2")
     assert counting.save()["cells"][1]["outputs"][0]["text"] == ["cell 2\n"]
 
@@ -65,7 +65,7 @@ def test_cells_run_and_their_output_is_seen_and_saved(counting: LabPage) -> None
 @pytest.mark.own_page
 def test_a_reloaded_page_has_the_kernel_and_its_widgets(counting: LabPage) -> None:
     counting.set_number("limit", 7)
-    counting.wait_for_kernel("limit.value", "7")  # before the page goes
+    counting.wait_for_kernel("limit.value", "7")  # before the page reloads
     counting.save()
     counting.reload()
     expect(counting.number("limit")).to_have_value("7")
@@ -73,14 +73,14 @@ def test_a_reloaded_page_has_the_kernel_and_its_widgets(counting: LabPage) -> No
     counting.wait_for_kernel("limit.value", "8")
 
 
-def test_the_theme_changes_and_pictures_are_taken(counting: LabPage, tmp_path: Path) -> None:
+def test_the_theme_changes_and_screenshots_are_taken(counting: LabPage, tmp_path: Path) -> None:
     counting.use_theme(DARK)
     assert counting.page.locator("body").get_attribute("data-jp-theme-light") == "false"
     assert counting.screenshot(tmp_path / "page.png").stat().st_size > 10_000
     assert counting.screenshot(tmp_path / "output.png", of=counting.output(0)).stat().st_size > 500
 
 
-def test_the_kernel_is_the_python_of_the_tests(counting: LabPage) -> None:
+def test_kernels_use_the_python_of_the_tests(counting: LabPage) -> None:
     assert counting.kernel_value("__import__('sys').executable") == repr(sys.executable)
 
 

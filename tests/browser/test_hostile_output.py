@@ -1,4 +1,4 @@
-"""What a model says may be anything: it stays text, sends nothing out, and leaves the rest of the page as it is."""
+"""Model output may contain anything: it stays text, sends no request, and leaves the rest of the page as it is."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def script(request, index):
     return say("never")
 
 def answer(request, index):
-    said = script(request, index)
-    if isinstance(said, Exception):
-        return said
-    signal = TerminationSignal(said.signal.finish_reason, Confidence.LOW, HOSTILE, HOSTILE, HOSTILE)
-    return replace(said, text=HOSTILE + ENDLESS, signal=signal, model=HOSTILE)
+    response = script(request, index)
+    if isinstance(response, Exception):
+        return response
+    signal = TerminationSignal(response.signal.finish_reason, Confidence.LOW, HOSTILE, HOSTILE, HOSTILE)
+    return replace(response, text=HOSTILE + ENDLESS, signal=signal, model=HOSTILE)
 
 model = ScriptedProvider(answer, name=HOSTILE, model=HOSTILE)
 run = lab.Agent(model, tools=[archive], name=HOSTILE).run(HOSTILE, budget=Budget(max_turns=9))
@@ -63,7 +63,7 @@ OVERFLOWS = """() => {
     });
     return wide.map(one => one.tagName + '.' + one.className + ': ' + one.textContent.slice(0, 60));
 }"""
-"""What sticks out of the cell and is not cut off or scrolled by something that does not."""
+"""Elements that overflow the cell and are not clipped or scrolled by another element."""
 
 REVERSED = """() => {
     const texts = document.createTreeWalker(document.querySelector('.agentlab-panel.jupyter-widgets'), NodeFilter.SHOW_TEXT);
@@ -79,13 +79,13 @@ REVERSED = """() => {
     }
     return wrong;
 }"""
-"""Plain texts whose first letter stands right of their last."""
+"""Plain texts whose first letter is right of their last."""
 
 BUTTONS = ("Run", "Step", "Pause", "Stop")
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["completes", "fails"])
-def test_hostile_output_is_text_and_breaks_nothing(lab: LabPage, fails: bool) -> None:
+def test_hostile_output_stays_text_and_breaks_nothing(lab: LabPage, fails: bool) -> None:
     asked: list[str] = []
     lab.page.on("request", lambda request: asked.append(request.url))
     lab.open(lab.jupyter.write_notebook("hostile", [f"FAILS = {fails}\n" + HOSTILE_RUN]))
@@ -113,7 +113,7 @@ def test_hostile_output_is_text_and_breaks_nothing(lab: LabPage, fails: bool) ->
 
 
 def unharmed(lab: LabPage, asked: list[str], state: str) -> None:
-    """No script ran, nothing was asked for, nothing sticks out, and no text but the hostile one is turned round."""
+    """Assert that no script ran, no request was sent, nothing overflows, and only the hostile text is shown right to left."""
     page = lab.page
     assert page.evaluate("window.owned === undefined"), f"{state}: a script ran"
     assert not [url for url in asked if "owned" in url], f"{state}: the page asked for something"
@@ -152,14 +152,14 @@ FORMULAS = """formula => [...document.querySelectorAll(formula)].filter(one => !
 
 
 def test_formulas_in_names_stay_text(lab: LabPage) -> None:
-    """JupyterLab sets `$…$` as a formula wherever HTML is shown, with links and boxes of any size in it."""
+    """JupyterLab renders `$…$` as a formula in any HTML, and a formula can contain links and boxes of any size."""
     source = [MATH_RUN, "from IPython.display import Math\nMath('x^2')", *MATH_VIEWS.values()]
     lab.open(lab.jupyter.write_notebook("math", source))
     for place in range(len(source)):
         lab.run_cell(place)
     formula = "mjx-container, .MathJax, .MathJax_Display"
     expect(lab.page.locator(f".jp-Cell:nth-of-type(2) :is({formula}), .jp-RenderedLatex :is({formula})").first).to_be_attached()
-    lab.page.wait_for_timeout(1500)  # they are set a while after they are shown
+    lab.page.wait_for_timeout(1500)  # they are rendered with a delay
     tabs = lab.page.get_by_role("tab").all()
     for name in [tab.inner_text() for tab in tabs if tab.locator("xpath=ancestor::*[contains(@class,'jp-OutputArea')]").count()]:
         lab.page.get_by_role("tab", name=name, exact=True).first.click()

@@ -1,4 +1,4 @@
-"""A run of 5,000 steps with the panel open: the page is told less often than steps are taken, and does not grow with them."""
+"""A run of 5,000 steps with the panel open: the page gets fewer updates than there are steps, and its size stays constant."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ COUNT_DRAWINGS = """() => {
 
 
 def size(session: CDPSession, page: Page) -> tuple[float, float]:
-    """Megabytes of the page's JavaScript and its number of DOM nodes, after the garbage has been collected.
+    """Megabytes of the page's JavaScript heap and its number of DOM nodes, after a garbage collection.
 
-    The least of several measurements: while a drawing replaces another, both are there. What leaks is in each of them.
+    The least of several measurements: while one drawing replaces another, both exist. A leak is in every measurement.
     """
     found = []
     for _ in range(5):
@@ -93,7 +93,7 @@ def test_the_page_is_as_large_after_5000_steps_as_after_1000(lab: LabPage) -> No
     drawings = lab.page.evaluate("window.drawings")
     print(f"{first_mb:.1f} MB and {first_nodes:.0f} nodes, then {last_mb:.1f} MB and {last_nodes:.0f}; {drawings} drawings")
     assert lab.kernel_value("len(run.history)") == "5000"
-    assert 2 <= drawings <= 400, "4,000 steps are told in a few drawings"
+    assert 2 <= drawings <= 400, "4,000 steps are shown in a few redraws"
     assert last_mb < first_mb + 4, "the page grows with the steps"
     assert last_nodes < first_nodes + 1_500, "the page grows with the steps"
 
@@ -112,8 +112,8 @@ rounds += 1
 
 @pytest.mark.own_page
 @pytest.mark.timeout(1_200)
-def test_steps_a_second_with_the_panel_open(lab: LabPage) -> None:
-    """Measured up to six times: other processes compete for the processor, the browser among them."""
+def test_steps_per_second_with_the_panel_open(lab: LabPage) -> None:
+    """Measured up to six times, since other processes (the browser too) compete for the CPU."""
     cells = [LONG_RUN.replace("PAUSE_S = 0.0", "PAUSE_S = 0.001"), "timed(made(200))\nrun = made(5_000)\nrun.panel()", TIMED]
     lab.open(lab.jupyter.write_notebook("pace", cells))
     lab.run_cell(0)
@@ -132,7 +132,7 @@ def test_steps_a_second_with_the_panel_open(lab: LabPage) -> None:
 
 
 MANY = LONG_RUN.replace("await asyncio.sleep(PAUSE_S)", "while int(query.split()[1]) > until:\n        await asyncio.sleep(0.02)")
-"""Steps behind the step `until` wait until the test lets them go on."""
+"""Steps after the step `until` wait until the test releases them."""
 
 
 def test_eight_runs_side_by_side_are_started_edited_and_ended(lab: LabPage) -> None:
@@ -163,7 +163,7 @@ lab.panel(run)
 """
 
 
-def test_twenty_branches_are_drawn_and_any_of_them_is_opened(lab: LabPage) -> None:
+def test_twenty_branches_are_drawn_and_each_can_be_opened(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("branches", [LONG_RUN, BRANCHES]))
     lab.run_all()
     lab.page.get_by_role("tab", name="Branches", exact=True).click()

@@ -1,4 +1,4 @@
-"""`%load_ext agentlab` in JupyterLab: from a prompt to a panel in one cell, models by Tab, and what values look like as outputs."""
+"""`%load_ext agentlab` in JupyterLab: from a prompt to a panel in one cell, completion of model names, and values as outputs."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ display(agent, run, run.history, step, run.messages[2], lab.Budget(max_cost=0.05
 
 
 def tools_of_the_quickstart() -> str:
-    """The cells that define its tools."""
+    """The cells that define the quickstart's tools."""
     cells = json.loads(QUICKSTART.read_text(encoding="utf-8"))["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     return "\n\n\n".join([sources[0], *(source for source in sources if "def get_weather" in source)])
 
 
-def test_a_prompt_in_a_cell_becomes_a_panel_that_is_live(lab: LabPage) -> None:
+def test_a_prompt_in_a_cell_becomes_a_live_panel(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("magic", [LOAD, tools_of_the_quickstart(), ASKED, "run"]))
     lab.run_cell(0)
     lab.run_cell(1)
@@ -64,7 +64,7 @@ def test_a_prompt_in_a_cell_becomes_a_panel_that_is_live(lab: LabPage) -> None:
     lab.wait_for_output(3, "stop_condition")
 
 
-def test_tab_offers_models_and_takes_one(lab: LabPage) -> None:
+def test_tab_completes_model_names(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("tab", [LOAD, 'agent = lab.Agent("anthropic:claude-h', "%%agent anth"]))
     lab.run_cell(0)
     for index, taken in ((1, 'agent = lab.Agent("anthropic:claude-haiku-4-5'), (2, "%%agent anthropic:")):

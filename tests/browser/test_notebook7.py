@@ -1,4 +1,4 @@
-"""The panel in Notebook 7: it shows, it runs, an edit reaches the run, and the run ends for that reason."""
+"""The panel in Notebook 7: it is shown and runs, an edit reaches the run, and the run ends for that reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .lab_page import LabPage
 from .panels import BEGUN_AFTER, SLOW_RUN
 
 
-def test_a_run_is_started_edited_and_ends_for_that_reason(notebook_page: LabPage) -> None:
+def test_an_edit_in_a_started_run_is_its_stop_reason(notebook_page: LabPage) -> None:
     notebook_page.open(notebook_page.jupyter.write_notebook("panel", [SLOW_RUN]))
     notebook_page.run_cell(0)
     notebook_page.button("Run").click()

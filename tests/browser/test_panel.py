@@ -1,4 +1,4 @@
-"""The panel in a real JupyterLab: each thing that a person can do with it, clicked."""
+"""The panel in a real JupyterLab: every user action, clicked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, expect
 from .lab_page import DARK, LIGHT, LabPage
 from .panels import BEGUN_AFTER, SLOW_RUN
 
-PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
+PICTURES = Path(__file__).parents[2] / "test-output"  # screenshots for review
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def no_limit(page: LabPage, label: str) -> Locator:
     return row.get_by_label("no limit", exact=True)
 
 
-def test_pressing_run_and_lowering_the_turn_limit_ends_the_run_for_that_reason(panel: LabPage) -> None:
+def test_lowering_max_turns_during_a_run_ends_it_for_that_reason(panel: LabPage) -> None:
     panel.button("Run").click()
     panel.wait_for_steps(3)
     panel.set_number("max_turns", 12)
@@ -42,7 +42,7 @@ def test_pressing_run_and_lowering_the_turn_limit_ends_the_run_for_that_reason(p
     expect(panel.button("Run")).to_have_attribute("title", "The run has ended.")
 
 
-def test_a_leaf_of_the_stop_condition_is_edited_while_the_run_goes_on(panel: LabPage) -> None:
+def test_a_leaf_of_the_stop_condition_is_edited_during_the_run(panel: LabPage) -> None:
     panel.button("Run").click()
     panel.wait_for_steps(2)
     panel.set_number("StepCountIs", 8)
@@ -70,7 +70,7 @@ def test_step_pause_resume_and_stop(panel: LabPage) -> None:
     panel.wait_for_output(0, "explicit_stop — Stopped by the person: the Stop button")
 
 
-def test_an_impossible_value_says_why_and_the_old_one_stays_in_force(panel: LabPage) -> None:
+def test_an_invalid_value_says_why_and_the_old_one_stays_in_force(panel: LabPage) -> None:
     panel.set_number("max_turns", -3)
     panel.wait_for_output(
         0, "Budget(max_turns=-3): max_turns must be at least 1. None means no limit; left out, it is 20. Still in force: 2000."
@@ -81,7 +81,7 @@ def test_an_impossible_value_says_why_and_the_old_one_stays_in_force(panel: LabP
     assert panel.kernel_value("run.limits.max_turns") == "9"
 
 
-def test_no_limit_is_a_box_to_tick_and_to_untick(panel: LabPage) -> None:
+def test_no_limit_is_a_checkbox(panel: LabPage) -> None:
     box = no_limit(panel, "max_tokens")
     box.check()
     expect(panel.number("max_tokens")).to_be_disabled()
@@ -94,14 +94,14 @@ def test_no_limit_is_a_box_to_tick_and_to_untick(panel: LabPage) -> None:
     panel.wait_for_kernel("run.limits.max_cost", "Decimal('0.25')")
 
 
-def test_a_change_from_code_is_seen_in_the_panel(panel: LabPage) -> None:
+def test_a_change_in_code_appears_in_the_panel(panel: LabPage) -> None:
     panel.kernel_value("setattr(run.limits, 'max_turns', 33)")
     expect(panel.number("max_turns")).to_have_value("33")
     panel.kernel_value("setattr(run.limits, 'stop', lab.StepCountIs(44))")
     expect(panel.number("StepCountIs")).to_have_value("44")
 
 
-def test_the_cell_has_returned_while_the_run_goes_on(panel: LabPage) -> None:
+def test_the_cell_returns_before_the_run_ends(panel: LabPage) -> None:
     panel.button("Run").click()
     panel.wait_for_steps(2)
     panel.run_cell(1)
@@ -110,7 +110,7 @@ def test_the_cell_has_returned_while_the_run_goes_on(panel: LabPage) -> None:
 
 
 @pytest.mark.own_page
-def test_the_panel_is_alive_after_a_reload(panel: LabPage) -> None:
+def test_the_panel_is_live_after_a_reload(panel: LabPage) -> None:
     panel.save()
     panel.reload()
     panel.button("Run").click()
@@ -119,15 +119,15 @@ def test_the_panel_is_alive_after_a_reload(panel: LabPage) -> None:
     panel.wait_for_output(0, "turn_limit")
 
 
-def test_the_page_says_that_the_kernel_is_gone_after_a_restart(panel: LabPage) -> None:
-    said = "getComputedStyle(document.querySelector('.agentlab-panel'), '::before').content"
-    assert "is gone" not in panel.page.evaluate(said)
+def test_the_page_reports_a_lost_kernel_after_a_restart(panel: LabPage) -> None:
+    content = "getComputedStyle(document.querySelector('.agentlab-panel'), '::before').content"
+    assert "is gone" not in panel.page.evaluate(content)
     panel.restart_kernel()
-    panel.page.wait_for_function(f"() => {said}.includes('The kernel behind this panel is gone')")
+    panel.page.wait_for_function(f"() => {content}.includes('The kernel behind this panel is gone')")
     panel.screenshot(PICTURES / "panel-kernel-gone.png", of=panel.output(0))
 
 
-def test_the_saved_notebook_shows_the_end_to_readers_without_a_kernel(panel: LabPage) -> None:
+def test_the_saved_notebook_shows_the_end_without_a_kernel(panel: LabPage) -> None:
     panel.button("Run").click()
     panel.wait_for_steps(2)
     panel.set_number("max_turns", 4)
@@ -152,15 +152,15 @@ with lab.replay(fixture, match="order", pace=2.0):
     agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[get_weather], stream=True)
     run = agent.run("Do I need an umbrella in Graz on Saturday, 12 June 2027?")
 
-said, until = "", {30: threading.Event(), 60: threading.Event()}
+streamed, until = "", {30: threading.Event(), 60: threading.Event()}
 
 def hold(event):
     "Pieces behind so many characters of the second answer wait until the test lets them go on."
-    global said
+    global streamed
     if isinstance(event, lab.events.TextReceived) and event.step == 2:
-        said += event.text
+        streamed += event.text
         for length, go_on in until.items():
-            if len(said) > length:
+            if len(streamed) > length:
                 go_on.wait(60)
 
 panel = run.panel()
@@ -190,7 +190,7 @@ def test_a_streamed_answer_arrives_in_the_page_piece_by_piece(lab: LabPage) -> N
     lab.page.wait_for_function(
         "() => document.querySelector('.agentlab-answer-box pre').textContent.startsWith('Yes. The forecast')"
     )
-    assert lab.kernel_value("run.result is None") == "True", "this was to be seen before the end"
+    assert lab.kernel_value("run.result is None") == "True", "this was visible before the end"
     lab.kernel_value("until[30].set()")
     lab.page.wait_for_function("() => window.lengths.some(length => length > 30)")
     expect(lab.output(0).get_by_role("log", name="Answer of step 2")).to_have_attribute("aria-busy", "true")
@@ -207,7 +207,7 @@ def test_a_streamed_answer_arrives_in_the_page_piece_by_piece(lab: LabPage) -> N
     partial = [length for length in lengths[lengths.index(min(lengths)) :] if 0 < length < len(text) - 2]
     assert len(set(partial)) >= 2, f"the text came at once: {lengths}"
     assert before is not None and during is not None
-    assert before["height"] == pytest.approx(during["height"], abs=1), "what stands below jumps"
+    assert before["height"] == pytest.approx(during["height"], abs=1), "the content below moves"
     lab.screenshot(PICTURES / "panel-streamed-dark.png", of=lab.output(0))
     lab.use_theme(LIGHT)
     lab.screenshot(PICTURES / "panel-streamed.png", of=lab.output(0))
@@ -241,7 +241,7 @@ run.panel()
 """
 
 
-def test_a_long_and_hostile_answer_is_text_and_its_end_is_in_view(lab: LabPage) -> None:
+def test_a_long_hostile_answer_stays_text_and_its_end_is_in_view(lab: LabPage) -> None:
     lab.open(lab.jupyter.write_notebook("hostile", [LONG_AND_HOSTILE_RUN]))
     lab.run_cell(0)
     lab.button("Run").click()
@@ -257,7 +257,7 @@ def test_a_long_and_hostile_answer_is_text_and_its_end_is_in_view(lab: LabPage) 
     shown = box.inner_text()
     lab.kernel_value("globals().update(until=300)")
     lab.page.wait_for_function("shown => document.querySelector('.agentlab-answer-box').innerText !== shown", arg=shown)
-    assert lab.page.evaluate("document.activeElement.classList.contains('agentlab-answer-box')"), "a redraw took the focus away"
+    assert lab.page.evaluate("document.activeElement.classList.contains('agentlab-answer-box')"), "a redraw removed the focus"
     assert lab.page.evaluate(is_at_end)
     lab.screenshot(PICTURES / "panel-long-answer.png", of=lab.output(0))
     lab.kernel_value("globals().update(until=400)")

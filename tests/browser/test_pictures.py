@@ -1,4 +1,5 @@
-"""The panel's pictures of the README, taken of recorded runs in a real JupyterLab. `make pictures` puts them beside the notebooks."""
+"""The README's screenshots of the panel, taken from recorded runs in a real JupyterLab. `make pictures` copies them to the
+notebooks."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ run.panel()
 
 
 def let(lab: LabPage, *steps: int) -> None:
-    """Let the tool of these steps of RECORDED_RUN come back."""
+    """Release the tool of these steps of RECORDED_RUN."""
     for step in steps:
         (lab.jupyter.root / f"step-{step}").touch()
 
@@ -69,7 +70,7 @@ def test_idle_running_stopped_and_dark(lab: LabPage) -> None:
     let(lab, 6, 7)
     lab.wait_for_output(0, "Stop condition met: StepCountIs")
     lab.wait_for_output(0, re.compile(r"The provider said choices\[\].finish_reason = tool_calls"))
-    expect(panel).to_contain_text("The run has ended: branch it")  # the last part to be drawn
+    expect(panel).to_contain_text("The run has ended: branch it")  # drawn last
     expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(" 7 steps"))
     expect(panel.locator(".agentlab-step-table")).to_contain_text("of 7")
     lab.screenshot(PICTURES / "panel-stopped.png", of=panel)

@@ -1,4 +1,4 @@
-"""The panel of a run whose tool is another agent, in a real JupyterLab: its sub-agents are seen, and steered while they run."""
+"""The panel of a run whose tool is another agent, in a real JupyterLab: its sub-agents are listed and can be edited while they run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .lab_page import DARK, LabPage
 from .panels import BEGUN_AFTER
 from .test_branching import box, in_tab
 
-PICTURES = Path(__file__).parents[2] / "test-output"  # for people to look at
+PICTURES = Path(__file__).parents[2] / "test-output"  # screenshots for review
 
 CALLING = """
 import asyncio
@@ -37,7 +37,7 @@ run.panel()
 """
 
 
-def test_a_sub_agent_is_seen_shown_and_its_limit_lowered_while_it_runs(lab: LabPage) -> None:
+def test_a_running_sub_agent_is_opened_and_its_limit_lowered(lab: LabPage) -> None:
     page = lab.page
     lab.open(lab.jupyter.write_notebook("calling", [CALLING]))
     lab.run_all()

@@ -1,4 +1,4 @@
-"""The panel in Voilà, which shows a notebook without its code to people who cannot run cells."""
+"""The panel in Voilà, which shows a notebook without its code to readers who cannot run cells."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .voila_page import VoilaPage
 TELLS_THE_KERNEL = """
 from IPython.display import display
 import ipywidgets
-ask, told = ipywidgets.Button(description="Tell"), ipywidgets.Label()
-ask.on_click(lambda _: setattr(told, "value", f"{run.limits.max_turns} {run.result and run.result.stop_reason} {len(run.history)}"))
-display(ask, told)
+ask, label = ipywidgets.Button(description="Tell"), ipywidgets.Label()
+ask.on_click(lambda _: setattr(label, "value", f"{run.limits.max_turns} {run.result and run.result.stop_reason} {len(run.history)}"))
+display(ask, label)
 """
-"""Nobody can ask a kernel of Voilà what a variable holds: a button tells."""
+"""A test cannot query a variable in Voilà's kernel: a button shows it."""
 
 
-def test_a_run_is_started_edited_and_ends_for_that_reason(voila_page: VoilaPage) -> None:
+def test_an_edit_in_a_started_run_is_its_stop_reason(voila_page: VoilaPage) -> None:
     voila_page.open(voila_page.voila.write_notebook("panel", [SLOW_RUN, TELLS_THE_KERNEL]))
     voila_page.button("Run").click()
     voila_page.wait_for_steps(2)
@@ -34,7 +34,7 @@ def test_a_run_is_started_edited_and_ends_for_that_reason(voila_page: VoilaPage)
 STARTED_IN_THE_CELL = SLOW_RUN.replace("run.panel()", "run.start()\nrun.panel()")
 
 
-def test_start_returns_at_once_since_somebody_will_look(voila_page: VoilaPage) -> None:
+def test_start_returns_at_once_in_voila(voila_page: VoilaPage) -> None:
     voila_page.open(voila_page.voila.write_notebook("started", [STARTED_IN_THE_CELL]))
     voila_page.wait_for_steps(2)
     expect(voila_page.button("Stop")).to_be_enabled()

@@ -1,4 +1,4 @@
-"""One browser page that Voilà made of a notebook: there are no cells to run, they have been when it opens."""
+"""One browser page that Voilà made from a notebook: its cells have already run when it opens."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ class VoilaPage(WidgetPage):
         self.voila = voila
 
     def open(self, notebook: Path) -> None:
-        """Open the page of a notebook under the server's root, and wait until its widgets are there."""
+        """Open the page of a notebook under the server's root, and wait until its widgets are shown."""
         self.page.goto(self.voila.page_url(notebook))
         expect(self.page.locator(".jupyter-widgets").first).to_be_attached()

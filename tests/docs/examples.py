@@ -1,4 +1,4 @@
-"""Runs the examples in docstrings as they are typed in a notebook: `await` needs no function around it."""
+"""Runs the examples in docstrings as they are typed in a notebook: `await` works at the top level."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMPARED = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def public() -> ModuleType:
-    """docs/public_names.py, which is no part of a package."""
+    """docs/public_names.py, which is not in a package."""
     name = "public_names"
     if name not in sys.modules:
         found = importlib.util.spec_from_file_location(name, REPOSITORY / "docs" / f"{name}.py")
@@ -32,14 +32,14 @@ def public() -> ModuleType:
 
 
 def setup_source() -> str:
-    """What all examples begin with: the first block of code of the page that says so."""
+    """The start of every example: the first block of code of the page that defines it."""
     found = re.search(r"```python\n(.*?)```", SETUP_PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     return found[1]
 
 
 class Notebook:
-    """A namespace, and an event loop that cells with `await` in them run on."""
+    """A namespace, and an event loop for cells that contain `await`."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {"__name__": "__main__"}
@@ -52,14 +52,14 @@ class Notebook:
         self._loop.close()
 
     def run(self, source: str, mode: str = "exec") -> None:
-        """Execute this, as a cell ("exec") or as one statement whose value is shown ("single")."""
+        """Execute this as a cell ("exec") or as one statement whose value is shown ("single")."""
         code = compile(source, "<example>", mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
         done = eval(code, self.names)
         if isinstance(done, CoroutineType):
             self._loop.run(done)
 
-    def said(self, source: str) -> tuple[str, str]:
-        """What one statement prints, and the last line of what it raises."""
+    def run_source(self, source: str) -> tuple[str, str]:
+        """The output of one statement, and the last line of its traceback if it raises."""
         out, raised = io.StringIO(), ""
         hook, sys.displayhook = sys.displayhook, sys.__displayhook__
         try:
@@ -74,15 +74,15 @@ class Notebook:
 
 
 def examples_of(value: object) -> list[doctest.Example]:
-    """The `>>>` of an object's own docstring."""
+    """The `>>>` examples in an object's docstring."""
     return doctest.DocTestParser().get_examples(value.__doc__ or "")
 
 
 def failures(examples: list[doctest.Example], notebook: Notebook) -> list[str]:
-    """What these examples say that they should not, in the words of doctest."""
+    """The differences between these examples and their outputs, as doctest reports them."""
     checker, found = doctest.OutputChecker(), []
     for example in examples:
-        out, raised = notebook.said(example.source)
+        out, raised = notebook.run_source(example.source)
         if raised and example.exc_msg is not None:
             good = checker.check_output(example.exc_msg, raised, COMPARED)
         else:

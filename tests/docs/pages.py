@@ -1,4 +1,4 @@
-"""The pages of a built site: what they link to, and what can be linked to in them."""
+"""The pages of a built site: their links and their link targets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Page(HTMLParser):
         self.feed(self.path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what the tag names, links to, or loads."""
+        """Record the tag's id, links and loaded files."""
         given = {name: value or "" for name, value in attrs}
         self.anchors |= {given[name] for name in ("id", "name") if given.get(name)}
         if "href" in given and tag in ("a", "area"):
@@ -39,12 +39,12 @@ def pages_of(site: Path) -> dict[Path, Page]:
 
 
 def is_outside(link: str) -> bool:
-    """Whether a link leads away from the site."""
+    """True if a link leaves the site."""
     return bool(urlsplit(link).scheme or urlsplit(link).netloc)
 
 
 def broken(pages: dict[Path, Page], page: Page) -> list[str]:
-    """The links of a page, and what it loads, that lead to nothing on the site."""
+    """The links and loaded files of a page that do not exist on the site."""
     found = []
     for link in [*page.links, *page.loaded]:
         if is_outside(link):

@@ -1,4 +1,4 @@
-"""Every public name has an example, and it gives what it says."""
+"""Every public name has an example, and the example gives the documented output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
-def test_an_example_gives_what_it_says(name: str, notebook: Notebook) -> None:
+def test_an_example_gives_its_documented_output(name: str, notebook: Notebook) -> None:
     examples = examples_of(EVERYTHING[name])
     assert examples, (
         f"agentlab.{name} has no example: write one below `Example:` in its docstring (or docs/public_names.py: INNER)."
@@ -37,27 +37,27 @@ def test_an_example_gives_what_it_says(name: str, notebook: Notebook) -> None:
     assert not failures(examples, notebook)
 
 
-def test_every_public_name_is_among_them() -> None:
+def test_every_public_name_has_an_example() -> None:
     modules = {name for name in lab.__all__ if type(getattr(lab, name)) is type(lab)}
     assert set(lab.__all__) - modules <= set(EVERYTHING)
     assert {name.partition(".")[0] for name in EVERYTHING if name[0].islower() and "." in name} == modules
     assert len(EVERYTHING) > 300
 
 
-def test_the_inner_names_are_there() -> None:
-    """A name that is kept out of the reference, and is gone or has been renamed, is to be taken off that list."""
+def test_the_names_kept_out_of_the_reference_exist() -> None:
+    """A name on the list of names outside the reference has to be removed from it when it is renamed or deleted."""
     names = public().public_names()
     for owner, inner in public().INNER.items():
         assert [name for name in inner if not hasattr(names[owner], name)] == [], owner
 
 
 @pytest.mark.parametrize("page", sorted((REPOSITORY / "docs").rglob("*.md")), ids=lambda page: page.stem)
-def test_code_on_a_page_is_python(page: Path) -> None:
+def test_code_on_a_page_is_valid_python(page: Path) -> None:
     for code in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
-        compile(code, page.name, "exec", flags=0x2000)  # with await at the top
+        compile(code, page.name, "exec", flags=0x2000)  # with await at the top level
 
 
-def test_a_wrong_example_is_found_out(notebook: Notebook) -> None:
+def test_a_wrong_example_is_detected(notebook: Notebook) -> None:
     for wrong in (
         ">>> 1 + 1\n3",
         ">>> int('x')\n1",

@@ -1,4 +1,4 @@
-"""The README's first code block does what it says, copied into a notebook at the root of a clone: no key, no network."""
+"""The README's first code block works in a notebook at the root of a clone: no key, no network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def block_of(heading: str) -> str:
     return found[1]
 
 
-def test_what_it_looks_like_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_code_block_runs_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
@@ -45,7 +45,7 @@ def test_what_it_looks_like_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch) -
     assert result.history[0].settings.budget.max_cost != result.history[1].settings.budget.max_cost
 
 
-def test_the_cell_that_is_a_prompt_is_answered_from_its_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_prompt_cell_is_answered_from_its_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     found = re.search(r"^%%agent (\S+) --tools get_weather --max-cost 0\.05 --stream --replay (\S+)\n(.*)\n", text, re.MULTILINE)

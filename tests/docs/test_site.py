@@ -1,4 +1,4 @@
-"""The documentation site: it builds without a warning, nothing in it leads nowhere, and it works in a browser with no network."""
+"""The documentation site: it builds without a warning, has no broken link, and works in a browser without a network."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def pages(site: Path) -> dict[Path, Page]:
     return pages_of(site)
 
 
-def test_no_link_leads_nowhere(pages: dict[Path, Page], site: Path) -> None:
+def test_no_link_is_broken(pages: dict[Path, Page], site: Path) -> None:
     found = {str(path.relative_to(site)): wrong for path, page in pages.items() if (wrong := broken(pages, page))}
     assert found == {}
     assert sum(len(page.links) for page in pages.values()) > 1_000
 
 
-def test_a_link_that_leads_nowhere_is_found_out(tmp_path: Path) -> None:
+def test_a_broken_link_is_detected(tmp_path: Path) -> None:
     there, here = tmp_path / "there.html", tmp_path / "here.html"
     there.write_text('<p id="known"></p>')
     links = ["there.html#known", "there.html#unknown", "gone.html", "#no"]
@@ -63,7 +63,7 @@ def test_a_link_that_leads_nowhere_is_found_out(tmp_path: Path) -> None:
     assert broken(found, found[here]) == ["there.html#unknown", "gone.html", "#no", "no.png"]
 
 
-def test_pages_load_nothing_from_elsewhere(pages: dict[Path, Page]) -> None:
+def test_pages_load_no_external_files(pages: dict[Path, Page]) -> None:
     assert {
         link for page in pages.values() for link in page.loaded if is_outside(link) and not link.startswith("data:image/")
     } == set()
@@ -84,18 +84,18 @@ def test_every_notebook_has_a_page(pages: dict[Path, Page], site: Path) -> None:
         assert site / f"{name}.html" in pages
 
 
-def test_every_reason_is_told() -> None:
-    told = (REPOSITORY / "docs" / "concepts" / "reasons.md").read_text(encoding="utf-8")
+def test_every_stop_reason_is_documented() -> None:
+    reasons_page = (REPOSITORY / "docs" / "concepts" / "reasons.md").read_text(encoding="utf-8")
     for kind in (lab.FinishReason, lab.StopReason):
-        assert [one.name for one in kind if f"| `{one.name}` |" not in told] == []
-    for elsewhere, here in re.findall(r"\| `(\w+)` \| `(\w+Reason\.\w+)` \|", told):
+        assert [one.name for one in kind if f"| `{one.name}` |" not in reasons_page] == []
+    for elsewhere, here in re.findall(r"\| `(\w+)` \| `(\w+Reason\.\w+)` \|", reasons_page):
         kind, _, name = here.partition(".")
         assert name in getattr(lab, kind).__members__, elsewhere
-    assert len(re.findall(r"`\w+Reason\.\w+` \|", told)) == 7
+    assert len(re.findall(r"`\w+Reason\.\w+` \|", reasons_page)) == 7
 
 
-def test_every_word_of_a_wire_is_told() -> None:
-    told = (REPOSITORY / "docs" / "concepts" / "reasons.md").read_text(encoding="utf-8")
+def test_every_finish_reason_of_a_wire_is_documented() -> None:
+    reasons_page = (REPOSITORY / "docs" / "concepts" / "reasons.md").read_text(encoding="utf-8")
     alike: dict[str, list[str]] = {}
     for name, can in lab.capabilities().items():
         alike.setdefault(repr(can.reasons), []).append(f"`{name}`")
@@ -105,11 +105,13 @@ def test_every_word_of_a_wire_is_told() -> None:
             words = {field: [f"`{one}`" for one in values if isinstance(one, str)] for field, values in fields.items()}
             where = "; ".join(f"`{field}`: {', '.join(of_field)}" for field, of_field in words.items())
             rows.append(f"| {', '.join(names)} | {where} | {reason.name} |")
-    assert [line for line in told.splitlines() if line.endswith(tuple(f" {one.name} |" for one in lab.FinishReason))] == rows
+    assert [
+        line for line in reasons_page.splitlines() if line.endswith(tuple(f" {one.name} |" for one in lab.FinishReason))
+    ] == rows
 
 
 @pytest.mark.parametrize("path", EVERYWHERE, ids=lambda path: str(path.relative_to(REPOSITORY)))
-def test_links_between_files_hold_on_a_code_host(path: Path) -> None:
+def test_links_between_files_work_on_a_code_host(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
         text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown")
@@ -123,12 +125,12 @@ def test_links_between_files_hold_on_a_code_host(path: Path) -> None:
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: what is asked for is in the test."""
+        """Log nothing: the test checks the requests."""
 
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    """Where the site is served."""
+    """The address of the site."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site)))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -156,7 +158,7 @@ def browser() -> Iterator[Any]:
     ("asked", "first"),
     [("StepCountIs", "agentlab.StepCountIs"), ("ReplayMissError", "ReplayMissError"), ("natural_completion", "Reasons")],
 )
-def test_the_search_finds(browser: Any, address: str, asked: str, first: str) -> None:
+def test_the_search_finds_pages(browser: Any, address: str, asked: str, first: str) -> None:
     page = browser.new_page()
     page.goto(f"{address}docs/index.html")
     page.fill(".sidebar-search", asked)
@@ -187,7 +189,7 @@ LOOKED_AT = (
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [WIDE, NARROW])
-def test_pages_can_be_read_and_ask_for_nothing_from_elsewhere(browser: Any, address: str, scheme: str, width: int) -> None:
+def test_pages_are_readable_and_send_no_external_request(browser: Any, address: str, scheme: str, width: int) -> None:
     from browser.axe import faults
 
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)

@@ -1,4 +1,4 @@
-"""A provider on loopback that answers as a test tells it, byte by byte: it refuses, breaks off, hangs, and streams with pauses."""
+"""A provider on loopback that answers byte by byte as a test prescribes: it refuses, breaks off, hangs, and streams with pauses."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from typing import Any, TypeAlias
 JSON_TYPE = ("content-type", "application/json")
 SSE_TYPE = ("content-type", "text/event-stream")
 PATIENCE_S = 60.0
-"""A server that waits this long for something has waited in vain."""
+"""A server stops waiting for an event after this time."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it came in."""
+    """A received request."""
 
     path: str
     headers: dict[str, str]
@@ -58,18 +58,18 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
     def leave(self) -> None:
-        """Close the connection in an orderly way."""
+        """Close the connection properly."""
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def reset(self) -> None:
-        """Break the connection off. What was sent before arrives."""
+        """Reset the connection. Bytes sent before arrive."""
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         os.close(self.connection.detach())
 
     def wait_until_left(self) -> None:
-        """Say nothing until the client has closed the connection."""
+        """Send nothing until the client has closed the connection."""
         self.close_connection = True
         self.server.hanging.set()
         self.connection.settimeout(PATIENCE_S)
@@ -87,7 +87,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """`asked` is what came in; `go` lets a reply that pauses go on, `hanging` and `left` tell of one that hangs."""
+    """`asked` has the requests; `go` continues a paused reply, `hanging` and `left` report the state of one that hangs."""
 
     request_queue_size = 128
     daemon_threads = True
@@ -115,12 +115,12 @@ class Server(ThreadingHTTPServer):
             return self.script[len(self.asked) - 1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # clients that leave early are meant to
+        pass  # clients may leave early
 
 
 @contextmanager
 def serving(*replies: Reply, script: Callable[[Asked], Reply] | None = None, port: int = 0) -> Iterator[Server]:
-    """A server that gives these replies, one after the other, or what `script` says to each request."""
+    """A server that gives these replies in order, or the answer of `script` to each request."""
     server = Server(script or replies, port)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
@@ -137,7 +137,7 @@ def serving(*replies: Reply, script: Callable[[Asked], Reply] | None = None, por
 
 
 def raw(body: bytes, *headers: tuple[str, str], code: int = 200) -> Reply:
-    """A whole body with these headers and no others."""
+    """A whole body with exactly these headers."""
 
     def reply(to: Handler) -> None:
         to.begin(code, ("content-length", str(len(body))), *headers)
@@ -155,13 +155,13 @@ def zipped(body: bytes, kind: tuple[str, str] = JSON_TYPE) -> Reply:
 
 
 def status(code: int, value: Any = None, *headers: tuple[str, str]) -> Reply:
-    """A refusal; in the words of most vendors unless told otherwise."""
+    """A refusal, by default in the words of most vendors."""
     value = {"error": {"message": f"these are the words for {code}"}} if value is None else value
     return raw(json.dumps(value).encode(), JSON_TYPE, *headers, code=code)
 
 
 def stream(*chunks: bytes, end: str = "end", kind: tuple[str, str] | None = SSE_TYPE) -> Reply:
-    """A body in chunks. Then it comes to its `end`, or the server closes (`leave`), breaks off (`reset`) or says no more (`hang`)."""
+    """A chunked body. It reaches its `end`, or the server closes (`leave`), resets (`reset`) or falls silent (`hang`)."""
 
     def reply(to: Handler) -> None:
         to.begin(200, ("transfer-encoding", "chunked"), *([kind] if kind else []))
@@ -180,7 +180,7 @@ def stream(*chunks: bytes, end: str = "end", kind: tuple[str, str] | None = SSE_
 
 
 def pausing(before: bytes, after: bytes, kind: tuple[str, str] = SSE_TYPE) -> Reply:
-    """A stream whose second half is sent when the test says so."""
+    """A stream whose second half is sent when the test allows it."""
 
     def reply(to: Handler) -> None:
         to.begin(200, ("transfer-encoding", "chunked"), kind)
@@ -193,7 +193,7 @@ def pausing(before: bytes, after: bytes, kind: tuple[str, str] = SSE_TYPE) -> Re
 
 
 def cut(body: bytes, end: str, at: int | None = None, code: int = 200, kind: tuple[str, str] = JSON_TYPE) -> Reply:
-    """A body of which only a part comes."""
+    """A body that arrives in part."""
 
     def reply(to: Handler) -> None:
         to.begin(code, kind, ("content-length", str(len(body))))
@@ -209,7 +209,7 @@ def cut(body: bytes, end: str, at: int | None = None, code: int = 200, kind: tup
 
 
 def reset(to: Handler) -> None:
-    """No answer: the connection breaks off."""
+    """No answer: the connection is reset."""
     to.reset()
 
 

@@ -1,4 +1,4 @@
-"""Bodies that are no answer are a clear error at once; odd ones that are an answer are read."""
+"""Bodies that are no answer are a clear error at once; odd but valid answers are read."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ from agentlab.errors import ProviderConnectionError, ProviderPayloadError
 from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.providers.wires.read import ends_early
 
-from .made_calls import HELLO, KEY, LOOK, everything_shown, reply_to, result_of, retried, whole_body
+from .call_builders import HELLO, KEY, LOOK, everything_shown, reply_to, result_of, retried, whole_body
 from .server import JSON_TYPE, SSE_TYPE, Handler, Reply, raw, serving, status, stream, zipped
 
 HTML = ("content-type", "text/html")
 PAGE = b"<!DOCTYPE html>\n<html>\n  <title>Sign in</title>" + b"<p>words</p>" * 500
 
 NO_ANSWER: dict[str, tuple[Reply, str]] = {
-    "a page": (raw(PAGE, HTML), "something that is no answer: '<!DOCTYPE html> <html> <title>Sign in</title><p>words"),
-    "a page that says it is JSON": (raw(PAGE, JSON_TYPE), "something that is no answer: '<!DOCTYPE html>"),
-    "a page in gzip": (zipped(PAGE, HTML), "something that is no answer: '<!DOCTYPE html>"),
+    "a page": (raw(PAGE, HTML), "an unrecognised body: '<!DOCTYPE html> <html> <title>Sign in</title><p>words"),
+    "a page that says it is JSON": (raw(PAGE, JSON_TYPE), "an unrecognised body: '<!DOCTYPE html>"),
+    "a page in gzip": (zipped(PAGE, HTML), "an unrecognised body: '<!DOCTYPE html>"),
     "empty": (raw(b"", JSON_TYPE), "an empty body"),
     "no content": (raw(b"", code=204), "an empty body"),
     "white space": (raw(b" \n\n", JSON_TYPE), "an empty body"),
-    "text": (raw(b"It works!", ("content-type", "text/plain")), "something that is no answer: 'It works!'"),
-    "JSON with a fault in it": (raw(b'{"id": "r1", "choices": oops}', JSON_TYPE), 'something that is no answer: \'{"id": "r1",'),
-    "two JSON objects": (raw(b'{"a": 1}{"a": 1}', JSON_TYPE), 'something that is no answer: \'{"a": 1}{"a": 1}\''),
-    "a page behind JSON that was begun": (raw(b'{"id": <html>', JSON_TYPE), "something that is no answer: '{\"id\": <html>'"),
-    "the words of a proxy": (
+    "text": (raw(b"It works!", ("content-type", "text/plain")), "an unrecognised body: 'It works!'"),
+    "JSON with a fault in it": (raw(b'{"id": "r1", "choices": oops}', JSON_TYPE), 'an unrecognised body: \'{"id": "r1",'),
+    "two JSON objects": (raw(b'{"a": 1}{"a": 1}', JSON_TYPE), 'an unrecognised body: \'{"a": 1}{"a": 1}\''),
+    "a page after incomplete JSON": (raw(b'{"id": <html>', JSON_TYPE), "an unrecognised body: '{\"id\": <html>'"),
+    "a proxy's message": (
         raw(b"error: no upstream", ("content-type", "text/plain")),
-        "something that is no answer: 'error: no",
+        "an unrecognised body: 'error: no",
     ),
-    "events of something else": (raw(b'data: {"news": 1}\n\n', SSE_TYPE), "something that is no answer: 'data: {\"news\": 1}'"),
-    "the last of them without its blank line": (raw(b'data: {"news": 1}\n', SSE_TYPE), "something that is no answer: 'data: {"),
-    "deep JSON": (raw(b"[" * 100_000, JSON_TYPE), "something that is no answer: '[[["),
-    "an empty object": (raw(b"{}", JSON_TYPE), "something that is no answer: '{}'"),
-    "an empty list": (raw(b"[]", JSON_TYPE), "something that is no answer: '[]'"),
-    "null": (raw(b"null", JSON_TYPE), "something that is no answer: 'null'"),
-    "a number": (raw(b"42", JSON_TYPE), "something that is no answer: '42'"),
-    "another server's": (raw(b'{"detail": "Not Found"}', JSON_TYPE), 'something that is no answer: \'{"detail": "Not Found"}\''),
-    "bytes": (raw(bytes(range(256)), ("content-type", "application/octet-stream")), "something that is no answer: "),
+    "other events": (raw(b'data: {"news": 1}\n\n', SSE_TYPE), "an unrecognised body: 'data: {\"news\": 1}'"),
+    "the last event lacks its blank line": (raw(b'data: {"news": 1}\n', SSE_TYPE), "an unrecognised body: 'data: {"),
+    "deep JSON": (raw(b"[" * 100_000, JSON_TYPE), "an unrecognised body: '[[["),
+    "an empty object": (raw(b"{}", JSON_TYPE), "an unrecognised body: '{}'"),
+    "an empty list": (raw(b"[]", JSON_TYPE), "an unrecognised body: '[]'"),
+    "null": (raw(b"null", JSON_TYPE), "an unrecognised body: 'null'"),
+    "a number": (raw(b"42", JSON_TYPE), "an unrecognised body: '42'"),
+    "another server's error": (raw(b'{"detail": "Not Found"}', JSON_TYPE), 'an unrecognised body: \'{"detail": "Not Found"}\''),
+    "bytes": (raw(bytes(range(256)), ("content-type", "application/octet-stream")), "an unrecognised body: "),
 }
 
 
 @pytest.mark.parametrize(("wire", "streaming"), [("compatible", False), ("anthropic", True)])
-@pytest.mark.parametrize(("reply", "told"), NO_ANSWER.values(), ids=NO_ANSWER)
-def test_what_is_no_answer(reply: Reply, told: str, streaming: bool, wire: str) -> None:
+@pytest.mark.parametrize(("reply", "expected"), NO_ANSWER.values(), ids=NO_ANSWER)
+def test_a_body_that_is_no_answer_is_an_error(reply: Reply, expected: str, streaming: bool, wire: str) -> None:
     with serving(reply, raw(b"asked again")) as server:
         result = result_of(server, wire, stream=streaming)
     assert (len(server.asked), retried(result)) == (1, [])
     assert result.stop_reason is StopReason.ERROR
     assert isinstance(result.error, ProviderPayloadError)
     message = str(result.error)
-    assert message.startswith(f"{wire} (some-model) answered with {told}")
+    assert message.startswith(f"{wire} (some-model) answered with {expected}")
     assert message.endswith(" Check that base_url is the address of an API.")
     assert len(message) < 500
     assert len(result.history) == 1
 
 
 def closing(body: bytes, *headers: tuple[str, str]) -> Reply:
-    """A body whose end is that of the connection, so that nothing says how long it was to be."""
+    """A body that ends with the connection, so that its length is unknown."""
 
     def reply(to: Handler) -> None:
         to.begin(200, *headers)
@@ -74,66 +74,72 @@ def closing(body: bytes, *headers: tuple[str, str]) -> Reply:
 
 
 ENDED_EARLY: dict[str, tuple[Reply, str]] = {
-    "JSON, of the length that its header says": (
+    "JSON cut to the length in its header": (
         raw(b'{"id": "r1", "choi', JSON_TYPE),
-        'ended early: \'{"id": "r1", "choi\' and no more',
+        'an incomplete body: \'{"id": "r1", "choi\'',
     ),
-    "JSON that the connection's end cut off": (closing(b'{"id": ', JSON_TYPE), "ended early: '{\"id\":' and no more"),
+    "JSON that the connection's end cut off": (closing(b'{"id": ', JSON_TYPE), "an incomplete body: '{\"id\":'"),
     "JSON in a gzip that was cut off": (
         raw(gzip.compress(b'{"id": "r1", "model": "some-model"}')[:-14], JSON_TYPE, ("content-encoding", "gzip")),
-        "ended early: '{",
+        "an incomplete body: '{",
     ),
-    "an array": (raw(b'[{"id": "r1", ', JSON_TYPE), 'ended early: \'[{"id": "r1",\' and no more'),
-    "within a character": (raw('{"id": "é'.encode()[:-1], JSON_TYPE), 'ended early: \'{"id": "\ufffd\' and no more'),
-    "within a word": (raw(b'{"id": tru', JSON_TYPE), "ended early: '{\"id\": tru' and no more"),
-    "within an escape": (raw(b'{"id": "\\ud83d\\u', JSON_TYPE), "ended early: "),
-    "behind bytes that are no UTF-8": (raw(b'{"id": "\xff", "mod', JSON_TYPE), "ended early: "),
-    "nothing, and nobody said so": (closing(b"", JSON_TYPE), "ended before anything of it had come"),
-    "white space to keep the connection": (closing(b"\n\n\n", JSON_TYPE), "ended before anything of it had come"),
+    "an array": (raw(b'[{"id": "r1", ', JSON_TYPE), 'an incomplete body: \'[{"id": "r1",\''),
+    "within a character": (raw('{"id": "é'.encode()[:-1], JSON_TYPE), 'an incomplete body: \'{"id": "\ufffd\''),
+    "within a word": (raw(b'{"id": tru', JSON_TYPE), "an incomplete body: '{\"id\": tru'"),
+    "within an escape": (raw(b'{"id": "\\ud83d\\u', JSON_TYPE), "an incomplete body: "),
+    "after invalid UTF-8": (raw(b'{"id": "\xff", "mod', JSON_TYPE), "an incomplete body: "),
+    "nothing, and no content length": (closing(b"", JSON_TYPE), "the connection closed before any part of the answer arrived"),
+    "keep-alive white space": (
+        closing(b"\n\n\n", JSON_TYPE),
+        "the connection closed before any part of the answer arrived",
+    ),
 }
 STREAM_ENDED_EARLY: dict[str, tuple[Reply, str]] = {
-    "within an event": (stream(b'data: {"id": "chatcm'), 'ended early: \'data: {"id": "chatcm\' and no more'),
-    "within an event's name": (stream(b"event: message_start\ndat"), "ended early: 'event: message_start dat' and no more"),
-    "within the first word": (stream(b"da"), "ended early: 'da' and no more"),
-    "after a comment": (stream(b": working on it\n\n"), "ended early: ': working on it' and no more"),
-    "after events of no weight": (stream(b'event: ping\ndata: {"type": "ping"}\n\n', b"data: {"), "ended early: 'event: ping"),
-    "nothing": (stream(), "ended before anything of it had come"),
+    "within an event": (stream(b'data: {"id": "chatcm'), 'an incomplete body: \'data: {"id": "chatcm\''),
+    "within an event's name": (stream(b"event: message_start\ndat"), "an incomplete body: 'event: message_start dat'"),
+    "within the first word": (stream(b"da"), "an incomplete body: 'da'"),
+    "after a comment": (stream(b": working on it\n\n"), "an incomplete body: ': working on it'"),
+    "after events without content": (
+        stream(b'event: ping\ndata: {"type": "ping"}\n\n', b"data: {"),
+        "an incomplete body: 'event: ping",
+    ),
+    "nothing": (stream(), "the connection closed before any part of the answer arrived"),
 }
 
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize(
-    ("streaming", "reply", "told"),
+    ("streaming", "reply", "expected"),
     [
         *(pytest.param(False, *row, id=f"whole, {name}") for name, row in ENDED_EARLY.items()),
         *(pytest.param(True, *row, id=f"stream, {name}") for name, row in (ENDED_EARLY | STREAM_ENDED_EARLY).items()),
     ],
 )
-def test_what_ended_early_is_asked_for_again(streaming: bool, reply: Reply, told: str, wire: str) -> None:
+def test_a_truncated_body_is_retried(streaming: bool, reply: Reply, expected: str, wire: str) -> None:
     with serving(reply, reply, reply_to(wire, HELLO, streaming=streaming)) as server:
         result = result_of(server, wire, stream=streaming)
     assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Hello there")
     assert [event.attempt for event in retried(result)] == [1, 2]
     for event in retried(result):
         assert event.reason.startswith(f"{wire} (some-model)")
-        assert told in event.reason
-        assert " Try again; if it stays, " in event.reason
+        assert expected in event.reason
+        assert " Try again; if the error persists, " in event.reason
 
 
-def test_what_always_ends_early_ends_the_run_and_says_what_to_look_for() -> None:
+def test_a_body_that_is_always_truncated_ends_the_run_with_advice() -> None:
     with serving(script=lambda asked: raw(b'{"id": "r1", ', JSON_TYPE)) as server:
         result = result_of(server)
     assert (len(server.asked), result.stop_reason) == (4, StopReason.ERROR)
     assert isinstance(result.error, ProviderConnectionError)
     assert result.history[-1].decision.suggestion == "retry"
     assert result.detail == (
-        'ProviderConnectionError: compatible (some-model) answered with a body that ended early: \'{"id": "r1",\' and no more. '
-        "Try again; if it stays, look for what cuts it off: a proxy, or a limit of the server's."
+        'ProviderConnectionError: compatible (some-model) answered with an incomplete body: \'{"id": "r1",\'. '
+        "Try again; if the error persists, check for a proxy or a server limit that cuts responses off."
     )
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_an_answer_cut_at_any_byte_of_it_has_ended_early(wire: str) -> None:
+def test_a_body_cut_at_any_byte_is_truncated(wire: str) -> None:
     body = json.dumps(whole_body(wire, LOOK)).encode()
     assert all(ends_early(body[:at]) for at in range(1, len(body)))
     assert not ends_early(body)
@@ -141,14 +147,14 @@ def test_an_answer_cut_at_any_byte_of_it_has_ended_early(wire: str) -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
-def test_a_page_is_no_answer_on_any_wire(wire: str, streaming: bool) -> None:
+def test_an_html_page_is_no_answer_on_any_wire(wire: str, streaming: bool) -> None:
     with serving(raw(PAGE, HTML)) as server:
         result = result_of(server, wire, stream=streaming)
-    assert "no answer: '<!DOCTYPE html>" in result.detail
+    assert "unrecognised body: '<!DOCTYPE html>" in result.detail
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_huge_body(wire: str) -> None:
+def test_a_huge_body_is_refused(wire: str) -> None:
     text = "wörd " * 1_000_000
     with serving(raw(json.dumps(whole_body(wire, Answer(text=(text,)))).encode(), JSON_TYPE)) as server:
         result = result_of(server, wire)
@@ -158,7 +164,7 @@ def test_a_huge_body(wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_body_in_gzip(wire: str) -> None:
+def test_a_gzip_body_is_read(wire: str) -> None:
     with serving(zipped(json.dumps(whole_body(wire, HELLO)).encode())) as server:
         assert result_of(server, wire).text == "Hello there"
     assert "gzip" in server.asked[0].headers["accept-encoding"]
@@ -184,8 +190,8 @@ def test_odd_json_is_read(wire: str, streaming: bool, change: object) -> None:
     assert result.text.replace("\ufffd", "") == "Hello there"
 
 
-def test_an_answer_without_any_text_is_one() -> None:
-    """A provider that says nothing but that it has ended."""
+def test_an_answer_without_text_is_an_answer() -> None:
+    """A provider that sends only the end of an answer."""
     body = {"id": "r1", "model": "m", "choices": [{"index": 0, "message": {"content": None}, "finish_reason": "stop"}]}
     with serving(raw(json.dumps(body).encode(), JSON_TYPE)) as server:
         result = result_of(server)
@@ -204,10 +210,10 @@ FILTERED = {"error": {"message": f"The prompt was filtered. Key: {KEY}", "code":
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("wire", ["azure", "openai", "compatible", "anthropic", "gemini"])
-def test_a_request_that_a_filter_refused_is_filtered_and_no_error(wire: str, streaming: bool) -> None:
+def test_a_filtered_request_is_filtered_and_not_an_error(wire: str, streaming: bool) -> None:
     with serving(reply_to(wire, LOOK, streaming=streaming), status(400, FILTERED)) as server:
         result = result_of(server, wire, stream=streaming)
-    assert len(server.asked) == 2  # it is not tried again
+    assert len(server.asked) == 2  # it is not retried
     assert (result.stop_reason, result.error) == (StopReason.CONTENT_FILTERED, None)
     assert "HTTP 400: The prompt was filtered." in result.detail
     first, second = result.history
@@ -225,7 +231,7 @@ def test_a_request_that_a_filter_refused_is_filtered_and_no_error(wire: str, str
         result.raise_for_stop()
 
 
-def test_a_refusal_by_a_filter_is_replayed_as_one(tmp_path: Path) -> None:
+def test_a_filtered_request_replays_as_filtered(tmp_path: Path) -> None:
     with serving(status(400, FILTERED)) as server, lab.record(tmp_path / "filtered.yaml"):
         live = result_of(server, "azure")
     with lab.replay(tmp_path / "filtered.yaml"):

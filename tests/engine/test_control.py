@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from other_threads import no_new_threads, nothing_in_the_background_yet
+from thread_tools import no_new_threads, nothing_in_the_background_yet
 
 import agentlab as lab
 from agentlab import Budget, Custom, RunState, StepCountIs, StopReason, errors
@@ -22,7 +22,7 @@ from agentlab.model.messages import ModelRequest
 from agentlab.records import events
 from agentlab.testing import call
 
-from .made import Slow, agent, assert_is_whole, go, look, looping, names, run_of, until
+from .builders import Slow, agent, assert_is_whole, go, look, looping, names, run_of, until
 
 SCRIPT: list[Any] = [call("look"), call("look"), "end"]
 
@@ -32,7 +32,7 @@ async def _end(run: lab.Run) -> lab.RunResult:
 
 
 def slow(delay_s: float = 0.01, script: Any = None, **more: Any) -> lab.Agent:
-    """An agent whose model takes its time: for ever on, unless there is a script."""
+    """An agent with a slow model, endless unless a script is given."""
     more.setdefault("tools", [look])
     return lab.Agent(Slow(script or (lambda request, index: call("look")), delay_s), **more)
 
@@ -40,7 +40,7 @@ def slow(delay_s: float = 0.01, script: Any = None, **more: Any) -> lab.Agent:
 # start and wait -----------------------------------------------------------------------------------------------------------------
 
 
-def test_with_nobody_to_click_start_finishes_first() -> None:
+def test_start_without_a_front_end_returns_after_the_run() -> None:
     run = run_of(SCRIPT)
     assert run.start() is run
     assert run.result is not None
@@ -50,7 +50,7 @@ def test_with_nobody_to_click_start_finishes_first() -> None:
     assert_is_whole(run)
 
 
-def test_in_a_notebook_start_returns_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_in_a_notebook_returns_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
     release = threading.Event()
 
@@ -70,8 +70,8 @@ def test_in_a_notebook_start_returns_at_once(monkeypatch: pytest.MonkeyPatch) ->
     assert_is_whole(run)
 
 
-def test_a_started_run_belongs_to_its_thread_from_the_first_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who awaits it right after start() does not take it over."""
+def test_a_started_run_belongs_to_its_thread_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Awaiting it right after start() does not take it over."""
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
     seen: list[threading.Thread] = []
 
@@ -90,8 +90,8 @@ def test_a_started_run_belongs_to_its_thread_from_the_first_moment(monkeypatch: 
     assert {thread.name for thread in seen} == {"agentlab"}
 
 
-def test_a_stop_at_any_moment_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it comes before, during or right after the step that the panel's button started, the run ends."""
+def test_a_stop_at_any_moment_takes_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the stop comes before, during or right after the step that the panel's button started, the run ends."""
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
     for number in range(60):
         run = slow(0.0).run("go")
@@ -103,7 +103,7 @@ def test_a_stop_at_any_moment_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(run.history) <= 1
 
 
-def test_start_runs_on_agentlabs_own_daemon_thread() -> None:
+def test_start_uses_the_packages_daemon_thread() -> None:
     seen: list[threading.Thread] = []
 
     @lab.tool(inline=True)
@@ -117,7 +117,7 @@ def test_start_runs_on_agentlabs_own_daemon_thread() -> None:
     assert seen[0].daemon
 
 
-def test_start_inside_a_cell_that_has_a_loop_running() -> None:
+def test_start_inside_a_cell_with_a_running_loop() -> None:
     """A notebook's cell runs on the kernel's loop; start() is called there."""
 
     async def cell() -> lab.Run:
@@ -128,7 +128,7 @@ def test_start_inside_a_cell_that_has_a_loop_running() -> None:
 
 @pytest.mark.parametrize("frontend", ["none", "widgets"])
 @pytest.mark.parametrize("error", [errors.ReplayMissError("nothing recorded"), RuntimeError("a bug")], ids=["fixture", "bug"])
-def test_start_and_errors(monkeypatch: pytest.MonkeyPatch, frontend: str, error: Exception) -> None:
+def test_start_raises_the_errors_of_the_run(monkeypatch: pytest.MonkeyPatch, frontend: str, error: Exception) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", frontend)
     run = run_of([call("look"), error])
     if frontend == "none":
@@ -155,7 +155,7 @@ def test_start_on_the_kernels_loop() -> None:
     assert_is_whole(go(main()))
 
 
-def test_impossible_starts_are_refused() -> None:
+def test_invalid_starts_are_refused() -> None:
     run = run_of(SCRIPT)
     with pytest.raises(errors.ConfigurationError, match="'background' or 'kernel'"):
         run.start(loop="thread")  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ def test_impossible_starts_are_refused() -> None:
     assert run.wait(0.001) is None
 
 
-def test_a_tool_that_starts_another_run_on_the_same_loop_is_told_to_await() -> None:
+def test_a_tool_that_starts_another_run_on_the_same_loop_is_advised_to_await_it() -> None:
     @lab.tool(inline=True)
     async def delegate() -> str:
         run_of(SCRIPT).start()
@@ -188,7 +188,7 @@ def test_a_tool_may_await_another_run() -> None:
 # pause and resume ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_a_paused_run_waits_before_its_next_step() -> None:
     async def main() -> lab.Run:
         run = slow(0.0, SCRIPT).run("go")
@@ -196,7 +196,7 @@ def test_a_paused_run_waits_before_its_next_step() -> None:
         ending = asyncio.ensure_future(_end(run))
         await until(lambda: run.state is RunState.PAUSED)
         await asyncio.sleep(0.02)
-        assert len(run.history) == 2, "the step under way is finished"
+        assert len(run.history) == 2, "the current step is finished"
         assert run.control.pausing
         run.resume()
         assert not run.control.pausing
@@ -209,7 +209,7 @@ def test_a_paused_run_waits_before_its_next_step() -> None:
     assert_is_whole(run)
 
 
-def test_pause_and_resume_twice_are_once() -> None:
+def test_repeated_pause_and_resume_have_no_further_effect() -> None:
     run = run_of(SCRIPT)
     run.resume()
     run.pause()
@@ -220,8 +220,8 @@ def test_pause_and_resume_twice_are_once() -> None:
     assert names(run.events) == ["RunPaused", "RunResumed"]
 
 
-@pytest.mark.usefixtures("own_time")
-def test_steps_by_hand_go_on_while_paused() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_manual_steps_work_while_paused() -> None:
     async def main() -> lab.Run:
         run = slow(0.0, SCRIPT).run("go")
         run.pause()
@@ -237,10 +237,10 @@ def test_steps_by_hand_go_on_while_paused() -> None:
     assert_is_whole(go(main()))
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize("method", ["resume", "stop", "cancel"])
 @pytest.mark.parametrize("consumers", [1, 3])
-def test_whatever_ends_a_pause_wakes_everyone_who_waits(method: str, consumers: int) -> None:
+def test_every_end_of_a_pause_wakes_all_waiters(method: str, consumers: int) -> None:
     async def looped(run: lab.Run) -> Any:
         async for _ in run:
             pass
@@ -264,7 +264,7 @@ def test_whatever_ends_a_pause_wakes_everyone_who_waits(method: str, consumers: 
     assert_is_whole(run)
 
 
-def test_pausing_again_and_again_from_a_thread_loses_no_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_pauses_from_a_thread_lose_no_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
     run = slow(0.0, lambda request, index: call("look") if index < 60 else "end", budget=Budget(max_turns=100)).run("go").start()
     while run.result is None:
@@ -278,9 +278,9 @@ def test_pausing_again_and_again_from_a_thread_loses_no_wake_up(monkeypatch: pyt
     assert_is_whole(run)
 
 
-def test_a_pause_that_comes_as_the_run_ends_is_not_told_behind_its_end() -> None:
+def test_a_pause_during_the_end_of_a_run_emits_no_event_after_the_end() -> None:
     class EndsJustThen(Clock):
-        """The run ends while somebody who pauses it looks at the clock."""
+        """The run ends while the pausing thread reads the clock."""
 
         def elapsed_s(self) -> float:
             run.cancel()
@@ -297,7 +297,7 @@ def test_a_pause_that_comes_as_the_run_ends_is_not_told_behind_its_end() -> None
 # stop -------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_stop_takes_hold_after_the_step_under_way() -> None:
+def test_a_stop_takes_effect_after_the_current_step() -> None:
     async def main() -> lab.Run:
         run = slow(0.02).run("go")
         run.observe(lambda event: isinstance(event, events.StepStarted) and event.step == 2 and run.stop("seen enough"))
@@ -309,7 +309,7 @@ def test_a_stop_takes_hold_after_the_step_under_way() -> None:
     assert result is not None
     assert (result.stop_reason, result.stopped_by, result.truncated) == (StopReason.EXPLICIT_STOP, "person", True)
     assert len(run.history) == 2
-    assert run.history[-1].calls, "the call that was under way came back and is there"
+    assert run.history[-1].calls, "the current call returned and is recorded"
     assert_is_whole(run)
     with pytest.raises(errors.ExplicitlyStopped):
         result.raise_for_stop()
@@ -317,7 +317,7 @@ def test_a_stop_takes_hold_after_the_step_under_way() -> None:
 
 @pytest.mark.parametrize("taken", [0, 1])
 @pytest.mark.parametrize("method", ["stop", "cancel"])
-def test_with_no_step_under_way_a_run_ends_at_once(taken: int, method: str) -> None:
+def test_a_stop_between_steps_ends_the_run_at_once(taken: int, method: str) -> None:
     async def main() -> lab.Run:
         run = looping().run("go")
         for _ in range(taken):
@@ -336,7 +336,7 @@ def test_with_no_step_under_way_a_run_ends_at_once(taken: int, method: str) -> N
         assert_is_whole(run)
 
 
-def test_stopping_between_the_steps_of_a_loop() -> None:
+def test_a_stop_between_the_steps_of_a_loop() -> None:
     async def main() -> lab.Run:
         run = looping().run("go")
         async for step in run:
@@ -380,8 +380,8 @@ def test_a_background_run_is_controlled_from_this_thread(monkeypatch: pytest.Mon
     assert_is_whole(run)
 
 
-def test_calls_from_another_loop_are_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run lives on one loop: steps asked for here are taken where the run is at work."""
+def test_calls_from_another_loop_run_on_the_loop_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run belongs to one loop: steps requested here are taken on the loop that the run uses."""
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
     loops: set[int] = set()
 
@@ -410,7 +410,7 @@ def test_calls_from_another_loop_are_handed_over(monkeypatch: pytest.MonkeyPatch
     assert_is_whole(run)
 
 
-def test_a_run_may_move_from_loop_to_loop_between_steps() -> None:
+def test_a_run_may_move_between_loops_between_steps() -> None:
     run = slow(0.001, SCRIPT).run("go")
     for expected in (1, 2, 3):
         step = go(_step(run))
@@ -423,7 +423,7 @@ async def _step(run: lab.Run) -> lab.StepResult | None:
     return await run.step()
 
 
-def test_a_loop_that_was_closed_on_a_run_does_not_keep_it() -> None:
+def test_a_closed_loop_does_not_keep_the_run() -> None:
     run = slow(30, SCRIPT).run("go")
     loop = asyncio.new_event_loop()
     task = loop.create_task(_step(run))
@@ -441,7 +441,7 @@ def test_a_loop_that_was_closed_on_a_run_does_not_keep_it() -> None:
     task.get_coro().close()  # type: ignore[union-attr]
 
 
-def test_several_who_await_get_one_result_and_no_step_is_taken_twice() -> None:
+def test_concurrent_awaits_get_one_result_and_take_no_step_twice() -> None:
     async def main() -> lab.Run:
         model = Slow(SCRIPT, 0.002)
         run = lab.Agent(model, tools=[look]).run("go")
@@ -453,8 +453,8 @@ def test_several_who_await_get_one_result_and_no_step_is_taken_twice() -> None:
     assert_is_whole(go(main()))
 
 
-def test_one_who_gives_up_waiting_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is at work in the background; awaiting it in a cell, and interrupting that cell, ends the waiting only."""
+def test_a_cancelled_wait_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run works in the background; awaiting it in a cell and interrupting that cell ends only the waiting."""
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
     release = threading.Event()
 
@@ -483,7 +483,7 @@ def test_one_who_gives_up_waiting_does_not_end_the_run(monkeypatch: pytest.Monke
 
 @lab.tool
 async def ponder() -> str:
-    """Think for a few turns of the loop."""
+    """Think for a few iterations of the loop."""
     for _ in range(3):
         await asyncio.sleep(0)
     return "thought"
@@ -510,7 +510,7 @@ async def passing(request: ModelRequest, ask: Any) -> Any:
 
 
 def thoughtful() -> lab.Run:
-    """A run with an await in every place that can have one."""
+    """A run with an await in every possible place."""
     first = call("ponder", id="a")
     both = lab.testing.say(finish=lab.FinishReason.TOOL_CALLS, calls=[*first.tool_calls, *call("work", id="b").tool_calls])
     made = lab.Agent(Slow([both, call("ponder"), "end"]), tools=[ponder, work], middleware=[passing])
@@ -519,7 +519,7 @@ def thoughtful() -> lab.Run:
 
 @pytest.mark.parametrize("outside", [True, False], ids=["the-task-is-cancelled", "run.cancel"])
 @pytest.mark.parametrize("moment", range(30))
-def test_cancelled_at_any_moment_everything_that_came_back_is_recorded(moment: int, outside: bool) -> None:
+def test_a_cancel_at_any_moment_keeps_everything_that_was_received(moment: int, outside: bool) -> None:
     async def main() -> tuple[lab.Run, str]:
         run = thoughtful()
         task = asyncio.ensure_future(_end(run))
@@ -539,7 +539,7 @@ def test_cancelled_at_any_moment_everything_that_came_back_is_recorded(moment: i
 
     run, how = go(main())
     if run.result is None:
-        assert moment == 0, "cancelled before it began"
+        assert moment == 0, "cancelled before it started"
         return
     assert_is_whole(run)
     assert run.result.stop_reason in (StopReason.CANCELLED, StopReason.COMPLETED)
@@ -552,7 +552,7 @@ def test_cancelled_at_any_moment_everything_that_came_back_is_recorded(moment: i
     assert run.history.known_tokens == 15 * len(observed)
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_a_cancelled_call_leaves_the_usage_unknown() -> None:
     async def main() -> lab.Run:
         run = slow(0.0, [call("look"), "end"]).run("go")
@@ -575,8 +575,8 @@ def test_a_cancelled_call_leaves_the_usage_unknown() -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 4, 5])
-def test_cancel_never_reaches_beyond_the_run(steps: int) -> None:
-    """A cancel that comes as the step ends must not hit what the caller does next."""
+def test_a_cancel_never_reaches_beyond_the_run(steps: int) -> None:
+    """A cancel at the end of the step must not hit the caller's next await."""
 
     async def main() -> None:
         run = run_of(SCRIPT)
@@ -589,8 +589,8 @@ def test_cancel_never_reaches_beyond_the_run(steps: int) -> None:
     go(main())
 
 
-@pytest.mark.usefixtures("own_time")
-def test_a_cancel_from_outside_is_not_swallowed_by_one_from_inside() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_an_outer_cancel_is_not_swallowed_by_an_inner_one() -> None:
     async def main() -> None:
         run = slow(30).run("go")
         with pytest.raises(TimeoutError):
@@ -608,8 +608,8 @@ def test_a_cancel_from_outside_is_not_swallowed_by_one_from_inside() -> None:
         go(main())
 
 
-@pytest.mark.usefixtures("own_time")
-def test_a_tool_that_keeps_the_cancel_to_itself_cannot_keep_the_run_going() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_a_tool_that_swallows_the_cancel_cannot_keep_the_run_going() -> None:
     @lab.tool
     async def stubborn() -> str:
         """Swallow a cancel."""
@@ -648,10 +648,10 @@ def test_wait_for_around_a_step_records_it() -> None:
 # Interrupts -------------------------------------------------------------------------------------------------------------------
 
 
-def test_an_interrupt_inside_a_tool_records_the_step_and_passes() -> None:
+def test_an_interrupt_inside_a_tool_records_the_step_and_propagates() -> None:
     @lab.tool(inline=True)
     def interrupted() -> str:
-        """What the kernel's square button does to a cell."""
+        """The effect of the kernel's interrupt button on a cell."""
         raise KeyboardInterrupt
 
     run = run_of([call("look"), call("interrupted"), "end"], tools=[look, interrupted])
@@ -668,7 +668,7 @@ def test_an_interrupt_inside_a_tool_records_the_step_and_passes() -> None:
 def test_a_real_interrupt_while_a_tool_blocks() -> None:
     @lab.tool
     def interrupted() -> str:
-        """Work on a thread while the person presses Ctrl-C."""
+        """Work on a thread while the user presses Ctrl-C."""
         signal.raise_signal(signal.SIGINT)
         time.sleep(0.05)
         return "too late"
@@ -682,7 +682,7 @@ def test_a_real_interrupt_while_a_tool_blocks() -> None:
     assert_is_whole(run)
 
 
-def test_an_interrupt_of_start_comes_back_with_the_step_recorded() -> None:
+def test_an_interrupt_during_start_propagates_with_the_step_recorded() -> None:
     main_thread = threading.main_thread().ident
     assert main_thread is not None
 
@@ -705,12 +705,12 @@ def test_an_interrupt_of_start_comes_back_with_the_step_recorded() -> None:
     assert_is_whole(run)
 
 
-# Where no thread can be started ------------------------------------------------------------------------------------------------
+# If no thread can be started ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("front_end", ["none", "widgets"])
 @pytest.mark.parametrize("make", [lambda: run_of(["end"]), lambda: lab.Lockstep([run_of(["end"]), run_of(["end"])])])
-def test_where_no_thread_can_be_started_each_start_says_so_and_the_run_stays_usable(
+def test_a_start_without_threads_says_so_and_the_run_stays_usable(
     make: Callable[[], Any], front_end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", front_end)
@@ -737,7 +737,7 @@ def test_a_run_that_cannot_start_can_be_awaited() -> None:
     assert (result.stop_reason, len(result.history)) == (StopReason.COMPLETED, 2)
 
 
-def test_what_cannot_be_submitted_is_not_left_unawaited() -> None:
+def test_a_coroutine_that_cannot_be_submitted_is_closed() -> None:
     async def work() -> None:
         raise AssertionError("it is not to be begun")
 
@@ -746,10 +746,10 @@ def test_what_cannot_be_submitted_is_not_left_unawaited() -> None:
     gc.collect()
 
 
-def test_a_tool_that_needs_a_thread_fails_alone() -> None:
+def test_without_threads_only_the_tool_fails() -> None:
     @lab.tool
     def slow(q: str = "") -> str:
-        """Needs a thread, as all sync tools do that are not inline."""
+        """Needs a thread, like every sync tool that is not inline."""
         return q
 
     run = run_of([call("slow"), "end"], tools=[slow])

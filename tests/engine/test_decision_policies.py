@@ -1,4 +1,4 @@
-"""The decision engine: policies that can be swapped, suggestions, and the termination report."""
+"""Decisions: replaceable policies, suggestions, and the termination report."""
 
 from __future__ import annotations
 
@@ -39,39 +39,37 @@ def run(script: list[Any], **settings: Any) -> RunResult:
     return asyncio.run(go())
 
 
-# An end that is not known -------------------------------------------------------------------------------------------------------
+# An unknown end -----------------------------------------------------------------------------------------------------------------
 
 UNEXPLAINED = [
-    pytest.param(F.UNKNOWN, None, "The provider did not say why the response ended", id="no word"),
-    pytest.param(F.UNKNOWN, "OTHER", "It is not known why the response ended: the provider says 'OTHER'", id="an unknown word"),
-    pytest.param(
-        F.TOOL_CALLS, "tool_calls", "The provider says that tools are called, but the response has no call", id="no call"
-    ),
+    pytest.param(F.UNKNOWN, None, "The provider gave no finish reason", id="no reason"),
+    pytest.param(F.UNKNOWN, "OTHER", "The provider's finish reason 'OTHER' is unknown", id="an unknown reason"),
+    pytest.param(F.TOOL_CALLS, "tool_calls", "The finish reason announces tool calls, but the response has none", id="no call"),
 ]
 
 
 @pytest.mark.parametrize(("reason", "word", "why"), UNEXPLAINED)
-def test_text_whose_end_is_not_known_is_taken_as_the_answer_and_said_so(reason: F, word: str | None, why: str) -> None:
+def test_text_with_an_unknown_end_completes_with_a_note(reason: F, word: str | None, why: str) -> None:
     answer = replace(say("Paris."), signal=signal(reason, LOW, raw_value=word))
     result = run([answer])
     assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "Paris.")
-    assert result.detail == f"{why}; its text is taken as the answer."
+    assert result.detail == f"{why}; the text is accepted as the answer."
     assert result.history[0].decision.metadata == {"end": "unknown", "confidence": "low"}
     assert lab.termination_report(result)["reason"].to_list() == [result.detail]
     for shown in (repr(result), result._repr_mimebundle_()["text/html"]):
-        assert "is taken as the answer" in shown
+        assert "is accepted as the answer" in shown
         assert "ended its turn" not in shown
     assert run([answer], policy=cautious).stop_reason is StopReason.ERROR
     assert "ended its turn" not in decide(answer.signal, DecisionContext(response=answer)).reason
 
 
-def test_nothing_says_that_the_agent_finished_where_that_is_not_known() -> None:
+def test_an_unknown_end_is_not_reported_as_finished() -> None:
     answer = replace(say("Paris."), signal=signal(F.UNKNOWN, LOW))
     one = lab.Agent(ScriptedProvider([answer])).run("task")
     one.start()
     one.wait()
-    assert "is taken as the answer" in one.panel().bundle()["text/html"]
-    with pytest.raises(ConfigurationError, match="its text is taken as the answer: say more"):
+    assert "is accepted as the answer" in one.panel().bundle()["text/html"]
+    with pytest.raises(ConfigurationError, match="the text is accepted as the answer: add a message"):
         asyncio.run(go_on(one))
 
 
@@ -97,9 +95,7 @@ async def go_on(one: lab.Run) -> RunResult:
         (F.UNKNOWN, Action.ABORT, StopReason.ERROR, "retry"),
     ],
 )
-def test_a_signal_alone_can_be_decided_on(
-    reason: F, action: Action, stop_reason: StopReason | None, suggestion: str | None
-) -> None:
+def test_decide_accepts_a_signal_alone(reason: F, action: Action, stop_reason: StopReason | None, suggestion: str | None) -> None:
     decision = decide(signal(reason))
     assert (decision.action, decision.stop_reason, decision.suggestion) == (action, stop_reason, suggestion)
     assert decision.reason
@@ -127,7 +123,7 @@ def test_a_signal_alone_can_be_decided_on(
         ({"raw_value": "??", "metadata": {"status": 404}}, "stop"),
     ],
 )
-def test_what_is_suggested_for_an_error_goes_by_its_kind(more: dict[str, Any], suggestion: str) -> None:
+def test_the_suggestion_for_an_error_depends_on_its_kind(more: dict[str, Any], suggestion: str) -> None:
     assert decide(signal(F.ERROR, **more)).suggestion == suggestion
 
 
@@ -138,7 +134,7 @@ def test_a_larger_cap_is_suggested_in_tokens() -> None:
     assert decide(cut.signal).metadata == {}
 
 
-def test_every_end_of_a_run_has_a_suggestion() -> None:
+def test_every_stop_reason_has_a_suggestion() -> None:
     assert set(FOR_STOP_REASON) == set(StopReason)
     assert set(FOR_STOP_REASON.values()) == {"retry", "modify_prompt", "increase_budget", "stop"}
 
@@ -146,7 +142,7 @@ def test_every_end_of_a_run_has_a_suggestion() -> None:
 # Policies ------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_policy_is_a_function_and_can_be_swapped_per_run() -> None:
+def test_a_policy_is_a_function_and_can_be_set_per_run() -> None:
     def keep_what_is_there(signal: TerminationSignal, context: DecisionContext) -> Decision:
         decision = standard(signal, context)
         if decision.stop_reason is StopReason.TRUNCATED and context.response is not None and context.response.text:
@@ -161,7 +157,7 @@ def test_a_policy_is_a_function_and_can_be_swapped_per_run() -> None:
     assert result.history[0].settings.policy is keep_what_is_there
 
 
-def test_the_agent_has_a_default_and_a_fork_keeps_or_changes_it() -> None:
+def test_an_agent_has_a_default_policy_and_a_fork_keeps_or_changes_it() -> None:
     cut = say("half", finish=F.MAX_TOKENS)
     agent = lab.Agent(ScriptedProvider([call("look", {"q": "x"}), cut]), tools=[look], policy=lenient, continuation=None)
 
@@ -179,7 +175,7 @@ def test_the_agent_has_a_default_and_a_fork_keeps_or_changes_it() -> None:
     assert found == [StopReason.COMPLETED, StopReason.COMPLETED, StopReason.TRUNCATED, StopReason.TRUNCATED]
 
 
-def test_it_can_be_changed_while_the_run_goes_on() -> None:
+def test_a_policy_can_be_changed_during_the_run() -> None:
     agent = lab.Agent(ScriptedProvider([call("look", {"q": "x"}), say("half", finish=F.MAX_TOKENS)]), tools=[look])
 
     async def go() -> RunResult:
@@ -207,7 +203,7 @@ def test_a_policy_sees_the_run() -> None:
     assert seen[1].settings is not None and seen[1].settings.budget.max_tokens_per_turn == 50
 
 
-def test_cautious_completes_and_executes_nothing_that_is_unsure() -> None:
+def test_cautious_neither_completes_nor_executes_an_uncertain_response() -> None:
     unsure = replace(say("text"), signal=signal(F.END_TURN, LOW, message="Half a word."))
     assert run([unsure]).stop_reason is StopReason.COMPLETED
     result = run([unsure], policy=cautious)
@@ -218,7 +214,7 @@ def test_cautious_completes_and_executes_nothing_that_is_unsure() -> None:
     assert run(["sure"], policy=cautious).stop_reason is StopReason.COMPLETED
 
 
-def test_lenient_takes_the_text_that_is_there_and_no_more() -> None:
+def test_lenient_accepts_the_existing_text_and_nothing_more() -> None:
     assert run([say("some", finish=F.CONTENT_FILTERED)], policy=lenient).stop_reason is StopReason.COMPLETED
     assert run([say("", finish=F.CONTENT_FILTERED)], policy=lenient).stop_reason is StopReason.CONTENT_FILTERED
     half = say("some", finish=F.MAX_TOKENS, calls=[ToolCall("1", "look", '{"q": ')])
@@ -233,34 +229,34 @@ def test_lenient_takes_the_text_that_is_there_and_no_more() -> None:
     [ToolCall("1", "look", '{"q": '), ToolCall("1", "look", '{"q": "x"}', closed=False)],
     ids=["cut-json", "open-block"],
 )
-def test_half_a_call_is_never_executed_whatever_a_policy_says(half: ToolCall) -> None:
+def test_no_policy_can_execute_half_a_call(half: ToolCall) -> None:
     result = run(
         [say("", finish=F.TOOL_CALLS, calls=[half])],
         policy=lambda signal, context: Decision(Action.EXECUTE_TOOLS, "Go on."),
     )
     assert (result.stop_reason, result.history[0].tool_results) == (StopReason.TRUNCATED, ())
-    assert "was not executed, though the policy" in result.detail
+    assert "was not executed, although the policy" in result.detail
 
 
 WRONG = {
     "no-decision": (lambda signal, context: "complete", "returned 'complete'"),
     "nothing": (lambda signal, context: None, "returned None"),
-    "an-action-of-others": (lambda signal, context: Decision(Action.NUDGE, "…"), "a policy may decide for"),
+    "an-action-of-others": (lambda signal, context: Decision(Action.NUDGE, "…"), "a policy may return"),
     "goes-on-and-ends": (
         lambda signal, context: Decision(Action.RESUME, "…", StopReason.COMPLETED),
-        "leave stop_reason out",
+        "omit stop_reason",
     ),
     "executes-nothing": (lambda signal, context: Decision(Action.EXECUTE_TOOLS, "…"), "has no tool call"),
 }
 
 
-@pytest.mark.parametrize(("policy", "told"), WRONG.values(), ids=WRONG.keys())
-def test_a_decision_that_cannot_be_carried_out_is_told_and_nothing_is_lost(policy: Any, told: str) -> None:
+@pytest.mark.parametrize(("policy", "explanation"), WRONG.values(), ids=WRONG.keys())
+def test_an_impossible_decision_is_reported_and_nothing_is_lost(policy: Any, explanation: str) -> None:
     agent = lab.Agent(ScriptedProvider(["paid for"]))
 
     async def go() -> tuple[str, RunResult | None]:
         going = agent.run("task", policy=policy)
-        with pytest.raises(ConfigurationError, match=told) as caught:
+        with pytest.raises(ConfigurationError, match=explanation) as caught:
             await going
         return str(caught.value), going.result
 
@@ -280,7 +276,7 @@ async def broken_later(signal: TerminationSignal, context: DecisionContext) -> D
 
 
 @pytest.mark.parametrize("policy", [broken, broken_later])
-def test_a_policy_that_raises_is_an_error_result_that_names_it(policy: Any) -> None:
+def test_a_raising_policy_is_an_error_result_that_names_it(policy: Any) -> None:
     result = run(["paid for"], policy=policy)
     assert (result.stop_reason, result.detail) == (StopReason.ERROR, f"The policy {policy.__name__} raised ZeroDivisionError: oh")
     assert isinstance(result.error, ZeroDivisionError)
@@ -304,7 +300,7 @@ def test_a_policy_may_be_async(policy: Any) -> None:
     assert (result.stop_reason, len(result.history)) == (StopReason.COMPLETED, 2)
 
 
-def test_an_async_policys_answer_is_checked_too() -> None:
+def test_the_answer_of_an_async_policy_is_checked() -> None:
     async def nothing(signal: TerminationSignal, context: DecisionContext) -> None: ...
 
     with pytest.raises(ConfigurationError, match="The policy nothing returned None"):
@@ -312,15 +308,15 @@ def test_an_async_policys_answer_is_checked_too() -> None:
 
 
 @pytest.mark.parametrize("policy", [waits, hands_on])
-def test_decide_does_not_wait_for_an_async_policy_and_says_so(policy: Any) -> None:
+def test_decide_refuses_an_async_policy_with_a_message(policy: Any) -> None:
     with pytest.raises(
         ConfigurationError, match=rf"{policy.__name__} is async, .*: write `await {policy.__name__}\(signal, context\)`"
     ):
         decide(signal(F.END_TURN), policy=policy)
 
 
-@pytest.mark.usefixtures("own_time")
-def test_the_runs_time_bounds_an_async_policy() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_the_runs_time_limit_bounds_an_async_policy() -> None:
     async def forever(signal: TerminationSignal, context: DecisionContext) -> Decision:
         await asyncio.sleep(3600)
         return standard(signal, context)
@@ -330,7 +326,7 @@ def test_the_runs_time_bounds_an_async_policy() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["standard", 7, Decision(Action.COMPLETE, "…")])
-def test_what_is_no_policy_is_refused(wrong: Any) -> None:
+def test_an_invalid_policy_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="pass a function"):
         lab.Agent(ScriptedProvider([]), policy=wrong)
     going = lab.Agent(ScriptedProvider([])).run("task")
@@ -346,7 +342,7 @@ def paused(text: str) -> ModelResponse:
     return say(text, finish=F.PAUSED)
 
 
-def test_the_report_has_a_row_a_response() -> None:
+def test_the_report_has_one_row_per_response() -> None:
     results = [
         run([call("look", {"q": "x"}), "done"]),
         run([paused("wait"), say("half", finish=F.MAX_TOKENS)]),
@@ -372,7 +368,7 @@ def test_the_report_has_a_row_a_response() -> None:
     assert all(pd.api.types.is_extension_array_dtype(kind) for kind in report.dtypes)
 
 
-def test_the_summary_counts_kinds_of_ends() -> None:
+def test_the_summary_counts_each_kind_of_end() -> None:
     results = [run([call("look", {"q": "x"}), "done"]) for _ in range(3)] + [run([say("half", finish=F.MAX_TOKENS)])]
     summary = lab.termination_report(results, summary=True)
     assert list(summary["responses"]) == [3, 3, 1]
@@ -384,25 +380,25 @@ def test_the_summary_counts_kinds_of_ends() -> None:
 # The signal itself ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_signal_accepts_words() -> None:
+def test_a_signal_accepts_strings() -> None:
     taken = TerminationSignal("end_turn", "high", raw_value=7)  # type: ignore[arg-type]
     assert (taken.finish_reason, taken.confidence) == (F.END_TURN, HIGH)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "explanation"),
     [
         ({"finish_reason": "done", "confidence": HIGH}, "end_turn, stop_sequence"),
         ({"finish_reason": None, "confidence": HIGH}, "finish_reason=None"),
         ({"finish_reason": F.END_TURN, "confidence": 0.9}, "high, medium, low"),
     ],
 )
-def test_a_signal_with_an_unknown_word_is_refused(fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_a_signal_with_an_unknown_string_is_refused(fields: dict[str, Any], explanation: str) -> None:
+    with pytest.raises(ConfigurationError, match=explanation):
         TerminationSignal(**fields)
 
 
-def test_metadata_is_json_short_and_without_keys() -> None:
+def test_metadata_is_short_json_without_keys() -> None:
     key = "sk-" + "proj-abcDEF0123456789"
     deep: Any = "x"
     for _ in range(50):
@@ -438,7 +434,7 @@ def test_a_result_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(result.history[0].calls[0])).response.signal == result.history[0].signal
 
 
-def test_an_error_can_be_pickled_with_what_it_tells() -> None:
+def test_an_error_is_pickled_with_its_message() -> None:
     import pickle
 
     refused = lab.errors.ProviderStatusError("no", status=429, retry_after_s=2, code="quota")

@@ -1,4 +1,4 @@
-"""Forks: another prompt, a further message, other tool results, another model; and how branches know of each other."""
+"""Forks: another prompt, an additional message, other tool results, another model; and links between a run and its branches."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from agentlab.model.messages import Message, ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.testing import ScriptedProvider, call, say
 
-from .made import agent, assert_conversation_is_whole, assert_is_whole, go, look, looping, run_of
+from .builders import agent, assert_conversation_is_whole, assert_is_whole, go, look, looping, run_of
 
 
 async def ended(run: lab.Run) -> lab.RunResult:
     return await run
 
 
-def told(request: ModelRequest) -> list[str]:
-    """What a model is given, message by message."""
+def input_of(request: ModelRequest) -> list[str]:
+    """The input of a model, message by message."""
     return [f"{one.role}: {one.text}{''.join(result.content for result in one.tool_results)}" for one in request.messages]
 
 
 class Listening:
-    """A script that looks once and then answers, and keeps what it was given."""
+    """A script that looks once, then answers, and keeps its input."""
 
     def __init__(self) -> None:
         self.requests: list[list[str]] = []
 
     def __call__(self, request: ModelRequest, index: int) -> ModelResponse:
-        self.requests.append(told(request))
+        self.requests.append(input_of(request))
         return call("look", {"q": "x"}) if index == 1 else say("end")
 
 
@@ -50,11 +50,11 @@ def run(script: Listening) -> lab.Run:
     return made
 
 
-# What is put in the place of something -----------------------------------------------------------------------------------------
+# Replacements ------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_another_prompt_stands_in_the_place_of_the_first(run: lab.Run, script: Listening, at: int) -> None:
+def test_another_prompt_replaces_the_first(run: lab.Run, script: Listening, at: int) -> None:
     branch = run.fork(at, prompt="another task")
     result = go(ended(branch))
     assert all(one[:3] == ["user: hello", "assistant: hi", "user: another task"] for one in script.requests)
@@ -63,12 +63,12 @@ def test_another_prompt_stands_in_the_place_of_the_first(run: lab.Run, script: L
     assert_is_whole(branch)
 
 
-def test_the_kept_steps_stay_under_another_prompt(run: lab.Run, script: Listening) -> None:
+def test_the_kept_steps_remain_under_another_prompt(run: lab.Run, script: Listening) -> None:
     go(ended(run.fork(1, prompt="another task")))
     assert script.requests == [["user: hello", "assistant: hi", "user: another task", "assistant: ", "tool: saw x"]]
 
 
-def test_a_branch_of_a_branch_keeps_the_prompt_and_may_have_another(run: lab.Run) -> None:
+def test_a_branch_of_a_branch_keeps_the_prompt_or_replaces_it(run: lab.Run) -> None:
     branch = run.fork(0, prompt="second")
     assert [one.text for one in branch.fork(0).messages] == ["hello", "hi", "second"]
     assert [one.text for one in branch.fork(0, prompt="third").messages] == ["hello", "hi", "third"]
@@ -84,18 +84,18 @@ def test_a_message_follows_the_kept_steps(run: lab.Run, script: Listening, at: i
     assert len(script.requests[0]) == [4, 6, 7][at]
     again = branch.fork(at, budget=Budget(max_turns=7))
     assert [one.text for one in again.messages] == [one.text for one in branch.messages][: len(again.messages)]
-    assert again.messages[-1].text == "and in French", "it belongs to what the branch keeps"
+    assert again.messages[-1].text == "and in French", "it belongs to the kept steps of the branch"
     assert_is_whole(branch)
 
 
 @pytest.mark.parametrize("field", ["prompt", "message"])
 @pytest.mark.parametrize("text", ["", "  ", 5], ids=repr)
 def test_an_empty_text_is_refused(run: lab.Run, field: str, text: Any) -> None:
-    with pytest.raises(errors.ConfigurationError, match=rf"{field}={text!r}.*leave it out"):
+    with pytest.raises(errors.ConfigurationError, match=rf"{field}={text!r}.*omit it"):
         run.fork(0, **{field: text})
 
 
-def test_other_tool_results_are_what_the_model_sees_and_the_history_holds(run: lab.Run, script: Listening) -> None:
+def test_replaced_tool_results_are_in_the_request_and_the_history(run: lab.Run, script: Listening) -> None:
     branch = run.fork(1, tool_results={"call_look": "nothing was found"})
     go(ended(branch))
     assert script.requests[0][-1] == "tool: nothing was found"
@@ -107,7 +107,7 @@ def test_other_tool_results_are_what_the_model_sees_and_the_history_holds(run: l
     assert lab.frame(branch, "tools")["content"].tolist() == ["nothing was found"]
 
 
-def test_a_result_that_failed_or_never_was_is_replaced_too() -> None:
+def test_a_failed_or_missing_tool_result_can_be_replaced() -> None:
     calls = [ToolCall("a", "look", "[1]"), ToolCall("b", "quit_it", "{}"), ToolCall("c", "look", "{}")]
 
     def quit_it() -> lab.Stop:
@@ -125,12 +125,12 @@ def test_a_result_that_failed_or_never_was_is_replaced_too() -> None:
     assert_conversation_is_whole(branch.messages)
     stopped = run.fork(1, tool_results={"b": "no stop"})
     assert stopped.history[0].tool_results[1].stop is None
-    assert len(stopped.history[0].tool_results) == 2, "what was not executed is no result"
+    assert len(stopped.history[0].tool_results) == 2, "an unexecuted call has no result"
     assert go(ended(branch)).text == "end"
 
 
 @pytest.mark.parametrize(
-    ("at", "given", "said"),
+    ("at", "given", "reason"),
     [
         pytest.param(1, {"nope": "x"}, r"'nope'.*Step 1 has 'call_look'", id="unknown"),
         pytest.param(2, {"call_look": "x"}, "no tool call: none", id="of another step"),
@@ -138,12 +138,12 @@ def test_a_result_that_failed_or_never_was_is_replaced_too() -> None:
         pytest.param(1, {"call_look": 5}, "call_look': 5.*as text", id="no text"),
     ],
 )
-def test_a_result_that_cannot_be_is_refused(run: lab.Run, at: int, given: Any, said: str) -> None:
-    with pytest.raises(errors.ConfigurationError, match=said):
+def test_an_invalid_tool_result_is_refused(run: lab.Run, at: int, given: Any, reason: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=reason):
         run.fork(at, tool_results=given, message="go on")
 
 
-def test_another_model_takes_the_same_agent() -> None:
+def test_another_model_uses_the_same_agent() -> None:
     first = looping(instructions="be brief", stop=lab.StepCountIs(9))
     run = first.run("go", budget=Budget(max_turns=1))
     go(ended(run))
@@ -158,7 +158,7 @@ def test_another_model_takes_the_same_agent() -> None:
     assert (named.name, named.model.name, named.model.model) == ("mine", "openai", "gpt-4.1-mini")
 
 
-def test_agent_and_model_together_are_refused_and_a_terminating_tool_that_is_none(run: lab.Run) -> None:
+def test_agent_with_model_or_an_unknown_terminating_tool_is_refused(run: lab.Run) -> None:
     with pytest.raises(errors.ConfigurationError, match="pass one of them"):
         run.fork(0, agent=looping(), model=ScriptedProvider([]))
     with pytest.raises(errors.ToolDefinitionError, match=r"finalise.*Did you mean 'finalize'"):
@@ -169,13 +169,13 @@ def test_agent_and_model_together_are_refused_and_a_terminating_tool_that_is_non
 # What the model can be asked --------------------------------------------------------------------------------------------------
 
 
-def test_a_completed_run_is_kept_whole_with_a_message_only(run: lab.Run) -> None:
+def test_a_completed_run_is_kept_whole_only_with_a_new_message(run: lab.Run) -> None:
     with pytest.raises(
         errors.ConfigurationError, match=r"the model finished with step 2.*message=…, or keep fewer steps \(at=1\)"
     ):
         run.fork(2)
     assert go(ended(run.fork(1))).text == "end"
-    assert run.branches and len(run.branches) == 1, "what was refused is no branch"
+    assert run.branches and len(run.branches) == 1, "a refused fork makes no branch"
 
 
 def test_a_cut_answer_is_followed_by_the_hint() -> None:
@@ -189,7 +189,7 @@ def test_a_cut_answer_is_followed_by_the_hint() -> None:
     assert len(own.messages) == 3
 
 
-def test_a_paused_turn_is_taken_back_as_it_is() -> None:
+def test_a_paused_turn_is_sent_back_unchanged() -> None:
     paused = say("searching", finish=FinishReason.PAUSED)
     run = run_of([paused, "found"], budget=Budget(max_calls=1))
     assert go(ended(run)).stop_reason is StopReason.CALL_LIMIT
@@ -201,7 +201,7 @@ def test_a_paused_turn_is_taken_back_as_it_is() -> None:
 # Parents and branches ----------------------------------------------------------------------------------------------------------
 
 
-def test_branches_know_where_they_come_from() -> None:
+def test_branches_know_their_origin() -> None:
     run = looping().run("go", budget=Budget(max_turns=2))
     go(ended(run))
     assert (run.origin.parent, run.origin.forked_at, run.branches, run.origin.parent_run_id) == (None, None, (), None)
@@ -215,20 +215,20 @@ def test_branches_know_where_they_come_from() -> None:
     assert lab.frame([run, first, second], "runs")["forked_at"].tolist()[1:] == [1, 0]
 
 
-def test_who_watches_is_told_of_each_fork() -> None:
+def test_observers_are_notified_of_each_fork() -> None:
     run, seen = looping().run("go"), []
     end = run.branches.watch(seen.append)
     first = run.fork(0)
     assert seen == [first]
     first.fork(0)
-    assert seen == [first], "a branch has listeners of its own"
+    assert seen == [first], "a branch has separate listeners"
     end()
     end()
     run.fork(0)
     assert seen == [first]
 
 
-def test_a_listener_that_raises_is_a_warning_and_the_fork_holds() -> None:
+def test_a_raising_listener_is_a_warning_and_the_fork_succeeds() -> None:
     run, seen = looping().run("go"), []
 
     def broken(branch: lab.Run) -> None:
@@ -236,13 +236,13 @@ def test_a_listener_that_raises_is_a_warning_and_the_fork_holds() -> None:
 
     run.branches.watch(broken)
     run.branches.watch(seen.append)
-    with pytest.warns(lab.AgentlabWarning, match="A listener to forks raised ValueError: no"):
+    with pytest.warns(lab.AgentlabWarning, match="A listener for forks raised ValueError: no"):
         branch = run.fork(0)
     assert run.branches == (branch,)
     assert seen == [branch]
 
 
-def test_a_run_that_goes_on_is_forked_at_each_of_its_steps() -> None:
+def test_a_running_run_can_be_forked_at_each_of_its_steps() -> None:
     async def main() -> None:
         run = looping().run("go")
         async for step in run:

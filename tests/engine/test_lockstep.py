@@ -1,4 +1,4 @@
-"""Several runs taken together: rounds, ends, errors, and control from another thread."""
+"""Lockstep: rounds, ends, errors, and control from another thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from other_threads import wait_until
+from thread_tools import wait_until
 
 import agentlab as lab
 from agentlab import Budget, Lockstep, RunState, StepCountIs, StopReason, errors
@@ -18,18 +18,18 @@ from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.testing import call, say
 
-from .made import agent, assert_is_whole, go, looping, names, run_of
+from .builders import agent, assert_is_whole, go, looping, names, run_of
 
 SOON_S = 60.0
 
 
 def steps_of(number: int, **more: Any) -> lab.Run:
-    """A run of so many steps."""
+    """A run of this many steps."""
     return run_of([*[call("look")] * (number - 1), "end"], **more)
 
 
 class Gate:
-    """Tools that wait until they are let through, one round after the other; knows how many are inside at once."""
+    """Tools that wait until they are released, round after round; counts how many are waiting at once."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -55,7 +55,7 @@ async def to_the_end(both: Lockstep) -> tuple[lab.RunResult, ...]:
 # Rounds -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_round_is_a_step_of_each_in_order() -> None:
+def test_a_round_is_one_step_of_each_run_in_order() -> None:
     async def main() -> None:
         both = Lockstep([steps_of(3), steps_of(2)])
         assert (both.state, both.round, len(both)) == (RunState.READY, 0, 2)
@@ -77,7 +77,7 @@ def test_a_round_is_a_step_of_each_in_order() -> None:
     go(main())
 
 
-def test_all_take_their_step_at_the_same_time() -> None:
+def test_all_runs_take_their_step_concurrently() -> None:
     gate = Gate()
 
     async def main() -> None:
@@ -94,7 +94,7 @@ def test_all_take_their_step_at_the_same_time() -> None:
     go(main())
 
 
-def test_who_is_done_waits_for_the_others() -> None:
+def test_a_finished_step_waits_for_the_others_in_its_round() -> None:
     gate = Gate()
 
     async def main() -> None:
@@ -104,7 +104,7 @@ def test_who_is_done_waits_for_the_others() -> None:
             await asyncio.sleep(0.002)
         await asyncio.sleep(0.03)
         assert [len(run.history) for run in both.runs] == [0, 1]
-        assert both.runs[1].state is RunState.RUNNING, "its step is done, and the round goes on"
+        assert both.runs[1].state is RunState.RUNNING, "its step is done, and the round continues"
         gate.open.set()
         assert [result.text for result in await ending] == ["end", "end"]
 
@@ -121,7 +121,7 @@ def test_runs_of_different_lengths_round_by_round() -> None:
     go(main())
 
 
-def test_their_own_limits_hold() -> None:
+def test_each_run_keeps_its_own_limits() -> None:
     runs = [
         looping().run("go", budget=Budget(max_turns=2)),
         looping().run("go", stop=StepCountIs(4)),
@@ -137,7 +137,7 @@ def test_their_own_limits_hold() -> None:
         assert_is_whole(run)
 
 
-def test_a_round_in_which_all_end_without_a_step_is_none() -> None:
+def test_a_round_in_which_all_runs_end_without_a_step_does_not_count() -> None:
     async def main() -> None:
         both = Lockstep([looping().run("go"), looping().run("go")])
         await both.step()
@@ -149,7 +149,7 @@ def test_a_round_in_which_all_end_without_a_step_is_none() -> None:
     go(main())
 
 
-def test_a_branch_goes_beside_its_run_and_a_run_that_has_ended_is_left_out() -> None:
+def test_a_branch_can_join_its_run_and_an_ended_run_is_skipped() -> None:
     async def main() -> None:
         run, ended = looping().run("go", budget=Budget(max_turns=3)), steps_of(1)
         await ended
@@ -161,7 +161,7 @@ def test_a_branch_goes_beside_its_run_and_a_run_that_has_ended_is_left_out() -> 
     go(main())
 
 
-def test_the_frame_holds_all() -> None:
+def test_the_frame_has_all_runs() -> None:
     both = Lockstep([steps_of(2), steps_of(1)])
     go(to_the_end(both))
     assert both.to_frame()["step"].tolist() == [1, 2, 1]
@@ -169,26 +169,26 @@ def test_the_frame_holds_all() -> None:
     assert repr(both) == "Lockstep([scripted:script, scripted:script], ended, 2 rounds)"
 
 
-# What cannot be ----------------------------------------------------------------------------------------------------------------
+# Invalid members ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("runs", "said"),
+    ("runs", "reason"),
     [
         (lambda run: [], "at least one run"),
-        (lambda run: [run, run], "is there twice"),
+        (lambda run: [run, run], "is listed twice"),
         (lambda run: [run, "run"], "'run' is not a run"),
         (lambda run: run, r"in a list"),
         (lambda run: 5, r"Lockstep\(5\)"),
     ],
     ids=["none", "twice", "other", "bare", "number"],
 )
-def test_what_are_no_runs_is_refused(runs: Callable[[lab.Run], Any], said: str) -> None:
-    with pytest.raises(errors.ConfigurationError, match=said):
+def test_invalid_members_are_refused(runs: Callable[[lab.Run], Any], reason: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=reason):
         Lockstep(runs(steps_of(1)))
 
 
-# Errors of one ------------------------------------------------------------------------------------------------------------------
+# Errors of one run --------------------------------------------------------------------------------------------------------------
 
 
 def broken_condition(history: Any) -> bool:
@@ -209,7 +209,7 @@ async def broken_middleware(request: ModelRequest, ask: Any) -> ModelResponse:
         pytest.param(lambda: run_of(["x"], middleware=[broken_middleware]), id="middleware"),
     ],
 )
-def test_an_error_ends_its_own_run_and_no_other(make: Callable[[], lab.Run]) -> None:
+def test_an_error_ends_only_its_own_run(make: Callable[[], lab.Run]) -> None:
     both = Lockstep([make(), steps_of(4)])
     failed, fine = go(to_the_end(both))
     assert (failed.stop_reason, fine.stop_reason, len(fine.history)) == (StopReason.ERROR, StopReason.COMPLETED, 4)
@@ -217,7 +217,7 @@ def test_an_error_ends_its_own_run_and_no_other(make: Callable[[], lab.Run]) -> 
     assert both.runs[0].history[-1].stop_reason is StopReason.ERROR
 
 
-def test_the_step_that_failed_is_told_of() -> None:
+def test_a_failed_step_is_emitted() -> None:
     async def main() -> None:
         both = Lockstep([run_of([]), steps_of(2)])
         failed, fine = await both.step()
@@ -229,7 +229,7 @@ def test_the_step_that_failed_is_told_of() -> None:
     go(main())
 
 
-def test_a_cancel_that_nobody_asked_for_ends_its_own_run() -> None:
+def test_an_unrequested_cancel_ends_only_its_own_run() -> None:
     async def give_up(request: ModelRequest, ask: Any) -> ModelResponse:
         raise asyncio.CancelledError
 
@@ -238,7 +238,7 @@ def test_a_cancel_that_nobody_asked_for_ends_its_own_run() -> None:
     assert (failed.stop_reason, fine.stop_reason) == (StopReason.CANCELLED, StopReason.COMPLETED)
 
 
-def test_who_is_cancelled_from_outside_knows_it_and_the_steps_are_kept() -> None:
+def test_an_outer_cancel_propagates_and_the_steps_are_kept() -> None:
     gate = Gate()
 
     async def main() -> None:
@@ -259,7 +259,7 @@ def test_who_is_cancelled_from_outside_knows_it_and_the_steps_are_kept() -> None
 # Control -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_in_the_background_paused_and_resumed_from_another_thread() -> None:
+def test_a_background_lockstep_is_paused_and_resumed_from_another_thread() -> None:
     gate = Gate()
     both = Lockstep([gate.agent(name, 4).run("go") for name in "ab"])
     both.worker.launch()
@@ -267,7 +267,7 @@ def test_in_the_background_paused_and_resumed_from_another_thread() -> None:
     assert (both.state, both.rounds.is_stepping) == (RunState.RUNNING, True)
     both.pause()
     assert both.pausing
-    assert both.state is RunState.RUNNING, "the pause takes hold after the round"
+    assert both.state is RunState.RUNNING, "the pause takes effect after the round"
     gate.open.set()
     wait_until(lambda: both.state is RunState.PAUSED)
     assert [len(run.history) for run in both.runs] == [1, 1]
@@ -286,7 +286,7 @@ def test_in_the_background_paused_and_resumed_from_another_thread() -> None:
         assert_is_whole(run)
 
 
-def test_one_that_is_paused_by_itself_holds_the_others() -> None:
+def test_a_run_paused_individually_holds_the_others() -> None:
     gate = Gate()
     both = Lockstep([gate.agent(name, 3).run("go") for name in "ab"])
     both.worker.launch()
@@ -304,7 +304,7 @@ def test_one_that_is_paused_by_itself_holds_the_others() -> None:
 
 @pytest.mark.parametrize("act", ["stop", "cancel"])
 @pytest.mark.parametrize("paused", [True, False], ids=["paused", "in a round"])
-def test_all_are_ended_from_another_thread(act: str, paused: bool) -> None:
+def test_all_runs_are_ended_from_another_thread(act: str, paused: bool) -> None:
     gate = Gate()
     both = Lockstep([gate.agent(name).run("go") for name in "ab"])
     both.worker.launch()
@@ -316,7 +316,7 @@ def test_all_are_ended_from_another_thread(act: str, paused: bool) -> None:
     both.stop("enough") if act == "stop" else both.cancel()
     if act == "stop" and not paused:
         time.sleep(0.02)
-        assert not both.ended, "the round under way is finished first"
+        assert not both.ended, "the current round is finished first"
         gate.open.set()
     results = both.wait(SOON_S)
     assert results is not None
@@ -330,7 +330,7 @@ def test_all_are_ended_from_another_thread(act: str, paused: bool) -> None:
         assert_is_whole(run)
 
 
-def test_one_is_stopped_and_the_others_go_on() -> None:
+def test_one_run_is_stopped_and_the_others_continue() -> None:
     gate = Gate()
     gate.open.set()
     both = Lockstep([gate.agent(name, 4).run("go") for name in "ab"])
@@ -345,7 +345,7 @@ def test_one_is_stopped_and_the_others_go_on() -> None:
     assert [len(run.history) for run in both.runs] == [1, 4]
 
 
-def test_one_that_has_had_its_step_is_stopped_in_the_round() -> None:
+def test_a_run_is_stopped_within_a_round_after_its_step() -> None:
     gate = Gate()
     both = Lockstep([gate.agent("slow", 3).run("go"), looping().run("go")])
     both.worker.launch()
@@ -360,7 +360,7 @@ def test_one_that_has_had_its_step_is_stopped_in_the_round() -> None:
     ]
 
 
-def test_the_last_ones_own_stop_ends_a_pause() -> None:
+def test_stopping_the_last_run_ends_a_pause() -> None:
     both = Lockstep([looping().run("go"), looping().run("go")])
     both.pause()
     both.worker.launch()
@@ -374,7 +374,7 @@ def test_the_last_ones_own_stop_ends_a_pause() -> None:
         both.pause()
 
 
-def test_without_a_front_end_start_finishes_them() -> None:
+def test_start_without_a_front_end_returns_after_all_runs() -> None:
     both = Lockstep([steps_of(2), steps_of(3)])
     assert both.start() is both
     assert [result and len(result.history) for result in both.results] == [2, 3]
@@ -383,7 +383,7 @@ def test_without_a_front_end_start_finishes_them() -> None:
     assert both.wait() == both.results
 
 
-def test_with_a_front_end_start_returns_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_with_a_front_end_returns_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
     gate = Gate()
     both = Lockstep([gate.agent(name, 2).run("go") for name in "ab"]).start()
@@ -393,7 +393,7 @@ def test_with_a_front_end_start_returns_at_once(monkeypatch: pytest.MonkeyPatch)
     assert both.wait(SOON_S) is not None
 
 
-def test_to_wait_for_what_was_not_started_or_on_its_own_loop_is_refused() -> None:
+def test_waiting_for_an_unstarted_lockstep_or_on_its_own_loop_is_refused() -> None:
     both = Lockstep([steps_of(1)])
     with pytest.raises(errors.ConfigurationError, match="not been started"):
         both.wait()
@@ -410,7 +410,7 @@ def test_to_wait_for_what_was_not_started_or_on_its_own_loop_is_refused() -> Non
     assert going.wait(SOON_S) is not None
 
 
-def test_it_is_awaited_from_a_loop_while_the_background_is_at_it() -> None:
+def test_a_background_lockstep_can_be_awaited_from_a_loop() -> None:
     gate = Gate()
     both = Lockstep([gate.agent(name, 3).run("go") for name in "ab"])
     both.worker.launch()

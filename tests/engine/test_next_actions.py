@@ -1,4 +1,4 @@
-"""What is proposed for each end of a run, and that going on so really goes further."""
+"""The proposals for each end of a run, and that following one makes progress."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from agentlab.model.responses import ModelResponse
 from agentlab.records.history import RunHistory
 from agentlab.records.result import FOR_STOP_REASON
 from agentlab.testing import call, say
-from engine.made import agent, assert_is_whole, go, looping, run_of
+from engine.builders import agent, assert_is_whole, go, looping, run_of
 
 
 async def to_the_end(run: lab.Run) -> lab.RunResult:
@@ -46,7 +46,7 @@ async def to_the_end(run: lab.Run) -> lab.RunResult:
 
 
 def ended(run: lab.Run) -> lab.Run:
-    """The run, taken to its end, whatever it raises."""
+    """Run to the end, even if it raises."""
     try:
         go(to_the_end(run))
     except (errors.ConfigurationError, errors.FixtureError):
@@ -55,7 +55,7 @@ def ended(run: lab.Run) -> lab.Run:
 
 
 def went_on(run: lab.Run, proposal: NextAction | None = None, *, prompt: str | None = None) -> lab.Run:
-    """The branch that does what is proposed, taken to its end; it has gone further, and kept what was there."""
+    """Follow the proposal to the end of its branch; assert that the branch made progress and kept the earlier steps."""
     chosen = proposal or run.next_actions[0]
     branch = run.apply(proposal, prompt=prompt)
     assert (branch.origin.parent, branch.origin.forked_at, branch.result) == (run, chosen.at, None)
@@ -72,30 +72,30 @@ def went_on(run: lab.Run, proposal: NextAction | None = None, *, prompt: str | N
 @pytest.mark.parametrize(
     ("budget", "reason", "steps", "label", "edits"),
     [
-        (Budget(max_turns=3), "turn_limit", 3, "Raise the turn limit to 6 and go on", {"max_turns": 6}),
-        (Budget(max_calls=2), "call_limit", 2, "Raise the call limit to 4 and go on", {"max_calls": 4}),
-        (Budget(max_tokens=40), "token_budget", 3, "Raise the token budget to 85 and go on", {"max_tokens": 85}),
-        (Budget(max_tokens=30), "token_budget", 2, "Raise the token budget to 60 and go on", {"max_tokens": 60}),
-        (Budget(max_tokens=1), "token_budget", 1, "Raise the token budget to 30 and go on", {"max_tokens": 30}),
-        (Budget(max_cost="0.05"), "cost_budget", 5, "Raise the cost budget to $0.10 and go on", {"max_cost": Decimal("0.10")}),
+        (Budget(max_turns=3), "turn_limit", 3, "Raise the turn limit to 6 and continue", {"max_turns": 6}),
+        (Budget(max_calls=2), "call_limit", 2, "Raise the call limit to 4 and continue", {"max_calls": 4}),
+        (Budget(max_tokens=40), "token_budget", 3, "Raise the token budget to 85 and continue", {"max_tokens": 85}),
+        (Budget(max_tokens=30), "token_budget", 2, "Raise the token budget to 60 and continue", {"max_tokens": 60}),
+        (Budget(max_tokens=1), "token_budget", 1, "Raise the token budget to 30 and continue", {"max_tokens": 30}),
+        (Budget(max_cost="0.05"), "cost_budget", 5, "Raise the cost budget to $0.10 and continue", {"max_cost": Decimal("0.10")}),
         (
             Budget(max_cost="0.0004"),
             "cost_budget",
             1,
-            "Raise the cost budget to $0.02 and go on",
+            "Raise the cost budget to $0.02 and continue",
             {"max_cost": Decimal("0.02")},
         ),
         (
             Budget(max_turns=2, max_tokens=30, max_calls=9),
             "turn_limit",
             2,
-            "Raise the turn limit to 4 and the token budget to 60 and go on",
+            "Raise the turn limit to 4 and the token budget to 60 and continue",
             {"max_turns": 4, "max_tokens": 60},
         ),
     ],
     ids=lambda value: value if isinstance(value, str) and " " not in value else None,
 )
-def test_a_limit_that_is_met_is_raised(budget: Budget, reason: str, steps: int, label: str, edits: dict[str, Any]) -> None:
+def test_an_exhausted_limit_is_raised(budget: Budget, reason: str, steps: int, label: str, edits: dict[str, Any]) -> None:
     run = ended(looping().run("go", budget=budget))
     assert run.result is not None
     assert (run.result.stop_reason, len(run.history)) == (reason, steps)
@@ -104,12 +104,12 @@ def test_a_limit_that_is_met_is_raised(budget: Budget, reason: str, steps: int, 
     branch = went_on(run)
     for name, value in edits.items():
         assert getattr(branch.limits, name) == value
-    assert branch.next_actions, "the new limit is met in its turn, and raised once more"
+    assert branch.next_actions, "the new limit is reached later and raised again"
     assert run.limits.snapshot().budget == budget
 
 
-@pytest.mark.usefixtures("own_time")
-def test_the_time_limit_counts_the_time_of_the_kept_steps() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_a_raised_time_limit_includes_the_time_of_the_kept_steps() -> None:
     async def slow() -> str:
         await asyncio.sleep(0.03)
         return "done"
@@ -124,8 +124,8 @@ def test_the_time_limit_counts_the_time_of_the_kept_steps() -> None:
     assert branch.history.elapsed_s > run.history.elapsed_s
 
 
-@pytest.mark.usefixtures("own_time")
-def test_a_step_cut_by_the_time_is_kept_and_the_model_is_asked_again() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_a_step_cut_by_the_time_limit_is_kept_and_the_model_asked_again() -> None:
     waits = [9.0, 0.01]
 
     async def stuck(request: ModelRequest, ask: Any) -> ModelResponse:
@@ -144,21 +144,21 @@ def test_a_step_cut_by_the_time_is_kept_and_the_model_is_asked_again() -> None:
 def test_the_call_limit_of_terminating_tools_is_raised() -> None:
     run = ended(looping().run("go", terminating=TerminatingTools(["finalize"], max_invocations=2)))
     (proposal,) = run.next_actions
-    assert proposal.label == "Raise the call limit of the terminating tools to 4 and go on"
+    assert proposal.label == "Raise the call limit of the terminating tools to 4 and continue"
     branch = went_on(run)
     assert branch.limits.max_invocations == 4
     assert (len(branch.history), branch.limits.tools) == (4, ("finalize",))
 
 
-def test_a_limit_that_a_person_has_raised_since_is_left() -> None:
+def test_a_limit_that_was_raised_since_is_left_unchanged() -> None:
     run = ended(looping().run("go", budget=Budget(max_turns=2)))
     run.limits.max_turns = 3
     (proposal,) = run.next_actions
-    assert (proposal.label, dict(proposal.edits)) == ("Go on from step 2", {})
+    assert (proposal.label, dict(proposal.edits)) == ("Continue from step 2", {})
     assert len(went_on(run).history) == 3
 
 
-def test_a_cut_answer_for_which_no_call_was_left_is_asked_for_its_rest() -> None:
+def test_a_cut_answer_without_remaining_calls_is_continued() -> None:
     script = [say("half of", finish=FinishReason.MAX_TOKENS), "the rest"]
     run = ended(agent(script, continuation=ContinuationPolicy()).run("go", budget=Budget(max_calls=1)))
     assert run.result is not None
@@ -174,62 +174,62 @@ def test_a_cut_answer_for_which_no_call_was_left_is_asked_for_its_rest() -> None
 @pytest.mark.parametrize(
     ("stop", "labels"),
     [
-        (StepCountIs(2), ["Raise StepCountIs to 4 and go on", "Turn StepCountIs off and go on"]),
-        (MaxTokensUsed(25), ["Raise MaxTokensUsed to 55 and go on", "Turn MaxTokensUsed off and go on"]),
-        (MaxCost("0.02"), ["Raise MaxCost to $0.04 and go on", "Turn MaxCost off and go on"]),
-        (FinishReasonIs("tool_calls"), ["Turn FinishReasonIs off and go on"]),
-        (~HasToolCall("finalize"), ["Turn HasToolCall off and go on"]),
-        (lambda history: len(history) >= 2, ["Turn custom off and go on"]),
-        (StepCountIs(2) | StepCountIs(9), ["Raise StepCountIs to 4 and go on", "Turn StepCountIs off and go on"]),
-        (StepCountIs(9) | StepCountIs(2), ["Raise StepCountIs_2 to 4 and go on", "Turn StepCountIs_2 off and go on"]),
+        (StepCountIs(2), ["Raise StepCountIs to 4 and continue", "Turn StepCountIs off and continue"]),
+        (MaxTokensUsed(25), ["Raise MaxTokensUsed to 55 and continue", "Turn MaxTokensUsed off and continue"]),
+        (MaxCost("0.02"), ["Raise MaxCost to $0.04 and continue", "Turn MaxCost off and continue"]),
+        (FinishReasonIs("tool_calls"), ["Turn FinishReasonIs off and continue"]),
+        (~HasToolCall("finalize"), ["Turn HasToolCall off and continue"]),
+        (lambda history: len(history) >= 2, ["Turn custom off and continue"]),
+        (StepCountIs(2) | StepCountIs(9), ["Raise StepCountIs to 4 and continue", "Turn StepCountIs off and continue"]),
+        (StepCountIs(9) | StepCountIs(2), ["Raise StepCountIs_2 to 4 and continue", "Turn StepCountIs_2 off and continue"]),
         (
             StepCountIs(2) | MaxTokensUsed(30),
             [
-                "Raise StepCountIs to 4 and MaxTokensUsed to 60 and go on",
-                "Turn StepCountIs and MaxTokensUsed off and go on",
+                "Raise StepCountIs to 4 and MaxTokensUsed to 60 and continue",
+                "Turn StepCountIs and MaxTokensUsed off and continue",
             ],
         ),
         (
             StepCountIs(2) & MaxTokensUsed(30),
-            ["Raise StepCountIs to 4 and go on", "Turn StepCountIs and MaxTokensUsed off and go on"],
+            ["Raise StepCountIs to 4 and continue", "Turn StepCountIs and MaxTokensUsed off and continue"],
         ),
-        (StepCountIs(1) | FinishReasonIs("tool_calls"), ["Turn StepCountIs and FinishReasonIs off and go on"]),
-        (Off(StepCountIs(1)) | StepCountIs(2), ["Raise StepCountIs_2 to 4 and go on", "Turn StepCountIs_2 off and go on"]),
-        (~~StepCountIs(2), ["Raise StepCountIs to 4 and go on", "Turn StepCountIs off and go on"]),
-        (~(StepCountIs(1) & HasToolCall("finalize")), ["Turn StepCountIs and HasToolCall off and go on"]),
+        (StepCountIs(1) | FinishReasonIs("tool_calls"), ["Turn StepCountIs and FinishReasonIs off and continue"]),
+        (Off(StepCountIs(1)) | StepCountIs(2), ["Raise StepCountIs_2 to 4 and continue", "Turn StepCountIs_2 off and continue"]),
+        (~~StepCountIs(2), ["Raise StepCountIs to 4 and continue", "Turn StepCountIs off and continue"]),
+        (~(StepCountIs(1) & HasToolCall("finalize")), ["Turn StepCountIs and HasToolCall off and continue"]),
     ],
     ids=lambda given: "custom" if callable(given) else repr(given),
 )
-def test_a_condition_that_is_met_is_raised_or_turned_off(stop: Any, labels: list[str]) -> None:
+def test_a_met_condition_is_raised_or_turned_off(stop: Any, labels: list[str]) -> None:
     run = ended(looping().run("go", stop=stop, budget=Budget(max_turns=6)))
     assert run.result is not None
     assert run.result.stop_reason is StopReason.STOP_CONDITION
     assert [one.label for one in run.next_actions] == labels
     for proposal in run.next_actions:
         branch = went_on(run, proposal)
-        assert branch.limits.conditions.keys() == run.limits.conditions.keys(), "what is turned off is kept"
+        assert branch.limits.conditions.keys() == run.limits.conditions.keys(), "conditions that were turned off are kept"
 
 
 def test_a_limit_met_in_the_same_step_is_raised_with_the_condition() -> None:
     run = ended(looping().run("go", stop=StepCountIs(2), budget=Budget(max_turns=2)))
     assert [one.label for one in run.next_actions] == [
-        "Raise StepCountIs to 4 and the turn limit to 4 and go on",
-        "Turn StepCountIs off, raise the turn limit to 4 and go on",
+        "Raise StepCountIs to 4 and the turn limit to 4 and continue",
+        "Turn StepCountIs off, raise the turn limit to 4 and continue",
     ]
     for proposal in run.next_actions:
         went_on(run, proposal)
 
 
-def test_an_unknown_usage_is_no_hindrance() -> None:
+def test_unknown_usage_does_not_prevent_a_proposal() -> None:
     def script(request: ModelRequest, index: int) -> ModelResponse:
         return call("look", tokens=(30, None) if index == 2 else (10, 5))
 
     with pytest.warns(lab.AgentlabWarning, match="no usage"):
         run = ended(run_of(script, stop=MaxTokensUsed(40)))
-    assert run.next_actions[0].label == "Raise MaxTokensUsed to 80 and go on"
+    assert run.next_actions[0].label == "Raise MaxTokensUsed to 80 and continue"
 
 
-def test_a_condition_on_the_agents_own_doing_is_its_end() -> None:
+def test_a_condition_on_the_agents_own_action_gets_no_proposal() -> None:
     run = ended(run_of([call("finalize")], stop=HasToolCall("finalize") | StepCountIs(1)))
     assert run.next_actions == ()
     assert "finished on its own" in nothing_to_do(run)
@@ -239,13 +239,13 @@ def test_a_condition_that_was_changed_since_is_not_changed_again() -> None:
     run = ended(looping().run("go", stop=StepCountIs(2), budget=Budget(max_turns=4)))
     run.limits.stop = StepCountIs(3)
     (proposal,) = run.next_actions
-    assert (proposal.kind, proposal.label) == ("continue", "Go on from step 2")
+    assert (proposal.kind, proposal.label) == ("continue", "Continue from step 2")
     assert len(went_on(run).history) == 3
 
 
 @dataclass(frozen=True)
 class _Fewer(StopCondition):
-    """Met below a number: raising it does not help."""
+    """Met below a number: raising the number does not help."""
 
     than: int = limit_field(unit="steps", minimum=1, help="met below it")
 
@@ -269,7 +269,7 @@ class _AtMostThree(StopCondition):
 
 @dataclass(frozen=True)
 class _Boundless(StopCondition):
-    """Reads a figure that is above any number, or that is none."""
+    """Reads a figure that is above every number, or NaN."""
 
     most: int = limit_field(unit="steps", minimum=1, help="met above it")
     figure: float = math.inf
@@ -279,17 +279,17 @@ class _Boundless(StopCondition):
 
 
 @pytest.mark.parametrize("stop", [_Fewer(5), _AtMostThree(2), _Boundless(2), _Boundless(2, math.nan)], ids=repr)
-def test_a_condition_of_ones_own_that_no_number_mends_is_turned_off(stop: StopCondition) -> None:
+def test_a_custom_condition_that_no_number_satisfies_is_turned_off(stop: StopCondition) -> None:
     run = ended(looping().run("go", stop=stop, budget=Budget(max_turns=3)))
-    assert [one.label for one in run.next_actions] == [f"Turn {type(stop).__name__} off and go on"]
+    assert [one.label for one in run.next_actions] == [f"Turn {type(stop).__name__} off and continue"]
     went_on(run)
 
 
-# Responses that came to nothing ---------------------------------------------------------------------------------------------------
+# Incomplete responses -------------------------------------------------------------------------------------------------------------
 
 
 def cutting(until: int) -> Any:
-    """A script whose answers are cut at their cap as long as that is below `until`."""
+    """A script whose answers are cut at their cap while it is below `until`."""
 
     def script(request: ModelRequest, index: int) -> ModelResponse:
         cap = request.max_output_tokens or 50
@@ -300,15 +300,15 @@ def cutting(until: int) -> Any:
     return script
 
 
-def test_a_cut_answer_is_taken_again_with_twice_the_cap() -> None:
+def test_a_cut_answer_is_retried_with_twice_the_cap() -> None:
     run = ended(run_of(cutting(100), budget=Budget(max_tokens_per_turn=50)))
     (proposal,) = run.next_actions
-    assert (proposal.kind, proposal.label) == ("increase_budget", "Raise the output cap to 100 and take step 2 again")
+    assert (proposal.kind, proposal.label) == ("increase_budget", "Raise the output cap to 100 and repeat step 2")
     assert (proposal.at, dict(proposal.edits)) == (1, {"max_tokens_per_turn": 100})
     assert went_on(run).result.text == "whole"  # type: ignore[union-attr]
 
 
-def test_without_a_cap_it_is_twice_what_came() -> None:
+def test_without_a_cap_the_cap_is_twice_the_received_tokens() -> None:
     run = ended(run_of(cutting(100)))
     assert dict(run.next_actions[0].edits) == {"max_tokens_per_turn": 100}
     assert went_on(run).result.text == "whole"  # type: ignore[union-attr]
@@ -330,7 +330,7 @@ def test_without_a_cap_it_is_twice_what_came() -> None:
     ],
     ids=["continuations", "characters", "tokens", "four times the cap"],
 )
-def test_the_cap_of_the_continuation_that_was_the_reason_is_raised(policy: ContinuationPolicy, edits: dict[str, Any]) -> None:
+def test_the_exhausted_cap_on_continuations_is_raised(policy: ContinuationPolicy, edits: dict[str, Any]) -> None:
     run = ended(agent(cutting(9999), continuation=policy).run("go", budget=Budget(max_tokens_per_turn=50)))
     assert run.result is not None
     assert run.result.stop_reason is StopReason.TRUNCATED
@@ -341,7 +341,7 @@ def test_the_cap_of_the_continuation_that_was_the_reason_is_raised(policy: Conti
     assert len(branch.history[1].text) >= len(run.history[1].text)
 
 
-def test_half_a_tool_call_is_asked_for_once_more() -> None:
+def test_half_a_tool_call_is_requested_once_more() -> None:
     half = say("", finish=FinishReason.MAX_TOKENS, tokens=(5, 50), calls=call("look", '{"q": "no').tool_calls)
     run = ended(agent([half] * 9, continuation=ContinuationPolicy()).run("go", budget=Budget(max_tokens_per_turn=50)))
     (proposal,) = run.next_actions
@@ -349,7 +349,7 @@ def test_half_a_tool_call_is_asked_for_once_more() -> None:
     assert len(went_on(run).history[0].calls) == 3
 
 
-def test_what_is_left_of_the_tokens_is_a_cap_too() -> None:
+def test_the_remaining_tokens_are_a_cap_too() -> None:
     run = ended(run_of(cutting(100), budget=Budget(max_tokens=100, max_tokens_per_turn=90)))
     assert run.result is not None
     assert run.result.stop_reason is StopReason.TRUNCATED
@@ -366,7 +366,7 @@ def test_what_is_left_of_the_tokens_is_a_cap_too() -> None:
         (FinishReason.CONTEXT_WINDOW_EXCEEDED, StopReason.TRUNCATED),
     ],
 )
-def test_what_was_withheld_or_does_not_fit_needs_another_prompt(finish: FinishReason, reason: StopReason) -> None:
+def test_a_filtered_or_oversized_response_needs_another_prompt(finish: FinishReason, reason: StopReason) -> None:
     def script(request: ModelRequest, index: int) -> ModelResponse:
         return say("", finish=finish) if request.messages[0].text == "go" else say("fine")
 
@@ -383,13 +383,13 @@ def test_what_was_withheld_or_does_not_fit_needs_another_prompt(finish: FinishRe
     assert (branch.result and branch.result.text, branch.prompt) == ("fine", "something else")
 
 
-def test_an_agent_that_was_reminded_in_vain() -> None:
+def test_an_agent_that_ignored_its_reminders_can_get_more() -> None:
     run = ended(run_of(["no", "no", call("finalize")], terminating=["finalize"]))
     assert run.result is not None
     assert run.result.stop_reason is StopReason.NUDGES_EXHAUSTED
     prompt, again = run.next_actions
     assert prompt.needs_prompt
-    assert (again.label, again.at) == ("Raise the reminders in a row to 2 and take step 2 again", 1)
+    assert (again.label, again.at) == ("Raise the reminders in a row to 2 and repeat step 2", 1)
     went_on(run, prompt="finalize in the end")
     branch = went_on(run, again)
     assert branch.result is not None
@@ -400,7 +400,7 @@ def test_an_agent_that_was_reminded_in_vain() -> None:
 
 
 def failing(error: Exception | ModelResponse) -> Any:
-    """A script that fails the first time it comes to the second call, and then does not."""
+    """A script that fails at its second call the first time and succeeds later."""
     failed: list[int] = []
 
     def script(request: ModelRequest, index: int) -> Any:
@@ -427,17 +427,17 @@ def refused(kind: str, status: int | None = None) -> ModelResponse:
     [errors.ProviderStatusError("busy", status=503), errors.ProviderConnectionError("reset"), refused("overloaded_error")],
     ids=["status", "connection", "payload"],
 )
-def test_an_error_that_may_pass_is_tried_again(error: Any) -> None:
+def test_a_transient_error_is_retried(error: Any) -> None:
     run = ended(run_of(failing(error)))
     assert run.result is not None
     assert (run.result.stop_reason, len(run.history)) == (StopReason.ERROR, 2)
     (proposal,) = run.next_actions
-    assert (proposal.kind, proposal.label, proposal.at) == ("retry", "Take step 2 again", 1)
+    assert (proposal.kind, proposal.label, proposal.at) == ("retry", "Repeat step 2", 1)
     assert went_on(run).result.text == "fine"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("error", [errors.ProviderStatusError("bad", status=400), refused("invalid_request_error")], ids=repr)
-def test_what_cannot_be_answered_so_needs_another_prompt(error: Any) -> None:
+def test_an_unanswerable_request_needs_another_prompt(error: Any) -> None:
     run = ended(run_of(failing(error)))
     (proposal,) = run.next_actions
     assert proposal.needs_prompt
@@ -454,15 +454,15 @@ def test_what_cannot_be_answered_so_needs_another_prompt(error: Any) -> None:
     ],
     ids=["status", "payload", "missing", "recording"],
 )
-def test_nothing_is_proposed_where_asking_again_changes_nothing(error: Any) -> None:
+def test_nothing_is_proposed_if_a_retry_cannot_help(error: Any) -> None:
     run = ended(run_of(failing(error)))
     assert run.next_actions == ()
-    with pytest.raises(errors.ConfigurationError, match=r"there is no next action.*has to be fixed.*run.fork\(at=1\)"):
+    with pytest.raises(errors.ConfigurationError, match=r"there is no next action.*fix the key.*run.fork\(at=1\)"):
         run.apply()
     assert go(to_the_end(run.fork(1))).text == "fine"
 
 
-def test_usage_that_is_missing_is_only_told_of() -> None:
+def test_missing_usage_is_reported_without_a_proposal() -> None:
     run = ended(run_of([say("x", tokens=(None, None))] * 3, budget=Budget(missing_usage="fail", max_tokens=9)))
     (proposal,) = run.next_actions
     assert dict(proposal.edits) == {"missing_usage": "warn"}
@@ -482,16 +482,16 @@ def test_a_condition_that_raised_is_turned_off(completes: bool) -> None:
     assert run.result is not None
     assert run.result.stop_reason is StopReason.ERROR
     (proposal,) = run.next_actions
-    assert (proposal.label, proposal.at) == ("Turn broken off and go on", 0 if completes else 1)
+    assert (proposal.label, proposal.at) == ("Turn broken off and continue", 0 if completes else 1)
     branch = went_on(run)
     assert branch.result is not None
     assert (branch.result.stop_reason, branch.result.text) == (StopReason.COMPLETED, "fine")
 
 
-# People ----------------------------------------------------------------------------------------------------------------------------
+# Stops by the user -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_stopped_run_goes_on_where_it_was() -> None:
+def test_a_stopped_run_continues_where_it_was() -> None:
     async def main() -> lab.Run:
         run = looping().run("go", budget=Budget(max_turns=3))
         await run.step()
@@ -500,11 +500,11 @@ def test_a_stopped_run_goes_on_where_it_was() -> None:
 
     run = go(main())
     (proposal,) = run.next_actions
-    assert (proposal.kind, proposal.label, proposal.at) == ("continue", "Go on from step 1", 1)
+    assert (proposal.kind, proposal.label, proposal.at) == ("continue", "Continue from step 1", 1)
     assert len(went_on(run).history) == 3
 
 
-def test_a_run_stopped_at_its_limit_gets_more_room() -> None:
+def test_a_run_stopped_at_its_limit_gets_a_larger_limit() -> None:
     async def main() -> lab.Run:
         run = looping().run("go", budget=Budget(max_turns=1))
         run.limits.max_turns = 2
@@ -513,17 +513,17 @@ def test_a_run_stopped_at_its_limit_gets_more_room() -> None:
         run.limits.max_turns = 1
         return run
 
-    assert [one.label for one in go(main()).next_actions] == ["Raise the turn limit to 2 and go on"]
+    assert [one.label for one in go(main()).next_actions] == ["Raise the turn limit to 2 and continue"]
 
 
-def test_a_run_that_was_never_begun_can_be() -> None:
+def test_a_run_that_never_started_can_be_started() -> None:
     run = run_of(["fine"])
     run.stop()
-    assert [one.label for one in run.next_actions] == ["Go on"]
+    assert [one.label for one in run.next_actions] == ["Continue"]
     went_on(run)
 
 
-def test_a_stop_in_the_step_that_completed_leaves_nothing_to_do() -> None:
+def test_a_stop_in_the_completing_step_gets_no_proposal() -> None:
     made: list[lab.Run] = []
 
     def script(request: ModelRequest, index: int) -> str:
@@ -538,16 +538,16 @@ def test_a_stop_in_the_step_that_completed_leaves_nothing_to_do() -> None:
     assert "run.fork(at=1, …)" in nothing_to_do(made[0])
 
 
-def test_the_stop_of_a_tool_is_an_end() -> None:
+def test_a_stop_by_a_tool_gets_no_proposal() -> None:
     def enough() -> lab.Stop:
         return lab.Stop("done")
 
     assert ended(run_of([call("enough")], tools=[enough])).next_actions == ()
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize("where", ["the model", "a tool", "between"])
-def test_a_cancelled_run_goes_on_from_the_last_whole_step(where: str) -> None:
+def test_a_cancelled_run_continues_from_the_last_whole_step(where: str) -> None:
     async def main() -> lab.Run:
         async def slow() -> str:
             if len(run.history) == 1 and run.origin.parent is None and not run.branches:
@@ -578,19 +578,19 @@ def test_a_cancelled_run_goes_on_from_the_last_whole_step(where: str) -> None:
     assert run.result.stop_reason is StopReason.CANCELLED
     (proposal,) = run.next_actions
     assert proposal.at == 1
-    assert proposal.label == ("Go on from step 1" if where == "between" else "Take step 2 again")
+    assert proposal.label == ("Continue from step 1" if where == "between" else "Repeat step 2")
     assert went_on(run).result.text == "fine"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("script", [["fine"], [call("finalize")]], ids=["completed", "terminating tool"])
-def test_an_end_of_its_own_needs_nothing(script: list[Any]) -> None:
+def test_a_run_that_finished_on_its_own_gets_no_proposal(script: list[Any]) -> None:
     run = ended(agent(script).run("go", terminating=["finalize"] if script != ["fine"] else None))
     assert run.next_actions == ()
     with pytest.raises(errors.ConfigurationError, match=r"there is no next action.*finished on its own.*message="):
         run.apply()
 
 
-def test_nothing_is_proposed_while_a_run_goes_on() -> None:
+def test_a_running_run_gets_no_proposal() -> None:
     run = looping().run("go")
     assert run.next_actions == ()
     with pytest.raises(errors.ConfigurationError, match="has not ended"):
@@ -599,13 +599,13 @@ def test_nothing_is_proposed_while_a_run_goes_on() -> None:
         run.apply("retry")  # type: ignore[arg-type]
 
 
-def test_every_end_has_an_answer() -> None:
+def test_every_stop_reason_has_an_answer() -> None:
     from agentlab.engine import next_actions
 
-    assert set(next_actions._FOR) == set(StopReason) == set(FOR_STOP_REASON)
+    assert set(next_actions._ACTIONS_BY_STOP_REASON) == set(StopReason) == set(FOR_STOP_REASON)
 
 
-def test_going_on_again_and_again() -> None:
+def test_proposals_can_be_followed_repeatedly() -> None:
     run = ended(looping().run("go", stop=StepCountIs(1), budget=Budget(max_turns=2, max_tokens=20)))
     for _ in range(6):
         run = went_on(run)
@@ -617,7 +617,7 @@ def test_going_on_again_and_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "unit", "said"),
+    ("value", "unit", "expected"),
     [
         (40_000, "tokens", "40,000"),
         (Decimal("0.10"), "USD", "$0.10"),
@@ -633,12 +633,12 @@ def test_going_on_again_and_again() -> None:
         ("warn", "", "warn"),
     ],
 )
-def test_numbers_are_said_as_people_write_them(value: Any, unit: str, said: str) -> None:
-    assert in_words(value, unit) == said
+def test_numbers_are_rounded_for_people(value: Any, unit: str, expected: str) -> None:
+    assert in_words(value, unit) == expected
 
 
 @given(st.integers(1, 10**12), st.integers(0, 10**12))
-def test_a_larger_limit_has_room(limit: int, used: int) -> None:
+def test_a_raised_limit_leaves_room(limit: int, used: int) -> None:
     new = larger(limit, used)
     assert isinstance(new, int)
     assert new >= 2 * limit or new >= used + limit
@@ -646,7 +646,7 @@ def test_a_larger_limit_has_room(limit: int, used: int) -> None:
 
 
 @given(st.decimals("0.000001", 10**6, places=6), st.decimals(0, 10**6, places=6))
-def test_a_larger_amount_has_room(limit: Decimal, used: Decimal) -> None:
+def test_a_raised_amount_leaves_room(limit: Decimal, used: Decimal) -> None:
     new = larger(limit, used)
     assert isinstance(new, Decimal)
     assert new >= used + limit or new == 2 * limit

@@ -1,4 +1,4 @@
-"""What becomes of a tool call where its run is cut off: cancelled, left behind or waited for, as the tool asks for."""
+"""What happens to a tool call when its run is cut short: cancelled, left behind or awaited, as the tool declares."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from agentlab.model.finish_reasons import FinishReason
 from agentlab.records.events import ToolStarted, Warned
 from agentlab.testing import call, say
 
-from .made import assert_is_whole, go, look, run_of, until
+from .builders import assert_is_whole, go, look, run_of, until
 
-pytestmark = pytest.mark.usefixtures("own_time")
+pytestmark = pytest.mark.usefixtures("fake_time")
 let_go = threading.Event()
-"""Set once a call on a thread may end: with its cut, however long that takes to come."""
+"""Set when a call on a thread may end: after the cut, however long that takes."""
 
 
 def booking(
     on_cancel: Any, *, thread: bool = False, limit_s: float | None = None, takes_s: float = 0.05
 ) -> tuple[lab.Tool, list[str]]:
-    """A tool that takes so long, and what it did."""
+    """A tool that takes this long, and a list of what it did."""
     did: list[str] = []
 
     async def book() -> str:
@@ -77,7 +77,7 @@ def by_a_thread(run: lab.Run, task: asyncio.Task[Any]) -> None:
 def cut(
     tool: lab.Tool, did: list[str], how: Callable[[lab.Run, Any], None] = by_run_cancel, times: int = 1, **more: Any
 ) -> lab.Run:
-    """A run that is cut off while the tool is at work, so many times."""
+    """A run that is cut short this many times while the tool is working."""
     both = say(finish=FinishReason.TOOL_CALLS, calls=[*call("book", id="a").tool_calls, *call("look", id="b").tool_calls])
 
     async def main() -> lab.Run:
@@ -99,13 +99,13 @@ def cut(
 
 
 def results(run: lab.Run) -> list[tuple[str, str | None]]:
-    """What the conversation says of the calls."""
+    """The results of the calls in the conversation."""
     return [(one.call_id, one.error) for one in run.messages[-1].tool_results]
 
 
 @pytest.mark.parametrize("how", [by_run_cancel, by_the_task, by_a_thread])
 @pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
-def test_a_run_waits_for_the_call_that_it_is_in_and_begins_no_other(how: Any, thread: bool) -> None:
+def test_a_run_waits_for_its_current_call_and_starts_no_other(how: Any, thread: bool) -> None:
     tool, did = booking("wait", thread=thread)
     run = cut(tool, did, how)
     assert did == ["began", "ended"]
@@ -115,14 +115,14 @@ def test_a_run_waits_for_the_call_that_it_is_in_and_begins_no_other(how: Any, th
     assert results(run) == [("a", None), ("b", "not_executed")]
 
 
-def test_without_it_the_call_is_cancelled() -> None:
+def test_without_on_cancel_the_call_is_cancelled() -> None:
     tool, did = booking("cancel")
     run = cut(tool, did)
     assert did == ["began", "cut"]
     assert results(run) == [("a", "interrupted"), ("b", "not_executed")]
 
 
-def test_a_thread_is_left_behind_without_it() -> None:
+def test_without_on_cancel_a_thread_is_left_behind() -> None:
     tool, did = booking("cancel", thread=True)
     run = cut(tool, did)
     assert results(run) == [("a", "interrupted"), ("b", "not_executed")]
@@ -140,16 +140,16 @@ def test_a_second_cancel_does_not_wait(how: Any) -> None:
     assert results(run) == [("a", "interrupted"), ("b", "not_executed")]
 
 
-def test_the_tools_own_limit_holds_meanwhile() -> None:
+def test_the_tools_time_limit_still_applies() -> None:
     tool, did = booking("wait", takes_s=30, limit_s=0.05)
     run = cut(tool, did)
     assert did == ["began", "cut"]
     assert results(run) == [("a", "timeout"), ("b", "not_executed")]
 
 
-@pytest.mark.usefixtures("own_time")  # or the time may be up before the tool has begun
+@pytest.mark.usefixtures("fake_time")  # otherwise the time limit may be reached before the tool starts
 @pytest.mark.parametrize("thread", [False, True], ids=["async", "thread"])
-def test_the_runs_time_is_up_and_the_call_is_waited_for(thread: bool) -> None:
+def test_a_call_is_awaited_past_the_runs_time_limit(thread: bool) -> None:
     tool, did = booking("wait", thread=thread, takes_s=90)
     let_go.set()
     run = run_of([call("book"), "end"], tools=[tool], budget=Budget(timeout=60))
@@ -164,7 +164,7 @@ def test_the_runs_time_is_up_and_the_call_is_waited_for(thread: bool) -> None:
     [(ValueError("no seat"), "exception"), (lab.StopRequested("enough"), None), (SystemExit(3), "exception")],
     ids=["an-error", "a-stop", "an-exit"],
 )
-def test_what_it_raises_is_kept_too(outcome: BaseException, error: str | None) -> None:
+def test_exceptions_of_the_awaited_call_are_kept_too(outcome: BaseException, error: str | None) -> None:
     did: list[str] = []
 
     async def book() -> str:
@@ -179,7 +179,7 @@ def test_what_it_raises_is_kept_too(outcome: BaseException, error: str | None) -
     assert results(run)[0] == ("a", error)
 
 
-def test_a_terminating_tool_that_is_waited_for_does_not_undo_the_cancel() -> None:
+def test_an_awaited_terminating_tool_does_not_undo_the_cancel() -> None:
     tool, did = booking("wait")
 
     async def main() -> lab.Run:
@@ -196,7 +196,7 @@ def test_a_terminating_tool_that_is_waited_for_does_not_undo_the_cancel() -> Non
     assert_is_whole(run)
 
 
-def test_stop_waits_for_the_step_as_ever() -> None:
+def test_stop_waits_for_the_step_as_before() -> None:
     tool, did = booking("cancel")
     run = cut(tool, did, lambda run, task: run.stop("enough"))
     assert did == ["began", "ended"]
@@ -205,7 +205,7 @@ def test_stop_waits_for_the_step_as_ever() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["abandon", None, True], ids=repr)
-def test_another_word_is_refused(wrong: Any) -> None:
+def test_an_unknown_value_is_refused(wrong: Any) -> None:
     with pytest.raises(ToolDefinitionError, match=r"on_cancel=.*: choose 'cancel' or 'wait'"):
         lab.tool(on_cancel=wrong)(results)
 
@@ -215,14 +215,14 @@ def kept(q: str) -> str:
     return q
 
 
-def test_it_goes_to_another_process_with_the_tool() -> None:
+def test_on_cancel_is_pickled_with_the_tool() -> None:
     made = lab.tool(on_cancel="wait", name="other", timeout_s=3)(kept)
     back = pickle.loads(pickle.dumps(made))
     assert (back.on_cancel, back.name, back.timeout_s, back.inline) == ("wait", "other", 3, False)
     assert lab.tool(kept).on_cancel == "cancel"
 
 
-def test_a_call_that_is_not_begun_any_more_says_so() -> None:
+def test_a_call_that_is_not_started_says_so() -> None:
     tool, did = booking("wait")
     run = run_of([call("book", id="a"), "end"], tools=[tool])
     run.observe(lambda event: run.cancel() if isinstance(event, ToolStarted) else None)
@@ -232,7 +232,7 @@ def test_a_call_that_is_not_begun_any_more_says_so() -> None:
 
 
 def stubborn(takes_s: float, did: list[str]) -> Callable[[], Any]:
-    """An async function that lets no cancel end it."""
+    """An async function that ignores every cancel."""
 
     async def book() -> str:
         """Book a train."""
@@ -250,7 +250,7 @@ def stubborn(takes_s: float, did: list[str]) -> Callable[[], Any]:
 
 
 def cut_short(takes_s: float, how: str) -> tuple[lab.Run, list[str], float]:
-    """A run whose tool swallows its cancel: what it did, and how long the run took."""
+    """A run whose tool swallows its cancel: the tool's actions, and the duration of the run."""
     did: list[str] = []
     limits: dict[str, Any] = {"timeout_s": 1} if how == "the tool's limit" else {}
     made = lab.tool(name="book", **limits)(stubborn(takes_s, did))
@@ -273,7 +273,7 @@ HOW = ["the tool's limit", "the run's limit", "a cancel", "the run's limit, belo
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_a_tool_that_swallows_its_cancel_is_left_behind_after_a_grace(how: str) -> None:
+def test_a_tool_that_swallows_its_cancel_is_left_behind_after_a_grace_period(how: str) -> None:
     with pytest.warns(AgentlabWarning, match="'book' did not end within 2 s of its cancel and was left behind") as warned:
         run, did, took_s = cut_short(60, how)
     assert 1 + GRACE_S <= took_s < 60
@@ -288,7 +288,7 @@ def test_a_tool_that_swallows_its_cancel_is_left_behind_after_a_grace(how: str) 
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_what_ends_within_the_grace_is_kept_and_the_cut_holds(how: str) -> None:
+def test_a_call_that_ends_within_the_grace_period_is_kept_and_the_run_still_ends(how: str) -> None:
     run, did, took_s = cut_short(2, how)
     assert (did, took_s < 1 + GRACE_S) == (["began", "swallowed", "ended"], True)
     assert_is_whole(run)
@@ -300,7 +300,7 @@ def test_what_ends_within_the_grace_is_kept_and_the_cut_holds(how: str) -> None:
     assert run.result.stop_reason is reason
 
 
-def test_a_second_cancel_leaves_the_tool_its_grace() -> None:
+def test_a_second_cancel_keeps_the_tools_grace_period() -> None:
     did: list[str] = []
     run = run_of([call("book"), "end"], tools=[lab.tool(name="book")(stubborn(60, did))])
 
@@ -334,7 +334,7 @@ def test_a_condition_that_swallows_its_cancel_is_left_behind_too() -> None:
     assert "ended" not in did[:2]
 
 
-def test_work_that_cancels_itself_is_no_cancel_of_the_caller() -> None:
+def test_work_that_cancels_itself_does_not_cancel_the_caller() -> None:
     async def work() -> None:
         raise asyncio.CancelledError
 

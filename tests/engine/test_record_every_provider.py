@@ -1,4 +1,4 @@
-"""What every provider answers is written down and replays: whole, as a stream, in its own pace, and with no key in it."""
+"""The answers of every provider are recorded and replayed: whole, as a stream, at the recorded pace, and without a key."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from pathlib import Path
 
 import pytest
-from own_time import OwnTime
-from read_by_now import wait_until_read
+from fake_time import OwnTime
+from socket_reads import wait_until_read
 
 import agentlab as lab
 from agentlab.providers.registry import names
 from agentlab.transport.cassette import load_cassette, load_cassettes
 
-from .made_calls import KEY, essence, finished, go
+from .call_builders import KEY, essence, finished, go
 from .server import Handler, Reply, serving
 
 QUESTION = Path(__file__).parents[2] / "fixtures" / "question"
@@ -29,7 +29,7 @@ def answers_of(name: str, *, streaming: bool) -> list[bytes]:
 
 
 def in_pieces(body: bytes, content_type: str) -> Reply:
-    """The body in chunks, with pauses; a header and a cookie carry the key."""
+    """The body in chunks, with pauses; a header and a cookie contain the key."""
 
     def reply(handler: Handler) -> None:
         handler.begin(
@@ -58,13 +58,13 @@ def run(base: str, name: str, transport: object, *, streaming: bool, key: str | 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("name", names())
-def test_it_replays_what_it_recorded(name: str, streaming: bool, tmp_path: Path) -> None:
+def test_a_recording_replays_the_same(name: str, streaming: bool, tmp_path: Path) -> None:
     kind = TYPES.get(name, "text/event-stream") if streaming else "application/json"
     bodies = answers_of(name, streaming=streaming)
     with serving(script=[in_pieces(body, kind) for body in bodies] * 2) as server:
         base = server.base.removesuffix("/v1") if name in ("bedrock", "anthropic") else server.base
         first = run(base, name, lab.record(tmp_path), streaming=streaming, key=KEY)
-        again = run(base, name, lab.record(tmp_path), streaming=streaming, key=KEY)  # recorded again: merged, not added
+        again = run(base, name, lab.record(tmp_path), streaming=streaming, key=KEY)  # recorded again: replaced, not added
         assert len(server.asked) == 2 * len(bodies)
     assert first.stop_reason == "completed", first
     assert len(first.history) == 2

@@ -1,4 +1,4 @@
-"""What was recorded of a run replays as the same run: steps, usage, texts, failures and retries, alone and many at once."""
+"""The recording of a run replays as the same run: steps, usage, texts, failures and retries, alone and many at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentlab.errors import ProviderStatusError, ReplayMissError
 from agentlab.model.finish_reasons import StopReason
 from agentlab.records.events import Event
 
-from .made_calls import (
+from .call_builders import (
     HELLO,
     LOOK,
     QUICK,
@@ -36,7 +36,7 @@ from .server import JSON_TYPE, SSE_TYPE, Asked, Reply, Server, cut, raw, serving
 
 
 def recorded(server: Server, folder: Path, wire: str = "compatible", **more: Any) -> lab.RunResult:
-    """A run that is written down."""
+    """A run that is recorded."""
     with lab.record(folder):
         run = agent(server, wire, **more).run("go")
     return go(finished(run))
@@ -55,7 +55,7 @@ def replayed(server: Server, folder: Path, wire: str = "compatible", **more: Any
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("name", ["", "turns.json", "turns.yaml"], ids=["folder", "json", "yaml"])
-def test_a_run_with_tools(wire: str, streaming: bool, name: str, tmp_path: Path) -> None:
+def test_a_run_with_tools_replays_the_same(wire: str, streaming: bool, name: str, tmp_path: Path) -> None:
     live: list[Event] = []
     again: list[Event] = []
     with serving(script=looking_for(lambda asked: ["tea", "milk"], wire)) as server:
@@ -88,7 +88,7 @@ FAILURES: dict[str, tuple[bool, tuple[Reply, ...]]] = {
     "refused in a later step": (True, (reply_to("compatible", LOOK, streaming=True), status(400))),
     "a stream that breaks off": (True, (stream(before_the_end("compatible", LOOK)[0], end="leave"),)),
     "a stream with no end": (True, (stream(before_the_end("compatible", LOOK)[0]),)),
-    "a stream of which nothing came, then a stream": (True, (stream(end="leave"), reply_to("compatible", HELLO, streaming=True))),
+    "a stream without content, then a stream": (True, (stream(end="leave"), reply_to("compatible", HELLO, streaming=True))),
     "a page": (False, (raw(b"<html>", ("content-type", "text/html")),)),
     "a page, for a stream": (True, (raw(b"<html>", ("content-type", "text/html")),)),
     "an empty body": (False, (raw(b"", JSON_TYPE),)),
@@ -99,7 +99,7 @@ FAILURES: dict[str, tuple[bool, tuple[Reply, ...]]] = {
 
 
 @pytest.mark.parametrize(("streaming", "replies"), FAILURES.values(), ids=FAILURES)
-def test_failures_replay_at_once_as_they_were(streaming: bool, replies: tuple[Reply, ...], tmp_path: Path) -> None:
+def test_failures_replay_the_same_without_waiting(streaming: bool, replies: tuple[Reply, ...], tmp_path: Path) -> None:
     with serving(*replies) as server:
         first = recorded(server, tmp_path, stream=streaming)
         assert len(server.asked) == len(replies)
@@ -115,8 +115,8 @@ def test_failures_replay_at_once_as_they_were(streaming: bool, replies: tuple[Re
     assert [event.wait_s for event in retried(second)] == [0] * len(retried(first))
 
 
-def test_a_recording_that_ran_out_is_no_call_that_may_pass(tmp_path: Path) -> None:
-    """With more patience than there was when it was recorded."""
+def test_an_exhausted_recording_is_no_transient_error(tmp_path: Path) -> None:
+    """With more retries than there were in the recording."""
     with serving(status(500), status(500)) as server:
         policy = lab.RetryPolicy(attempts=2, first_wait_s=0)
         recorded(server, tmp_path, retry=policy)
@@ -137,7 +137,7 @@ MANY = 20
 
 
 def topics(asked: Asked) -> list[str]:
-    """Task n is to look up n % 4 things."""
+    """Task n looks up n % 4 topics."""
     content = asked.body.split(b"task ")[1]
     number = int(content[: content.index(b'"')])
     return [f"topic {number}-{index}" for index in range(number % 4)]
@@ -148,7 +148,7 @@ async def at_once(one: lab.Agent, prompts: list[str]) -> list[lab.RunResult]:
 
 
 @pytest.mark.parametrize(("wire", "streaming"), [("openai", True), ("compatible", False), ("anthropic", True), ("gemini", False)])
-def test_many_runs_at_once(wire: str, streaming: bool, tmp_path: Path) -> None:
+def test_many_concurrent_runs_replay_the_same(wire: str, streaming: bool, tmp_path: Path) -> None:
     prompts = [f"task {number}" for number in range(MANY)]
 
     async def main() -> tuple[list[lab.RunResult], ...]:
@@ -167,8 +167,9 @@ def test_many_runs_at_once(wire: str, streaming: bool, tmp_path: Path) -> None:
     assert list(map(essence, third)) == list(map(essence, first))[::-1]
 
 
-def test_many_equal_runs_at_once_replay_the_same_each_time(tmp_path: Path) -> None:
-    """The server answers each of them differently. In a replay every run goes through the recordings on its own, from the first on."""
+def test_many_equal_concurrent_runs_replay_the_same_each_time(tmp_path: Path) -> None:
+    """The server answers each of them differently. In a replay every run goes through the recordings independently, from the
+    first one."""
     numbers = iter(range(1000))
 
     def script(asked: Asked) -> Reply:
@@ -188,7 +189,7 @@ def test_many_equal_runs_at_once_replay_the_same_each_time(tmp_path: Path) -> No
     assert list(map(essence, second)) == list(map(essence, third))
 
 
-def test_retries_of_many_runs_replay_each_with_its_own(tmp_path: Path) -> None:
+def test_concurrent_runs_replay_their_own_retries(tmp_path: Path) -> None:
     failed: set[bytes] = set()
     answer: Callable[[Asked], Reply] = looking_for(topics, "compatible")
 

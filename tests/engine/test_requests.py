@@ -1,4 +1,4 @@
-"""What goes over the wire: each request goes on from the one before, every message is encoded once, one connection is kept."""
+"""Requests on the wire: each extends the one before, every message is encoded once, and one connection is reused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from providers.bodies import WIRES
 import agentlab as lab
 from agentlab.model.messages import Message
 
-from .made_calls import KEY, agent, finished, go, looking_for, result_of
+from .call_builders import KEY, agent, finished, go, looking_for, result_of
 from .server import serving
 
 MESSAGES = {"gemini": b'"contents":['}
@@ -37,7 +37,7 @@ def messages_in(body: bytes, wire: str) -> bytes:
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
-def test_each_request_begins_with_the_messages_of_the_one_before(wire: str, streaming: bool) -> None:
+def test_each_request_begins_with_the_messages_of_the_previous_one(wire: str, streaming: bool) -> None:
     def encode_again(message: Message) -> bytes:
         raise AssertionError(f"{message} was encoded already")
 
@@ -52,14 +52,14 @@ def test_each_request_begins_with_the_messages_of_the_one_before(wire: str, stre
     for before, after in itertools.pairwise(sent):
         assert after.startswith(before + b",")
     first, *rest = (asked.body.replace(messages, b"") for asked, messages in zip(server.asked, sent, strict=True))
-    assert rest == [first] * (STEPS - 1)  # all that is not messages stays as it is
+    assert rest == [first] * (STEPS - 1)  # the fields beside the messages are unchanged
     assert (
         len(run.timeline.conversation.encoded(WIRE.get(wire, f"{wire}.chat"), encode_again, len(run.messages) - 1))
         == len(run.messages) - 1
     )
 
 
-def test_a_fork_sends_the_bytes_of_the_run_it_comes_from() -> None:
+def test_a_fork_sends_the_bytes_of_its_parent() -> None:
     async def main() -> None:
         run = agent(server).run("go")
         await run
@@ -71,7 +71,7 @@ def test_a_fork_sends_the_bytes_of_the_run_it_comes_from() -> None:
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
-def test_a_run_keeps_its_connection(streaming: bool) -> None:
+def test_a_run_reuses_its_connection(streaming: bool) -> None:
     with serving(script=looking_for(lambda asked: ["tea"] * 9, "compatible")) as server:
         result_of(server, stream=streaming)
     assert len(server.asked) == 10
@@ -93,7 +93,7 @@ PLACES: dict[str, tuple[str, str, str, str]] = {
 
 @pytest.mark.parametrize(("wire", "place"), PLACES.items(), ids=PLACES)
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
-def test_where_a_request_goes(wire: str, place: tuple[str, str, str, str], streaming: bool) -> None:
+def test_the_address_of_a_request(wire: str, place: tuple[str, str, str, str], streaming: bool) -> None:
     with serving(script=looking_for(lambda asked: [], wire)) as server:
         result_of(server, wire, stream=streaming)
     (asked,) = server.asked
@@ -112,7 +112,7 @@ CAPS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("wire", "cap_of"), CAPS.items(), ids=CAPS)
-def test_what_is_left_of_the_tokens_goes_along_as_the_cap(wire: str, cap_of: Any) -> None:
+def test_the_remaining_tokens_are_sent_as_the_cap(wire: str, cap_of: Any) -> None:
     with serving(script=looking_for(lambda asked: ["tea", "milk"], wire)) as server:
         result_of(server, wire, budget=lab.Budget(max_tokens=100, max_tokens_per_turn=80))
     assert [cap_of(asked.json) for asked in server.asked] == [80, 80, 69]

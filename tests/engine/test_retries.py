@@ -1,4 +1,4 @@
-"""What may pass later is tried again, visibly and not for ever; what will not pass is not."""
+"""Transient failures are retried, visibly and a limited number of times; permanent ones are not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentlab.errors import ProviderConnectionError, ProviderStatusError, RunFai
 from agentlab.model.finish_reasons import StopReason
 from agentlab.records.events import CallRetried, Event
 
-from .made_calls import HELLO, LOOK, agent, finished, go, is_streamed, reply_to, result_of, retried, whole_body
+from .call_builders import HELLO, LOOK, agent, finished, go, is_streamed, reply_to, result_of, retried, whole_body
 from .server import JSON_TYPE, Asked, Reply, cut, leave, raw, reset, serving, status, whole
 
 HELLO_BYTES = b'{"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}'
@@ -30,16 +30,16 @@ MAY_PASS: dict[str, tuple[Reply, str]] = {
     "408": (status(408), "status 408"),
     "409": (status(409), "status 409"),
     "425": (status(425), "status 425"),
-    "429": (status(429, RATE_LIMIT), "status 429: Slow down. The rate limit held"),
+    "429": (status(429, RATE_LIMIT), "status 429: Slow down. The rate limit was reached"),
     "429 after seconds": (status(429, None, ("retry-after", "0.05")), "status 429"),
     "429 after milliseconds": (status(429, None, ("retry-after-ms", "50")), "status 429"),
     "429 after a date": (status(429, None, ("retry-after", formatdate(usegmt=True))), "status 429"),
     "500": (status(500), "status 500"),
     "502, a page": (
         raw(b"<html>\n<h1>Bad\n gateway</h1></html>", ("content-type", "text/html"), code=502),
-        "status 502: <html> <h1>Bad gateway</h1></html>. It may pass",
+        "status 502: <html> <h1>Bad gateway</h1></html>. This may be temporary",
     ),
-    "503, empty": (raw(b"", code=503), "status 503: no explanation. It may pass"),
+    "503, empty": (raw(b"", code=503), "status 503: no explanation. This may be temporary"),
     "503, broken off": (cut(b'{"error": "down"}', "leave", code=503), "status 503: no explanation"),
     "504": (status(504), "status 504"),
     "529": (status(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}), "529: Overloaded."),
@@ -49,14 +49,14 @@ MAY_PASS: dict[str, tuple[Reply, str]] = {
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize(("failure", "told"), MAY_PASS.values(), ids=MAY_PASS)
-def test_what_may_pass_is_tried_again(failure: Reply, told: str, streaming: bool) -> None:
+@pytest.mark.parametrize(("failure", "failure_text"), MAY_PASS.values(), ids=MAY_PASS)
+def test_a_transient_failure_is_retried(failure: Reply, failure_text: str, streaming: bool) -> None:
     with serving(failure, reply_to("compatible", HELLO, streaming=streaming)) as server:
         result = result_of(server, stream=streaming)
     assert (result.stop_reason, result.text, result.error) == (StopReason.COMPLETED, "Hello there", None)
     (event,) = retried(result)
     assert (event.step, event.attempt) == (1, 1)
-    assert told in event.reason
+    assert failure_text in event.reason
     assert "\n" not in event.reason
     ((call,),) = [step.calls for step in result.history]
     assert call.retries == 1
@@ -64,7 +64,7 @@ def test_what_may_pass_is_tried_again(failure: Reply, told: str, streaming: bool
     assert (first.path, first.body) == (second.path, second.body)
 
 
-def test_a_quota_that_is_used_up_is_not_asked_again() -> None:
+def test_an_exhausted_quota_is_not_retried() -> None:
     used_up = {"error": {"message": "You exceeded your quota.", "type": "insufficient_quota", "code": "insufficient_quota"}}
     with serving(status(429, used_up)) as server:
         result = result_of(server)
@@ -76,7 +76,7 @@ def test_a_quota_that_is_used_up_is_not_asked_again() -> None:
 
 @pytest.mark.parametrize("end", ["leave", "reset"])
 @pytest.mark.parametrize("at", [0, 40])
-def test_a_body_that_breaks_off_is_asked_for_again(end: str, at: int) -> None:
+def test_a_truncated_body_is_retried(end: str, at: int) -> None:
     with serving(cut(HELLO_BYTES, end, at), whole(whole_body("compatible", HELLO))) as server:
         result = result_of(server)
     assert result.text == "Hello there"
@@ -84,7 +84,7 @@ def test_a_body_that_breaks_off_is_asked_for_again(end: str, at: int) -> None:
     assert "broke off" in retried(result)[0].reason
 
 
-def test_a_body_in_no_known_encoding_is_asked_for_again() -> None:
+def test_a_body_in_an_unknown_encoding_is_retried() -> None:
     broken = raw(b"no gzip at all", JSON_TYPE, ("content-encoding", "gzip"))
     with serving(broken, whole(whole_body("compatible", HELLO))) as server:
         result = result_of(server)
@@ -93,7 +93,7 @@ def test_a_body_in_no_known_encoding_is_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_each_failure_of_a_call_is_told(wire: str) -> None:
+def test_each_failure_of_a_call_is_an_event(wire: str) -> None:
     replies = [status(500), reset, status(429), reply_to(wire, LOOK, streaming=False)]
     replies += [status(503), reply_to(wire, HELLO, streaming=False)]
     with serving(*replies) as server:
@@ -107,11 +107,11 @@ def test_each_failure_of_a_call_is_told(wire: str) -> None:
     assert list(result.to_frame("events")["event"]).count("CallRetried") == 4
 
 
-# How long -------------------------------------------------------------------------------------------------------------------
+# Waiting times --------------------------------------------------------------------------------------------------------------
 
 NOW = 1_800_000_000.0
 AFTER = {
-    "nothing said": ({}, None),
+    "no answer": ({}, None),
     "seconds": ({"retry-after": "7"}, 7),
     "a fraction": ({"retry-after": "0.25"}, 0.25),
     "zero": ({"retry-after": "0"}, 0),
@@ -126,7 +126,7 @@ AFTER = {
     ),
     "a date in the past": ({"retry-after": formatdate(NOW - 30, usegmt=True)}, 0),
     "a date without a zone": ({"retry-after": formatdate(NOW + 30, usegmt=True).removesuffix(" GMT")}, 30),
-    "a date, and a date header that is none": ({"retry-after": formatdate(NOW + 30, usegmt=True), "date": "today"}, 30),
+    "a date, and an invalid date header": ({"retry-after": formatdate(NOW + 30, usegmt=True), "date": "today"}, 30),
     "words": ({"retry-after": "in a while"}, None),
     "empty": ({"retry-after": ""}, None),
     "for ever": ({"retry-after": "inf"}, None),
@@ -138,7 +138,7 @@ AFTER = {
 
 
 @pytest.mark.parametrize(("headers", "expected"), AFTER.values(), ids=AFTER)
-def test_retry_after(headers: dict[str, str], expected: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_after_is_obeyed(headers: dict[str, str], expected: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentlab.engine.client.time.time", lambda: NOW)
     assert _retry_after_s(headers.get) == (None if expected is None else pytest.approx(expected))
 
@@ -154,9 +154,9 @@ def dates(after_s: int) -> tuple[tuple[str, str], ...]:
 
 
 WAITS = {
-    "seconds, at the longest": ((("retry-after", "0.2"),), True),
+    "seconds, at the limit": ((("retry-after", "0.2"),), True),
     "seconds, over it": ((("retry-after", "0.21"),), False),
-    "milliseconds, at the longest": ((("retry-after-ms", "200"),), True),
+    "milliseconds, at the limit": ((("retry-after-ms", "200"),), True),
     "milliseconds, over it": ((("retry-after-ms", "201"),), False),
     "a date, now": (dates(0), True),
     "a date, over it": (dates(1), False),
@@ -165,9 +165,7 @@ WAITS = {
 
 @pytest.mark.parametrize(("headers", "waited"), WAITS.values(), ids=WAITS)
 @pytest.mark.parametrize("code", [429, 503])
-def test_a_provider_that_asks_for_too_long_is_not_waited_for(
-    headers: tuple[tuple[str, str], ...], waited: bool, code: int
-) -> None:
+def test_a_too_long_retry_after_is_not_waited_for(headers: tuple[tuple[str, str], ...], waited: bool, code: int) -> None:
     with serving(status(code, RATE_LIMIT, *headers), whole(whole_body("compatible", HELLO))) as server:
         started = time.monotonic()
         result = result_of(server)
@@ -181,11 +179,11 @@ def test_a_provider_that_asks_for_too_long_is_not_waited_for(
     assert (len(server.asked), retried(result)) == (1, [])
     assert isinstance(result.error, ProviderStatusError)
     assert result.error.retry_after_s == pytest.approx(1 if len(headers) == 2 else 0.205, abs=0.006)
-    assert "which RetryPolicy(longest_wait_s=0.2) rules out" in str(result.error)
+    assert "RetryPolicy(longest_wait_s=0.2) allows less" in str(result.error)
     assert "Slow down" in str(result.error)
 
 
-def test_the_longest_wait_holds_for_the_backoff_too() -> None:
+def test_the_longest_wait_limits_the_backoff_too() -> None:
     policy = lab.RetryPolicy(attempts=7, first_wait_s=0.01, longest_wait_s=0.02)
     with serving(*[status(500)] * 7) as server:
         result = result_of(server, retry=policy)
@@ -194,12 +192,12 @@ def test_the_longest_wait_holds_for_the_backoff_too() -> None:
     assert all(0 <= wait_s <= min(0.01 * 2**index, 0.02) for index, wait_s in enumerate(waits))
 
 
-# How often ------------------------------------------------------------------------------------------------------------------
+# Number of attempts ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 3])
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
-def test_gives_up(attempts: int, streaming: bool) -> None:
+def test_retries_give_up_after_the_allowed_attempts(attempts: int, streaming: bool) -> None:
     policy = lab.RetryPolicy(attempts=attempts, first_wait_s=0.001)
     with serving(*[status(429, RATE_LIMIT)] * 5) as server:
         result = result_of(server, retry=policy, stream=streaming)
@@ -218,7 +216,7 @@ def test_gives_up(attempts: int, streaming: bool) -> None:
     assert caught.value.__cause__ is result.error
 
 
-def test_one_attempt_fewer_than_failures_gives_up_and_one_more_does_not() -> None:
+def test_the_last_allowed_attempt_can_succeed() -> None:
     for attempts, expected in ((2, StopReason.ERROR), (3, StopReason.COMPLETED)):
         with serving(status(500), status(500), whole(whole_body("compatible", HELLO))) as server:
             policy = lab.RetryPolicy(attempts=attempts, first_wait_s=0.001)
@@ -231,16 +229,16 @@ def closed_port() -> int:
         return int(one.getsockname()[1])
 
 
-def test_nobody_listens() -> None:
+def test_a_refused_connection_is_retried_and_reported() -> None:
     result = result_of(f"http://127.0.0.1:{closed_port()}/v1")
     assert result.stop_reason is StopReason.ERROR
     assert isinstance(result.error, ProviderConnectionError)
     assert "Check the address and that the server runs" in str(result.error)
     assert [event.attempt for event in retried(result)] == [1, 2, 3]
-    assert result.usage.total_tokens is None  # nobody knows what became of the request
+    assert result.usage.total_tokens is None  # it is unknown whether the request was processed
 
 
-def test_a_server_that_comes_up_late() -> None:
+def test_a_server_that_starts_late_is_reached() -> None:
     port = closed_port()
     with contextlib.ExitStack() as stack:
 
@@ -252,13 +250,13 @@ def test_a_server_that_comes_up_late() -> None:
     assert (result.text, len(retried(result))) == ("Hello there", 1)
 
 
-def test_retries_are_no_calls() -> None:
+def test_retries_do_not_count_as_calls() -> None:
     with serving(status(500), status(500), whole(whole_body("compatible", HELLO))) as server:
         result = result_of(server, budget=lab.Budget(max_calls=1))
     assert (result.stop_reason, result.history.calls) == (StopReason.COMPLETED, 1)
 
 
-def test_the_budget_s_timeout_holds_while_a_retry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_budgets_timeout_applies_during_the_wait_for_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = lab.RetryPolicy(first_wait_s=0, longest_wait_s=3600)
     before, ahead_s = time.monotonic, [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: before() + ahead_s[0])
@@ -274,7 +272,7 @@ def test_the_budget_s_timeout_holds_while_a_retry_waits(monkeypatch: pytest.Monk
     assert len(result.history) == 1
 
 
-def test_a_run_can_be_cancelled_while_a_retry_waits() -> None:
+def test_a_run_can_be_cancelled_during_the_wait_for_a_retry() -> None:
     async def main() -> lab.RunResult:
         policy = lab.RetryPolicy(first_wait_s=0, longest_wait_s=3600)
         run = agent(server, retry=policy).run("go")
@@ -285,7 +283,7 @@ def test_a_run_can_be_cancelled_while_a_retry_waits() -> None:
         assert go(main()).stop_reason is StopReason.CANCELLED
 
 
-def test_runs_that_fail_at_the_same_time_wait_on_their_own() -> None:
+def test_concurrent_failing_runs_wait_independently() -> None:
     failed: set[bytes] = set()
 
     def script(asked: Asked) -> Reply:
@@ -305,12 +303,15 @@ def test_runs_that_fail_at_the_same_time_wait_on_their_own() -> None:
     assert len(server.asked) == 40
 
 
-# What will not pass ---------------------------------------------------------------------------------------------------------
+# Permanent failures ---------------------------------------------------------------------------------------------------------
 
 REFUSED = {
     "301": (status(301, {}, ("location", "https://elsewhere.example/v1?key=abc")), "set base_url"),
-    "307": (raw(b"", ("location", "https://elsewhere.example/v1"), code=307), "points to https://elsewhere.example/v1. Requests"),
-    "400": (status(400), "words for 400. Look at what it says of the request."),
+    "307": (
+        raw(b"", ("location", "https://elsewhere.example/v1"), code=307),
+        "redirects to https://elsewhere.example/v1. Redirects",
+    ),
+    "400": (status(400), "words for 400. Check the request against this message."),
     "401": (status(401), "words for 401. Check the API key."),
     "401, broken off": (cut(b'{"error": "who are you"}', "leave", code=401), "no explanation. Check the API key."),
     "401, reset": (cut(b'{"error": "who are you"}', "reset", code=401), "no explanation. Check the API key."),
@@ -320,17 +321,17 @@ REFUSED = {
     "404, text": (raw(b"404 page not found\n", ("content-type", "text/plain"), code=404), "404 page not found. Check the model"),
     "404, other words": (status(404, {"fault": {"why": "gone"}}), '{"fault": {"why": "gone"}}. Check the model'),
     "404, a list": (status(404, [{"error": {"message": "no such model"}}]), "no such model. Check the model"),
-    "404, deep": (raw(b"[" * 100_000, JSON_TYPE, code=404), "status 404: [[["),
+    "404, nested deeply": (raw(b"[" * 100_000, JSON_TYPE, code=404), "status 404: [[["),
     "405": (status(405), "words for 405. Check the address."),
     "413": (status(413), "shorten the conversation"),
-    "422": (status(422), "words for 422. Look at what it says of the request."),
+    "422": (status(422), "words for 422. Check the request against this message."),
     "400, endless": (status(400, {"error": {"message": "word " * 100_000}}), "word word"),
 }
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize(("refusal", "told"), REFUSED.values(), ids=REFUSED)
-def test_what_will_not_pass_is_not_tried_again(refusal: Reply, told: str, streaming: bool) -> None:
+@pytest.mark.parametrize(("refusal", "failure_text"), REFUSED.values(), ids=REFUSED)
+def test_a_permanent_failure_is_not_retried(refusal: Reply, failure_text: str, streaming: bool) -> None:
     with serving(refusal, whole(whole_body("compatible", HELLO))) as server:
         result = result_of(server, stream=streaming)
     assert (len(server.asked), retried(result)) == (1, [])
@@ -338,7 +339,7 @@ def test_what_will_not_pass_is_not_tried_again(refusal: Reply, told: str, stream
     assert isinstance(result.error, ProviderStatusError)
     message = str(result.error)
     assert f"compatible (some-model) answered with status {result.error.status}: " in message
-    assert told in message
+    assert failure_text in message
     assert "abc" not in message
     assert len(message) < 600
     assert ".." not in message
@@ -353,7 +354,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_refusal_names_provider_model_status_words_and_the_next_step(wire: str) -> None:
+def test_a_refusal_names_provider_model_status_message_and_next_step(wire: str) -> None:
     with serving(status(404, WORDS.get(wire, WORDS["openai"]))) as server:
         error = result_of(server, wire).error
     assert str(error) == (
@@ -371,15 +372,15 @@ def test_a_refusal_in_a_later_step_keeps_the_earlier_ones() -> None:
     assert not any(map(is_streamed, server.asked))
 
 
-def test_what_is_done_about_each_status() -> None:
+def test_each_http_status_is_retried_or_not() -> None:
     codes = [*range(300, 309), *range(400, 432), *range(500, 531)]
 
     async def main() -> None:
         one = agent(server, retry=lab.RetryPolicy(attempts=2, first_wait_s=0))
-        for code in codes:  # not all at once: on a busy machine so many connections may not be made in the time allowed
+        for code in codes:  # in batches: a busy machine may not open that many connections in time
             await finished(one.run(f"status {code}"))
 
-    # A 304 has no body: what this server sends behind it would be taken for the next answer of the connection.
+    # A 304 has no body: bytes after it would be read as the next response on the connection.
     with serving(script=lambda asked: status(code_in(asked), None, ("connection", "close"))) as server:
         go(main())
     times = Counter(map(code_in, server.asked))

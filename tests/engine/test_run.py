@@ -1,4 +1,4 @@
-"""A run: by hand, step by step, to the end; forks; what is raised and what is an outcome; events in order."""
+"""A run: by hand, step by step, to the end; forks; exceptions and outcomes; the order of events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentlab.model.messages import Message, ModelRequest, ToolCall
 from agentlab.records import events
 from agentlab.testing import Said, ScriptedProvider, call, say
 
-from .made import (
+from .builders import (
     Slow,
     agent,
     assert_conversation_is_whole,
@@ -72,7 +72,7 @@ async def by_hand_then_loop_then_awaiting(run: lab.Run) -> list[lab.StepResult]:
 
 
 @pytest.mark.parametrize("way", [by_hand, by_loop, by_awaiting, by_hand_then_loop_then_awaiting])
-def test_every_way_through_a_run_is_the_same_run(way: Callable[[lab.Run], Any]) -> None:
+def test_every_way_through_a_run_gives_the_same_result(way: Callable[[lab.Run], Any]) -> None:
     run = run_of(SCRIPT)
     steps = go(way(run))
     assert run.result is not None
@@ -88,7 +88,7 @@ def test_every_way_through_a_run_is_the_same_run(way: Callable[[lab.Run], Any]) 
     assert_is_whole(run)
 
 
-def test_the_result_tells_the_whole_story() -> None:
+def test_the_result_contains_the_whole_run() -> None:
     run = run_of(SCRIPT)
 
     async def main() -> lab.RunResult:
@@ -109,7 +109,7 @@ def test_the_result_tells_the_whole_story() -> None:
     assert result.parent_run_id is None
 
 
-def test_awaiting_an_ended_run_gives_the_result_again() -> None:
+def test_awaiting_an_ended_run_returns_the_same_result() -> None:
     async def main() -> None:
         run = run_of(["end"])
         first = await run
@@ -120,7 +120,7 @@ def test_awaiting_an_ended_run_gives_the_result_again() -> None:
 
 
 @pytest.mark.parametrize("method", ["step", "start", "pause", "resume"])
-def test_nothing_more_can_be_asked_of_an_ended_run(method: str) -> None:
+def test_an_ended_run_refuses_further_steps(method: str) -> None:
     async def main() -> None:
         run = run_of(["end"])
         await run
@@ -135,13 +135,13 @@ def test_nothing_more_can_be_asked_of_an_ended_run(method: str) -> None:
         go(by_step() if method == "step" else main())
 
 
-def test_a_run_that_failed_says_how_to_take_the_step_again() -> None:
+def test_a_failed_run_says_how_to_repeat_the_step() -> None:
     run = run_of([errors.MissingKeyError("gone meanwhile")])
 
     async def go() -> None:
         with pytest.raises(errors.MissingKeyError):
             await run.step()
-        with pytest.raises(errors.RunEndedError, match=r"take the step again with run\.fork\(at=0\), or start another"):
+        with pytest.raises(errors.RunEndedError, match=r"repeat the step with run\.fork\(at=0\), or start another"):
             await run.step()
 
     asyncio.run(go())
@@ -160,7 +160,7 @@ def test_stop_and_cancel_of_an_ended_run_do_nothing() -> None:
     assert_is_whole(run)
 
 
-def test_a_step_says_none_where_the_run_ended_without_one() -> None:
+def test_step_returns_none_if_the_run_ended_without_a_step() -> None:
     async def main() -> lab.Run:
         run = looping().run("go", budget=Budget(max_turns=5))
         await run.step()
@@ -171,18 +171,18 @@ def test_a_step_says_none_where_the_run_ended_without_one() -> None:
     run = go(main())
     assert run.result is not None
     assert run.result.stop_reason is StopReason.TURN_LIMIT
-    assert run.history[-1].stop_reason is StopReason.TURN_LIMIT, "the last step says why, whenever the run ended"
+    assert run.history[-1].stop_reason is StopReason.TURN_LIMIT, "the last step has the reason, at every time of the end"
     assert len(run.history) == 1
 
 
-def test_what_the_model_is_asked() -> None:
+def test_the_request_sent_to_the_model() -> None:
     asked: list[tuple[list[Message], ModelRequest]] = []
 
-    def said(request: ModelRequest, index: int) -> Said:
+    def respond(request: ModelRequest, index: int) -> Said:
         asked.append((list(request.messages), request))
         return SCRIPT[index - 1]
 
-    run = agent(said, instructions="Be brief.", options={"temperature": 0}, stream=True).run(
+    run = agent(respond, instructions="Be brief.", options={"temperature": 0}, stream=True).run(
         "go", messages=[Message("user", "before"), Message("assistant", "yes?")]
     )
 
@@ -196,7 +196,7 @@ def test_what_the_model_is_asked() -> None:
     assert messages[4].tool_results[0].content == "saw a"
     assert (request.instructions, dict(request.options), request.stream) == ("Be brief.", {"temperature": 0}, True)
     assert [spec.name for spec in request.tools] == ["look", "finalize"]
-    assert len(asked[0][1].messages) == 3, "a view: what came later is not in it"
+    assert len(asked[0][1].messages) == 3, "a view: later events are not in it"
 
 
 def test_two_runs_of_one_agent_share_nothing() -> None:
@@ -226,7 +226,7 @@ def test_the_agents_budget_and_condition_are_defaults() -> None:
     assert (result.stop_reason, len(result.history)) == (StopReason.STOP_CONDITION, 1)
 
 
-# What is raised, and what is an outcome ------------------------------------------------------------------------------------
+# Exceptions and outcomes ---------------------------------------------------------------------------------------------------
 
 
 RAISED = {
@@ -242,14 +242,14 @@ OUTCOMES = {
 
 
 @pytest.mark.parametrize("error", RAISED.values(), ids=RAISED.keys())
-def test_what_a_person_has_to_mend_is_raised_after_recording(error: Exception) -> None:
+def test_errors_that_the_user_has_to_fix_are_raised_after_recording(error: Exception) -> None:
     async def main() -> None:
         for way in (by_hand, by_loop, by_awaiting):
             run = run_of([call("look"), error])
             with pytest.raises(type(error)) as caught:
                 await way(run)
             assert caught.value is error
-            result = await run  # the result comes back all the same
+            result = await run  # the result is still available
             assert (result.stop_reason, result.error) == (StopReason.ERROR, error)
             assert len(result.history) == 2
             assert result.history[-1].error is error
@@ -311,7 +311,7 @@ def test_raise_for_stop_raises_the_matching_error_with_the_result_on_it(
         pytest.param(ToolCall("1", "look", ""), False, id="nothing-yet"),
     ],
 )
-def test_a_truncated_call_is_executed_only_where_it_is_whole(tool_call: ToolCall, executed: bool) -> None:
+def test_a_truncated_call_is_executed_only_if_it_is_complete(tool_call: ToolCall, executed: bool) -> None:
     seen = []
 
     @lab.tool(name="look", inline=True)
@@ -359,7 +359,7 @@ def broken(q: str = "") -> str:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(responses, max_size=4))
-def test_every_tool_call_of_the_conversation_is_answered_whatever_came(script: list[Said]) -> None:
+def test_every_tool_call_in_the_conversation_is_answered(script: list[Said]) -> None:
     run = run_of([*script, "end"], tools=[look, finalize, quit_it, broken], budget=Budget(max_turns=4))
 
     async def main() -> None:
@@ -377,7 +377,7 @@ def test_every_tool_call_of_the_conversation_is_answered_whatever_came(script: l
 
 
 @pytest.mark.parametrize("at", [0, 1, 2, 3])
-def test_a_fork_shares_the_first_steps_and_has_another_future(at: int) -> None:
+def test_a_fork_shares_the_first_steps_and_continues_differently(at: int) -> None:
     async def main() -> None:
         run = looping().run("go", budget=Budget(max_turns=3), stop=StepCountIs(9))
         await run
@@ -386,7 +386,7 @@ def test_a_fork_shares_the_first_steps_and_has_another_future(at: int) -> None:
         assert [each.calls for each in branch.history] == [each.calls for each in run.history[:at]]
         assert branch.history.tokens == 15 * at
         assert branch.limits.stop == StepCountIs(9)
-        assert all(each.stop_reason is None for each in branch.history), "why the other run ended is not this one's"
+        assert all(each.stop_reason is None for each in branch.history), "the other run's stop reason is not this one's"
         result = await branch
         assert (len(result.history), result.stop_reason) == (5, StopReason.TURN_LIMIT)
         assert [each.index for each in result.history] == [1, 2, 3, 4, 5]
@@ -400,7 +400,7 @@ def test_a_fork_shares_the_first_steps_and_has_another_future(at: int) -> None:
     go(main())
 
 
-def test_a_fork_of_a_fork_and_of_a_run_that_goes_on() -> None:
+def test_a_fork_of_a_fork_and_of_a_running_run() -> None:
     async def main() -> None:
         run = looping().run("go", messages=[Message("user", "hello"), Message("assistant", "hi")])
         await run.step()
@@ -445,7 +445,7 @@ def test_a_fork_keeps_the_time_and_the_observers() -> None:
     go(main())
 
 
-def test_a_stopped_or_cancelled_run_can_be_forked_and_goes_on() -> None:
+def test_a_stopped_or_cancelled_run_can_be_forked_and_continues() -> None:
     calls = [*call("quit_it", id="1").tool_calls, *call("look", id="2").tool_calls]
 
     async def main() -> None:
@@ -459,7 +459,7 @@ def test_a_stopped_or_cancelled_run_can_be_forked_and_goes_on() -> None:
 
 
 @pytest.mark.parametrize("at", [-1, 4, 1.0, True, None, "1"], ids=repr)
-def test_a_fork_at_no_step_is_refused(at: Any) -> None:
+def test_a_fork_at_an_unknown_step_is_refused(at: Any) -> None:
     run = run_of(SCRIPT)
     go(_end(run))
     with pytest.raises(errors.ConfigurationError, match="0 to 3"):
@@ -469,7 +469,7 @@ def test_a_fork_at_no_step_is_refused(at: Any) -> None:
 # Events -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_events_come_in_order() -> None:
+def test_events_are_in_order() -> None:
     seen: list[events.Event] = []
     run = agent(SCRIPT).run("go", observers=[seen.append])
     go(_end(run))
@@ -497,7 +497,7 @@ def test_events_come_in_order() -> None:
     ]
 
 
-def test_a_change_of_limits_is_an_event_and_each_step_keeps_the_settings_that_held() -> None:
+def test_a_change_of_limits_is_an_event_and_each_step_keeps_its_settings() -> None:
     async def main() -> lab.Run:
         run = looping().run("go", budget=Budget(max_turns=4), stop=StepCountIs(9))
         await run.step()
@@ -520,8 +520,8 @@ def test_a_change_of_limits_is_an_event_and_each_step_keeps_the_settings_that_he
     assert run.result.stop_reason is StopReason.STOP_CONDITION
 
 
-def test_a_change_during_a_step_is_judged_at_its_end() -> None:
-    """The next reading after the change is the one at the end of the same step."""
+def test_a_change_during_a_step_applies_at_its_end() -> None:
+    """The first reading after the change is at the end of the same step."""
     run = looping(tools=[]).run("go", budget=Budget(max_turns=9))
     run.observe(lambda event: isinstance(event, events.StopReasonObserved) and setattr(run.limits, "max_turns", 2))
     result = go(_end(run))
@@ -529,7 +529,7 @@ def test_a_change_during_a_step_is_judged_at_its_end() -> None:
     assert result.history[0].settings.budget.max_turns == 2
 
 
-def test_an_observer_that_raises_is_reported_once_and_ends_nothing() -> None:
+def test_a_raising_observer_is_reported_once_and_ends_nothing() -> None:
     seen: list[events.Event] = []
 
     def faulty(event: events.Event) -> None:
@@ -547,7 +547,7 @@ def test_an_observer_that_raises_is_reported_once_and_ends_nothing() -> None:
     assert_is_whole(run)
 
 
-def test_observing_can_end() -> None:
+def test_an_observer_can_be_removed() -> None:
     seen: list[events.Event] = []
 
     async def main() -> None:
@@ -565,7 +565,7 @@ def test_observing_can_end() -> None:
 @pytest.mark.parametrize("moment", [events.StepStarted, events.ToolStarted, events.StepCompleted], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("method", ["stop", "cancel"])
 def test_an_observer_may_stop_the_run_at_any_moment(moment: type, method: str) -> None:
-    """Even with a step by hand, the run has then ended when the step is done."""
+    """Even with a manual step, the run has ended when the step is done."""
 
     async def main() -> lab.Run:
         run = looping().run("go")
@@ -582,15 +582,15 @@ def test_an_observer_may_stop_the_run_at_any_moment(moment: type, method: str) -
     assert_is_whole(run)
 
 
-def test_a_model_of_ones_own_needs_respond() -> None:
+def test_a_custom_model_needs_respond() -> None:
     assert agent(SCRIPT).model.name == "scripted"
     with pytest.raises(errors.ConfigurationError, match="is not a model"):
         lab.Agent(object())  # type: ignore[arg-type]
 
 
-def test_a_script_that_is_too_short_says_so() -> None:
+def test_an_exhausted_script_says_so() -> None:
     run = lab.Agent(ScriptedProvider([call("look")]), tools=[look]).run("go")
-    with pytest.raises(errors.FixtureError, match="has 1 answers and the run requests number 2"):
+    with pytest.raises(errors.FixtureError, match="has 1 answers, but the run requests answer 2"):
         go(_end(run))
 
 
@@ -621,7 +621,7 @@ def test_the_table_of_a_result_shows_the_answer_escaped() -> None:
 
 
 def calls_to_await() -> dict[str, Any]:
-    """Each async method of the public face, called, with how it is to be written."""
+    """Each public async method, called, with its correct form."""
     quick = agent(["fine"])
     both = lab.Lockstep([quick.run("go"), quick.run("on")])
     chat = lab.Chat(quick)
@@ -644,7 +644,7 @@ CALLS = ["run.step()", "lockstep.step()", "study.run()", "is_stop_condition_met(
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_what_was_not_awaited_says_what_to_write(call: str) -> None:
+def test_a_missing_await_says_what_to_write(call: str) -> None:
     every = calls_to_await()
     pending = every[call]
     try:
@@ -708,7 +708,7 @@ async def itself(pending: Any) -> Any:
 @pytest.mark.parametrize(
     "way", [itself, in_a_task, in_a_group, gathered, in_time, shielded, elsewhere, from_a_thread], ids=lambda way: way.__name__
 )
-def test_a_step_is_awaited_in_every_way_that_asyncio_knows(way: Callable[[Any], Any]) -> None:
+def test_a_step_can_be_awaited_in_every_way_of_asyncio(way: Callable[[Any], Any]) -> None:
     async def main() -> None:
         step = await way(run_of(SCRIPT).step())
         assert (step.index, step.text) == (1, "First. ")
@@ -739,17 +739,17 @@ def test_a_step_in_a_task_can_be_cancelled() -> None:
     go(main())
 
 
-def test_a_call_that_nobody_awaits_still_warns() -> None:
+def test_a_call_that_is_never_awaited_still_warns() -> None:
     def forget() -> None:
         run_of(["end"]).step()
         gc.collect()
 
-    with pytest.warns(RuntimeWarning, match=r"coroutine 'Run\.step' was never awaited"):
+    with pytest.warns(RuntimeWarning, match=r"coroutine 'RunOf\.step' was never awaited"):
         forget()
 
 
 @pytest.mark.parametrize("name", ["text", "stop_reason", "output", "detail", "terminated", "usage", "cost", "raise_for_stop"])
-def test_what_only_a_result_has_says_where_it_is(name: str) -> None:
+def test_an_attribute_of_the_result_only_says_where_it_is(name: str) -> None:
     run = run_of(["end"])
     with pytest.raises(AttributeError, match=rf"once the run has ended: write `result = await run`, then result\.{name}\."):
         getattr(run, name)
@@ -759,7 +759,7 @@ def test_what_only_a_result_has_says_where_it_is(name: str) -> None:
     assert hasattr(run.result, name)
 
 
-def test_what_neither_has_is_missing_as_ever() -> None:
+def test_an_unknown_attribute_is_a_plain_attribute_error() -> None:
     run = run_of(["end"])
     with pytest.raises(AttributeError, match=r"^'Run' object has no attribute 'txt'$"):
         _ = run.txt  # type: ignore[attr-defined]
@@ -771,7 +771,7 @@ def test_what_neither_has_is_missing_as_ever() -> None:
 # Its parts ------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_offers_what_a_person_does_and_its_parts() -> None:
+def test_a_run_offers_its_methods_and_its_parts() -> None:
     verbs = {"start", "step", "wait", "pause", "resume", "stop", "cancel", "fork", "next_actions", "apply", "observe", "with_id"}
     values = {"id", "agent", "prompt", "limits", "state", "history", "messages", "events", "result", "children", "origin"}
     parts = {"timeline", "control", "stepper", "worker", "branches"}
@@ -781,13 +781,13 @@ def test_a_run_offers_what_a_person_does_and_its_parts() -> None:
 
 
 @pytest.mark.parametrize("name", ["parent", "forked_at", "caller", "parent_run_id"])
-def test_where_a_run_came_from_is_said_by_its_origin(name: str) -> None:
+def test_origin_says_where_a_run_came_from(name: str) -> None:
     run = lab.Agent(ScriptedProvider(["hi"])).run("go")
     with pytest.raises(AttributeError, match=rf"write run\.origin\.{name}"):
         getattr(run, name)
 
 
-def test_a_step_is_one_object_from_the_reading_of_conditions_to_the_history() -> None:
+def test_a_step_is_one_object_from_the_readings_to_the_history() -> None:
     seen = []
     run = lab.Agent(ScriptedProvider(["hi"])).run("go", stop=lambda history: seen.append(history[-1]))
     result = go(run.worker.to_the_end())

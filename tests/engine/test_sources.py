@@ -1,5 +1,5 @@
-"""Where and when a response was made, and what its headers say of the account's limits: of a live call, of its replay, in frames and
-in a store."""
+"""Source and time of a response, and the account's rate limits in its headers: of a live call, of its replay, in frames and in
+a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentlab.model.responses import RateLimit, ResponseSource
 from agentlab.transport.cassette import Interaction
 from agentlab.transport.http import read_rate_limit
 
-from .made_calls import HELLO, agent, finished, go, looking_for, pieces, result_of, retried, whole_body
+from .call_builders import HELLO, agent, finished, go, looking_for, pieces, result_of, retried, whole_body
 from .server import JSON_TYPE, SSE_TYPE, raw, serving, status, whole
 
 
@@ -48,7 +48,7 @@ def test_a_replayed_call_has_the_time_of_its_recording(streaming: bool, tmp_path
         assert replayed.digest == made.digest
         assert replayed.at is not None
         assert made.at is not None
-        assert abs(replayed.at - made.at) < timedelta(seconds=2)  # a recording keeps whole seconds
+        assert abs(replayed.at - made.at) < timedelta(seconds=2)  # a recording stores whole seconds
     assert [source.replayed for source in sources(again)] == [True, True]
     assert sources(again)[1].recording.endswith(".yaml, interaction 2")
 
@@ -66,7 +66,7 @@ def test_frames_and_stores_keep_the_source(tmp_path: Path) -> None:
         assert calls["recording"].isna().tolist() == [True, True, False, False]
         assert calls["response_hash"].nunique() == 2
         assert list(runs["replayed"]) == [False, True]
-        assert runs["recording_id"].nunique() == 1  # the replay adds nothing that the live run did not have
+        assert runs["recording_id"].nunique() == 1  # the replay adds nothing to the live run
     loaded = store.load(again.run_id).result
     assert loaded is not None
     assert sources(loaded) == sources(again)
@@ -109,11 +109,11 @@ NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
     [
         (interaction("2026-11-20T12:00:00Z"), NOON),
         (interaction("2026-11-20T14:00:00+02:00"), NOON),
-        (interaction(datetime(2026, 11, 20, 12, 0, tzinfo=UTC)), NOON),  # as YAML reads it
+        (interaction(datetime(2026, 11, 20, 12, 0, tzinfo=UTC)), NOON),  # as YAML parses it
         (interaction("Fri, 20 Nov 2026 12:00:00 GMT"), NOON),  # as VCR for Ruby writes it
         (interaction(date="Fri, 20 Nov 2026 12:00:00 GMT"), NOON),  # the server's header
         (interaction("2026-11-20T12:00:00Z", date="Sat, 21 Nov 2026 12:00:00 GMT"), NOON),
-        (interaction("2026-11-20T12:00:00"), None),  # no zone: the hour is not known
+        (interaction("2026-11-20T12:00:00"), None),  # without a zone the hour is unknown
         (interaction("yesterday"), None),
         (interaction(20261120), None),
         (interaction(), None),
@@ -123,7 +123,7 @@ def test_the_time_of_a_recording(made: Interaction, at: datetime | None) -> None
     assert made.recorded.at == at
 
 
-# What is left on the account ------------------------------------------------------------------------------------------------
+# Rate limits ----------------------------------------------------------------------------------------------------------------
 
 
 def of(requests: tuple[str, str, str] | None = None, tokens: tuple[str, str, str] | None = None) -> dict[str, str]:
@@ -174,7 +174,7 @@ def test_rate_limits_from_headers(headers: dict[str, str], expected: RateLimit |
     assert read_rate_limit(headers, lambda: NOON_S) == expected
 
 
-def test_a_reset_time_is_unknown_without_the_time_of_the_answer() -> None:
+def test_a_reset_time_is_unknown_without_the_time_of_the_response() -> None:
     headers = anthropic("tokens", "1", "2", "2026-11-20T12:00:00Z")
     assert read_rate_limit(headers, lambda: None) == RateLimit(tokens_left=1, tokens_limit=2)
 
@@ -231,10 +231,13 @@ def test_openrouter_has_rate_limits_in_the_body_of_an_error() -> None:
         assert result.error.rate_limit == expected
 
 
-def test_events_of_earlier_stores_are_read_without_it() -> None:
+def test_events_of_earlier_stores_are_read_without_a_source() -> None:
     from agentlab.storage.codec import event_to_jsonable, events_from_jsonable
 
-    told = lab.events.CallRetried(1.0, 1, 1, 0.5, "busy")
-    assert "rate_limit" not in event_to_jsonable(told)
-    told_more = lab.events.CallRetried(1.0, 1, 1, 0.5, "busy", RateLimit(0, 500, 0.001))
-    assert events_from_jsonable([event_to_jsonable(told), event_to_jsonable(told_more)], ()) == [told, told_more]
+    first_retry = lab.events.CallRetried(1.0, 1, 1, 0.5, "busy")
+    assert "rate_limit" not in event_to_jsonable(first_retry)
+    with_limits = lab.events.CallRetried(1.0, 1, 1, 0.5, "busy", RateLimit(0, 500, 0.001))
+    assert events_from_jsonable([event_to_jsonable(first_retry), event_to_jsonable(with_limits)], ()) == [
+        first_retry,
+        with_limits,
+    ]

@@ -1,4 +1,4 @@
-"""Agents as tools of other agents: what they may use, what their callers are told, and that nothing is counted twice or lost."""
+"""Agents as tools of other agents: their limits, the answers to their callers, and that no usage is counted twice or lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage.stored import assert_kept
+from storage.comparisons import assert_kept
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs, StopReason, errors
@@ -25,7 +25,7 @@ from agentlab.model.responses import ModelResponse
 from agentlab.records.events import ChildEnded, ChildStarted
 from agentlab.testing import ScriptedProvider, call, say
 
-from .made import Slow, agent, assert_is_whole, go, look, looping, names, until
+from .builders import Slow, agent, assert_is_whole, go, look, looping, names, until
 
 
 def worker(script: Any, **more: Any) -> lab.Agent:
@@ -33,7 +33,8 @@ def worker(script: Any, **more: Any) -> lab.Agent:
 
 
 def boss(tool: lab.Tool, *steps: Any, **more: Any) -> lab.Agent:
-    """An agent that calls the tool with each of these arguments, one a step, then says `done`. A tuple is several calls in one step."""
+    """An agent that calls the tool with each of these arguments, one per step, then says `done`. A tuple is several calls in
+    one step."""
 
     def script(request: ModelRequest, index: int) -> ModelResponse:
         if index > len(steps):
@@ -52,8 +53,8 @@ def done(run: lab.Run) -> lab.RunResult:
     return go(main())
 
 
-def told(run: lab.Run | lab.RunResult) -> list[str]:
-    """What the tools answered, in order."""
+def tool_answers(run: lab.Run | lab.RunResult) -> list[str]:
+    """The answers of the tools, in order."""
     return [result.content for step in run.history for result in step.tool_results]
 
 
@@ -63,13 +64,13 @@ ANSWER = [call("look", {"q": "x"}, tokens=(10, 5), cost="0.01"), say("It is blue
 # The answer -------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_caller_gets_the_answer_and_what_is_left() -> None:
+def test_the_caller_gets_the_answer_and_the_remaining_budget() -> None:
     tool = worker(ANSWER).as_tool("research", "Looks things up.", budget=Budget(max_turns=5, max_tokens=100))
     run = boss(tool, {"task": "What colour?"}).run("go", budget=Budget(max_tokens=1000, max_cost=1))
     result = done(run)
 
     assert result.stop_reason is StopReason.COMPLETED
-    assert told(run) == [
+    assert tool_answers(run) == [
         "It is blue.\n\n[research-1 came to its end. Used: 2 steps, 40 tokens. Left of its budget: 3 turns, 60 tokens, $0.96. "
         'Left of yours: 930 tokens, $0.96. To ask it more: continue_run="research-1".]'
     ]
@@ -85,14 +86,14 @@ def test_the_caller_gets_the_answer_and_what_is_left() -> None:
 
 def test_the_answer_keeps_its_white_space() -> None:
     run = done(boss(worker(["    return x\n"]).as_tool("worker"), {"task": "Write the line."}).run("go"))
-    assert told(run)[0].startswith("    return x\n\n\n[worker-1")
+    assert tool_answers(run)[0].startswith("    return x\n\n\n[worker-1")
 
 
 def test_the_output_of_a_terminating_tool_is_the_answer() -> None:
     script = [call("finalize", {"answer": "42"})]
     run = boss(worker(script).as_tool("ask", terminating=["finalize"]), {"task": "?"}).run("go")
     done(run)
-    assert told(run)[0].startswith("42\n\n[ask-1 came to its end.")
+    assert tool_answers(run)[0].startswith("42\n\n[ask-1 came to its end.")
     assert run.children[0].result is not None
     assert run.children[0].result.stop_reason is StopReason.TERMINATING_TOOL
 
@@ -107,13 +108,13 @@ CUT: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("more", "reason"), CUT.values(), ids=CUT.keys())
-def test_one_that_is_cut_off_says_so_and_goes_on_with_more(more: dict[str, Any], reason: str) -> None:
+def test_a_truncated_sub_agent_says_so_and_can_be_continued(more: dict[str, Any], reason: str) -> None:
     tool = looping(name="worker").as_tool("research", **more)
     run = boss(tool, {"task": "find it"}, {"continue_run": "research-1", "raise_budget": 1}).run("go")
     result = done(run)
 
     assert result.stop_reason is StopReason.COMPLETED
-    first, second = told(run)
+    first, second = tool_answers(run)
     assert first.startswith(f"(It gave no answer.)\n\n[research-1 was cut off ({reason}). Used: 2 steps, 30 tokens.")
     assert 'To let it go on: continue_run="research-1"' in first
     assert f"[research-2 was cut off ({reason}). Used: 2 steps, 30 tokens." in second
@@ -124,14 +125,14 @@ def test_one_that_is_cut_off_says_so_and_goes_on_with_more(more: dict[str, Any],
     assert result.history.tokens == 3 * 30 + 4 * 15
 
 
-def test_the_answer_can_be_asked_about() -> None:
+def test_the_caller_can_ask_about_the_answer() -> None:
     def script(request: ModelRequest, index: int) -> ModelResponse:
         return say(f"{request.messages[-1].text}!")
 
     tool = worker(script).as_tool("ask")
     run = boss(tool, {"task": "one"}, {"task": "two", "continue_run": "ask-1"}, {"continue_run": "ask-2"}).run("go")
     done(run)
-    first, second, third = told(run)
+    first, second, third = tool_answers(run)
     assert first.startswith("one!")
     assert second.startswith("two!")
     assert "It came to its end: say in task what to ask it more" in third
@@ -139,7 +140,7 @@ def test_the_answer_can_be_asked_about() -> None:
     assert len(run.children) == 2
 
 
-def test_it_goes_on_with_a_fresh_context() -> None:
+def test_a_sub_agent_continues_with_a_fresh_context() -> None:
     asked: list[ModelRequest] = []
 
     def script(request: ModelRequest, index: int) -> ModelResponse:
@@ -154,7 +155,7 @@ def test_it_goes_on_with_a_fresh_context() -> None:
     run = boss(tool, {"task": "find it"}, {"continue_run": "research-1", "fresh_context": True}).run("go")
     result = done(run)
 
-    assert told(run)[1].startswith(
+    assert tool_answers(run)[1].startswith(
         "Found.\n\n[research-2 came to its end. Used: 1 step, 10 tokens. Left of its budget: 1 turn, 30"
     )
     one, summary, two = run.children
@@ -169,7 +170,7 @@ def test_it_goes_on_with_a_fresh_context() -> None:
     assert result.history.tokens == 3 * 30 + 30 + 60 + 10
 
 
-def test_a_summary_that_fails_says_so() -> None:
+def test_a_failed_summary_is_reported() -> None:
     def script(request: ModelRequest, index: int) -> ModelResponse:
         return say("") if "Sum up" in request.instructions else call("look")
 
@@ -178,8 +179,8 @@ def test_a_summary_that_fails_says_so() -> None:
         "go"
     )
     done(run)
-    assert "could not be summed up" in told(run)[1]
-    assert "research-2 was cut off" in told(run)[2]
+    assert "could not be summed up" in tool_answers(run)[1]
+    assert "research-2 was cut off" in tool_answers(run)[2]
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -190,31 +191,31 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "said"), WRONG.values(), ids=WRONG.keys())
-def test_what_a_model_gets_wrong_is_told(arguments: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("arguments", "error_text"), WRONG.values(), ids=WRONG.keys())
+def test_a_models_mistake_is_answered_with_advice(arguments: dict[str, Any], error_text: str) -> None:
     run = boss(worker(ANSWER).as_tool("research"), arguments).run("go")
     done(run)
-    assert said in told(run)[0]
+    assert error_text in tool_answers(run)[0]
     assert run.history[0].tool_results[0].is_error
     assert run.children == ()
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "said"),
+    ("make", "error", "error_text"),
     [
         (lambda: worker(ANSWER).as_tool("re search"), errors.ToolDefinitionError, "'re search' cannot be a tool's name"),
         (lambda: worker(ANSWER).as_tool("ask", budget=5), errors.LimitError, "budget=5: pass a Budget"),
         (lambda: worker(ANSWER).as_tool("ask", stop=5), errors.ConfigurationError, "5 is not a stop condition"),
-        (lambda: worker(ANSWER).as_tool("ask", terminating=["end"]), errors.ToolDefinitionError, "'end' is not one of the agent's"),
+        (lambda: worker(ANSWER).as_tool("ask", terminating=["end"]), errors.ToolDefinitionError, "not have the terminating tool 'end'"),
     ],
     ids=["name", "budget", "stop", "terminating"],
 )  # fmt: skip
-def test_what_a_person_gets_wrong_is_an_error_at_once(make: Callable[[], Any], error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_a_users_mistake_is_an_error_at_once(make: Callable[[], Any], error: type[Exception], error_text: str) -> None:
+    with pytest.raises(error, match=error_text):
         make()
 
 
-def test_a_sub_agent_that_fails_is_an_error_of_the_tool_and_can_be_tried_again() -> None:
+def test_a_failing_sub_agent_is_a_tool_error_and_can_be_retried() -> None:
     def script(request: ModelRequest, index: int) -> Any:
         seen.append(index)
         return errors.ProviderConnectionError("the line is dead") if len(seen) == 2 else ANSWER[index - 1]
@@ -223,16 +224,16 @@ def test_a_sub_agent_that_fails_is_an_error_of_the_tool_and_can_be_tried_again()
     tool = worker(script).as_tool("research")
     run = boss(tool, {"task": "x"}, {"continue_run": "research-1"}).run("go")
     result = done(run)
-    first, second = told(run)
+    first, second = tool_answers(run)
     assert "the line is dead" in first
     assert "[research-1 was cut off (error). Used: 2 steps, unknown tokens." in first
     assert run.history[0].tool_results[0].is_error
     assert second.startswith("It is blue.")
-    assert result.history.tokens is None  # the call that broke off may have cost something
+    assert result.history.tokens is None  # the failed call may have incurred a cost
     assert result.history.known_tokens == 3 * 30 + 15 + 25
 
 
-def test_outside_of_a_run_it_works_with_its_own_budget() -> None:
+def test_outside_a_run_a_sub_agent_uses_its_own_budget() -> None:
     tool = worker(ANSWER).as_tool("research")
     content = go(lab.tools.execute(ToolCall("c", "research", '{"task": "x"}'), {"research": tool})).content
     assert content == "It is blue.\n\n[research-1 came to its end. Used: 2 steps, 40 tokens. Left of its budget: 18 turns.]"
@@ -241,7 +242,7 @@ def test_outside_of_a_run_it_works_with_its_own_budget() -> None:
 # The budget -------------------------------------------------------------------------------------------------------------------
 
 
-def test_what_it_used_counts_in_its_caller_and_is_not_counted_twice() -> None:
+def test_usage_counts_in_the_caller_exactly_once() -> None:
     tool = worker(ANSWER).as_tool("research")
     run = boss(tool, ({"task": "a"}, {"task": "b"}), {"task": "c"}).run("go", budget=Budget(max_tokens=10_000, max_calls=50))
     result = done(run)
@@ -273,7 +274,7 @@ def test_what_it_used_counts_in_its_caller_and_is_not_counted_twice() -> None:
     assert run.to_frame("events")["event"].value_counts()["ChildEnded"] == 3
 
 
-def test_it_has_no_more_than_its_caller_has_left() -> None:
+def test_a_sub_agent_is_limited_to_the_callers_remaining_budget() -> None:
     tool = looping(name="worker").as_tool("research", budget=Budget(max_turns=None, max_tokens=10_000))
     run = boss(tool, {"task": "x"}).run("go", budget=Budget(max_tokens=100, max_cost=5, max_calls=40))
     result = done(run)
@@ -285,19 +286,19 @@ def test_it_has_no_more_than_its_caller_has_left() -> None:
     assert child.history.tokens == 75
     assert result.stop_reason is StopReason.TOKEN_BUDGET
     assert result.history.tokens == 105
-    assert "Left of yours: 38 calls" not in told(run)[0]
-    assert "Left of yours: 34 calls, 0 tokens, $4.93" in told(run)[0]
+    assert "Left of yours: 38 calls" not in tool_answers(run)[0]
+    assert "Left of yours: 34 calls, 0 tokens, $4.93" in tool_answers(run)[0]
 
 
-def test_where_nothing_is_left_none_is_started() -> None:
+def test_without_a_remaining_budget_no_sub_agent_starts() -> None:
     tool = looping(name="worker").as_tool("research", budget=Budget(max_turns=1))
     run = boss(tool, ({"task": "a"}, {"task": "b"})).run("go", budget=Budget(max_tokens=40))
     done(run)
     assert len(run.children) == 1
-    assert "Not started: your own budget has nothing left." in told(run)[1]
+    assert "Not started: your own budget has nothing left." in tool_answers(run)[1]
 
 
-def test_unknown_use_of_a_sub_agent_stays_unknown() -> None:
+def test_unknown_usage_of_a_sub_agent_stays_unknown() -> None:
     tool = worker([say("a", tokens=(None, None))]).as_tool("research")
     run = boss(tool, {"task": "a"}).run("go")
     result = done(run)
@@ -308,7 +309,7 @@ def test_unknown_use_of_a_sub_agent_stays_unknown() -> None:
     assert lab.frame(run, "runs")["child_tokens"].isna().all()
 
 
-def test_limits_can_be_edited_on_both_sides_while_it_runs() -> None:
+def test_limits_can_be_edited_on_both_sides_during_the_run() -> None:
     async def main() -> None:
         tool = lab.Agent(Slow(lambda request, index: call("look"), 0.005), tools=[look]).as_tool("research")
         run = boss(tool, {"task": "x"}).run("go", budget=Budget(max_tokens=10_000))
@@ -328,7 +329,7 @@ def test_limits_can_be_edited_on_both_sides_while_it_runs() -> None:
     go(main())
 
 
-def test_a_person_stops_one_and_the_caller_goes_on() -> None:
+def test_a_stopped_sub_agent_lets_the_caller_continue() -> None:
     async def main() -> None:
         tool = lab.Agent(Slow(lambda request, index: call("look"), 0.01), tools=[look]).as_tool("research")
         run = boss(tool, {"task": "x"}, {"task": "y"}).run("go")
@@ -339,8 +340,8 @@ def test_a_person_stops_one_and_the_caller_goes_on() -> None:
         run.children[1].cancel()
         result = await task
         assert result.stop_reason is StopReason.COMPLETED
-        assert "research-1 was cut off (explicit_stop)" in told(run)[0]
-        assert "research-2 was cut off (cancelled)" in told(run)[1]
+        assert "research-1 was cut off (explicit_stop)" in tool_answers(run)[0]
+        assert "research-2 was cut off (cancelled)" in tool_answers(run)[1]
         for one in (run, *run.children):
             assert_is_whole(one)
 
@@ -351,9 +352,9 @@ async def _ended(run: lab.Run) -> lab.RunResult:
     return await run
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize("how", ["cancel", "timeout", "paused"])
-def test_cut_off_with_its_caller_nothing_is_lost(how: str) -> None:
+def test_a_sub_agent_cut_short_with_its_caller_loses_nothing(how: str) -> None:
     async def main() -> None:
         inner = lab.Agent(Slow(lambda request, index: call("look"), 0.01), tools=[look], name="inner").as_tool("dig")
         middle = lab.Agent(ScriptedProvider(lambda request, index: call("dig", {"task": "x"})), tools=[inner]).as_tool("ask")
@@ -394,8 +395,8 @@ LARGEST_CALL_TOKENS, LARGEST_CALL_USD = 60, Decimal("0.09")
 
 @st.composite
 def scripts(draw: st.DrawFn, tool: str | None) -> Callable[[ModelRequest, int], ModelResponse]:
-    """Answers without an end, each with tokens and a price; with a `tool` some call it, also twice, or have it go on."""
-    random = Random(draw(st.integers(0, 2**32)))  # for a long script, draws of hypothesis are too often 0
+    """Endless answers, each with tokens and a price; with a `tool` some of them call it, also twice, or continue it."""
+    random = Random(draw(st.integers(0, 2**32)))  # hypothesis draws 0 too often for a long script
 
     def answer(request: ModelRequest, index: int) -> ModelResponse:
         tokens, cost = (random.randint(0, 40), random.randint(0, 20)), f"0.0{random.randint(0, 9)}"
@@ -418,7 +419,7 @@ def scripts(draw: st.DrawFn, tool: str | None) -> Callable[[ModelRequest, int], 
 
 @given(scripts("middle"), scripts("inner"), scripts(None), budgets, budgets, budgets)
 @settings(max_examples=150, deadline=None)
-def test_together_they_pass_the_budget_by_one_call_at_most(
+def test_sub_agents_together_exceed_the_budget_by_at_most_one_call(
     outer: Any, middle: Any, inner: Any, one: Budget, two: Budget, three: Budget
 ) -> None:
     innermost = agent(inner, name="c").as_tool("inner", budget=three)
@@ -453,7 +454,7 @@ def _all_below(run: lab.Run) -> list[lab.Run]:
     return found
 
 
-def test_on_a_recording() -> None:
+def test_sub_agents_replay_from_a_recording() -> None:
     from tests.fixtures.refresh import perform
     from tests.fixtures.scenarios import ALL
 
@@ -469,21 +470,21 @@ def test_on_a_recording() -> None:
     assert run.children[2].origin.parent is run.children[1]
     assert result.history.tokens == 3573 == go(perform(fixture, lab.replay(fixture.path)))[0].history.tokens
     runs = lab.frame([run, *run.children], "runs")
-    assert runs["total_tokens"].sum() - 556 == result.history.tokens  # the branch has the two steps of the run it goes on from
+    assert runs["total_tokens"].sum() - 556 == result.history.tokens  # the branch has the two steps of the run it continues
     assert sum(isinstance(event, lab.events.RunEnded) for event in heard) == 4
 
 
 # Branches, observers, the store -----------------------------------------------------------------------------------------------
 
 
-def test_a_branch_of_the_caller_knows_the_sub_agents_of_the_steps_it_kept() -> None:
+def test_a_branch_of_the_caller_has_the_sub_agents_of_its_kept_steps() -> None:
     tool = looping(name="worker").as_tool("research", budget=Budget(max_turns=1))
     run = boss(tool, {"task": "x"}, {"continue_run": "research-1"}).run("go")
     done(run)
     branch = run.fork(1)
     assert branch.history.tokens == 45
     done(branch)
-    assert "research-2 was cut off" in told(branch)[1]
+    assert "research-2 was cut off" in tool_answers(branch)[1]
     assert branch.children[0].origin.parent is run.children[0]
     assert run.children[0].branches == (run.children[1], branch.children[0])
 
@@ -501,7 +502,7 @@ def test_observers_are_inherited_once() -> None:
     assert heard.count("StepCompleted") == 4
 
 
-def test_the_store_keeps_them(tmp_path: Path) -> None:
+def test_the_store_keeps_sub_agents(tmp_path: Path) -> None:
     with lab.Store(tmp_path / "runs.db") as store:
         inner = worker(ANSWER).as_tool("dig", budget=Budget(max_turns=1))
         middle = boss(inner, {"task": "x"}, {"continue_run": "dig-1"}).as_tool("ask")
@@ -557,7 +558,7 @@ asyncio.run(main())
 
 
 def killed(path: Path, *, deep: int = 0, budget: int = 10_000) -> str:
-    """A process that is killed when a sub-agent, `deep` below the first one, looks the second time."""
+    """A process that is killed when the sub-agent `deep`, below the first one, looks for the second time."""
     return in_a_process(path, "die", deep, budget, status=-signal.SIGKILL)
 
 
@@ -568,7 +569,7 @@ def in_a_process(path: Path, how: str, deep: int = 0, budget: int = 10_000, stat
     return done.stdout
 
 
-def test_after_a_kill_the_step_is_taken_again(tmp_path: Path) -> None:
+def test_after_a_kill_the_step_is_repeated(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     killed(path)
     with lab.Store(path) as store:
@@ -577,7 +578,7 @@ def test_after_a_kill_the_step_is_taken_again(tmp_path: Path) -> None:
         assert frame["steps"].to_list() == [0, 1]
         assert frame["parent_run_id"].to_list()[1] == frame["run_id"].to_list()[0]
         assert frame["parent_step"].to_list()[1] == 1
-        assert frame["child_tokens"].to_list() == [15, 0]  # the second look's step was not finished
+        assert frame["child_tokens"].to_list() == [15, 0]  # the step of the second look was not finished
         assert store.load(frame["run_id"][0]).history.tokens == 15
     assert in_a_process(path, "go on").splitlines() == ["15 1 0", "completed 90 30 6"]
     with lab.Store(path) as store:
@@ -585,15 +586,15 @@ def test_after_a_kill_the_step_is_taken_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("deep", "kills"), [(0, 1), (0, 3), (2, 1), (1, 2)])
-def test_what_sub_agents_used_before_a_kill_counts_once(deep: int, kills: int, tmp_path: Path) -> None:
-    """In the budget, the run's sums, its frames, what is loaded again, and figures told of it; so do their own sub-agents."""
+def test_usage_of_sub_agents_before_a_kill_counts_once(deep: int, kills: int, tmp_path: Path) -> None:
+    """In the budget, the run's sums, its frames, the reloaded run and the telemetry, and so does the usage of their own sub-agents."""
     path = tmp_path / "runs.db"
     for _ in range(kills):
         killed(path, deep=deep)
     lost, whole = 15 * kills, 30 + 30 * deep + 45
-    told_first, told_last = in_a_process(path, "go on", deep).splitlines()
-    assert told_first == f"{lost} {kills} 0"
-    assert told_last == f"completed {whole + lost} 30 {whole // 15 + kills}"
+    first_output, last_output = in_a_process(path, "go on", deep).splitlines()
+    assert first_output == f"{lost} {kills} 0"
+    assert last_output == f"completed {whole + lost} 30 {whole // 15 + kills}"
     with lab.Store(path) as store:
         runs = store.frame("runs")
         first = runs.iloc[0]
@@ -612,10 +613,10 @@ def test_what_sub_agents_used_before_a_kill_counts_once(deep: int, kills: int, t
         assert [use.handle for use in loaded.history[0].children] == ["research (cut off)"] * kills + ["research-1"]
         assert loaded.to_frame()["cumulative_tokens"].to_list() == [whole + lost - 15, whole + lost]
         assert lab.summary(runs)["tokens_mean"].to_list() == [whole + lost]
-        assert runs["total_tokens"].sum() == whole + lost  # each run's own
+        assert runs["total_tokens"].sum() == whole + lost  # each run's own usage
 
 
-def test_what_was_used_before_a_kill_is_taken_off_what_the_next_ones_have(tmp_path: Path) -> None:
+def test_usage_before_a_kill_reduces_the_budget_of_later_sub_agents(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     killed(path, budget=50)
     killed(path, budget=50)
@@ -628,7 +629,7 @@ def test_what_was_used_before_a_kill_is_taken_off_what_the_next_ones_have(tmp_pa
         assert in_a_process(one, "go on", budget=50).splitlines() == ["30 2 0", "token_budget 60 15 4"]
 
 
-def test_a_budget_that_was_used_up_before_a_kill_starts_no_further_call(tmp_path: Path) -> None:
+def test_a_budget_exhausted_before_a_kill_allows_no_further_call(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     killed(path)
     assert in_a_process(path, "tight").splitlines() == ["15 1 0", "token_budget 15 0 1"]
@@ -643,16 +644,16 @@ def test_a_budget_that_was_used_up_before_a_kill_starts_no_further_call(tmp_path
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_resumed_elsewhere_an_earlier_sub_agent_goes_on(steps: int, tmp_path: Path) -> None:
-    """As it would have in the process that is gone, branches of it included; all of it is kept, and in its place in the tree."""
+def test_after_a_resume_elsewhere_an_earlier_sub_agent_continues(steps: int, tmp_path: Path) -> None:
+    """As in the process that was killed, with its branches; everything is stored, and at its place in the tree."""
 
     def by(store: lab.Store) -> lab.Agent:
         tool = looping(name="worker").as_tool("research", stop=lambda history: len(history) % 2 == 0)
         asked = ({"task": "x"}, {"continue_run": "research-1"}, {"continue_run": "research-2"}, {"task": "y"})
         return boss(tool, *asked, observers=[store])
 
-    never_gone = by(lab.Store()).run("go", budget=Budget(max_tokens=5000))
-    done(never_gone)
+    endless = by(lab.Store()).run("go", budget=Budget(max_tokens=5000))
+    done(endless)
     with lab.Store(tmp_path / "runs.db") as store:
         run = by(store).run("go", budget=Budget(max_tokens=5000))
         for _ in range(steps):
@@ -660,9 +661,9 @@ def test_resumed_elsewhere_an_earlier_sub_agent_goes_on(steps: int, tmp_path: Pa
     with lab.Store(tmp_path / "runs.db") as store:
         resumed = store.resume(run.id, by(store))
         result = done(resumed)
-        assert told(resumed) == told(never_gone)
-        assert result.history.tokens == never_gone.history.tokens
-        assert lab.plots.tree_data(resumed)["steps"].to_list() == lab.plots.tree_data(never_gone)["steps"].to_list()
+        assert tool_answers(resumed) == tool_answers(endless)
+        assert result.history.tokens == endless.history.tokens
+        assert lab.plots.tree_data(resumed)["steps"].to_list() == lab.plots.tree_data(endless)["steps"].to_list()
         assert set(store.frame("runs")["state"]) == {"ended"}
         assert len(store.run_ids()) == 5
         for one in _all_below(resumed):
@@ -670,7 +671,7 @@ def test_resumed_elsewhere_an_earlier_sub_agent_goes_on(steps: int, tmp_path: Pa
             assert_kept(store, one.result)
 
 
-def test_resumed_elsewhere_it_goes_on_with_a_fresh_context(tmp_path: Path) -> None:
+def test_after_a_resume_elsewhere_a_sub_agent_continues_with_a_fresh_context(tmp_path: Path) -> None:
     def script(request: ModelRequest, index: int) -> ModelResponse:
         if "Sum up" in request.instructions:
             return say("It looked twice.")
@@ -687,13 +688,13 @@ def test_resumed_elsewhere_it_goes_on_with_a_fresh_context(tmp_path: Path) -> No
     with lab.Store(tmp_path / "runs.db") as store:
         resumed = store.resume(run.id, by(store))
         done(resumed)
-        assert told(resumed)[1].startswith("blue")
-        earlier, _, anew = resumed.children
-        assert (anew.origin.parent, anew.origin.forked_at) == (earlier, 0)
-        assert anew.prompt.startswith("What colour?")
+        assert tool_answers(resumed)[1].startswith("blue")
+        earlier, _, later = resumed.children
+        assert (later.origin.parent, later.origin.forked_at) == (earlier, 0)
+        assert later.prompt.startswith("What colour?")
 
 
-def test_resumed_elsewhere_without_what_was_kept_the_caller_is_told() -> None:
+def test_after_a_resume_without_the_stored_child_the_caller_gets_an_error() -> None:
     store = lab.Store()
     tool = looping(name="worker").as_tool("research", budget=Budget(max_turns=1))
     by = boss(tool, {"task": "x"}, {"continue_run": "research-1"}, {"task": "x"}, observers=[store])
@@ -702,9 +703,9 @@ def test_resumed_elsewhere_without_what_was_kept_the_caller_is_told() -> None:
     store.delete(run.children[0].id)
     resumed = store.resume(run.id, by)
     done(resumed)
-    assert "'research-1' was of an earlier process and cannot go on: start anew, with a task. (" in told(resumed)[1]
-    assert "no run" in told(resumed)[1]
-    assert "[research-2 " in told(resumed)[2]
+    assert "'research-1' was of an earlier process and cannot go on: start anew, with a task. (" in tool_answers(resumed)[1]
+    assert "no run" in tool_answers(resumed)[1]
+    assert "[research-2 " in tool_answers(resumed)[2]
 
 
 def test_a_run_from_a_store_has_the_children_of_earlier_processes(tmp_path: Path) -> None:
@@ -740,7 +741,7 @@ def test_a_run_from_a_store_has_the_children_of_earlier_processes(tmp_path: Path
         assert [child.prompt for child in resumed.children] == ["y", "z", "again", "z"]
         last = resumed.children[-1]
         assert (last.origin.parent, last.origin.forked_at, last.origin.caller) == (resumed.children[1], 3, resumed)
-        assert not resumed.children[1].branches.was_loaded  # it was gone on with
+        assert not resumed.children[1].branches.was_loaded  # it was continued
         assert_kept(store, result)
 
         store.delete(run.children[0].children[0].id)
@@ -758,7 +759,7 @@ async def _step(run: lab.Run) -> None:
 # The tree ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_tree_tells_sub_agents_from_branches() -> None:
+def test_the_tree_distinguishes_sub_agents_from_branches() -> None:
     inner = worker(ANSWER).as_tool("dig", budget=Budget(max_turns=1))
     middle = boss(inner, {"task": "x"}, {"continue_run": "dig-1"}).as_tool("ask")
     run = boss(middle, {"task": "y"}, {"task": "z"}).run("go")
@@ -783,11 +784,11 @@ def test_the_tree_tells_sub_agents_from_branches() -> None:
     assert lab.plots.tree_data(results)["kind"].to_list().count("sub-agent") == 4
     ax = lab.plots.tree(run)
     assert "1.1  sub-agent scripted:script called by 1 at step 1" in ax.alt
-    assert "1.1.1.1  scripted:script from 1.1.1 at step 1" in ax.alt
+    assert "1.1.1.1  scripted:script forked from 1.1.1 at step 1" in ax.alt
     assert {line.get_gid().split(":")[0] for line in ax.lines} >= {"call", "fork"}
 
 
-def test_a_table_of_the_family_says_who_called() -> None:
+def test_a_frame_of_related_runs_names_the_caller() -> None:
     from agentlab.engine.run_tree import family_of
 
     run = boss(worker(ANSWER).as_tool("research"), {"task": "x"}).run("go")
@@ -802,7 +803,7 @@ def test_a_table_of_the_family_says_who_called() -> None:
     assert Message("user", "x") == run.children[0].messages[0]
 
 
-def test_a_run_that_is_kept_in_mid_run_keeps_the_sub_agents_that_come_later() -> None:
+def test_a_run_stored_in_mid_run_stores_later_sub_agents() -> None:
     store = lab.Store()
     scout = lab.Agent(ScriptedProvider([say("found")]), name="scout")
     boss = lab.Agent(

@@ -62,7 +62,9 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("reason", "text", "calls", "action", "stop_reason"), TABLE.values(), ids=TABLE.keys())
-def test_decide(reason: FinishReason, text: str, calls: list[ToolCall], action: Action, stop_reason: StopReason | None) -> None:
+def test_every_row_of_the_decision_table(
+    reason: FinishReason, text: str, calls: list[ToolCall], action: Action, stop_reason: StopReason | None
+) -> None:
     decision = decide(say(text, finish=reason, calls=calls))
     assert (decision.action, decision.stop_reason) == (action, stop_reason)
     assert decision.reason
@@ -74,14 +76,14 @@ def test_every_finish_reason_is_in_the_table() -> None:
     assert {row[0] for row in TABLE.values()} == set(FinishReason)
 
 
-def test_the_providers_own_words_are_the_reason() -> None:
+def test_the_providers_own_finish_reason_is_reported() -> None:
     response = say(finish=FinishReason.CONTENT_FILTERED)
-    told = replace(response, signal=replace(response.signal, message="Blocked for SAFETY."))
-    assert decide(told).reason == "Blocked for SAFETY."
+    explained = replace(response, signal=replace(response.signal, message="Blocked for SAFETY."))
+    assert decide(explained).reason == "Blocked for SAFETY."
 
 
 @given(st.dictionaries(st.text(max_size=5), st.one_of(st.integers(), st.text(max_size=5), st.none()), max_size=3), st.data())
-def test_every_true_prefix_of_arguments_is_cut_off(arguments: dict[str, object], data: st.DataObject) -> None:
+def test_every_proper_prefix_of_arguments_is_cut_off(arguments: dict[str, object], data: st.DataObject) -> None:
     import json
 
     text = json.dumps(arguments)

@@ -1,4 +1,4 @@
-"""A turn that was cut is continued, half a tool call is said again or left alone, and every transition of the table is taken."""
+"""A cut turn is continued, half a tool call is repeated or left alone, and every transition of the table is taken."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def run(script: Any, **more: Any) -> RunResult:
     return asyncio.run(go())
 
 
-def told(result: RunResult, kind: type[events.Event]) -> list[Any]:
+def events_of(result: RunResult, kind: type[events.Event]) -> list[Any]:
     return [event for event in result.events if isinstance(event, kind)]
 
 
@@ -84,7 +84,7 @@ def asked_of(script: list[Any], **more: Any) -> tuple[RunResult, list[ModelReque
 
 
 class Prefilling(ScriptedProvider):
-    """A model that goes on behind its own words."""
+    """A model that continues its own text."""
 
     prefills = True
 
@@ -92,7 +92,7 @@ class Prefilling(ScriptedProvider):
 # The table -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_every_state_that_is_not_final_leads_somewhere_and_every_one_is_reached() -> None:
+def test_every_state_is_reached_and_every_non_final_state_has_a_successor() -> None:
     assert {state for state, _ in TRANSITIONS} == set(TurnState) - FINAL
     assert set(TRANSITIONS.values()) == set(TurnState)
 
@@ -144,7 +144,7 @@ def test_a_cut_answer_becomes_one_text_in_one_step() -> None:
 
 @given(position=st.integers(1, len(TEXT) - 1))
 @settings(max_examples=40, deadline=None)
-def test_wherever_it_is_cut_the_rest_is_appended_as_it_is(position: int) -> None:
+def test_the_rest_is_appended_unchanged_at_any_cut(position: int) -> None:
     for model in (None, Prefilling([cut(TEXT[:position]), TEXT[len(TEXT[:position].rstrip()) :]])):
         result = run([cut(TEXT[:position]), TEXT[position:]], model=model)
         assert result.text == TEXT
@@ -159,13 +159,13 @@ def test_no_digit_is_lost_and_no_space_is_added(pieces: tuple[str, str], text: s
     assert (result.text, result.history[0].seams) == (text, (Seam(2, len(pieces[0])),))
 
 
-def test_what_is_dropped_is_in_the_step_in_the_event_in_the_frame_and_in_a_store() -> None:
+def test_dropped_text_is_in_the_step_the_event_the_frame_and_the_store() -> None:
     store = lab.Store()
     result = run([cut("Yes. " + TEXT[:63]), cut(TEXT[:80]), TEXT[80:]], observers=[store])
     (step,) = result.history
     assert (step.text, step.seams) == ("Yes. " + TEXT, (Seam(2, 68, TEXT[:63]), Seam(3, 85)))
     assert all(step.text[: seam.place].endswith(seam.dropped) for seam in step.seams)
-    (end,) = told(result, events.ContinuationEnded)
+    (end,) = events_of(result, events.ContinuationEnded)
     assert end.seams == step.seams
     assert result.to_frame()[["seams", "dropped_characters"]].to_numpy().tolist() == [[2, 63]]
     assert str(step.seams[0]) == f"Call 2 continues at character 68: dropped 63 repeated characters: {TEXT[:63]!r}"
@@ -196,18 +196,18 @@ def test_a_turn_may_be_paused_and_cut(script: list[Any], text: str) -> None:
 
 def test_the_events_of_a_continuation() -> None:
     result = run([cut("a b "), cut("c d "), "e"])
-    attempts = told(result, events.ContinuationAttempted)
+    attempts = events_of(result, events.ContinuationAttempted)
     assert [(one.attempt, one.output_tokens, one.output_chars, one.remaining) for one in attempts] == [
         (1, 5, 4, 2),
         (2, 10, 8, 1),
     ]
-    (end,) = told(result, events.ContinuationEnded)
+    (end,) = events_of(result, events.ContinuationEnded)
     assert (end.outcome, end.attempts, end.duration_s >= 0) == ("completed", 2, True)
-    assert told(run(["whole"]), events.ContinuationEnded) == []
+    assert events_of(run(["whole"]), events.ContinuationEnded) == []
 
 
 @pytest.mark.parametrize(
-    ("script", "policy", "outcome", "calls", "said"),
+    ("script", "policy", "outcome", "calls", "note"),
     [
         ([cut("a ")] * 9, {}, "retry_limit", 4, "continued 3 times (max_continuations_per_turn)"),
         ([cut("a ")] * 9, {"max_continuations_per_turn": 1}, "retry_limit", 2, "continued 1 time "),
@@ -217,8 +217,8 @@ def test_the_events_of_a_continuation() -> None:
         ([cut("a "), say("b", finish=F.CONTENT_FILTERED)], {}, "safety_blocked", 2, ""),
     ],
 )
-def test_at_a_cap_the_partial_text_comes_back_with_a_notice(
-    script: list[Any], policy: dict[str, int], outcome: str, calls: int, said: str
+def test_at_a_cap_the_partial_text_is_returned_with_a_notice(
+    script: list[Any], policy: dict[str, int], outcome: str, calls: int, note: str
 ) -> None:
     pieces = [
         response if index < 1 else say(f"{index}{response.text}", finish=response.signal.finish_reason)
@@ -228,14 +228,14 @@ def test_at_a_cap_the_partial_text_comes_back_with_a_notice(
     assert result.stop_reason in (S.TRUNCATED, S.CONTENT_FILTERED)
     assert len(result.history[0].calls) == calls
     assert result.text.startswith(script[0].text)
-    assert said in result.detail
-    (end,) = told(result, events.ContinuationEnded)
+    assert note in result.detail
+    (end,) = events_of(result, events.ContinuationEnded)
     assert end.outcome == outcome
-    if said:
+    if note:
         assert result.history[0].decision.suggestion == "increase_budget"
 
 
-def test_without_a_word_of_it_four_times_the_first_cap_is_the_most() -> None:
+def test_the_default_maximum_is_four_times_the_first_cap() -> None:
     budget = lab.Budget(max_tokens_per_turn=5)
     result, asked = asked_of([cut(f"{number} ") for number in range(9)], budget=budget, continuation=lab.ContinuationPolicy(9))
     assert result.history[0].usage.output_tokens == FIRST_CAPS * 5
@@ -243,23 +243,23 @@ def test_without_a_word_of_it_four_times_the_first_cap_is_the_most() -> None:
     assert "20 output tokens" in result.detail
 
 
-def test_none_is_allowed_where_it_says_so() -> None:
+def test_continuations_can_be_disabled() -> None:
     for nothing in (lab.ContinuationPolicy(max_continuations_per_turn=0), 0, False):
         result = run([cut("a b")], continuation=nothing)
         assert (result.stop_reason, result.text) == (S.TRUNCATED, "a b")
         assert result.history[0].decision.action is Action.ABORT
-        (end,) = told(result, events.ContinuationEnded)
+        (end,) = events_of(result, events.ContinuationEnded)
         assert (end.outcome, end.attempts, end.duration_s, end.seams) == ("retry_limit", 0, 0.0, ())
 
 
-def test_an_attempt_says_what_is_left_of_every_cap() -> None:
+def test_an_attempt_reports_what_remains_of_every_cap() -> None:
     policy = lab.ContinuationPolicy(2, max_total_completion_tokens_per_turn=100, max_total_output_chars_per_turn=50)
     budget = lab.Budget(max_turns=4, max_calls=7, max_tokens=1000, max_cost=1, timeout=60)
     pieces = [say(text, finish=F.MAX_TOKENS, tokens=(10, 5), cost="0.1") for text in ("abcd", "efgh")]
     ending = lab.TerminatingTools(["look_no_more"], max_invocations=9)
     script = [call("look", {"q": "x"}, cost="0.1"), *pieces, say("ij", cost="0.1"), call("look_no_more", {"q": "x"}, cost="0.1")]
     result = run(script, continuation=policy, budget=budget, terminating=ending, tools=[look_no_more])
-    first, second = told(result, events.ContinuationAttempted)
+    first, second = events_of(result, events.ContinuationAttempted)
     for one, attempts, tokens, chars, calls in ((first, 1, 95, 46, 4), (second, 0, 90, 42, 3)):
         assert (one.remaining, one.tokens_remaining, one.chars_remaining, one.repairs_remaining) == (attempts, tokens, chars, 1)
         assert one.invocations_remaining == calls + 2
@@ -267,7 +267,7 @@ def test_an_attempt_says_what_is_left_of_every_cap() -> None:
         assert (left.turns, left.calls) == (2, calls)
         assert 0 < left.time_s < 60
     assert (first.budget_remaining.tokens, first.budget_remaining.cost_usd) == (1000 - 30, Decimal("0.8"))
-    nothing = told(run([cut("a"), "b"], budget=lab.Budget(max_turns=5)), events.ContinuationAttempted)[0]
+    nothing = events_of(run([cut("a"), "b"], budget=lab.Budget(max_turns=5)), events.ContinuationAttempted)[0]
     assert (nothing.budget_remaining, nothing.invocations_remaining) == (Remaining(turns=4), None)
 
 
@@ -284,34 +284,34 @@ ENDS: dict[str, tuple[list[Any], dict[str, Any], S, str, list[tuple[str, int]], 
     "condition": ([cut("a")], {"budget": lab.Budget(max_calls=1), "stop": lab.StepCountIs(1)}, S.STOP_CONDITION, "StepCountIs",
                   [("budget_exhausted", 0)], []),
     "policy": ([cut("a")], {"policy": lambda *_: lab.Decision(Action.ABORT, "No")}, S.ERROR, "No. The", [("retry_limit", 0)], []),
-    "policy-takes-it": ([cut("a")], {"policy": lambda *_: lab.Decision(Action.COMPLETE, "Taken")}, S.COMPLETED, "Taken", [], []),
+    "policy-accepts-it": ([cut("a")], {"policy": lambda *_: lab.Decision(Action.COMPLETE, "Taken")}, S.COMPLETED, "Taken", [], []),
     "error": ([cut("a"), REFUSED], {}, S.ERROR, "the provider is away. The answer", [("retry_limit", 1)], []),
     "filtered": ([cut("a"), say("", finish=F.CONTENT_FILTERED)], {}, S.CONTENT_FILTERED, "", [("safety_blocked", 1)], []),
     "window": ([say("a", finish=F.CONTEXT_WINDOW_EXCEEDED)], {}, S.TRUNCATED, "", [("budget_exhausted", 0)], []),
     "no-repair": ([cut("", HALF)], {"continuation": lab.ContinuationPolicy(max_tool_repair_attempts=0)}, S.TRUNCATED, "", [],
                   [(False, False)]),
     "no-call-to-repair": ([cut("", HALF)], {"budget": lab.Budget(max_calls=1)}, S.CALL_LIMIT, "", [], [(False, False)]),
-    "policy-repairs-not": ([cut("", HALF)], {"policy": lambda *_: lab.Decision(Action.ABORT, "No.")}, S.ERROR, "No. A tool call", [],
+    "policy-refuses-repair": ([cut("", HALF)], {"policy": lambda *_: lab.Decision(Action.ABORT, "No.")}, S.ERROR, "No. A tool call", [],
                            [(False, False)]),
     "repair-fails": ([cut("", HALF), REFUSED], {}, S.ERROR, "is away. A tool call", [], [(True, False)]),
-    "repair-in-vain": ([cut("", HALF)] * 2, {}, S.TRUNCATED, "", [], [(True, False)]),
+    "repair-cut-again": ([cut("", HALF)] * 2, {}, S.TRUNCATED, "", [], [(True, False)]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("script", "more", "reason", "detail", "ends", "repairs"), ENDS.values(), ids=ENDS.keys())
-def test_whatever_ends_a_cut_answer_is_an_event_and_in_the_detail(
+def test_every_end_of_a_cut_answer_is_an_event_and_in_the_detail(
     script: list[Any], more: dict[str, Any], reason: S, detail: str, ends: list[tuple[str, int]], repairs: list[tuple[bool, bool]]
 ) -> None:
     result = run(script, **more)
     assert result.stop_reason is reason
     assert detail in result.detail
-    assert result.detail.count("cut off") == (result.stop_reason is not S.COMPLETED)  # a policy may take it as it is
-    assert [(end.outcome, end.attempts) for end in told(result, events.ContinuationEnded)] == ends
-    assert [(one.attempted, one.succeeded) for one in told(result, events.ToolPayloadRepair)] == repairs
+    assert result.detail.count("cut off") == (result.stop_reason is not S.COMPLETED)  # a policy may accept it as it is
+    assert [(end.outcome, end.attempts) for end in events_of(result, events.ContinuationEnded)] == ends
+    assert [(one.attempted, one.succeeded) for one in events_of(result, events.ToolPayloadRepair)] == repairs
     assert looked == []
 
 
-def test_the_runs_timeout_ends_a_continuation_as_its_budget() -> None:
+def test_the_runs_timeout_ends_a_continuation_for_budget() -> None:
     class Hanging:
         name, model = "hanging", "1"
         asked = 0
@@ -325,9 +325,9 @@ def test_the_runs_timeout_ends_a_continuation_as_its_budget() -> None:
     result = run([], model=Hanging(), budget=lab.Budget(timeout=0.3))
     assert (result.stop_reason, result.detail) == (
         S.TIMEOUT,
-        "Budget reached: timeout 0.3 s. The answer was cut off and is not whole.",
+        "Budget reached: timeout 0.3 s. The answer was cut off and is incomplete.",
     )
-    (end,) = told(result, events.ContinuationEnded)
+    (end,) = events_of(result, events.ContinuationEnded)
     assert (end.outcome, end.attempts) == ("budget_exhausted", 1)
 
 
@@ -335,10 +335,10 @@ def test_a_whole_answer_has_neither_notice_nor_event() -> None:
     for script in (["whole"], [call("look", {"q": "x"}), "whole"], [cut("", WHOLE), "whole"], [call("look", "5"), "whole"]):
         result = run(script)
         assert (result.stop_reason, result.detail) == (S.COMPLETED, "The model ended its turn.")
-        assert [*told(result, events.ContinuationEnded), *told(result, events.ToolPayloadRepair)] == []
+        assert [*events_of(result, events.ContinuationEnded), *events_of(result, events.ToolPayloadRepair)] == []
 
 
-def test_the_caps_can_be_changed_while_the_turn_is_under_way() -> None:
+def test_the_caps_can_be_changed_during_the_turn() -> None:
     def answer(request: ModelRequest, index: int) -> ModelResponse:
         if index == 2:
             going.limits.max_continuations_per_turn = 5
@@ -357,14 +357,14 @@ def test_the_caps_can_be_changed_while_the_turn_is_under_way() -> None:
     assert going.limits.continuation.max_continuations_per_turn == 5
 
 
-def test_a_call_for_the_rest_that_fails_loses_nothing() -> None:
+def test_a_failed_continuation_call_loses_nothing() -> None:
     result = run([cut("paid for "), ProviderConnectionError("gone")])
     assert (result.stop_reason, result.text, result.history[0].usage.output_tokens) == (S.ERROR, "paid for ", None)
     assert result.messages[-1].text == "paid for "
-    assert told(result, events.ContinuationEnded)[0].outcome == "retry_limit"
+    assert events_of(result, events.ContinuationEnded)[0].outcome == "retry_limit"
 
 
-def test_what_comes_after_a_continued_turn_sees_one_message() -> None:
+def test_later_steps_see_a_continued_turn_as_one_message() -> None:
     script = [cut("Let me "), say("look.", finish=F.TOOL_CALLS, calls=[WHOLE]), "done"]
     result, asked = asked_of(script)
     assert [message.role for message in asked[2].messages] == ["user", "assistant", "tool"]
@@ -373,7 +373,7 @@ def test_what_comes_after_a_continued_turn_sees_one_message() -> None:
     assert result.history.tool_count("look") == 1
 
 
-def test_a_provider_that_can_be_prefilled_goes_on_behind_its_own_words() -> None:
+def test_a_provider_with_prefill_continues_its_own_text() -> None:
     asked: list[ModelRequest] = []
     pieces = [cut("The ball "), "ball is round."]
 
@@ -382,12 +382,12 @@ def test_a_provider_that_can_be_prefilled_goes_on_behind_its_own_words() -> None
         return pieces[index - 1]
 
     result = run(None, model=Prefilling(answer))
-    assert result.text == "The ballball is round."  # exactly what came: nothing is taken for a repetition
-    assert result.history[0].seams == (Seam(2, 8, " "),)  # the space was not sent, so the model went on without it
+    assert result.text == "The ballball is round."  # exactly what was received: nothing is treated as a repetition
+    assert result.history[0].seams == (Seam(2, 8, " "),)  # the space was not sent, so the model continued without it
     assert [(message.role, message.text) for message in asked[1].messages][1:] == [("assistant", "The ball")]
 
 
-def test_a_prefill_is_dropped_where_a_server_surely_says_all_of_it_again() -> None:
+def test_a_prefill_is_dropped_if_the_server_certainly_repeats_it() -> None:
     start = "The ball of the small boy is "
     result = run(None, model=Prefilling([cut(start), f"{start}round."]))
     assert (result.text, result.history[0].seams) == (f"{start}round.", (Seam(2, 28, f" {start.rstrip()}"),))
@@ -406,8 +406,8 @@ PERIODIC = {
 
 
 @pytest.mark.parametrize("text", (TEXTS | PERIODIC).values(), ids=(TEXTS | PERIODIC).keys())
-def test_behind_a_prefill_an_echo_is_told_from_a_continuation_by_its_tokens(text: str) -> None:
-    """llama.cpp's server puts the prefill before what the model says, and counts the tokens of the latter only."""
+def test_an_echoed_prefill_is_recognized_by_its_tokens(text: str) -> None:
+    """llama.cpp's server puts the prefill before the model's text and counts only the tokens of the latter."""
     text *= 2
     ends = [0, *borders(text), len(text)]
     for number, cut_at in enumerate(ends[1:-1], 1):
@@ -426,7 +426,7 @@ def test_behind_a_prefill_an_echo_is_told_from_a_continuation_by_its_tokens(text
 @pytest.mark.parametrize(
     "aside", [{"tool_calls": (HALF,)}, {"usage": replace(usage(5, 30), reasoning_tokens=9)}, {"usage": usage(5, None)}]
 )
-def test_tokens_that_are_no_text_show_no_echo(aside: dict[str, Any]) -> None:
+def test_tokens_other_than_text_show_no_echo(aside: dict[str, Any]) -> None:
     first = replace(cut("ha ha", tokens=30), **aside)
     calls = [ModelCall(1, first, first.usage, Cost(), 0.0, 0.1)]
     going_on = FurtherCalls(lab.ContinuationPolicy()).request(first, Action.CONTINUE_OUTPUT, calls, prefills=True)
@@ -434,13 +434,13 @@ def test_tokens_that_are_no_text_show_no_echo(aside: dict[str, Any]) -> None:
     assert going_on.merge(say("ha ha ha", tokens=(10, 8)), 2)[0].text == "ha haha ha ha"
 
 
-def test_an_echo_with_nothing_behind_it_adds_nothing() -> None:
+def test_an_echo_with_no_further_text_adds_nothing() -> None:
     going_on = ContinuationRequest(cut("January, February, March, April,"), (), exact=True, tokens=8)
     merged, _ = going_on.merge(say("January, February, March, April,", tokens=(10, 1)), 2)
     assert merged.text == "January, February, March, April,"
 
 
-def test_a_model_that_thinks_is_not_prefilled() -> None:
+def test_a_reasoning_model_is_not_prefilled() -> None:
     asked: list[ModelRequest] = []
     pieces = [replace(cut("The ball "), reasoning="A ball, then."), "is round."]
 
@@ -464,7 +464,7 @@ def test_a_model_that_thinks_is_not_prefilled() -> None:
         ("other", False),
     ],
 )
-def test_which_models_of_anthropic_can_be_prefilled(model: str, prefills: bool) -> None:
+def test_which_anthropic_models_can_be_prefilled(model: str, prefills: bool) -> None:
     assert lab.Agent(f"anthropic:{model}").model.prefills is prefills  # type: ignore[attr-defined]
 
 
@@ -480,28 +480,28 @@ def test_arguments_cut_at_any_character_are_never_executed(end: int, finish: Fin
     result = run([half, half])
     assert (result.stop_reason, looked) == (S.TRUNCATED, [])
     assert "was not executed" in result.detail
-    assert [(one.issue, one.attempted, one.succeeded) for one in told(result, events.ToolPayloadRepair)] == [
+    assert [(one.issue, one.attempted, one.succeeded) for one in events_of(result, events.ToolPayloadRepair)] == [
         ("incomplete", True, False)
     ]
     assert all(not message.tool_calls for message in result.messages)
 
 
-def test_a_call_that_is_said_again_whole_is_executed_once() -> None:
+def test_a_call_repeated_in_full_is_executed_once() -> None:
     result, asked = asked_of([cut("I look. ", HALF), say("", finish=F.TOOL_CALLS, calls=[WHOLE]), "done"])
     assert (result.stop_reason, looked) == (S.COMPLETED, ["xyz"])
-    assert [(one.attempted, one.succeeded) for one in told(result, events.ToolPayloadRepair)] == [(True, True)]
+    assert [(one.attempted, one.succeeded) for one in events_of(result, events.ToolPayloadRepair)] == [(True, True)]
     assert [message.role for message in asked[1].messages] == ["user", "assistant", "user"]
     assert result.messages[1].text == "I look. "
 
 
-def test_the_repair_has_room_that_the_first_call_had_not() -> None:
+def test_the_repair_has_a_larger_cap_than_the_first_call() -> None:
     _, asked = asked_of(
         [cut("", HALF), say("", finish=F.TOOL_CALLS, calls=[WHOLE]), "done"], budget=lab.Budget(max_tokens_per_turn=5)
     )
     assert [request.max_output_tokens for request in asked] == [5, 15, 5]
 
 
-def test_whole_calls_beside_a_half_one_are_kept_and_none_is_executed_twice() -> None:
+def test_whole_calls_beside_a_half_one_are_kept_and_executed_once() -> None:
     first = ToolCall("c1", "look", '{"q": "one"}')
     again = say("", finish=F.TOOL_CALLS, calls=[ToolCall("c1", "look", '{"q": "one"}'), ToolCall("c1", "look", '{"q": "two"}')])
     result = run([cut("", first, ToolCall("c2", "look", '{"q": "tw')), again, "done"])
@@ -510,26 +510,26 @@ def test_whole_calls_beside_a_half_one_are_kept_and_none_is_executed_twice() -> 
     assert len(set(ids)) == 2
 
 
-def test_a_call_that_is_asked_for_several_times_is_executed_as_often() -> None:
+def test_a_call_requested_several_times_is_executed_as_often() -> None:
     one = ToolCall("c1", "look", '{"q": "one"}')
     half = ToolCall("c3", "look", '{"q": "on')
     result = run([cut("", one, replace(one, id="c2"), half), say("", finish=F.TOOL_CALLS, calls=[one] * 3), "done"])
     assert (result.stop_reason, looked) == (S.COMPLETED, ["one"] * 3)
 
 
-def test_no_repair_where_none_is_allowed() -> None:
+def test_repairs_can_be_disabled() -> None:
     result = run([cut("", HALF)], continuation=lab.ContinuationPolicy(max_tool_repair_attempts=0))
     assert (result.stop_reason, len(result.history[0].calls), looked) == (S.TRUNCATED, 1, [])
 
 
-def test_a_malformed_call_is_asked_for_again() -> None:
+def test_a_malformed_call_is_requested_again() -> None:
     bad = say("", finish=F.ERROR)
     bad = replace(bad, signal=replace(bad.signal, repairable=True, raw_value="MALFORMED_FUNCTION_CALL"))
     result = run([bad, say("", finish=F.TOOL_CALLS, calls=[WHOLE]), "done"])
     assert (result.stop_reason, looked) == (S.COMPLETED, ["xyz"])
     twice = run([bad, bad])
     assert (twice.stop_reason, len(twice.history[0].calls)) == (S.ERROR, 2)
-    assert [one.issue for one in told(twice, events.ToolPayloadRepair)] == ["malformed"]
+    assert [one.issue for one in events_of(twice, events.ToolPayloadRepair)] == ["malformed"]
 
 
 @pytest.mark.parametrize(
@@ -541,12 +541,12 @@ def test_a_malformed_call_is_asked_for_again() -> None:
         {"hint": " "},
     ],
 )
-def test_caps_that_cannot_be(wrong: dict[str, Any]) -> None:
+def test_invalid_caps_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(LimitError, match=next(iter(wrong))):
         lab.ContinuationPolicy(**wrong)
 
 
-def test_a_recording_that_was_cut_and_never_continued_replays_as_it_is() -> None:
+def test_a_recording_that_was_cut_and_never_continued_replays_unchanged() -> None:
     async def go() -> RunResult:
         with lab.replay("fixtures/essay"):
             run = lab.Agent("anthropic:claude-sonnet-4-6").run(
@@ -558,5 +558,5 @@ def test_a_recording_that_was_cut_and_never_continued_replays_as_it_is() -> None
     assert (result.stop_reason, len(result.history), len(result.history[0].calls)) == (S.TRUNCATED, 1, 1)
     assert result.text
     assert result.usage.output_tokens == 80
-    assert "the recording has no answer" in result.detail
-    assert told(result, events.ContinuationEnded)[0].outcome == "retry_limit"
+    assert "the recording has no continuation" in result.detail
+    assert events_of(result, events.ContinuationEnded)[0].outcome == "retry_limit"

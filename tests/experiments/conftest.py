@@ -1,4 +1,4 @@
-"""What the tests of experiments share."""
+"""Fixtures of the experiments' tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def _importable() -> Any:
-    """Processes that are started here find the tests' own modules."""
+    """Let processes that are started here import the tests' modules."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parents[2]), before or ""])
     yield

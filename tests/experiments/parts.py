@@ -26,7 +26,7 @@ def look(q: str = "") -> str:
 
 
 def script(request: ModelRequest, index: int) -> Said:
-    """Looks three times, then answers."""
+    """Look three times, then answer."""
     asked = len(request.messages) // 2 + 1
     return say("end", cost="0.01") if asked == STEPS else call("look", {"q": str(asked)}, id=f"c{asked}", cost="0.01")
 
@@ -45,7 +45,7 @@ class Slow:
         self.delay_s, self.log, self.stuck_at, self.asked = delay_s, log, stuck_at, 0
 
     async def respond(self, request: ModelRequest, context: Any) -> Any:
-        """Note that one was asked, wait, answer; from the call `stuck_at` on never."""
+        """Record the call, wait, answer; from the call `stuck_at` on never return."""
         self.asked += 1
         if self.stuck_at is not None and self.asked >= self.stuck_at:
             if self.asked == self.stuck_at:
@@ -59,7 +59,7 @@ class Slow:
 
 
 class KillsItsWorker:
-    """Ends its whole process, once, while a run is under way: a file says that it was done."""
+    """Ends its whole process, once, during a run: a file records that it did."""
 
     name, model = "deadly", "script"
 
@@ -82,24 +82,24 @@ def steps_taken(result: lab.RunResult) -> float:
 
 
 async def steps_later(result: lab.RunResult) -> dict[str, Any]:
-    """A score that takes a while, of several parts."""
+    """A score of several parts that takes a while."""
     await asyncio.sleep(0)
     return {"score": len(result.history) == STEPS, "steps": len(result.history)}
 
 
 def untimed(frame: pd.DataFrame) -> pd.DataFrame:
-    """A frame without what takes another time each time."""
+    """A frame without the columns that differ between runs."""
     return frame.drop(columns=[name for name in TIMING if name in frame.columns])
 
 
 def assert_same(one: lab.ExperimentResults, other: lab.ExperimentResults) -> None:
-    """All frames are the same, row for row."""
+    """Assert that all frames are the same, row for row."""
     for what in ("runs", "steps", "calls", "tools"):
         pd.testing.assert_frame_equal(untimed(one.frame(what)), untimed(other.frame(what)), obj=what)
 
 
 def within(condition: Any, limit_s: float = 60.0) -> None:
-    """Wait for something that happens in another process."""
+    """Wait for an event in another process."""
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline
@@ -107,7 +107,7 @@ def within(condition: Any, limit_s: float = 60.0) -> None:
 
 
 class Uneven:
-    """Takes 1 to 6 steps, of other costs and durations each, by the prompt alone; also in another process."""
+    """Takes 1 to 6 steps with different costs and durations, by the prompt alone; the same in any process."""
 
     name, model = "uneven", "script"
 
@@ -131,7 +131,7 @@ def uneven(**more: Any) -> lab.Agent:
 
 
 def spent_of(results: lab.ExperimentResults, limit: str) -> float:
-    """What was spent by the frame of calls, added up by pandas."""
+    """The total of the calls frame, summed by pandas."""
     calls = results.calls
     return float(
         {"max_cost": calls["cost_usd"], "max_tokens": calls["total_tokens"], "max_calls": calls["call"] > 0}[limit].sum()

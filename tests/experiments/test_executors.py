@@ -1,4 +1,4 @@
-"""Experiments on other processes: any executor gives the same; a worker that dies loses nothing and doubles nothing."""
+"""Experiments on other processes: every executor gives the same results; a dead worker loses and duplicates nothing."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def go(study: lab.Experiment, **more: Any) -> lab.ExperimentResults:
     return asyncio.run(study.run(**more))
 
 
-# What travels ----------------------------------------------------------------------------------------------------------------------
+# Pickling --------------------------------------------------------------------------------------------------------------------------
 
 
-def test_agents_and_tools_travel() -> None:
+def test_agents_and_tools_can_be_sent_to_workers() -> None:
     @lab.tool(timeout_s=3, inline=True)
     def nested(q: int) -> str:
         """Nested.
@@ -60,9 +60,9 @@ def test_agents_and_tools_travel() -> None:
     assert plain.tools["look"] is look
 
 
-def test_what_cannot_travel_is_told() -> None:
+def test_an_unpicklable_agent_is_reported() -> None:
     study = lab.Experiment([looking(observers=[threading.Lock().acquire])], ["x"])
-    with pytest.raises(ConfigurationError, match=r"cannot go to another process: .*lock.*or leave `executor` out"):
+    with pytest.raises(ConfigurationError, match=r"cannot be sent to another process: .*lock.*or leave `executor` out"):
         go(study, executor=spawned)
 
 
@@ -71,7 +71,7 @@ def test_what_cannot_travel_is_told() -> None:
 
 @pytest.mark.parametrize("where", ["file", "memory"])
 @pytest.mark.parametrize("kind", ["processes", "threads"])
-def test_any_executor_gives_the_same(where: str, kind: str, tmp_path: Path) -> None:
+def test_every_executor_gives_the_same(where: str, kind: str, tmp_path: Path) -> None:
     scenario = next(one for one in SCENARIOS if one.name == "trip")
     agents = {name: scenario.agent(name) for name in ("openai", "anthropic")}
     settings = {"end": {"stop": HasToolCall("finalize") | StepCountIs(8)}, "own": {"stop": lambda history: len(history) >= 2}}
@@ -96,7 +96,7 @@ def killing(tmp_path: Path, times: int = 1) -> lab.Agent:
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
-def test_a_pool_that_breaks_is_made_anew_and_nothing_is_lost(where: str, tmp_path: Path) -> None:
+def test_a_broken_pool_is_replaced_and_nothing_is_lost(where: str, tmp_path: Path) -> None:
     store = Store(tmp_path / "r.db" if where == "file" else None)
     study = lab.Experiment([killing(tmp_path)], ["x", "y", "z"], store=store, repeats=2)
     results = go(study, executor=spawned, concurrency=3)
@@ -105,11 +105,11 @@ def test_a_pool_that_breaks_is_made_anew_and_nothing_is_lost(where: str, tmp_pat
     assert len(study.store.run_ids()) == 6
     if where == "file":
         started = study.store.frame("events").query("event == 'RunStarted'")["run_id"].value_counts()
-        assert started["experiment#a/p2/default/1"] == 2  # taken up again after its second step
+        assert started["experiment#a/p2/default/1"] == 2  # resumed after its second step
         assert results.steps.groupby("run_id")["step"].apply(list).to_list() == [[1, 2, 3, 4]] * 6
 
 
-def test_a_pool_that_was_given_whole_cannot_be_made_anew(tmp_path: Path) -> None:
+def test_a_pool_passed_as_an_object_cannot_be_replaced(tmp_path: Path) -> None:
     study = lab.Experiment([killing(tmp_path)], ["x", "y"], store=tmp_path / "r.db")
     with pytest.warns(AgentlabWarning, match=r"takes no more work.*executor=lambda: ProcessPoolExecutor.*Try again with run\(\)"):
         runs = go(study, executor=spawned(), concurrency=1).runs
@@ -118,7 +118,7 @@ def test_a_pool_that_was_given_whole_cannot_be_made_anew(tmp_path: Path) -> None
     assert set(go(study).runs["state"]) == {"ended"}
 
 
-def test_a_cell_that_always_kills_its_worker_takes_no_others_along(tmp_path: Path) -> None:
+def test_a_cell_that_always_kills_its_worker_fails_alone(tmp_path: Path) -> None:
     study = lab.Experiment([killing(tmp_path, times=99)], ["x", "y", "z"], store=tmp_path / "r.db")
     with pytest.warns(AgentlabWarning, match=r"1 of 3 runs failed.*its worker died 3 times"):
         runs = go(study, executor=spawned, concurrency=3).runs
@@ -140,7 +140,7 @@ def test_each_run_of_a_worker_has_its_share_of_the_rate(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_in_a_worker_sends_the_run_back(tmp_path: Path) -> None:
-    """The worker's runs are handed to this process, which keeps them when there is room."""
+    """The worker's runs are passed to this process, which stores them when there is space."""
     from agentlab.experiments import runner
 
     store = Store(tmp_path / "r.db")
@@ -163,7 +163,7 @@ def test_a_full_disk_in_a_worker_sends_the_run_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
-def test_the_runs_of_sub_agents_are_kept_wherever_they_were(where: str, tmp_path: Path) -> None:
+def test_runs_of_sub_agents_are_stored_from_any_process(where: str, tmp_path: Path) -> None:
     inner = looking("worker").as_tool("research")
     agent = lab.Agent(ScriptedProvider([call("research", {"task": "x"}), say("end")]), tools=[inner], name="a")
     study = lab.Experiment([agent], ["x", "y"], store=Store(tmp_path / "r.db" if where == "file" else None))
@@ -174,7 +174,7 @@ def test_the_runs_of_sub_agents_are_kept_wherever_they_were(where: str, tmp_path
     assert set(runs["parent_run_id"].dropna()) == set(study.results().runs["run_id"])
 
 
-def test_a_client_is_told_from_its_executor() -> None:
+def test_a_client_is_distinguished_from_its_executor() -> None:
     class Client:
         def get_executor(self) -> None: ...
 
@@ -190,7 +190,7 @@ def test_a_client_is_told_from_its_executor() -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.timeout(180)
 def test_a_dask_cluster_that_loses_a_worker_half_way(tmp_path: Path) -> None:
-    """Four worker processes, one of them killed: nothing lost, nothing doubled."""
+    """Four worker processes, one of them killed: nothing is lost or duplicated."""
     import distributed
 
     log = tmp_path / "log"
@@ -200,7 +200,8 @@ def test_a_dask_cluster_that_loses_a_worker_half_way(tmp_path: Path) -> None:
 
     def kill_one(pids: list[int]) -> None:
         """The worker that is in the middle of a run."""
-        within(lambda: log.exists() and len(log.read_text().splitlines()) >= 20, limit_s=90.0)  # four processes import all first
+        # four processes import everything first
+        within(lambda: log.exists() and len(log.read_text().splitlines()) >= 20, limit_s=90.0)
         pid, *_ = log.read_text().splitlines()[-1].split()
         assert int(pid) in pids
         killed.append(int(pid))
@@ -230,7 +231,7 @@ def test_a_dask_cluster_that_loses_a_worker_half_way(tmp_path: Path) -> None:
     asked = [line.split() for line in log.read_text().splitlines()]
     assert len({pid for pid, *_ in asked}) >= 4
     repeated = [cell for cell, times in Counter((label, step) for _, label, step in asked).items() if times > 1]
-    assert len(repeated) <= 1  # the step that was under way on the worker that died
+    assert len(repeated) <= 1  # the current step of the worker that died
     whole = go(lab.Experiment([lab.Agent(Slow(0), tools=[look], name="a")], ["x", "y"], repeats=10, score=steps_taken))
     assert_same(results, whole)
     assert_same(again, whole)

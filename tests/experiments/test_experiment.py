@@ -1,4 +1,4 @@
-"""Experiments: what runs, what comes out, and that an interruption, a budget, a failure or a full disk lose nothing."""
+"""Experiments: which runs are made, their results, and that an interruption, a budget, a failure or a full disk loses nothing."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def two(**more: Any) -> lab.Experiment:
     return lab.Experiment(**more)
 
 
-# What comes out --------------------------------------------------------------------------------------------------------------------
+# Results ---------------------------------------------------------------------------------------------------------------------------
 
 
-def test_all_cells_are_run_and_come_out_as_tidy_frames() -> None:
+def test_all_cells_are_run_and_give_tidy_frames() -> None:
     study = two(repeats=2, score=steps_taken)
     assert study.plan()["state"].to_list() == ["not_started"] * 16
     results = go(study)
@@ -65,7 +65,7 @@ def test_all_cells_are_run_and_come_out_as_tidy_frames() -> None:
     assert repr(study).startswith("Experiment('experiment', 2 agents, 2 prompts, 2 settings, 16 runs, Store(")
 
 
-def test_the_scores_of_a_dict_have_columns_of_their_own() -> None:
+def test_the_scores_of_a_dict_have_separate_columns() -> None:
     runs = go(two(score=steps_later)).runs
     assert list(runs.columns)[:8] == [*FRONT, "score.steps", "state"]
     assert runs["score"].dtype == "boolean"
@@ -77,8 +77,8 @@ def test_the_scores_of_a_dict_have_columns_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("scenario", "repeats"), [("trip", 28), pytest.param("trip", 112, marks=pytest.mark.soak), ("question", 5)]
 )
-def test_on_recorded_fixtures_what_runs_at_once_plays_no_part(scenario: str, repeats: int) -> None:
-    """Runs (a thousand of them in `make soak`) one after the other and 64 at once, and once more: the same frames, row for row."""
+def test_concurrency_does_not_change_results_on_recorded_fixtures(scenario: str, repeats: int) -> None:
+    """Runs (a thousand of them in `make soak`) one after the other, 64 at once, and once more: the same frames, row for row."""
     made = next(one for one in SCENARIOS if one.name == scenario)
     agents = {name: made.agent(name) for name in ("openai", "anthropic", "gemini")}
     end = (lab.HasToolCall("finalize") if scenario == "trip" else lab.FinishReasonIs("end_turn")) | StepCountIs(8)
@@ -97,24 +97,24 @@ def test_on_recorded_fixtures_what_runs_at_once_plays_no_part(scenario: str, rep
 
 
 def test_cells_find_their_own_recordings_by_label(tmp_path: Path) -> None:
-    """What is recorded in an experiment is replayed cell by cell, whatever comes first."""
+    """Recordings of an experiment are replayed cell by cell, in any order."""
     answers = iter(range(100))
     with serving_numbers(answers) as base:
         agent = lab.Agent(lab.Provider("compatible", model="m", base_url=base, api_key="none"), name="a")
         study = lab.Experiment([agent], ["same"], repeats=6)
         with lab.record(tmp_path / "rec"):
             first = go(study, concurrency=6)
-    said = first.runs["text"].to_list()
-    assert len(set(said)) == 6
+    texts = first.runs["text"].to_list()
+    assert len(set(texts)) == 6
     for count in (1, 6):
         with lab.replay(tmp_path / "rec"):
             again = lab.Experiment([agent], ["same"], repeats=6, where=lambda cell: cell.repeat != 2, name="other")
-            assert go(again, concurrency=count).runs["text"].to_list() == [said[0], *said[2:]]
+            assert go(again, concurrency=count).runs["text"].to_list() == [texts[0], *texts[2:]]
 
 
 @contextlib.contextmanager
 def serving_numbers(answers: Any) -> Any:
-    """A chat completions server that says another number each time, after a while of its own choice."""
+    """A chat completions server that answers with another number each time, after a varying delay."""
     import http.server
     import json
     import threading
@@ -136,7 +136,7 @@ def serving_numbers(answers: Any) -> Any:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *told: Any) -> None:
+        def log_message(self, *arguments: Any) -> None:
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -153,12 +153,12 @@ def serving_numbers(answers: Any) -> Any:
         thread.join()
 
 
-# Going on --------------------------------------------------------------------------------------------------------------------------
+# Resuming --------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize("where", ["file", "memory"])
-def test_an_interrupted_experiment_goes_on_and_comes_to_the_same(where: str, tmp_path: Path) -> None:
+def test_an_interrupted_experiment_resumes_and_gives_the_same_results(where: str, tmp_path: Path) -> None:
     whole = go(lab.Experiment({"a": lab.Agent(Slow(0), tools=[look])}, ["x", "y"], repeats=3, score=steps_taken))
     log = tmp_path / "log"
     store = Store(tmp_path / "runs.db" if where == "file" else None)
@@ -169,7 +169,7 @@ def test_an_interrupted_experiment_goes_on_and_comes_to_the_same(where: str, tmp
         )
 
     async def cut_off() -> None:
-        """In the middle of the third and the fourth run, however long that takes."""
+        """In the middle of the third and the fourth run, at any speed."""
         running = asyncio.create_task(study().run(concurrency=2))
         while not log.exists() or len(log.read_text().splitlines()) < 2 * STEPS + 3:
             await asyncio.sleep(0.001)
@@ -185,7 +185,7 @@ def test_an_interrupted_experiment_goes_on_and_comes_to_the_same(where: str, tmp
     kept = len(study().results().steps)
     assert_same(go(study(), concurrency=3), whole)
     asked = log.read_text().splitlines()
-    assert len(asked) - len(set(asked)) <= 2  # the steps that were cut off, and no others, were taken twice
+    assert len(asked) - len(set(asked)) <= 2  # only the steps that were cut short were taken twice
     assert len(asked) <= 6 * STEPS + 2
     assert kept > 0
     before = len(asked)
@@ -206,7 +206,7 @@ asyncio.run(study.run(concurrency=2))
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT], ids=["kill", "interrupt"])
-def test_another_process_goes_on_after_a_kill(sent: int, tmp_path: Path) -> None:
+def test_another_process_resumes_after_a_kill(sent: int, tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
     with subprocess.Popen(
@@ -225,8 +225,8 @@ def test_another_process_goes_on_after_a_kill(sent: int, tmp_path: Path) -> None
     assert study.store.frame("runs")["state"].to_list() == ["ended"] * 6
 
 
-@pytest.mark.usefixtures("own_time")
-def test_a_condition_of_one_s_own_goes_on_too(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_a_custom_condition_resumes_too(tmp_path: Path) -> None:
     def study(delay_s: float) -> lab.Experiment:
         agent = lab.Agent(Slow(delay_s), tools=[look], name="a")
         return lab.Experiment([agent], ["x"], [{"stop": lambda history: len(history) >= 3}], store=tmp_path / "r.db")
@@ -244,7 +244,7 @@ def test_a_condition_of_one_s_own_goes_on_too(tmp_path: Path) -> None:
 # Failures --------------------------------------------------------------------------------------------------------------------------
 
 
-def test_failures_are_rows_and_are_tried_again_when_asked_for() -> None:
+def test_failures_are_rows_and_are_retried_on_request() -> None:
     broken = [True]
 
     def flaky(request: Any, index: int) -> Any:
@@ -255,7 +255,7 @@ def test_failures_are_rows_and_are_tried_again_when_asked_for() -> None:
     agent = lab.Agent(ScriptedProvider(flaky), tools=[look], name="a")
     study = lab.Experiment([agent], ["x", "y"], score=steps_taken, budget=Budget(max_cost=1))
     with pytest.warns(
-        AgentlabWarning, match=r"1 of 2 runs failed, the first, experiment#a/p2/default/1: .*down.*run\(retry=True\)"
+        AgentlabWarning, match=r"1 of 2 runs failed; the first one was experiment#a/p2/default/1: .*down.*run\(retry=True\)"
     ):
         results = go(study)
     assert results.runs["stop_reason"].to_list() == ["completed", "error"]
@@ -266,10 +266,10 @@ def test_failures_are_rows_and_are_tried_again_when_asked_for() -> None:
     assert study.plan(retry=True)["run_id"].to_list() == ["experiment#a/p2/default/1~2"]
     results = go(study, retry=True)
     assert results.runs[["stop_reason", "attempt", "score"]].to_numpy().tolist() == [["completed", 1, 4.0], ["completed", 2, 4.0]]
-    assert len(study.store.run_ids()) == 3  # what failed is still there
+    assert len(study.store.run_ids()) == 3  # the failed runs are still stored
 
 
-def test_a_score_that_raises_is_kept_with_its_error() -> None:
+def test_a_raising_score_is_stored_with_its_error() -> None:
     wrong: list[Any] = [ValueError("no sense")]
 
     def score(result: lab.RunResult) -> Any:
@@ -295,21 +295,21 @@ def test_a_score_that_raises_is_kept_with_its_error() -> None:
     assert go(study, retry=True).runs["score"].to_list() == [0.5]
 
 
-def test_a_score_that_comes_later_is_asked_about_the_runs_that_are_kept(tmp_path: Path) -> None:
+def test_a_score_added_later_is_applied_to_the_stored_runs(tmp_path: Path) -> None:
     agents = [lab.Agent(Slow(0, tmp_path / "log"), tools=[look], name="a")]
     go(lab.Experiment(agents, ["x"], store=tmp_path / "r.db"))
     assert go(lab.Experiment(agents, ["x"], score=steps_taken, store=tmp_path / "r.db")).runs["score"].to_list() == [4.0]
     assert len((tmp_path / "log").read_text().splitlines()) == STEPS
 
 
-def test_on_a_full_disk_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs.db")
     study = lab.Experiment([looking()], ["x", "y", "z"], store=store, score=steps_taken)
     database = store.storage._database  # type: ignore[attr-defined]
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     database.execute(f"PRAGMA max_page_count = {pages}")
-    told = r"full.*memory of this process only.*nothing is lost"
-    with pytest.warns(AgentlabWarning, match="disk is full"), pytest.raises(StorageError, match=told):
+    warning = r"full.*memory of this process only.*nothing is lost"
+    with pytest.warns(AgentlabWarning, match="disk is full"), pytest.raises(StorageError, match=warning):
         go(study, concurrency=1)
     with pytest.raises(StorageError):
         go(study, concurrency=1)
@@ -331,7 +331,7 @@ def test_on_a_full_disk_nothing_is_lost(tmp_path: Path) -> None:
         (Budget(timeout=1e-9), None, 0, 0),
     ],
 )
-def test_no_step_is_taken_once_the_budget_is_spent(budget: Budget | None, max_runs: int | None, ended: int, held: int) -> None:
+def test_no_step_is_taken_after_the_budget_is_spent(budget: Budget | None, max_runs: int | None, ended: int, held: int) -> None:
     study = lab.Experiment([looking()], ["x", "y", "z", "u"], budget=budget, max_runs=max_runs)
     with pytest.warns(AgentlabWarning, match=r"left out.*since the budget of the experiment is spent"):
         results = go(study, concurrency=1)
@@ -353,7 +353,7 @@ def test_no_step_is_taken_once_the_budget_is_spent(budget: Budget | None, max_ru
     assert set(go(study).runs["state"]) == {"ended"}
 
 
-def test_what_is_under_way_is_held_back_when_the_budget_is_spent_and_goes_on_with_more() -> None:
+def test_current_runs_are_held_back_at_the_budget_and_continue_with_more() -> None:
     study = lab.Experiment([lab.Agent(Slow(0.01), tools=[look])], ["x", "y", "z"], budget=Budget(max_cost="0.06"))
     with pytest.warns(AgentlabWarning, match=r"1 run was left out and 1 run was stopped .*: \$0\.06 of \$0\.06"):
         results = go(study, concurrency=2)
@@ -366,7 +366,7 @@ def test_what_is_under_way_is_held_back_when_the_budget_is_spent_and_goes_on_wit
 
 
 def with_sub_agent() -> lab.Agent:
-    """An agent that has a sub-agent look: together 90 tokens and 6 cents, a third of it its own."""
+    """An agent whose sub-agent looks: together 90 tokens and 6 cents, a third of it the agent's."""
 
     def answer(request: Any, index: int) -> Any:
         return say("end", cost="0.01") if index > 1 else call("research", {"task": "x"}, cost="0.01")
@@ -376,7 +376,7 @@ def with_sub_agent() -> lab.Agent:
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
-def test_what_sub_agents_used_counts_in_the_budget_when_it_goes_on(where: str, tmp_path: Path) -> None:
+def test_usage_of_sub_agents_counts_in_the_budget_on_resume(where: str, tmp_path: Path) -> None:
     store = Store(tmp_path / "r.db" if where == "file" else None)
     go(lab.Experiment([with_sub_agent()], ["x", "y", "z"], store=store, max_runs=None, cells=[("boss", "p1")]))
     study = lab.Experiment([with_sub_agent()], ["x", "y", "z"], store=store, budget=Budget(max_cost="0.06"))
@@ -384,10 +384,10 @@ def test_what_sub_agents_used_counts_in_the_budget_when_it_goes_on(where: str, t
         assert go(study).runs["state"].to_list() == ["ended", "not_started", "not_started"]
 
 
-def test_what_sub_agents_used_before_a_kill_counts_in_the_budget_too(tmp_path: Path) -> None:
+def test_usage_of_sub_agents_before_a_kill_counts_in_the_budget(tmp_path: Path) -> None:
     @lab.tool(inline=True)
     def deadly(q: str = "") -> str:
-        """Ends its process when it is called the second time."""
+        """Ends its process at its second call."""
         if q == "2" and not (tmp_path / "killed").exists():
             (tmp_path / "killed").touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -420,22 +420,22 @@ def test_what_sub_agents_used_before_a_kill_counts_in_the_budget_too(tmp_path: P
     assert results.summary()["cost_mean"].to_list() == pytest.approx([0.055])
 
 
-def test_what_sub_agents_used_is_compared_with_the_rest() -> None:
+def test_usage_of_sub_agents_is_in_the_comparison() -> None:
     study = lab.Experiment([with_sub_agent(), looking()], ["x", "y"], repeats=3)
     results = go(study)
     assert results.runs["cost_usd"].to_list() == pytest.approx([0.02] * 6 + [0.04] * 6)
     assert results.summary()[["tokens_mean", "cost_mean"]].to_numpy().tolist() == [[90.0, 0.06], [60.0, 0.04]]
     assert results.paired("cost_usd", against="a")["difference"].to_list() == pytest.approx([0.02])
     everything = study.store.frame("runs")
-    assert len(everything) == 18  # the sub-agents' are kept, too
+    assert len(everything) == 18  # the sub-agents' runs are stored too
     assert lab.summary(everything, by="provider")[["runs", "cost_mean"]].to_numpy().tolist() == [[12, pytest.approx(0.05)]]
     alone = everything[everything["called_by"].notna()]
     assert lab.summary(alone)[["runs", "cost_mean"]].to_numpy().tolist() == [[6, 0.04]]
 
 
-def test_a_budget_that_cannot_be_watched_is_told_of() -> None:
+def test_a_budget_that_cannot_be_enforced_is_reported() -> None:
     agent = lab.Agent(ScriptedProvider([say("end", tokens=(None, None))]))
-    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched completely"):
+    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be checked completely"):
         go(lab.Experiment([agent], ["x"], budget=Budget(max_cost=1)))
 
 
@@ -449,8 +449,8 @@ def test_requests_are_spaced_over_all_runs_of_a_provider() -> None:
     assert all(at - begun >= 0.1 * place for place, at in enumerate(sorted(asked_at)))
 
 
-@pytest.mark.usefixtures("own_time")
-def test_models_of_one_s_own_are_paced_too_and_recordings_are_not() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_custom_models_are_rate_limited_and_recordings_are_not() -> None:
     study = lab.Experiment([looking()], ["x", "y"], rate_limits={"scripted": 1200})
     begun = time.monotonic()
     assert go(study).runs["steps"].to_list() == [STEPS, STEPS]
@@ -462,43 +462,50 @@ def test_models_of_one_s_own_are_paced_too_and_recordings_are_not() -> None:
     assert time.monotonic() - begun < 0.1
 
 
-# Before ----------------------------------------------------------------------------------------------------------------------------
+# Dry runs --------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_says_what_the_limits_add_up_to_and_calls_that_no_bound() -> None:
+def test_a_dry_run_reports_the_sum_of_the_limits_and_whether_it_is_a_bound() -> None:
     agent = lab.Agent("openai:gpt-4.1-mini", name="a")
     bounded = lab.Experiment([agent], ["x", "y"], [{"budget": Budget(max_cost="0.5", max_calls=7)}], repeats=3)
-    said = bounded.dry_run()
-    assert (said.runs, said.done, said.to_do, said.call_limit, said.token_limit, said.cost_limit_usd) == (6, 0, 6, 42, None, 3)
-    assert str(said) == (
-        "6 of 6 runs to do; limits together: 42 calls, any number of tokens, $3.0000. A run may pass its limit by one model call."
+    estimate = bounded.dry_run()
+    assert (estimate.runs, estimate.done, estimate.to_do, estimate.call_limit, estimate.token_limit, estimate.cost_limit_usd) == (
+        6,
+        0,
+        6,
+        42,
+        None,
+        3,
+    )
+    assert str(estimate) == (
+        "6 of 6 runs to do; sum of their limits: 42 calls, any number of tokens, $3.0000. A run may exceed its limit by one model call."
     )
     unlimited = lab.Experiment([agent], ["x"], score=steps_taken).dry_run()
     assert (unlimited.cost_limit_usd, unlimited.unlimited) == (None, ("a with settings default",))
     assert "Nothing limits the cost of a with settings default: set Budget(max_cost=…)" in repr(unlimited)
     assert "The cost of the score is not included." in repr(unlimited)
     by_tokens = lab.Experiment([agent], ["x"], [{"budget": Budget(max_tokens=1_000_000)}]).dry_run()
-    assert by_tokens.cost_limit_usd == Decimal("1.6")  # a million tokens out
+    assert by_tokens.cost_limit_usd == Decimal("1.6")  # a million output tokens
     whole = lab.Experiment([agent], ["x"], [{"budget": Budget(max_cost="0.5")}], repeats=100, budget=Budget(max_cost=2))
     assert whole.dry_run().cost_limit_usd == 2
     assert lab.Experiment([agent], ["x"], repeats=9, budget=Budget(max_cost=2)).dry_run().cost_limit_usd == 2
     assert lab.Experiment([agent], ["x"], [{"budget": Budget(max_cost=1)}], repeats=9, max_runs=2).dry_run().cost_limit_usd == 2
 
 
-def test_a_dry_run_says_what_is_left_of_the_budget_and_whether_it_bounds_the_scores_too() -> None:
+def test_a_dry_run_reports_the_remaining_budget_and_whether_it_bounds_scores() -> None:
     def study(cost: str, **more: Any) -> lab.Experiment:
         return lab.Experiment([looking()], ["x", "y", "z"], budget=Budget(max_cost=cost), score=steps_taken, **more)
 
     half = study("0.06", settings=[{"budget": Budget(max_cost="0.05")}])
-    assert "score" not in str(half.dry_run())  # of 6 cents for all of it
+    assert "score" not in str(half.dry_run())  # of 6 cents in total
     half.budget = Budget(max_cost=9)
-    assert "$0.1500. A run may pass its limit by one model call. The cost of the score is not included." in str(half.dry_run())
+    assert "$0.1500. A run may exceed its limit by one model call. The cost of the score is not included." in str(half.dry_run())
     spent = study("0.04")
     with pytest.warns(AgentlabWarning, match="2 runs were left out"):
         go(spent, concurrency=1)
-    said = spent.dry_run()
-    assert (said.to_do, said.call_limit, said.token_limit, said.cost_limit_usd) == (2, 0, 0, 0)
-    assert str(said) == "2 of 3 runs to do, but the budget of the experiment is spent: $0.04 of $0.04 (max_cost)."
+    estimate = spent.dry_run()
+    assert (estimate.to_do, estimate.call_limit, estimate.token_limit, estimate.cost_limit_usd) == (2, 0, 0, 0)
+    assert str(estimate) == "2 of 3 runs to do, but the budget of the experiment is spent: $0.04 of $0.04 (max_cost)."
     spent.budget = Budget(max_cost="0.05", max_calls=9)
     assert (spent.dry_run().call_limit, spent.dry_run().cost_limit_usd) == (5, Decimal("0.01"))
 
@@ -519,13 +526,13 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "no-cells": (lambda: two(cells=[]), ConfigurationError, "cells=[]: pass at least one"),
     "one-agent": (lambda: two(agents=looking()), ConfigurationError, "pass a list, such as agents=[…]"),
     "one-prompt": (lambda: two(prompts="go"), ConfigurationError, "prompts='go': pass a list"),
-    "no-agent": (lambda: two(agents=["openai:gpt"]), ConfigurationError, "'openai:gpt' is not an agent: pass lab.Agent('openai:gpt')"),
+    "no-agent": (lambda: two(agents=["openai:gpt"]), ConfigurationError, "'openai:gpt' is not an agent: pass one, such as lab.Agent("),
     "same-name": (lambda: two(agents=[looking(), looking()]), ConfigurationError, "Two of the agents are called 'a'"),
     "same-model": (
         lambda: two(agents=[lab.Agent("openai:gpt"), lab.Agent("openai:gpt")]), ConfigurationError,
         "Two of the agents are called 'openai:gpt': pass a dict with a name for each",
     ),
-    "same-prompt": (lambda: two(prompts=["x", "y", "x"]), ConfigurationError, "'p1' and 'p3' are the same text"),
+    "same-prompt": (lambda: two(prompts=["x", "y", "x"]), ConfigurationError, "'p1' and 'p3' have the same text"),
     "blank-prompt": (lambda: two(prompts=["x", " "]), ConfigurationError, "'p2' is ' ': pass the task as text"),
     "number-for-a-name": (lambda: two(prompts={1: "x"}), ConfigurationError, "1 is not a name"),
     "unknown-setting": (lambda: two(settings=[{"bugdet": 1}]), ConfigurationError, "'s1' has 'bugdet'. Did you mean 'budget'?"),
@@ -537,32 +544,32 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "filter-number": (lambda: two(where=3), ConfigurationError, "where=3: pass a function of a cell"),
     "unknown-cell": (lambda: two(cells=[("a", "thre", "short")]), ConfigurationError, "There is no prompt_id 'thre'"),
     "cell-without-settings": (lambda: two(cells=[("a", "one")]), ConfigurationError, "names no settings: choose one of whole, short"),
-    "cell-of-nothing": (lambda: two(cells=["a"]), ConfigurationError, "cells: 'a': pass (agent, prompt_id)"),
+    "empty-cell": (lambda: two(cells=["a"]), ConfigurationError, "cells: 'a': pass (agent, prompt_id)"),
     "cell-twice": (lambda: two(cells=[("a", "one", "short")] * 2), ConfigurationError, "is given twice: leave one out"),
-    "same-id": (lambda: lab.Experiment({"a/b": looking(), "a": looking()}, {"c": "x", "b/c": "y"}), ConfigurationError, "the same id"),
-    "name": (lambda: two(name="a#b"), ConfigurationError, "name='a#b': give the experiment a name without '#'"),
+    "same-id": (lambda: lab.Experiment({"a/b": looking(), "a": looking()}, {"c": "x", "b/c": "y"}), ConfigurationError, "same run id"),
+    "name": (lambda: two(name="a#b"), ConfigurationError, "name='a#b': pass a name without '#'"),
     "score": (lambda: two(score=1), ConfigurationError, "score=1: pass a function"),
     "budget": (lambda: two(budget=5), LimitError, "budget=5: pass a Budget"),
     "max-runs": (lambda: two(max_runs=0), LimitError, "max_runs=0"),
     "budget-later": (lambda: setattr(two(), "budget", 2), LimitError, "budget=2: pass a Budget, such as Budget(max_cost=5)."),
     "max-runs-later": (lambda: setattr(two(), "max_runs", 0.5), LimitError, "max_runs=0.5"),
     "score-later": (lambda: setattr(two(), "score", 1), ConfigurationError, "score=1: pass a function"),
-    "rate-of-nobody": (lambda: two(rate_limits={"openai": 5}), LimitError, "no agent uses the provider 'openai'. Choose from pa, pb"),
-    "rate": (lambda: two(rate_limits={"pa": 0}), LimitError, "give requests per minute, above 0"),
+    "rate-of-no-agent": (lambda: two(rate_limits={"openai": 5}), LimitError, "no agent uses the provider 'openai'. Choose from pa, pb"),
+    "rate": (lambda: two(rate_limits={"pa": 0}), LimitError, "pass requests per minute, above 0"),
     "concurrency": (lambda: go(two(), concurrency=0), LimitError, "concurrency=0"),
     "executor": (lambda: go(two(), executor=4), ConfigurationError, "executor=4: pass a concurrent.futures.Executor"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("do", "error", "said"), BAD.values(), ids=BAD.keys())
-def test_bad_input_is_an_error_that_names_it(do: Any, error: type[Exception], said: str) -> None:
+@pytest.mark.parametrize(("do", "error", "message"), BAD.values(), ids=BAD.keys())
+def test_invalid_input_is_an_error_that_names_it(do: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error) as caught:
         do()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         ({"prompts": ["another"]}, "with other prompt:"),
         ({"agents": [looking(instructions="Be brief.")]}, "with other instructions:"),
@@ -570,10 +577,10 @@ def test_bad_input_is_an_error_that_names_it(do: Any, error: type[Exception], sa
         ({"settings": {"default": {"budget": Budget(max_turns=2)}}}, "with other settings:"),
     ],
 )
-def test_other_runs_under_the_same_name_are_refused(other: Any, said: str, tmp_path: Path) -> None:
+def test_different_runs_under_the_same_name_are_refused(other: Any, message: str, tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     go(lab.Experiment([looking()], ["x"], store=path))
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=message):
         go(lab.Experiment(**{"agents": [looking()], "prompts": ["x"], "store": path, **other}))
     go(lab.Experiment(**{"agents": [looking()], "prompts": ["x"], "store": path, "name": "other", **other}))
 
@@ -599,28 +606,28 @@ except lab.errors.StorageError as error:
 """
 
 
-def test_a_store_that_there_is_no_room_for_says_so(tmp_path: Path) -> None:
-    told = subprocess.run(
+def test_a_store_without_disk_space_says_so(tmp_path: Path) -> None:
+    warning = subprocess.run(
         [sys.executable, "-c", NO_ROOM, str(tmp_path / "r.db")], check=True, timeout=60, capture_output=True, text=True
     ).stdout
-    assert "The disk is full or damaged" in told or "Make room on the disk" in told
+    assert "The disk is full or damaged" in warning or "Free some space on the disk" in warning
     Store(tmp_path / "r.db").close()
 
 
-def test_it_is_not_run_twice_at_once() -> None:
+def test_an_experiment_cannot_run_twice_at_once() -> None:
     study = lab.Experiment([lab.Agent(Slow(0.01), tools=[look])], ["x"])
 
     async def main() -> None:
         first = asyncio.ensure_future(study.run())
         await asyncio.sleep(0)
-        with pytest.raises(ConfigurationError, match="is running already"):
+        with pytest.raises(ConfigurationError, match="is already running"):
             await study.run()
         await first
 
     asyncio.run(main())
 
 
-def test_an_agent_that_is_observed_by_the_same_store_is_kept_once() -> None:
+def test_an_agent_observed_by_the_same_store_is_stored_once() -> None:
     store, seen = Store(), []
     agent = lab.Agent(ScriptedProvider(script), tools=[look], observers=[store, seen.append], name="a")
     assert go(lab.Experiment([agent], ["x"], store=store)).runs["steps"].to_list() == [STEPS]
@@ -640,7 +647,7 @@ def test_providers_take_turns(tmp_path: Path) -> None:
     assert sorted(order[:2]) == ["a1", "b1"]
 
 
-def test_bars_tell_runs_cost_and_failures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_bars_show_runs_cost_and_failures(capsys: pytest.CaptureFixture[str]) -> None:
     from agentlab.experiments.shared_budget import Spent
     from agentlab.experiments.status import Progress
 
@@ -651,7 +658,7 @@ def test_bars_tell_runs_cost_and_failures(capsys: pytest.CaptureFixture[str]) ->
     bars.spent("pb", "r2", Spent(unknown_cost=True))
     assert (bars.text("pa"), bars.text("pb")) == ("$0.7500, 1 failed", "cost unknown")
     bars.close()
-    assert capsys.readouterr().err == ""  # nobody could see them
+    assert capsys.readouterr().err == ""  # no front end could show them
 
 
 def test_the_cost_is_drawn_before_a_run_ends(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -672,7 +679,7 @@ def test_the_cost_is_drawn_before_a_run_ends(capsys: pytest.CaptureFixture[str],
     assert "$0.7500" in capsys.readouterr().err
 
 
-def test_results_are_there_without_running() -> None:
+def test_results_are_available_without_running() -> None:
     study = two()
     runs = study.results().runs
     assert runs["state"].to_list() == ["not_started"] * 8
@@ -696,7 +703,7 @@ def test_results_are_compared_and_drawn_by_agent_and_settings() -> None:
     assert "one" in results.plot(by="agent").alt
 
 
-def test_a_prompt_with_a_key_in_it_is_the_same_experiment_again_and_a_name_with_one_is_refused(tmp_path: Path) -> None:
+def test_a_prompt_with_a_key_resumes_and_a_name_with_a_key_is_refused(tmp_path: Path) -> None:
     key = "sk-" + "planted0123456789abcdef"
 
     def study() -> lab.Experiment:
@@ -710,21 +717,21 @@ def test_a_prompt_with_a_key_in_it_is_the_same_experiment_again_and_a_name_with_
 
 @pytest.mark.parametrize("place", ["prompt", "instructions", "options", "settings"])
 @pytest.mark.parametrize("kind", ["looks like one", "known to the process", "known, in what looks like one then"])
-def test_an_experiment_with_a_key_in_it_goes_on_and_is_not_another(
+def test_an_experiment_with_a_key_resumes_as_the_same_experiment(
     kind: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted = "planted/Opaque+0123456789"
     key = {"looks like one": "sk-" + "planted0123456789abcdef", "known to the process": planted}.get(kind, f"sk-{planted}-abcdef")
     monkeypatch.setenv("PLANTED_API_KEY", planted)
-    known_keys.look()
-    said = f"Use {key} now"
+    known_keys.read_environment()
+    prompt = f"Use {key} now"
     under_way: list[asyncio.Task[Any]] = []
 
     asked: list[str] = []
 
     @lab.tool
     async def cut_off(q: str) -> str:
-        """The experiment is cancelled when it calls this the second time."""
+        """Cancels the experiment at its second call."""
         asked.append(q)
         if len(asked) == 2:
             under_way[0].cancel()
@@ -732,7 +739,7 @@ def test_an_experiment_with_a_key_in_it_goes_on_and_is_not_another(
         return q
 
     def study(more: str = "") -> lab.Experiment:
-        text = {one: said + more if one == place else "Go." for one in ("prompt", "instructions", "options", "settings")}
+        text = {one: prompt + more if one == place else "Go." for one in ("prompt", "instructions", "options", "settings")}
         terminating = lab.TerminatingTools(["look"], nudge_message=text["settings"])
         model = ScriptedProvider(lambda request, index: call("look" if len(request.messages) > 4 else "cut_off", {"q": "1"}))
         more_ = {"instructions": text["instructions"], "options": {"stop": [text["options"]]}}
@@ -759,7 +766,7 @@ def test_an_experiment_with_a_key_in_it_goes_on_and_is_not_another(
     assert b"planted0123456789" not in written
 
 
-def test_a_store_whose_message_speaks_of_no_run_is_not_without_that_run() -> None:
+def test_a_store_error_that_names_no_run_does_not_mean_a_missing_run() -> None:
     from agentlab.storage.loader import find
 
     class Locked(MemoryStorage):

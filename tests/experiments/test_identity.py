@@ -1,4 +1,4 @@
-"""An experiment that goes on with a store: what has changed under the same names is refused or reported, and nothing else is."""
+"""An experiment that resumes with a store: changes under the same names are refused or reported, and nothing else is."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def go(study: lab.Experiment, **more: Any) -> lab.ExperimentResults:
     return asyncio.run(study.run(progress=False, **more))
 
 
-# What is refused --------------------------------------------------------------------------------------------------------------------
+# Refused changes --------------------------------------------------------------------------------------------------------------------
 
 
-def test_another_address_or_model_behind_the_same_name_is_refused(tmp_path: Path) -> None:
+def test_another_address_or_model_under_the_same_name_is_refused(tmp_path: Path) -> None:
     def study(base: str, model: str = "m", **more: Any) -> lab.Experiment:
         agent = lab.Agent(lab.Provider("compatible", model=model, base_url=base, api_key="none"), name="a", **more)
         return lab.Experiment([agent], ["x"], store=tmp_path / "r.db")
@@ -49,7 +49,7 @@ def test_another_address_or_model_behind_the_same_name_is_refused(tmp_path: Path
         assert go(study(one)).runs["text"].to_list() == first.runs["text"].to_list()
 
 
-def test_a_model_of_one_s_own_is_known_by_its_code_and_its_address(tmp_path: Path) -> None:
+def test_a_custom_model_is_identified_by_its_code_and_its_address(tmp_path: Path) -> None:
     class Own(Slow):
         def __init__(self, base_url: str) -> None:
             super().__init__(0)
@@ -69,7 +69,7 @@ def test_a_model_of_one_s_own_is_known_by_its_code_and_its_address(tmp_path: Pat
     assert study(Other("http://one")).results().runs["changed"].to_list() == ["model slow"]
 
 
-def test_a_tool_that_a_model_is_told_of_otherwise_is_refused(tmp_path: Path) -> None:
+def test_a_changed_tool_description_is_refused(tmp_path: Path) -> None:
     def study(described: str) -> lab.Experiment:
         def look(q: str = "") -> str:
             return f"saw {q}"
@@ -83,7 +83,7 @@ def test_a_tool_that_a_model_is_told_of_otherwise_is_refused(tmp_path: Path) -> 
         go(study("Look nothing up."))
 
 
-# What is reported -------------------------------------------------------------------------------------------------------------------
+# Reported changes -------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_tool_with_another_body_is_reported_and_its_rows_can_be_distinguished(tmp_path: Path) -> None:
@@ -100,9 +100,7 @@ def test_a_tool_with_another_body_is_reported_and_its_rows_can_be_distinguished(
         return f"SAW {q}"
 
     go(study(one, where=lambda cell: cell.prompt == "x"))
-    with pytest.warns(
-        AgentlabWarning, match=r"1 run of the store was made by other code of tool look than the current one.*`changed`"
-    ):
+    with pytest.warns(AgentlabWarning, match=r"1 run of the store was made with other code of tool look than now.*`changed`"):
         results = go(study(other))
     assert results.runs["changed"].to_list() == ["tool look", pd.NA]
     assert results.runs["state"].to_list() == ["ended", "ended"]
@@ -110,7 +108,7 @@ def test_a_tool_with_another_body_is_reported_and_its_rows_can_be_distinguished(
         assert go(study(one)).runs["changed"].to_list() == [pd.NA, "tool look"]
 
 
-def test_conditions_middleware_and_sub_agents_are_looked_at_too(tmp_path: Path) -> None:
+def test_conditions_middleware_and_sub_agents_are_compared_too(tmp_path: Path) -> None:
     def study(most: int, *, instructions: str = "", twice: bool = False) -> lab.Experiment:
         async def passing(request: Any, ask: Any) -> Any:
             return await ask(request)
@@ -134,7 +132,7 @@ def test_conditions_middleware_and_sub_agents_are_looked_at_too(tmp_path: Path) 
     assert study(2, instructions="Be brief.").results().runs["changed"].to_list() == ["tool scout"]
 
 
-def test_a_run_that_goes_on_with_other_code_is_marked(tmp_path: Path) -> None:
+def test_a_run_resumed_with_changed_code_is_marked(tmp_path: Path) -> None:
     def study(word: str, delay_s: float) -> lab.Experiment:
         return lab.Experiment([lab.Agent(Slow(delay_s), tools=[made(word)], name="a")], ["x"], store=tmp_path / "r.db")
 
@@ -154,11 +152,11 @@ def test_a_run_that_goes_on_with_other_code_is_marked(tmp_path: Path) -> None:
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(cut_off())
-    with pytest.warns(AgentlabWarning, match="made by other code of tool look"):
+    with pytest.warns(AgentlabWarning, match="made with other code of tool look"):
         assert go(study("SAW", 0)).runs["changed"].to_list() == ["tool look"]
 
 
-def test_a_store_of_an_earlier_version_goes_on_as_before(tmp_path: Path) -> None:
+def test_a_store_of_an_earlier_version_resumes(tmp_path: Path) -> None:
     go(lab.Experiment([looking()], ["x"], store=tmp_path / "r.db"))
     with Store(tmp_path / "r.db") as store:
         store.storage._database.execute("DELETE FROM notes WHERE name = ?", (MADE_BY,))  # type: ignore[attr-defined]
@@ -166,7 +164,7 @@ def test_a_store_of_an_earlier_version_goes_on_as_before(tmp_path: Path) -> None
     assert go(lab.Experiment([looking()], ["x", "y"], store=tmp_path / "r.db")).runs["changed"].isna().all()
 
 
-# What functions are known by --------------------------------------------------------------------------------------------------------
+# Identity of functions --------------------------------------------------------------------------------------------------------------
 
 CODES = """
 import functools, sys
@@ -200,14 +198,14 @@ print(*map(code_of, [score, closing(3), closing("x"), functools.partial(score, l
 """
 
 
-def test_code_is_known_by_the_same_text_in_every_process_and_after_use() -> None:
-    said = set()
+def test_the_identity_of_code_is_the_same_in_every_process_and_after_use() -> None:
+    printed = set()
     for seed in ("0", "1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
         made = subprocess.run([sys.executable, "-c", CODES], env=environment, check=True, capture_output=True, text=True)
-        said.add(made.stdout)
-    assert len(said) == 1
-    codes = said.pop().split()
+        printed.add(made.stdout)
+    assert len(printed) == 1
+    codes = printed.pop().split()
     assert len(set(codes)) == len(codes) == 8
 
     def hot(number: int) -> int:
@@ -217,7 +215,7 @@ def test_code_is_known_by_the_same_text_in_every_process_and_after_use() -> None
         return total
 
     before = code_of(hot)
-    hot(100_000)  # Python rewrites what is run often
+    hot(100_000)  # Python rewrites frequently executed bytecode
     assert code_of(hot) == before
 
 
@@ -241,7 +239,7 @@ def make(count):
 
 def of(text: str, **more: Any) -> str:
     space: dict[str, Any] = {**more}
-    exec(text, space)  # functions as a person writes them in a cell
+    exec(text, space)  # functions as a user writes them in a cell
     return code_of(space["f"])
 
 
@@ -263,7 +261,7 @@ def of(text: str, **more: Any) -> str:
         ("import functools\nf = functools.partial(max, 1)", "import functools\nf = functools.partial(max, 2)"),
     ],
 )
-def test_another_function_is_another(one: str, other: str) -> None:
+def test_a_different_function_has_another_identity(one: str, other: str) -> None:
     assert of(one) != of(other)
 
 
@@ -280,11 +278,11 @@ def test_another_function_is_another(one: str, other: str) -> None:
         ("seen = []\ndef f(x): seen.append(x)", "seen = [1]\ndef f(x): seen.append(x)"),
     ],
 )
-def test_the_same_function_is_the_same(one: str, other: str) -> None:
+def test_the_same_function_has_the_same_identity(one: str, other: str) -> None:
     assert of(one) == of(other)
 
 
-def test_agents_that_know_each_other_come_to_an_end() -> None:
+def test_mutually_recursive_agents_have_a_finite_identity() -> None:
     agents: dict[str, lab.Agent] = {}
 
     def make() -> lab.Agent:
@@ -302,34 +300,34 @@ def test_agents_that_know_each_other_come_to_an_end() -> None:
     assert code_of(functools.partial(tool, "x")) != code_of(tool)
 
 
-# What is given as prompts -----------------------------------------------------------------------------------------------------------
+# Prompts ----------------------------------------------------------------------------------------------------------------------------
 
 FRAME = {"question": ["What is the capital of France?", "And of Italy?"], "answer": ["Paris", "Rome"]}
 
 
 @pytest.mark.parametrize(
-    ("prompts", "said"),
+    ("prompts", "message"),
     [
         (pd.DataFrame(FRAME), r"a table with the columns 'question', 'answer': .*prompts=list\(frame\['…'\]\)"),
         (pd.DataFrame({"question": ["x"]}), r"prompts=list\(frame\['question'\]\)"),
         (pd.DataFrame({"id": [1], "prompt": ["x"]}), r"prompts=list\(frame\['prompt'\]\)"),
         (pd.DataFrame(), r"a table with the columns \(none\)"),
-        ({"first", "second"}, "a set has no order"),
-        (frozenset({"first"}), "a set has no order"),
+        ({"first", "second"}, "a set has none"),
+        (frozenset({"first"}), "a set has none"),
         ([["first"], ["second"]], r"'p1' is \['first'\]: pass the task as text"),
         ([["first", "second"]], r"'p1' is \['first', 'second'\]: pass the task as text"),
         ("first", "pass a list, such as prompts="),
         (b"first", "pass a list, such as prompts="),
         ([b"first"], "'p1' is b'first': pass the task as text"),
         (["first", float("nan")], "'p2' is nan: pass the task as text"),
-        (["first", "first"], "'p1' and 'p2' are the same text|'p2' and 'p1' are the same text"),
+        (["first", "first"], "'p1' and 'p2' have the same text|'p2' and 'p1' have the same text"),
         (pd.DataFrame(FRAME).to_dict(), "'question' is .*: pass the task as text"),
         (np.array([["first", "second"]]), "pass the task as text"),
         (5, "pass a list, such as prompts="),
     ],
 )
-def test_prompts_that_are_none_are_refused(prompts: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_invalid_prompts_are_refused(prompts: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         lab.Experiment([looking()], prompts)
 
 
@@ -355,13 +353,13 @@ def test_a_column_of_a_table_is_a_list_of_prompts(prompts: Any) -> None:
         assert go(study).runs["prompt"].to_list() == FRAME["question"]
 
 
-def test_the_index_of_a_column_gives_the_ids_where_it_is_of_different_texts() -> None:
+def test_the_index_of_a_column_gives_the_prompt_ids() -> None:
     prompts = pd.DataFrame({"id": ["france", "italy"], **FRAME}).set_index("id")["question"]
     assert lab.Experiment([looking()], prompts).grid.prompts == dict(prompts)
 
 
 def test_agents_settings_and_cells_may_not_be_tables_or_sets_either() -> None:
-    with pytest.raises(ConfigurationError, match="cells: this is a table with the columns 'agent', 'prompt_id'"):
+    with pytest.raises(ConfigurationError, match="cells is a table with the columns 'agent', 'prompt_id'"):
         lab.Experiment([looking()], ["x"], cells=pd.DataFrame({"agent": ["a"], "prompt_id": ["p1"]}))
-    with pytest.raises(ConfigurationError, match=r"agents=.*a set has no order"):
+    with pytest.raises(ConfigurationError, match=r"agents=.*a set has none"):
         lab.Experiment({looking()}, ["x"])

@@ -1,4 +1,4 @@
-"""An experiment resumes with a store whose keys were removed, and another experiment under its name is refused."""
+"""An experiment resumes with a store whose keys were redacted, and a different experiment under its name is refused."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from agentlab._internal.redaction import Redactor
 from agentlab.storage.codec import equal_when_redacted
 
 KEY = "planted/Opaque+0123456789"
-"""Of no known form: it is known where it stands in the environment, and nowhere else."""
+"""A key of no known form: it is known only if it is in the environment."""
 
 SCRIPT = '''
 import asyncio, json, os, sys
 import agentlab as lab
 from agentlab.testing import ScriptedProvider, call, say
 
-path, said, more = json.loads(sys.argv[1])
+path, prompt, more = json.loads(sys.argv[1])
 
-@lab.tool(name=said.split()[1].replace("/", "_").replace("+", "-"), inline=True)
+@lab.tool(name=prompt.split()[1].replace("/", "_").replace("+", "-"), inline=True)
 def look(q: str = "") -> str:
     """Look something up."""
     if more == "die" and q == "2":
@@ -38,10 +38,10 @@ def answer(request, index):
     return say("end") if asked == 4 else call(look.name, {"q": str(asked)}, id=f"c{asked}")
 
 model = ScriptedProvider(answer)
-agent = lab.Agent(model, tools=[look], name="a", instructions=said, options={said: [said]})
-stop = lab.Custom(lambda history: False, said) | lab.HasToolCall(said)
-settings = {"stop": stop, "continuation": lab.ContinuationPolicy(hint=said)}
-study = lab.Experiment([agent], [said], [settings], repeats=2, store=path)
+agent = lab.Agent(model, tools=[look], name="a", instructions=prompt, options={prompt: [prompt]})
+stop = lab.Custom(lambda history: False, prompt) | lab.HasToolCall(prompt)
+settings = {"stop": stop, "continuation": lab.ContinuationPolicy(hint=prompt)}
+study = lab.Experiment([agent], [prompt], [settings], repeats=2, store=path)
 try:
     results = asyncio.run(study.run(concurrency=1, progress=False))
 except lab.errors.ConfigurationError as error:
@@ -51,11 +51,11 @@ else:
 '''
 
 
-def in_a_process(path: Path, said: str, key: str, *, more: str = "") -> Any:
-    """What the experiment says in a process that knows this key; None where that was killed."""
+def in_a_process(path: Path, prompt: str, key: str, *, more: str = "") -> Any:
+    """The experiment's output in a process that knows this key; None if the process was killed."""
     environment = {name: value for name, value in os.environ.items() if "KEY" not in name and "TOKEN" not in name}
     environment |= {"PYTHONPATH": os.pathsep.join(sys.path)} | ({"PLANTED_API_KEY": key} if key else {})
-    given = json.dumps([str(path), said, more])
+    given = json.dumps([str(path), prompt, more])
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, given], env=environment, timeout=60, capture_output=True, text=True, check=False
     )
@@ -64,13 +64,13 @@ def in_a_process(path: Path, said: str, key: str, *, more: str = "") -> Any:
 
 
 @pytest.mark.parametrize(("then", "now"), [(KEY, KEY), ("", KEY)], ids=["known both times", "known since"])
-def test_it_goes_on_where_the_key_is_known(then: str, now: str, tmp_path: Path) -> None:
-    """The key is in the prompt, the instructions, an option and its name, the words of conditions and settings, the name of a tool."""
-    path, said = tmp_path / "runs.db", f"Use {KEY} now"
-    in_a_process(path, said, then, more="die")
+def test_an_experiment_resumes_if_the_key_is_known(then: str, now: str, tmp_path: Path) -> None:
+    """The key is in the prompt, the instructions, an option and its name, the reprs of conditions and settings, the name of a tool."""
+    path, prompt = tmp_path / "runs.db", f"Use {KEY} now"
+    in_a_process(path, prompt, then, more="die")
     written = b"".join(one.read_bytes() for one in tmp_path.iterdir())
     assert not then or KEY.encode() not in written
-    assert in_a_process(path, said, now) == [["ended"] * 2, [4, 4], 2]
+    assert in_a_process(path, prompt, now) == [["ended"] * 2, [4, 4], 2]
     assert "with other instructions and options and settings and prompt:" in in_a_process(path, f"Use {KEY} then", now)
 
 
@@ -80,8 +80,8 @@ def test_it_goes_on_where_the_key_is_known(then: str, now: str, tmp_path: Path) 
         pytest.param("Use REDACTED now", f"Use {KEY} now", True, id="known"),
         pytest.param(f"Use {KEY} now", f"Use {KEY} now", True, id="not known then"),
         pytest.param("Use REDACTED now", "Use some other thing now", False, id="words"),
-        pytest.param("Use REDACTED now", f"Use {KEY} then", False, id="other words behind it"),
-        pytest.param("Use it now", f"Use {KEY} now", False, id="there was none"),
+        pytest.param("Use REDACTED now", f"Use {KEY} then", False, id="other text after it"),
+        pytest.param("Use it now", f"Use {KEY} now", False, id="no key"),
         pytest.param(["REDACTED", 1], [KEY, 1], True, id="in a list"),
         pytest.param(["REDACTED", 1], [KEY, 2], False, id="another number"),
         pytest.param(["REDACTED"], [KEY, KEY], False, id="another length"),
@@ -95,7 +95,7 @@ def test_stored_values_are_compared_without_keys(kept: Any, meant: Any, same: bo
 
 
 @pytest.mark.parametrize("key", ["123456", "prompt", "messages"])
-def test_a_key_that_is_a_number_or_the_name_of_a_field_damages_nothing(key: str, tmp_path: Path) -> None:
+def test_a_key_that_is_a_number_or_a_field_name_damages_nothing(key: str, tmp_path: Path) -> None:
     provider = lab.Provider("openai", model="m", base_url="http://127.0.0.1:9", api_key=key)
     with lab.Store(tmp_path / "runs.db") as store:
         agent = lab.Agent(provider, options={"seed": 123456}, observers=[store], retry=lab.RetryPolicy(attempts=1))

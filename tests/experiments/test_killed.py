@@ -1,4 +1,5 @@
-"""kill -9 at random moments of an experiment, several runs under way: no finished step is lost or doubled, the file is whole."""
+"""kill -9 at random moments of an experiment with several concurrent runs: no finished step is lost or duplicated, the file is
+intact."""
 
 from __future__ import annotations
 
@@ -23,15 +24,15 @@ NOBODY = os.open(os.devnull, os.O_WRONLY)
 
 
 class Held(Slow):
-    """Says that it was asked, and stays for ever when it was asked for the last time: who is to kill it may come as late as may be."""
+    """Records each call and blocks at the last one, so that the kill may come at any later time."""
 
-    def __init__(self, log: Path | None, told: int, last: int) -> None:
+    def __init__(self, log: Path | None, report_fd: int, last: int) -> None:
         super().__init__(0.001, log)
-        self.told, self.left = told, last
+        self.report_fd, self.left = report_fd, last
 
     async def respond(self, request: Any, context: Any) -> Any:
-        """The script's answer, after a while."""
-        os.write(self.told, b".")
+        """The script's answer after a delay."""
+        os.write(self.report_fd, b".")
         self.left -= 1
         while self.left <= 0:
             signal.pause()
@@ -44,7 +45,7 @@ def study(path: Path, log: Path | None, number: int, model: Slow | None = None) 
 
 
 def killed_at_random(path: Path, log: Path, number: int, chance: random.Random) -> None:
-    """The experiment in a process of its own, which is killed at some time between its beginning and its end."""
+    """The experiment in a separate process that is killed between its start and its end."""
     asks = chance.randint(0, 40)
     read, write = os.pipe()
     process = os.fork()
@@ -64,7 +65,7 @@ def killed_at_random(path: Path, log: Path, number: int, chance: random.Random) 
 
 
 def asked_for(log: Path) -> Counter[tuple[str, int]]:
-    """How often the model was asked for which step of which cell; a step is asked for when the one before it is finished and kept."""
+    """How often the model was asked for each step of each cell; a step is requested after the one before it is finished and stored."""
     lines = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
     return Counter((label, int(step)) for _, label, step in lines)
 
@@ -93,7 +94,7 @@ def test_a_hundred_kills_of_an_experiment_lose_no_finished_step(tmp_path: Path) 
         results = asyncio.run(study(path, tmp_path / f"log{each}", each).run(progress=False))
         asked = asked_for(tmp_path / f"log{each}")
         assert len(asked) == 20 * STEPS
-        assert sum(asked.values()) - len(asked) <= KILLS * AT_ONCE  # only what was under way is asked for again
+        assert sum(asked.values()) - len(asked) <= KILLS * AT_ONCE  # only the current steps are requested again
         if each == 1:
             assert_same(results, whole)
         assert set(results.runs["state"]) == {"ended"}
@@ -102,5 +103,5 @@ def test_a_hundred_kills_of_an_experiment_lose_no_finished_step(tmp_path: Path) 
 
 
 def kept_steps(store: Store, number: int) -> dict[str, int]:
-    """How many steps are kept of each run of this experiment."""
+    """The number of stored steps of each run of this experiment."""
     return {run.head.run_id: run.steps for run in store.storage.runs() if run.head.run_id.startswith(f"e{number}#")}

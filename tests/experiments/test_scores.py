@@ -1,4 +1,4 @@
-"""Scores: dicts without a score, functions that have changed, and agents as judges, whose cost counts."""
+"""Scores: dicts without a score, changed functions, and agents as judges, whose cost counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider, call, say
 
 from .parts import STEPS, Slow, judged, judged_twice, look, looking, steps_taken
-from .test_budget import figure_in, go, told_of
+from .test_budget import figure_in, go, results_and_warning
 
 spawned = partial(concurrent.futures.ProcessPoolExecutor, 2, mp_context=multiprocessing.get_context("spawn"))
 PROMPTS = [str(number) for number in range(12)]
@@ -29,12 +29,12 @@ PROMPTS = [str(number) for number in range(12)]
 # A model as judge -------------------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_judge_costs_is_counted_and_shown() -> None:
+def test_the_cost_of_a_judge_is_counted_and_shown() -> None:
     results = go(lab.Experiment([looking()], ["x", "y"], score=judged))
     assert (
         results.runs[["score", "score_calls", "score_tokens", "score_cost_usd"]].to_numpy().tolist() == [[4.0, 1, 15, 0.05]] * 2
     )
-    assert results.runs["cost_usd"].to_list() == [0.04, 0.04]  # that of the run stays that of the run
+    assert results.runs["cost_usd"].to_list() == [0.04, 0.04]  # the run's cost stays the run's cost
     assert (results.spent.calls, results.spent.cost_usd) == (2 * STEPS + 2, Decimal("0.18"))
     plain = go(lab.Experiment([looking()], ["x"], score=steps_taken)).runs
     assert plain[["score_calls", "score_cost_usd"]].to_numpy().tolist() == [[0, 0.0]]
@@ -44,18 +44,18 @@ def test_what_a_judge_costs_is_counted_and_shown() -> None:
 
 @pytest.mark.parametrize("where", ["file", "memory"])
 @pytest.mark.parametrize(("kind", "concurrency"), [("here", 1), ("here", 8), ("threads", 1), ("threads", 8), ("processes", 8)])
-def test_no_judge_is_asked_once_the_budget_is_spent(kind: str, where: str, concurrency: int, tmp_path: Path) -> None:
-    """Runs cost 4 cents and their judges 10, in two calls: of $0.50 there is one step a worker more at most."""
+def test_no_judge_is_called_after_the_budget_is_spent(kind: str, where: str, concurrency: int, tmp_path: Path) -> None:
+    """Runs cost 4 cents and their judges 10, in two calls: $0.50 is exceeded by at most one step per worker."""
     store = Store(tmp_path / "r.db" if where == "file" else None)
     study = lab.Experiment([looking()], PROMPTS, score=judged_twice, budget=Budget(max_cost="0.5"), store=store)
     kinds = {"here": None, "threads": partial(concurrent.futures.ThreadPoolExecutor, 3), "processes": spawned}
-    results, told = told_of(study, concurrency=concurrency, executor=kinds[kind])
+    results, warning = results_and_warning(study, concurrency=concurrency, executor=kinds[kind])
     spent = float(results.calls["cost_usd"].sum() + results.runs["score_cost_usd"].sum())
     missing = results.runs["score"].isna() & (results.runs["state"] == "ended")
-    cut_off = spent < float(results.spent.cost_usd)  # a judge that was refused its second call has cost something all the same
+    cut_off = spent < float(results.spent.cost_usd)  # a judge whose second call was refused still has a cost
     assert 0.5 <= float(results.spent.cost_usd) < 0.5 + concurrency * 0.05 + 1e-9
     assert missing.any() or not cut_off
-    assert figure_in(told) == pytest.approx(float(results.spent.cost_usd))
+    assert figure_in(warning) == pytest.approx(float(results.spent.cost_usd))
     assert (results.runs["score"].dropna() == STEPS).all()
     assert results.runs["score_error"].isna().all()
     study.budget = Budget(max_cost=9)
@@ -64,67 +64,69 @@ def test_no_judge_is_asked_once_the_budget_is_spent(kind: str, where: str, concu
     assert done.runs["problem"].isna().all()
 
 
-def test_twenty_dollars_for_a_judge_under_half_a_dollar_are_refused() -> None:
+def test_a_judge_is_bounded_by_the_experiments_budget() -> None:
     dear = lab.Agent(ScriptedProvider(lambda request, index: say("5", cost="1")))
 
     async def score(result: lab.RunResult) -> float:
         return float((await dear.run("How good?")).text)
 
     study = lab.Experiment([looking()], ["x", "y"], repeats=10, score=score, budget=Budget(max_cost="0.5"))
-    results, told = told_of(study, concurrency=1)
+    results, warning = results_and_warning(study, concurrency=1)
     assert results.spent.cost_usd == Decimal("1.04")
     assert results.runs["score"].notna().sum() == 1
-    assert "$1.04 of $0.50" in told
+    assert "$1.04 of $0.50" in warning
     assert repr(results).endswith("20 runs: 1 ended, 19 not started)")
-    results, _ = told_of(lab.Experiment([looking()], ["x", "y"], score=score, budget=Budget(max_cost="0.04")), concurrency=1)
+    results, _ = results_and_warning(
+        lab.Experiment([looking()], ["x", "y"], score=score, budget=Budget(max_cost="0.04")), concurrency=1
+    )
     assert repr(results).endswith("2 runs: 1 ended but not scored, 1 not started)")
 
 
-def test_a_judge_with_a_sub_agent_is_counted_once_and_one_in_the_background_too() -> None:
+def test_sub_agents_of_a_judge_and_background_judges_count_once() -> None:
     inner = looking("inner").as_tool("research")
     script = [call("research", {"task": "x"}, cost="0.01"), say("7", cost="0.01")]
     judge = lab.Agent(ScriptedProvider(lambda request, index: script[len(request.messages) // 2]), tools=[inner])
 
     def score(result: lab.RunResult) -> float:
-        run = judge.run("How good?").start()  # where nobody can click it has ended when this comes back
+        run = judge.run("How good?").start()  # without a front end it has ended when this returns
         return float(run.wait().text)
 
     runs = go(lab.Experiment([looking()], ["x"], score=lambda result: asyncio.to_thread(score, result))).runs
     assert runs[["score", "score_calls", "score_cost_usd"]].to_numpy().tolist() == [[7.0, 2 + STEPS, pytest.approx(0.06)]]
 
 
-def test_a_judge_whose_cost_is_not_known_makes_the_sum_unknown() -> None:
+def test_a_judge_of_unknown_cost_makes_the_sum_unknown() -> None:
     judge = lab.Agent(ScriptedProvider(lambda request, index: say("5")))
 
     async def score(result: lab.RunResult) -> float:
         return float((await judge.run("How good?")).text)
 
     study = lab.Experiment([looking()], ["x", "y"], score=score, budget=Budget(max_cost=9))
-    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be watched completely"):
+    with pytest.warns(AgentlabWarning, match="max_cost of the experiment cannot be checked completely"):
         results = go(study)
     assert pd.isna(results.runs["score_cost_usd"][0])
     assert repr(results.spent).endswith("at least $0.0800)")
     study = lab.Experiment([looking()], ["x", "y"], score=score, budget=Budget(max_cost=9, missing_usage="fail"))
-    assert "the cost of the score of experiment#a/p1/default/1 is unknown" in told_of(study, concurrency=1)[1]
+    assert "the cost of the score of experiment#a/p1/default/1 is unknown" in results_and_warning(study, concurrency=1)[1]
 
 
-# What a score is --------------------------------------------------------------------------------------------------------------------
+# Values of a score ------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_dict_without_a_score_is_reported_with_its_keys() -> None:
     study = lab.Experiment([looking()], ["x", "y"], score=lambda result: {"length": len(result.history), "right": True})
     with pytest.warns(
-        AgentlabWarning, match=r"2 scores are dicts without 'score' \(there is 'length', 'right'\).*\{\"score\": …, 'length'"
+        AgentlabWarning, match=r"2 scores are dicts without 'score' \(it has 'length', 'right'\).*\{\"score\": …, 'length'"
     ):
         runs = go(study).runs
     assert runs["score"].isna().all()
     assert runs["score.length"].to_list() == [4.0, 4.0]
-    with pytest.warns(AgentlabWarning, match=r"1 score is a dict without 'score' \(there is nothing\)"):
+    with pytest.warns(AgentlabWarning, match=r"1 score is a dict without 'score' \(it has no keys\)"):
         go(lab.Experiment([looking()], ["x"], score=lambda result: {}))
 
 
 @pytest.mark.parametrize("nothing", [None, float("nan"), {"score": None, "length": 3}])
-def test_scores_that_are_all_unknown_are_reported_and_some_are_not(nothing: Any) -> None:
+def test_scores_are_reported_only_if_all_are_unknown(nothing: Any) -> None:
     study = lab.Experiment([looking()], ["x", "y"], score=lambda result: nothing)
     with pytest.warns(AgentlabWarning, match="2 scores are None, or not a number: no score is known") as caught:
         go(study)
@@ -136,7 +138,7 @@ def test_scores_that_are_all_unknown_are_reported_and_some_are_not(nothing: Any)
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
-def test_another_score_function_scores_again_and_the_same_one_does_not(where: str, tmp_path: Path) -> None:
+def test_a_changed_score_function_scores_again_and_the_same_one_does_not(where: str, tmp_path: Path) -> None:
     store = Store(tmp_path / "r.db" if where == "file" else None)
     asked: list[str] = []
 
@@ -158,22 +160,22 @@ def test_another_score_function_scores_again_and_the_same_one_does_not(where: st
     assert stale["score"].isna().all()
     assert stale["score_error"].str.contains("another version of the score function").all()
     assert len(study(new).plan()) == 2
-    with pytest.warns(AgentlabWarning, match="2 scores of another version of the score function were made again"):
+    with pytest.warns(AgentlabWarning, match="2 scores of another version of the score function were computed again"):
         assert go(study(new)).runs["score"].to_list() == [2.0, 2.0]
     assert asked == ["old", "old", "new", "new"]
-    assert study(None).results().runs["score"].to_list() == [2.0, 2.0]  # to look at, with no function at hand
+    assert study(None).results().runs["score"].to_list() == [2.0, 2.0]  # for reading, without a function
 
 
-def test_a_score_that_an_earlier_version_kept_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_a_score_stored_by_an_earlier_version_is_kept(tmp_path: Path) -> None:
     study = lab.Experiment([looking()], ["x"], score=steps_taken, store=tmp_path / "r.db")
     go(lab.Experiment([looking()], ["x"], store=tmp_path / "r.db"))
     study.store.storage.note("experiment#a/p1/default/1", "score", '{"score": 3.0}')
     runs = go(study).runs
     assert runs["score"].to_list() == [3.0]
-    assert runs["score_cost_usd"].isna().all()  # whether a judge was asked is not known
+    assert runs["score_cost_usd"].isna().all()  # it is unknown whether a judge was called
 
 
-def test_a_score_that_comes_later_has_no_run_made_again_by_workers_without_the_store(tmp_path: Path) -> None:
+def test_a_score_added_later_repeats_no_run_with_workers_without_the_store(tmp_path: Path) -> None:
     log, store = tmp_path / "log", Store()
     agents = [lab.Agent(Slow(0, log), tools=[look], name="a")]
     go(lab.Experiment(agents, ["x", "y"], store=store))

@@ -1,4 +1,5 @@
-"""Responses made wrong: in their bytes, in the order of their events, in their JSON. Each function takes a chance and a body."""
+"""Damaged responses: in their bytes, in the order of their events, in their JSON. Each function takes a random generator and a
+body."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tests.fuzz.wires import Event, form, split
 
 Chance: TypeAlias = random.Random
 Mutation: TypeAlias = Callable[[Chance, bytes, bytes], bytes]
-"""A chance, the body, and another body to take pieces of."""
+"""A random generator, the body, and another body to take pieces from."""
 
 ODD_TEXTS = ("\ud800", "\udc00x", "\x00", "\ufeff", "a" * 5_000, "[DONE]", "data: {}", "\n\n", "😀", "null", "{", '"')
 ODD_NUMBERS = (-1, 0, 1, 2**31, 2**63, -(2**70), 10**400, 1e308, -0.0, float("nan"), float("inf"), 1.5)
@@ -129,7 +130,7 @@ def renamed(chance: Chance, body: bytes, other: bytes) -> bytes:
 
 
 def moved(chance: Chance, body: bytes, other: bytes) -> bytes:
-    """A value of the JSON at the place of another one."""
+    """Replace a value of the JSON by another of its values."""
     return _with_json(chance, body, lambda value: _changed(chance, value, _swapped))
 
 
@@ -138,7 +139,7 @@ def nested(chance: Chance, body: bytes, other: bytes) -> bytes:
 
 
 def garbage(chance: Chance) -> bytes:
-    """What is no JSON, as the data of an event."""
+    """Data of an event that is no JSON."""
     return chance.choice((b'{"id": }', b'{"type": "x"', b"{]", b"nonsense", b"\xff\xff", b'{"a": 1} {"b": 2}', b"[DONE", b"'x'"))
 
 
@@ -151,13 +152,13 @@ def _with_json(chance: Chance, body: bytes, change: Callable[[Any], Any]) -> byt
     at = chance.choice(places)
     try:
         events[at] = with_data(events[at], written(change(_copied(events[at].data))))
-    except RecursionError:  # nested deeper than this code can walk, by a mutation before
+    except RecursionError:  # nested by an earlier mutation too deeply for this code
         return body
     return joined(events)
 
 
 def with_data(event: Event, data: bytes) -> Event:
-    """The event with other data: the same name, and the same form."""
+    """The event with other data: the same name and the same form."""
     if form(event.raw) == "frames":
         headers = event.raw[12 : 12 + int.from_bytes(event.raw[4:8], "big")]
         return Event(build_frame(headers, data), event.name)
@@ -168,10 +169,10 @@ def with_data(event: Event, data: bytes) -> Event:
 
 
 def written(value: Any) -> bytes:
-    """JSON, with NaN, huge numbers and halves of surrogate pairs as they come: the latter as escapes."""
+    """JSON with NaN, huge numbers and lone surrogates as they are; the latter as escapes."""
     try:
         return json.dumps(value, default=str).encode()
-    except (ValueError, RecursionError):  # a number of too many digits, or what is nested deeper than can be written
+    except (ValueError, RecursionError):  # a number of too many digits, or nested too deeply to be written
         return b"1" * 5_000
 
 

@@ -1,15 +1,15 @@
-"""What must hold whatever a provider sends: no exception, one reading whatever the cuts, nothing clean out of a broken stream.
+"""Properties of every reading, for any input: no exception, the same reading for any chunks, no clean end of a broken stream.
 
 Which losses a wire can show, and which it cannot:
 
-- Chat completions number nothing. A lost piece of text, or of a call's arguments where what is left is JSON, leaves no trace; nor does
-  the usage. What shows: the finish reason or `[DONE]` is missing; an event is unreadable; content comes after the end.
-- Gemini numbers nothing either, and has no last word: after its finish reason a stream may end at any event.
-- Anthropic's blocks have a beginning, an end and a number, so either being lost shows, as does the beginning of the message; a lost
-  piece in the middle of a block does not.
-- Bedrock's blocks are alike, save that text begins without a beginning, and the end of the message may come without the usage. Each
+- Chat completions are not numbered. A lost piece of text leaves no trace, nor does a lost piece of a call's arguments if the
+  rest is JSON, nor a lost usage. Visible: a missing finish reason or `[DONE]`, an unreadable event, content after the end.
+- Gemini numbers nothing either and has no last event: after its finish reason a stream may end at any event.
+- Anthropic's blocks have a start, an end and a number, so the loss of either is visible, as is the loss of the message's start;
+  a lost piece in the middle of a block is not.
+- Bedrock's blocks are similar, but text has no start event, and the end of the message may come without the usage. Each
   frame has a checksum.
-- Responses tell everything several times over, and number their events: a lost piece is either made good or noticed, save the first.
+- Responses repeat everything several times and number their events: a lost piece is recovered or noticed, except the first.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ CLEAN = (F.END_TURN, F.STOP_SEQUENCE, F.TOOL_CALLS)
 
 
 def read(provider: str, pieces: Sequence[bytes], cap: int | None = None) -> tuple[ModelResponse, list[StreamEvent], bool]:
-    """A stream in these pieces: the response, what was told on the way, and whether it is sound."""
+    """A stream in these pieces: the response, its stream events, and whether it is sound."""
     return read_with(lab.signals.stream(provider, requested_cap=cap), pieces)
 
 
 def read_with(parser: StreamParser, pieces: Sequence[bytes]) -> tuple[ModelResponse, list[StreamEvent], bool]:
-    told = [event for piece in pieces for event in parser.feed(piece)]
+    emitted = [event for piece in pieces for event in parser.feed(piece)]
     signal = parser.finish()
     response = parser.response()
     assert response.signal == signal
     assert type(parser.sound) is bool
-    return response, told, parser.sound
+    return response, emitted, parser.sound
 
 
 def pieces_of(body: bytes, places: Sequence[int]) -> list[bytes]:
@@ -55,15 +55,15 @@ def is_surely_clean(signal: TerminationSignal) -> bool:
 
 
 def check_anything(provider: str, body: bytes, places: Sequence[int] = (), cap: int | None = None) -> ModelResponse:
-    """For any bytes at all: nothing raises, the types are right, cuts do not matter, and a parser that was reset is a new one."""
-    response, told, sound = read(provider, [body], cap)
+    """For any bytes: nothing raises, the types are right, chunk boundaries do not matter, and a reset parser equals a new one."""
+    response, emitted, sound = read(provider, [body], cap)
     check_types(response)
     parser = lab.signals.stream(provider, requested_cap=cap)
     parser.feed(body[: len(body) // 2])
     parser.reset()
-    again, told_again, sound_again = read_with(parser, pieces_of(body, places))
-    assert again == response or repr(again) == repr(response)  # a NaN in `raw` equals nothing
-    assert spoken(told_again) == spoken(told)
+    again, emitted_again, sound_again = read_with(parser, pieces_of(body, places))
+    assert again == response or repr(again) == repr(response)  # a NaN in `raw` is equal to nothing
+    assert spoken(emitted_again) == spoken(emitted)
     assert sound_again is sound
     assert sound or not is_surely_clean(response.signal)
     for streaming in (None, True, False):
@@ -96,10 +96,10 @@ def _check_signal(signal: TerminationSignal) -> None:
     assert signal.message
 
 
-def spoken(told: list[StreamEvent]) -> list[object]:
-    """What was told, with neighbouring text joined."""
+def spoken(emitted: list[StreamEvent]) -> list[object]:
+    """The stream events with neighbouring text joined."""
     found: list[object] = []
-    for event in told:
+    for event in emitted:
         if isinstance(event, TextDelta) and found and isinstance(found[-1], str):
             found[-1] += event.text
         else:
@@ -117,7 +117,7 @@ _LAST_WORDS = {
 
 
 def _check_unmarked(provider: str, body: bytes, response: ModelResponse, *, sound: bool) -> None:
-    """A stream without the wire's last word anywhere in it has broken off."""
+    """A stream that never has the wire's last event is broken."""
     words = _LAST_WORDS.get(family(provider))
     if words is None or form(body) == "json" or b"\\u" in body or any(word in body for word in (*words, b"[DONE]")):
         return
@@ -125,25 +125,25 @@ def _check_unmarked(provider: str, body: bytes, response: ModelResponse, *, soun
     assert response.signal.confidence is not HIGH or response.signal.finish_reason is F.ERROR
 
 
-# Damage to a stream that was sound ---------------------------------------------------------------------------------------------
+# Damage to a sound stream ------------------------------------------------------------------------------------------------------
 
 
 def check_truncated(provider: str, body: bytes, at: int, original: ModelResponse) -> None:
-    """A stream that was cut before its last word is nothing sure; and before its finish reason, nothing but UNKNOWN."""
+    """A stream cut before its last event is not certain; cut before its finish reason, it is UNKNOWN."""
     response, _, sound = read(provider, [body[:at]])
     wire = _wire(provider, body)
     events = _whole_events(wire, body, at)
     assert_no_invention(response, original)
     if any(is_last(wire, event) for event in events):
         return
-    assert not sound, "a stream that broke off is taken for sound"
+    assert not sound, "a broken stream is taken for sound"
     assert response.signal.confidence is not HIGH
     if not any(has_reason(wire, event) for event in events):
         assert response.signal.finish_reason is F.UNKNOWN
 
 
 def _whole_events(wire: str, body: bytes, at: int) -> list[Event]:
-    """The events before the cut, the last of them also where only the blank line behind it was cut off."""
+    """The events before the cut, including one that lacks only its blank line."""
     found, end = [], 0
     for event in split(body):
         end += len(event.raw)
@@ -153,7 +153,7 @@ def _whole_events(wire: str, body: bytes, at: int) -> list[Event]:
 
 
 def assert_no_invention(response: ModelResponse, original: ModelResponse) -> None:
-    """Calls that are closed are those of the original."""
+    """Assert that closed calls are those of the original."""
     known = {(call.name, _value(call)) for call in original.tool_calls}
     for call in response.tool_calls:
         if call.closed:
@@ -168,7 +168,7 @@ def _value(call: ToolCall) -> str:
 
 
 def check_corrupted(provider: str, body: bytes, damaged: bytes, original: ModelResponse) -> None:
-    """An event that is no JSON, or a frame whose checksum is wrong: something was lost, and that shows."""
+    """An event that is no JSON, or a frame with a wrong checksum: the loss is visible."""
     response, _, sound = read(provider, [damaged])
     assert not sound
     assert response.signal.confidence is not HIGH or response.signal.finish_reason is F.ERROR
@@ -176,7 +176,7 @@ def check_corrupted(provider: str, body: bytes, damaged: bytes, original: ModelR
 
 
 def check_dropped(provider: str, body: bytes, lost: int, original: ModelResponse) -> None:
-    """One event is missing altogether. Only what the wire can show is asked for: see above."""
+    """One event is missing. Only losses that the wire can show are checked: see above."""
     wire, events = _wire(provider, body), split(body)
     rest = b"".join(event.raw for number, event in enumerate(events) if number != lost)
     response, _, sound = read(provider, [rest])
@@ -193,7 +193,7 @@ def check_dropped(provider: str, body: bytes, lost: int, original: ModelResponse
 
 
 def shows(wire: str, gone: Event) -> bool:
-    """Whether the wire can show that this event is missing."""
+    """True if the wire can show that this event is missing."""
     if is_last(wire, gone) or has_reason(wire, gone):
         return True
     data = gone.data if isinstance(gone.data, dict) else {}
@@ -205,7 +205,7 @@ def shows(wire: str, gone: Event) -> bool:
 
 
 def check_reordered(provider: str, events: list[Event], original: ModelResponse) -> None:
-    """Events in another order. Where content comes after the end, the end is not clean. Text that changed places does not show."""
+    """Events in another order. If content comes after the end, the end is not clean. Swapped pieces of text are not visible."""
     body = b"".join(event.raw for event in events)
     response, _, sound = read(provider, [body])
     wire = _wire(provider, body)
@@ -213,7 +213,7 @@ def check_reordered(provider: str, events: list[Event], original: ModelResponse)
     reasons = [number for number, event in enumerate(events) if has_reason(wire, event)]
     if wire == "responses":
         assert_no_invention(response, original)
-        return  # the last event carries all of it, wherever it comes
+        return  # the last event contains the whole answer in any order
     last = next(number for number, event in enumerate(events) if is_last(wire, event))
     if content and content[-1] > (reasons[-1] if wire == "gemini" else min(reasons[-1], last)):
         assert not is_surely_clean(response.signal), "content after the end"
@@ -221,7 +221,7 @@ def check_reordered(provider: str, events: list[Event], original: ModelResponse)
 
 
 def check_joined(provider: str, first: bytes, second: bytes, at: int) -> None:
-    """One whole response and then the beginning of another: not the clean end of the first."""
+    """One whole response followed by the start of another: not the clean end of the first."""
     wire = _wire(provider, first)
     body = first + second[:at]
     added = _whole_events(wire, second, at)

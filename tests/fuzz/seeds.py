@@ -1,4 +1,4 @@
-"""What is mutated: our fixtures, the generators of the providers' tests, and, where it lies beside the repository, the corpus."""
+"""The inputs of mutations: our fixtures, the generators of the providers' tests, and the corpus if it is beside the repository."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.providers.bodies import Answer, Call
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 LARGEST_BYTES = 12_000
 FROM_CORPUS = 30
-"""So many recordings of a wire are taken, of those that are not larger: what takes long to read finds no more."""
+"""The number of recordings per wire, of those below a size limit: slow ones find nothing more."""
 
 _CALLS = (Call("weather", {"city": "Zürich", "days": 3}), Call("pay", {"amount": 120, "to": ["a", "b"]}))
 ANSWERS = (
@@ -44,20 +44,20 @@ class Seed:
 
 @cache
 def all_seeds() -> tuple[Seed, ...]:
-    """Every seed; the same body only once."""
+    """Every seed; each body only once."""
     found = {(seed.wire, seed.body): seed for seed in (*_generated(), *_fixtures(), *_corpus()) if seed.body}
     return tuple(found.values())
 
 
 @cache
 def seeds(provider: str) -> tuple[Seed, ...]:
-    """Those on a provider's wire; all of them for a provider that is not known."""
+    """The seeds of a provider's wire; all seeds for an unknown provider."""
     return tuple(seed for seed in all_seeds() if provider == UNKNOWN_NAME or seed.wire == family(provider))
 
 
 @cache
 def sound_streams(provider: str) -> tuple[Seed, ...]:
-    """Those that are streams and came to a clean end, the wire's last word included, with nothing to doubt."""
+    """The streams that ended cleanly and certainly, including the wire's last event."""
     return tuple(seed for seed in seeds(provider) if _is_sound(provider, seed))
 
 

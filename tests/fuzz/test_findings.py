@@ -1,4 +1,4 @@
-"""What the fuzzing found, a case each: streams that were taken for more than they are, and beside them what must stay clean."""
+"""Findings of the fuzzing, one case each: streams that were overrated, next to those that must stay clean."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def seen(provider: str, pieces: Sequence[bytes]) -> tuple[FinishReason, Confiden
     ("provider", "pieces"),
     [("openai", CHAT), ("anthropic", CLAUDE), ("gemini", GEMINI), ("bedrock", BEDROCK), ("openai-responses", RESPONSES)],
 )
-def test_whole_they_are_clean(provider: str, pieces: list[bytes]):
+def test_undamaged_streams_are_clean(provider: str, pieces: list[bytes]):
     assert seen(provider, pieces) == (F.END_TURN, HIGH, True)
     torn = [*pieces[:-1], pieces[-1][: len(pieces[-1]) // 2]]
     assert seen(provider, torn)[1:] != (HIGH, True)
@@ -53,36 +53,36 @@ def test_whole_they_are_clean(provider: str, pieces: list[bytes]):
         pytest.param("openai", [*CHAT[:3], CHAT[4], CHAT[3], *CHAT[5:]], id="chat: a piece after the reason"),
         pytest.param("openai", [*CHAT[:3], *CHAT[4:], CHAT[3]], id="chat: a piece after [DONE]"),
         pytest.param("openai", [CHAT[0], CHAT[-1], *CHAT[1:-1]], id="chat: [DONE] too early"),
-        pytest.param("openai", [*CHAT, *CHAT[:3]], id="chat: another one, broken off"),
-        pytest.param("openai", [*CHAT, CHAT[0][:40]], id="chat: another one, torn"),
+        pytest.param("openai", [*CHAT, *CHAT[:3]], id="chat: another stream, broken off"),
+        pytest.param("openai", [*CHAT, CHAT[0][:40]], id="chat: another stream, torn"),
         pytest.param("openai", [*CHAT, *CHAT], id="chat: twice"),
         pytest.param("anthropic", [*CLAUDE[:6], *CLAUDE[7:]], id="anthropic: the end of the block was lost"),
         pytest.param("anthropic", CLAUDE[1:], id="anthropic: the beginning was lost"),
         pytest.param("anthropic", [*CLAUDE[:5], CLAUDE[6], CLAUDE[5], *CLAUDE[7:]], id="anthropic: a piece after its block"),
-        pytest.param("anthropic", [*CLAUDE[:5], *CLAUDE[6:], CLAUDE[5]], id="anthropic: a piece after the last word"),
+        pytest.param("anthropic", [*CLAUDE[:5], *CLAUDE[6:], CLAUDE[5]], id="anthropic: a piece after the last event"),
         pytest.param("anthropic", [*CLAUDE, *CLAUDE], id="anthropic: twice"),
         pytest.param("gemini", [*GEMINI[:2], GEMINI[3], GEMINI[2]], id="gemini: a piece after the reason"),
-        pytest.param("gemini", [*GEMINI, *GEMINI[:2]], id="gemini: another one, broken off"),
+        pytest.param("gemini", [*GEMINI, *GEMINI[:2]], id="gemini: another stream, broken off"),
         pytest.param("gemini", [*GEMINI, *(one.replace(b'"r1"', b'"r2"') for one in GEMINI)], id="gemini: two of them"),
         pytest.param("bedrock", [*BEDROCK[:4], *BEDROCK[5:]], id="bedrock: the end of the block was lost"),
-        pytest.param("bedrock", [*BEDROCK[:2], *BEDROCK[3:], BEDROCK[2]], id="bedrock: a piece after the last word"),
+        pytest.param("bedrock", [*BEDROCK[:2], *BEDROCK[3:], BEDROCK[2]], id="bedrock: a piece after the last event"),
         pytest.param("bedrock", [*BEDROCK, *BEDROCK], id="bedrock: twice"),
         pytest.param("openai-responses", [*RESPONSES[:5], *RESPONSES[6:], RESPONSES[5]], id="responses: a piece after the end"),
         pytest.param("openai-responses", [*RESPONSES, *RESPONSES], id="responses: twice"),
     ],
 )
-def test_an_end_that_the_rest_contradicts_is_not_sure(provider: str, pieces: list[bytes]):
+def test_an_end_contradicted_by_other_events_is_not_certain(provider: str, pieces: list[bytes]):
     assert seen(provider, pieces) == (F.END_TURN, MEDIUM, False)
 
 
 @pytest.mark.parametrize(
     ("provider", "pieces"),
     [
-        pytest.param("anthropic", [*CLAUDE[:2], *CLAUDE[6:]], id="anthropic: the end of a block that never began"),
+        pytest.param("anthropic", [*CLAUDE[:2], *CLAUDE[6:]], id="anthropic: the end of a block without a start"),
         pytest.param("openai-responses", [*EMPTY_END[:4], *EMPTY_END[7:]], id="responses: numbers are missing, and the output"),
     ],
 )
-def test_an_end_whose_answer_lost_a_piece_is_none(provider: str, pieces: list[bytes]):
+def test_the_end_of_an_answer_that_lost_a_piece_is_not_clean(provider: str, pieces: list[bytes]):
     assert seen(provider, pieces) == (F.UNKNOWN, LOW, False)
 
 
@@ -98,26 +98,26 @@ def test_an_end_whose_answer_lost_a_piece_is_none(provider: str, pieces: list[by
         ),
     ],
 )
-def test_the_end_of_an_earlier_response_is_not_that_of_a_broken_one(provider: str, pieces: list[bytes]):
-    """Where the wire says that another response begins, its end is waited for."""
+def test_the_end_of_an_earlier_response_does_not_end_a_broken_one(provider: str, pieces: list[bytes]):
+    """If the wire announces another response, its end is required."""
     assert seen(provider, pieces) == (F.UNKNOWN, LOW, False)
 
 
-def test_lines_of_json_without_the_last_word_are_not_sound():
+def test_json_lines_without_the_last_event_are_not_sound():
     events = [block.partition(b"data: ")[2].strip() + b"\n" for block in CLAUDE]
     assert seen("anthropic", events)[2]
     assert not seen("anthropic", events[:-1])[2]
 
 
-def test_done_is_no_last_word_where_there_is_another():
+def test_done_does_not_replace_another_wires_last_event():
     pieces = blocks(responses_bodies.stream(TEXT, "unnamed"))
     assert seen("openai-responses", pieces) == (F.END_TURN, HIGH, True)
     assert seen("openai-responses", [*pieces[:-2], pieces[-1]]) == (F.END_TURN, MEDIUM, False)
 
 
 @pytest.mark.parametrize("words", [["stop"] * 3, [None, "stop", "stop"]])
-def test_a_reason_that_is_given_more_than_once_is_clean(words: list[Any]):
-    """As some servers do: with each call, and again at the end."""
+def test_a_repeated_finish_reason_is_clean(words: list[Any]):
+    """Some servers send it with each call and again at the end."""
     chunks = [
         {"id": "r1", "choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": word}], "usage": None} for word in words
     ]
@@ -131,20 +131,20 @@ def chat_call(index: int, arguments: str, **more: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]}
 
 
-def test_calls_that_come_by_turns_are_closed_by_their_arguments():
-    """That another call follows does not mean that the first is over."""
+def test_interleaved_calls_are_closed_by_their_arguments():
+    """A further call does not mean that the first one is complete."""
     chunks = [chat_call(0, '{"a":', id="c0"), chat_call(1, '{"b":', id="c1"), chat_call(0, " 1}"), chat_call(1, " 2}")]
     closed = [[call.closed for call in read("compatible", [sse(chunks[:many])])[0].tool_calls] for many in (2, 3, 4)]
     assert closed == [[False, False], [True, False], [True, False]]
 
 
-def test_half_a_character_in_an_error_can_be_written_down():
+def test_a_lone_surrogate_in_an_error_can_be_written():
     signal = lab.detect("bedrock", b'"so\\udeee"', status=503)
     assert signal.message == "HTTP 503: so\ufffd"
 
 
 @pytest.mark.parametrize("levels", [100, 400, 490, 600, 1_200])
-def test_a_deep_value_with_no_number_in_it_can_be_written(levels: int):
+def test_a_deep_value_without_a_number_can_be_written(levels: int):
     deep: Any = float("nan")
     for _ in range(levels):
         deep = {"a": deep}
@@ -152,7 +152,7 @@ def test_a_deep_value_with_no_number_in_it_can_be_written(levels: int):
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "openai-responses"])
-def test_what_may_stand_before_the_first_event(provider: str):
+def test_bytes_allowed_before_the_first_event(provider: str):
     pieces = {"openai": CHAT, "anthropic": CLAUDE, "gemini": GEMINI, "openai-responses": RESPONSES}[provider]
     for before in (b"\xef\xbb\xbf\xef\xbb\xbf", b" \n\xef\xbb\xbf\r\n"):
         body = before + b"".join(pieces)
@@ -161,7 +161,7 @@ def test_what_may_stand_before_the_first_event(provider: str):
 
 
 @pytest.mark.parametrize("garbage", [b"data: {]\n\n", b"dat{}\n\n"], ids=["no JSON", "no field"])
-def test_what_is_unreadable_leaves_a_call_in_pieces_open_whatever_the_chunks(garbage: bytes):
+def test_an_unreadable_event_leaves_a_partial_call_open_for_any_chunks(garbage: bytes):
     calls = (
         {"name": "f", "willContinue": True},
         {"partialArgs": [{"jsonPath": "$.a", "numberValue": 1}], "willContinue": True},
@@ -186,14 +186,14 @@ PIECE = "response.function_call_arguments.delta"
 
 
 @pytest.mark.parametrize("manner", ["named", "empty end"])
-def test_a_piece_of_a_call_that_came_twice_is_not_taken_for_two(manner: str):
+def test_a_duplicated_piece_of_a_call_is_not_two_calls(manner: str):
     events = responses_bodies.events(CALLS, manner)
     at = next(number for number, event in enumerate(events) if event["type"] == PIECE and "1" in event["delta"])  # type: ignore[index]
     (call,) = read("openai-responses", [sse([*events[: at + 1], *events[at:]], named=True)])[0].tool_calls
     assert call.arguments == '{"a": 1, "b": "some words"}'
 
 
-def test_a_piece_of_a_call_that_is_lost_closes_nothing():
+def test_a_lost_piece_of_a_call_leaves_it_open():
     events = responses_bodies.events(CALLS, "empty end")
     known = without(events, "response.function_call_arguments.done", "response.output_item.done")
     at = next(number for number, event in enumerate(known) if event["type"] == PIECE)
@@ -201,7 +201,7 @@ def test_a_piece_of_a_call_that_is_lost_closes_nothing():
     assert not call.closed
 
 
-def test_a_call_whose_pieces_come_before_it_is_one():
+def test_a_call_whose_pieces_come_before_it_is_one_call():
     events: list[Any] = [{**event} for event in responses_bodies.events(CALLS)]  # type: ignore[dict-item]
     at = next(number for number, event in enumerate(events) if event["type"] == "response.output_item.added")
     events[at], events[at + 1] = events[at + 1], events[at]

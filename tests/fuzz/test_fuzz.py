@@ -1,4 +1,4 @@
-"""Broken responses of every kind, on every wire: no exception, and no clean end of a broken stream. `properties.py` says what holds."""
+"""Broken responses of every kind, on every wire: no exception, and no clean end of a broken stream. See `properties.py`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 @every_provider
 @given(chance=chances)
 @settings(max_examples=60, deadline=None)
-def test_anything_is_read(provider: str, chance: random.Random):
+def test_any_bytes_are_read(provider: str, chance: random.Random):
     many, others = seeds(provider), seeds(UNKNOWN_NAME)
     body = mutations.mutated(chance, chance.choice(many).body, chance.choice(others).body)
     places = [chance.randrange(len(body) + 1) for _ in range(chance.randrange(12))]
@@ -36,7 +36,7 @@ def test_anything_is_read(provider: str, chance: random.Random):
 
 
 @every_provider
-def test_what_is_whole_is_read_as_whole(provider: str):
+def test_an_undamaged_response_is_read_as_whole(provider: str):
     """The other side of the limit: the same streams, undamaged."""
     found = sound_streams(provider)
     assert len(found) >= 4
@@ -49,7 +49,7 @@ def test_what_is_whole_is_read_as_whole(provider: str):
 @every_provider
 @given(chance=chances)
 @few
-def test_a_truncated_stream(provider: str, chance: random.Random):
+def test_a_truncated_stream_is_not_clean(provider: str, chance: random.Random):
     seed = chance.choice(sound_streams(provider))
     original, _, _ = properties.read(provider, [seed.body])
     for _ in range(4):
@@ -59,7 +59,7 @@ def test_a_truncated_stream(provider: str, chance: random.Random):
 @every_known
 @given(chance=chances)
 @few
-def test_a_corrupted_event(provider: str, chance: random.Random):
+def test_a_corrupted_event_is_noticed(provider: str, chance: random.Random):
     seed = chance.choice(sound_streams(provider))
     original, _, _ = properties.read(provider, [seed.body])
     events = seed.events
@@ -77,7 +77,7 @@ def test_a_corrupted_event(provider: str, chance: random.Random):
 @every_known
 @given(chance=chances)
 @few
-def test_a_dropped_event(provider: str, chance: random.Random):
+def test_a_dropped_event_is_noticed(provider: str, chance: random.Random):
     seed = chance.choice(sound_streams(provider))
     original, _, _ = properties.read(provider, [seed.body])
     for _ in range(3):
@@ -87,7 +87,7 @@ def test_a_dropped_event(provider: str, chance: random.Random):
 @every_known
 @given(chance=chances)
 @few
-def test_reordered_events(provider: str, chance: random.Random):
+def test_reordered_events_invent_nothing(provider: str, chance: random.Random):
     seed = chance.choice(sound_streams(provider))
     original, _, _ = properties.read(provider, [seed.body])
     events = seed.events
@@ -101,7 +101,7 @@ def test_reordered_events(provider: str, chance: random.Random):
 @every_known
 @given(chance=chances)
 @few
-def test_two_responses_in_one_stream(provider: str, chance: random.Random):
+def test_two_responses_in_one_stream_do_not_end_cleanly(provider: str, chance: random.Random):
     same = [seed for seed in sound_streams(provider) if form(seed.body) == form(sound_streams(provider)[0].body)]
     first, second = chance.choice(same), chance.choice(same)
     properties.check_joined(provider, first.body, second.body, mutations.place(chance, second.body))
@@ -110,13 +110,13 @@ def test_two_responses_in_one_stream(provider: str, chance: random.Random):
 @every_provider
 @given(chance=chances)
 @few
-def test_a_truncated_body(provider: str, chance: random.Random):
-    """JSON that was cut is no answer, however it was asked for."""
+def test_a_truncated_body_is_no_answer(provider: str, chance: random.Random):
+    """Truncated JSON is no answer in any form."""
     body = chance.choice([seed.body for seed in seeds(provider) if form(seed.body) == "json" and seed.body.lstrip()[:1] == b"{"])
     value = body.strip()
     cut = value[: chance.randrange(1, len(value))]
     response, _, sound = properties.read(provider, [cut])
-    if b"\n" not in value:  # several values, one a line, may well be fewer
+    if b"\n" not in value:  # several values, one per line, may be fewer
         assert not sound
         assert not properties.is_surely_clean(response.signal)
     properties.check_anything(provider, cut)

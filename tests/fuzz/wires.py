@@ -1,4 +1,4 @@
-"""What the fuzzer knows of the wires by itself, with none of the code that it tests: events, last words, and who speaks which wire."""
+"""The fuzzer's own knowledge of the wires, independent of the code under test: events, last events, and the providers of each wire."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from agentlab.providers.registry import find, names
 
 _FAMILIES = {"chat": "chat", "responses": "responses", "messages": "anthropic", "generate": "gemini", "converse": "bedrock"}
-"""By the last word of a wire's name."""
+"""By the last part of a wire's name."""
 
 
 @cache
 def family(provider: str) -> str:
-    """The wire that a provider speaks, whatever the vendor; of one that is not known, or is on a wire of its own, its name."""
+    """The wire that a provider uses; for an unknown provider or one with a separate wire, its name."""
     if provider not in names():
         return provider
     kind: Any = find(provider)
@@ -25,7 +25,7 @@ def family(provider: str) -> str:
 
 
 UNKNOWN_NAME = "some-gateway"
-"""A provider that nobody has told of: its responses are read by their pattern."""
+"""An unknown provider: its responses are read by their pattern."""
 
 PROVIDERS = (*(name for name in names() if family(name) in _FAMILIES.values()), UNKNOWN_NAME)
 
@@ -38,7 +38,7 @@ _LENGTH_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a stream: its bytes with what separates it from the next, its name, its data (None: none, or no JSON)."""
+    """One event of a stream: its bytes including the separator, its name, its data (None: none, or no JSON)."""
 
     raw: bytes
     name: str = ""
@@ -46,7 +46,7 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """What the event says it is."""
+        """The event's type."""
         if isinstance(self.data, dict):
             inside = next((name for name in _CONVERSE if name in self.data), "")
             return str(self.data.get("type") or self.name or inside)
@@ -54,13 +54,13 @@ class Event:
 
 
 def form(body: bytes) -> str:
-    """How a body is written: `frames`, `json`, or `events`."""
+    """The format of a body: `frames`, `json`, or `events`."""
     start = body.lstrip(b" \t\r\n\xef\xbb\xbf")[:1]
     return "frames" if start in (b"\x00", b"\x01") else "json" if start in (b"{", b"[") else "events"
 
 
 def split(body: bytes) -> list[Event]:
-    """The events of a stream, whose bytes together are the body. A body that is JSON is one."""
+    """The events of a stream, whose bytes together are the body. A JSON body is one event."""
     how = form(body)
     if how == "frames":
         return list(_frames(body))
@@ -98,11 +98,11 @@ def _json(text: bytes) -> Any:
         return None
 
 
-# What an event says ------------------------------------------------------------------------------------------------------------
+# Content of an event -----------------------------------------------------------------------------------------------------------
 
 
 def is_last(wire: str, event: Event) -> bool:
-    """Whether it is the wire's last word. Gemini has none: there the finish reason is."""
+    """True if it is the wire's last event. Gemini has none: its finish reason counts."""
     if wire == "chat":
         return bool(event.data == "[DONE]")
     if wire == "responses":
@@ -111,14 +111,14 @@ def is_last(wire: str, event: Event) -> bool:
 
 
 def has_reason(wire: str, event: Event) -> bool:
-    """Whether it says why the response ended."""
+    """True if it has the finish reason."""
     if wire == "responses":
         return event.kind in _LAST_RESPONSES
     return event.kind == "messageStop" if wire == "bedrock" else _holds(event.data, _REASON_FIELDS)
 
 
 def is_error(event: Event) -> bool:
-    """Whether it reports an error."""
+    """True if it reports an error."""
     return "error" in event.kind.lower() or event.kind.endswith("Exception") or _holds(event.data, ("error",))
 
 
@@ -129,7 +129,7 @@ def _holds(value: Any, names: tuple[str, ...], depth: int = 6) -> bool:
 
 
 def has_content(wire: str, event: Event) -> bool:
-    """Whether it adds text or a piece of a call to the answer."""
+    """True if it adds text or a piece of a call to the answer."""
     data = event.data if isinstance(event.data, dict) else {}
     if wire == "chat":
         choices = [choice for choice in data.get("choices") or [] if isinstance(choice, dict) and not choice.get("index")]

@@ -1,7 +1,7 @@
-"""Fuzzing led by coverage: `make fuzz`, or `python -m tests.fuzz.with_atheris --seconds 60 --provider all` where atheris is installed.
+"""Coverage-guided fuzzing: `make fuzz`, or `python -m tests.fuzz.with_atheris --seconds 60 --provider all` with atheris installed.
 
-Each provider is fuzzed in a process of its own, which starts from our fixtures and reports what libFuzzer counted. A failed property
-ends nothing: it is kept, once for each place in the code, with the bytes that brought it about, under test-output/fuzz.
+Each provider is fuzzed in a separate process that starts from our fixtures and reports libFuzzer's counts. A failed property
+does not end the run: it is kept, once per place in the code, with the bytes that caused it, under test-output/fuzz.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from zlib import crc32
 OUTPUT = Path(__file__).parents[2] / "test-output" / "fuzz"
 LONGEST_BYTES = 20_000
 SLOWEST_S = 20
-"""An input that takes longer is a finding, too."""
+"""An input that takes longer is a finding too."""
 
 
 def main() -> int:
-    """Fuzz each provider in turn; 1 where something was found."""
+    """Fuzz each provider in turn; return 1 if a property failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="for all providers together")
     parser.add_argument("--provider", default="all")
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def run(provider: str, seconds: int) -> int:
-    """One provider in its own process; prints a line, and returns how many properties failed."""
+    """Fuzz one provider in a separate process; print a line and return the number of failed properties."""
     from tests.fuzz.seeds import seeds
 
     with tempfile.TemporaryDirectory() as folder:
@@ -58,23 +58,23 @@ def run(provider: str, seconds: int) -> int:
         command = [sys.executable, "-m", "tests.fuzz.with_atheris", "--provider", provider, "--inside", str(findings)]
         options = [f"-max_total_time={seconds}", f"-max_len={LONGEST_BYTES}", f"-timeout={SLOWEST_S}", "-rss_limit_mb=0"]
         done = subprocess.run([*command, *options, f"-artifact_prefix={folder}/", str(corpus)], capture_output=True, check=False)
-        said = done.stderr.decode("utf-8", "replace")
+        output = done.stderr.decode("utf-8", "replace")
         failures = [json.loads(line) for line in findings.read_text().splitlines()] if findings.exists() else []
-        crashed = re.search(r"Done \d+ runs", said) is None
-    executions = re.search(r"Done (\d+) runs", said)
-    begun, covered = re.search(r"INITED cov: (\d+)", said), re.findall(r"cov: (\d+)", said)
+        crashed = re.search(r"Done \d+ runs", output) is None
+    executions = re.search(r"Done (\d+) runs", output)
+    begun, covered = re.search(r"INITED cov: (\d+)", output), re.findall(r"cov: (\d+)", output)
     new = int(covered[-1]) - int(begun[1]) if begun and covered else 0
     count = executions[1] if executions else "?"
     print(f"{provider:<22}{count:>12}{covered[-1] if covered else '?':>10}{new:>7}{len(failures) + crashed:>10}", flush=True)
     for failure in failures:
         print(f"  {failure['file']}: {failure['error']}")
     if crashed:
-        print("\n".join(said.splitlines()[-30:]))
+        print("\n".join(output.splitlines()[-30:]))
     return len(failures) + crashed
 
 
 def fuzz(provider: str, findings: Path, options: list[str]) -> None:
-    """The fuzzing itself; libFuzzer ends the process."""
+    """Run the fuzzer; libFuzzer ends the process."""
     import atheris
 
     with atheris.instrument_imports(include=["agentlab.providers"]):
@@ -94,15 +94,15 @@ def fuzz(provider: str, findings: Path, options: list[str]) -> None:
 
     def _keep(error: Exception, data: bytes) -> None:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        told = f"{type(error).__name__} in {frame.name}, line {frame.lineno}: {frame.line}"
-        if told in known:
+        finding = f"{type(error).__name__} in {frame.name}, line {frame.lineno}: {frame.line}"
+        if finding in known:
             return
-        known.add(told)
+        known.add(finding)
         OUTPUT.mkdir(parents=True, exist_ok=True)
         file = OUTPUT / f"{provider}-{crc32(data):08x}"
         file.write_bytes(data)
         with findings.open("a") as lines:
-            lines.write(json.dumps({"file": file.name, "error": f"{told} {str(error)[:200]}"}) + "\n")
+            lines.write(json.dumps({"file": file.name, "error": f"{finding} {str(error)[:200]}"}) + "\n")
 
     def mutate(data: bytes, max_size: int, seed: int) -> bytes:
         chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Numbers in sentences: rounded where they were measured, as they were set where they are limits, and the data as they are."""
+"""Numbers in sentences: measured values are rounded, limits are shown as they were set, and the data are unchanged."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ READ: list[tuple[str, Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "limit", "said"), READ)
-def test_a_reading_is_said_without_digits_that_tell_nothing(name: str, value: Any, limit: Any, said: str) -> None:
+@pytest.mark.parametrize(("name", "value", "limit", "expected"), READ)
+def test_a_reading_is_formatted_without_meaningless_digits(name: str, value: Any, limit: Any, expected: str) -> None:
     reading = Reading(name, value, limit)
-    assert str(reading) == said
+    assert str(reading) == expected
     assert (reading.value, reading.limit) == (value, limit)
 
 
@@ -55,13 +55,13 @@ NUMBERS = st.integers(-(10**15), 10**15) | st.floats(-1e15, 1e15) | st.decimals(
     st.none() | st.booleans() | NUMBERS | st.text(),
     st.none() | st.booleans() | NUMBERS | st.text(),
 )
-def test_any_reading_can_be_said(name: str, value: Any, limit: Any) -> None:
+def test_every_reading_can_be_formatted(name: str, value: Any, limit: Any) -> None:
     assert str(Reading(name, value, limit)).startswith(name)
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize("limit", [0.2, 0.25])
-def test_a_run_out_of_time_says_so_in_few_digits_and_keeps_all_of_them(limit: float) -> None:
+def test_a_timeout_message_has_few_digits_and_the_value_all_of_them(limit: float) -> None:
     @lab.tool
     async def wait() -> str:
         """Waits."""
@@ -77,7 +77,7 @@ def test_a_run_out_of_time_says_so_in_few_digits_and_keeps_all_of_them(limit: fl
     assert result.detail == f"Budget reached: timeout {limit} s."
 
 
-def test_time_that_is_over_between_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_limit_reached_between_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> lab.RunResult:
         run = lab.Agent(ScriptedProvider(["done"])).run("go", budget=lab.Budget(timeout=3))
         monkeypatch.setattr(type(run.timeline.clock), "elapsed_s", lambda clock: 3.102248117000272)

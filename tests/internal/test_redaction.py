@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from work_done import takes_no_more
+from measured_work import takes_no_more
 
 from agentlab._internal.redaction import (
     _KEY_PATTERNS,
@@ -40,7 +40,7 @@ LOOK_LIKE_KEYS = {
     "around",
     ["{}", "my key is {}, keep it", '{{"k": "{}"}}', "a\\n{}", "https://h/x?q={}&z=1", "x={}\n", "\\u0027{}'", "Bearer {}"],
 )
-def test_what_looks_like_a_key_goes(key: str, around: str) -> None:
+def test_text_that_looks_like_a_key_is_redacted(key: str, around: str) -> None:
     redacted = Redactor().text(around.format(key))
     assert key not in redacted
     assert "REDACTED" in redacted
@@ -54,12 +54,12 @@ _PIECES = sorted(
 
 
 @given(st.lists(st.sampled_from(_PIECES) | st.binary(max_size=3)).map(b"".join))
-def test_the_quick_look_finds_what_looking_for_each_beginning_of_a_key_finds(data: bytes) -> None:
+def test_the_quick_check_agrees_with_a_search_for_each_key_prefix(data: bytes) -> None:
     assert any(literal.search(data) for literal in _literals()) == any(literal in data for literal in _LITERALS)
 
 
 @pytest.mark.parametrize("literal", _LITERALS)
-def test_the_quick_look_finds_each_beginning_of_a_key(literal: bytes) -> None:
+def test_the_quick_check_finds_each_key_prefix(literal: bytes) -> None:
     for data in (literal, b"x" + literal, literal + b"x", b"-_9A" * 5 + literal + b"-_9A"):
         assert any(literal.search(data) for literal in _literals())
 
@@ -80,14 +80,14 @@ def test_the_quick_look_finds_each_beginning_of_a_key(literal: bytes) -> None:
         "",
     ],
 )
-def test_other_words_stay(text: str) -> None:
+def test_other_words_are_kept(text: str) -> None:
     assert Redactor().text(text) == text
 
 
 @pytest.mark.parametrize(
     "secret", ['with"quote and space', "back\\slash/slash", "plain-s3cret", "Bearer plain-s3cret", "ünïcode-geheim"]
 )
-def test_known_secrets_go_in_every_spelling(secret: str) -> None:
+def test_known_secrets_are_redacted_in_every_spelling(secret: str) -> None:
     from urllib.parse import quote
 
     redactor = Redactor([secret])
@@ -104,7 +104,7 @@ def test_placeholders_are_no_secrets(placeholder: str) -> None:
     )
 
 
-def test_headers_are_kept_by_a_list() -> None:
+def test_headers_are_kept_by_an_allow_list() -> None:
     sent = {
         "Content-Type": "a/b",
         "Authorization": "Bearer abc",
@@ -125,7 +125,7 @@ def test_headers_are_kept_by_a_list() -> None:
     assert kept_response_headers(got) == {"content-type": "a/b", "retry-after": "2", "x-ratelimit-remaining-tokens": "9"}
 
 
-def test_secrets_are_found_in_headers_that_are_not_kept() -> None:
+def test_secrets_are_found_in_other_headers() -> None:
     headers = {
         "Authorization": "Bearer abcdefgh",
         "x-ratelimit-reset-tokens": "2026-01-01T00:00:00Z",
@@ -154,11 +154,11 @@ def test_secrets_are_found_in_headers_that_are_not_kept() -> None:
         ("https://h/" + LOOK_LIKE_KEYS["openai"] + "/x", "https://h/REDACTED/x"),
     ],
 )
-def test_urls(url: str, written: str) -> None:
+def test_urls_are_redacted(url: str, written: str) -> None:
     assert redact_url(url) == written
 
 
-def test_secrets_of_a_url() -> None:
+def test_secrets_of_a_url_are_found() -> None:
     assert secrets_in_url("https://u:p%40ss@h/?key=a%20b&q=1") == {"p@ss", "a b"}
 
 
@@ -170,7 +170,7 @@ def test_chunk_sizes_follow_the_redaction(pieces: list[bytes]) -> None:
     assert sum(moved) == len(redacted)
     assert len(moved) == len(sizes)
     assert all(size >= 0 for size in moved)
-    # what is left of a boundary outside a secret is the same text, redacted
+    # the text between chunk boundaries is the same text, redacted
     position = new = 0
     for size, after in zip(sizes, moved, strict=True):
         position, new = position + size, new + after
@@ -187,8 +187,8 @@ def test_a_scan_of_text_without_keys_is_quick() -> None:
 
 
 @pytest.mark.parametrize("text", ["-----BEGIN PRIVATE KEY-----abc ", "-----BEGIN A", "eyJhbGciOiJI."])
-def test_a_long_text_takes_no_longer_for_its_length_than_a_short_one(text: str) -> None:
-    """Ten times the text, at most some ten times the work."""
+def test_the_time_of_a_scan_is_linear_in_the_length(text: str) -> None:
+    """Ten times the text takes at most about ten times the work."""
     redactor = Redactor()
     short, long = text * (20_000 // len(text)), text * (200_000 // len(text))
     assert takes_no_more(lambda: redactor.text(long), than=lambda: redactor.text(short), times=25)

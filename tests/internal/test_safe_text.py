@@ -1,4 +1,4 @@
-"""Text from outside as it may stand on a page, in a terminal or in a picture."""
+"""Text from outside, made safe for a page, a terminal or a picture."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEY = "sk-" + "planted0123456789abcdef"
         (f"the key {KEY}", "the key REDACTED"),
     ],
 )
-def test_printable(text: str, shown: str) -> None:
+def test_printable_replaces_control_characters(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
@@ -37,33 +37,33 @@ def test_printable(text: str, shown: str) -> None:
         ("a\n\x1b[0m \u202eb", "a [0m b"),
         ("", "unnamed"),
         ("x" * 100, "x" * 40 + "…" + "x" * 39),
-        (f"{'a ' * 40}{KEY}", "a " * 20 + "… " + "a " * 15 + "REDACTED"),  # hidden before it is cut
+        (f"{'a ' * 40}{KEY}", "a " * 20 + "… " + "a " * 15 + "REDACTED"),  # redacted before it is cut
     ],
 )
-def test_one_line(text: str, shown: str) -> None:
+def test_one_line_shortens_to_a_single_line(text: str, shown: str) -> None:
     assert one_line(text) == shown
     assert len(one_line(text)) <= 80
 
 
-def test_whole_leaves_what_can_be_encoded_and_a_label_has_no_formula() -> None:
+def test_whole_keeps_encodable_text_and_a_label_has_no_formula() -> None:
     assert whole("grün 😀") == "grün 😀"
     assert label(r"$\frac{1}{2}$") == "＄＼frac{1}{2}＄"
 
 
-def test_errors_and_reprs_steer_no_terminal() -> None:
+def test_errors_and_reprs_send_no_terminal_codes() -> None:
     assert "\x1b" not in str(ConfigurationError("tool '\x1b[2J'"))
     run = lab.Agent(ScriptedProvider([say("x")]), name="a\x1b[2J\nb").run("go")
     assert repr(run).startswith("Run(a [2J b, ")
 
 
-def test_html_of_the_panel_is_sent_with_no_formulas_to_be_made_of_it() -> None:
+def test_html_of_the_panel_contains_no_formulas() -> None:
     sent = Html("a $x$")
     assert sent.value == "a $x$"
     assert 'class="tex2jax_ignore mathjax_ignore"' in sent.get_state()["value"]
     assert Html("").get_state()["value"] == ""
 
 
-def test_half_a_character_in_a_tool_call_ends_no_run_with_a_raw_error() -> None:
+def test_a_lone_surrogate_in_a_tool_call_raises_no_raw_error() -> None:
     async def go() -> lab.RunResult:
         return await lab.Agent(ScriptedProvider([call("no\ud83d", '{"q": "\ud83d"}'), say("done")])).run("go")
 
@@ -72,7 +72,7 @@ def test_half_a_character_in_a_tool_call_ends_no_run_with_a_raw_error() -> None:
     assert lab.frame([result], "tools")["tool"].to_list() == ["no?"]
 
 
-def test_a_plot_of_a_hostile_name_is_sound_svg() -> None:
+def test_a_plot_of_a_hostile_name_is_valid_svg() -> None:
     async def go() -> lab.RunResult:
         return await lab.Agent(ScriptedProvider([say("x")], name="a\x00\x1b[31m", model="$\\frac{$")).run("go")
 

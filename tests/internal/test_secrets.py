@@ -16,7 +16,7 @@ def _as_before() -> Iterator[None]:
     yield
     known_keys._sent.clear()
     known_keys.remember(before)
-    known_keys._renew()
+    known_keys._update_spellings()
 
 
 def key(number: int) -> str:
@@ -27,17 +27,17 @@ def is_known(value: str) -> bool:
     return redact(f"<{value}>") != f"<{value}>"
 
 
-def test_the_key_that_was_not_sent_for_longest_is_forgotten_first() -> None:
+def test_the_least_recently_sent_key_is_forgotten_first() -> None:
     known_keys.remember([key(0), key(1)])
-    for number in range(2, known_keys.MOST + 1):
+    for number in range(2, known_keys.MAX_REMEMBERED + 1):
         known_keys.remember([key(0)])
         known_keys.remember([key(number)])
     assert is_known(key(0)), "sent all the time"
     assert not is_known(key(1))
     assert is_known(key(2))
-    assert len(known_keys._sent) == known_keys.MOST
+    assert len(known_keys._sent) == known_keys.MAX_REMEMBERED
 
 
-def test_what_could_be_a_word_is_not_remembered() -> None:
+def test_a_possible_word_is_not_remembered() -> None:
     known_keys.remember(["short1", "password", "a b c d e f g h 1", "123456789012345"])
     assert not {"short1", "password", "a b c d e f g h 1", "123456789012345"} & set(known_keys._sent)

@@ -1,4 +1,4 @@
-"""Spans and metrics in memory, and agents that write them."""
+"""Spans and metrics in memory, and agents that produce them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import agentlab as lab
 
 
 class Collected:
-    """Where a Telemetry of a test goes, and what came there."""
+    """The target of a test's Telemetry, with everything it received."""
 
     def __init__(self, **more: Any) -> None:
         self.exporter = InMemorySpanExporter()

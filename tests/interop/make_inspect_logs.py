@@ -43,7 +43,7 @@ def asked(name: str, **arguments: str) -> ModelOutput:
     return ModelOutput.for_tool_call("mockllm/model", name, arguments)
 
 
-def said(text: str, why: str = "stop") -> ModelOutput:
+def model_output(text: str, why: str = "stop") -> ModelOutput:
     return ModelOutput.from_content("mockllm/model", text, stop_reason=why)
 
 
@@ -58,7 +58,7 @@ def length():
 @scorer(metrics=[accuracy()])
 def graded():
     async def score(state: TaskState, target) -> Score:
-        await get_model("mockllm/model", custom_outputs=[used(said("GRADE: C"), 900, 9)]).generate("grade this")
+        await get_model("mockllm/model", custom_outputs=[used(model_output("GRADE: C"), 900, 9)]).generate("grade this")
         return Score(value="P")
 
     return score
@@ -84,7 +84,7 @@ def main(folder: str) -> None:
     sizes = [
         used(tools[0], 10, 5, input_tokens_cache_read=100, input_tokens_cache_write=7),
         used(tools[1], 20, 6, reasoning_tokens=4),
-        used(said("It is Paris."), 30, 8),
+        used(model_output("It is Paris."), 30, 8),
     ]
     run(
         "epochs",
@@ -104,15 +104,19 @@ def main(folder: str) -> None:
         model(*loop),
         Task(SAMPLE, name="tokens", solver=[use_tools(look()), generate()], scorer=includes(), token_limit=50),
     )
-    run("error", model(used(said("so far"), 3, 4)), Task(SAMPLE, name="error", solver=raises(), scorer=includes()))
+    run("error", model(used(model_output("so far"), 3, 4)), Task(SAMPLE, name="error", solver=raises(), scorer=includes()))
     run(
         "cut",
-        model(used(said("It is Pa", "max_tokens"), 3, 4)),
+        model(used(model_output("It is Pa", "max_tokens"), 3, 4)),
         Task(SAMPLE, name="cut", solver=generate(), scorer=[includes(), length(), graded()]),
     )
     submit = [used(asked("look", q="x"), 4, 5), used(asked("submit", answer="Paris"), 6, 7)]
     run("react", model(*submit), Task(SAMPLE, name="react", solver=react(tools=[look()]), scorer=includes()))
-    run("paid", model(used(said("Paris"), 3, 4, cost=0.25)), Task(SAMPLE, name="paid", solver=generate(), scorer=includes()))
+    run(
+        "paid",
+        model(used(model_output("Paris"), 3, 4, cost=0.25)),
+        Task(SAMPLE, name="paid", solver=generate(), scorer=includes()),
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is counted and measured."""
+"""Metrics: counts and durations."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def look() -> str:
     return "seen"
 
 
-def told(to: Collected, script: list[Any], happening: list[events.Event] | None = None, **more: Any) -> lab.RunResult:
-    """The result of a run, with further events in its first step, as the loop tells them."""
+def result_with(to: Collected, script: list[Any], happening: list[events.Event] | None = None, **more: Any) -> lab.RunResult:
+    """The result of a run with additional events in its first step, as the loop emits them."""
 
     async def go() -> lab.RunResult:
         def insert(event: events.Event) -> None:
@@ -47,10 +47,10 @@ def told(to: Collected, script: list[Any], happening: list[events.Event] | None 
 WHO = {"gen_ai.provider.name": "gcp.gemini", "gen_ai.request.model": "m1"}
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_tokens_and_durations_of_calls() -> None:
     to = Collected()
-    told(to, [call("look", tokens=(30, 7)), say("done", tokens=(40, 3))])
+    result_with(to, [call("look", tokens=(30, 7)), say("done", tokens=(40, 3))])
 
     usage = {point.attributes["gen_ai.token.type"]: point for point in to.points("gen_ai.client.token.usage")}
     assert {kind: (point.count, point.sum) for kind, point in usage.items()} == {"input": (2, 70), "output": (2, 10)}
@@ -67,9 +67,9 @@ def test_tokens_and_durations_of_calls() -> None:
     assert list(duration.explicit_bounds) == pytest.approx([0.01 * 2**power for power in range(14)])
 
 
-def test_usage_that_is_not_known_is_not_counted() -> None:
+def test_unknown_usage_is_not_counted() -> None:
     to = Collected()
-    told(to, [say("done", tokens=(None, None))])
+    result_with(to, [say("done", tokens=(None, None))])
 
     assert to.points("gen_ai.client.token.usage") == []
     assert to.points("gen_ai.client.operation.duration")[0].count == 1
@@ -82,8 +82,8 @@ def test_continuations_are_counted_by_provider_and_model() -> None:
         events.ContinuationAttempted(0.2, 1, 2, 60, 240, 1, 40, 760, 1, 9, Remaining(4, 3, 200, Decimal("0.5"))),
         events.ContinuationEnded(0.3, 1, "completed", 2, 1.5),
     ]
-    told(to, ["done"], happening)
-    told(to, ["done"], happening)
+    result_with(to, ["done"], happening)
+    result_with(to, ["done"], happening)
 
     (count,) = to.points("agentlab.continuations")
     assert (count.value, dict(count.attributes)) == (4, WHO)
@@ -98,8 +98,8 @@ def test_continuations_are_counted_by_provider_and_model() -> None:
         "agentlab.continuation_attempted",
         "agentlab.continuation_ended",
     ]
-    said = to.named("invoke_agent")[0].events[1].attributes or {}
-    left = {name.removeprefix("agentlab."): value for name, value in said.items() if "remaining" in name}
+    event_attributes = to.named("invoke_agent")[0].events[1].attributes or {}
+    left = {name.removeprefix("agentlab."): value for name, value in event_attributes.items() if "remaining" in name}
     assert left == {
         **{"remaining": 1, "tokens_remaining": 40, "chars_remaining": 760, "repairs_remaining": 1, "invocations_remaining": 9},
         **{
@@ -111,9 +111,9 @@ def test_continuations_are_counted_by_provider_and_model() -> None:
     }
 
 
-def test_a_cut_that_nobody_tried_to_continue_is_no_continued_step() -> None:
+def test_a_cut_without_an_attempt_is_no_continued_step() -> None:
     to = Collected()
-    told(to, ["done"], [events.ContinuationEnded(0.1, 1, "retry_limit", 0, 0.0)])
+    result_with(to, ["done"], [events.ContinuationEnded(0.1, 1, "retry_limit", 0, 0.0)])
 
     assert (to.points("agentlab.continuation.attempts")[0].count, to.points("agentlab.continuation.attempts")[0].sum) == (
         1,
@@ -126,9 +126,9 @@ NONE = lab.ContinuationPolicy(max_continuations_per_turn=0, max_tool_repair_atte
 CUT = say("half an answ", finish=FinishReason.MAX_TOKENS)
 
 
-def test_a_truncated_run_counts_where_no_continuation_was_tried() -> None:
+def test_a_truncated_run_counts_if_no_continuation_was_attempted() -> None:
     to = Collected()
-    result = told(to, [CUT], continuation=NONE)
+    result = result_with(to, [CUT], continuation=NONE)
 
     assert result.stop_reason is StopReason.TRUNCATED
     (count,) = to.points("agentlab.truncation_exits")
@@ -146,17 +146,17 @@ def test_a_truncated_run_counts_where_no_continuation_was_tried() -> None:
     ],
     ids=str,
 )
-def test_a_limit_of_the_budget_is_a_truncation_exit_by_its_reason(budget: lab.Budget, reason: StopReason) -> None:
+def test_a_budget_limit_is_a_truncation_exit_by_its_reason(budget: lab.Budget, reason: StopReason) -> None:
     to = Collected()
-    assert told(to, [call("look", cost="0.02"), "done"], budget=budget).stop_reason is reason
+    assert result_with(to, [call("look", cost="0.02"), "done"], budget=budget).stop_reason is reason
     (count,) = to.points("agentlab.truncation_exits")
     assert (count.value, dict(count.attributes)) == (1, WHO | {"agentlab.stop_reason": reason.value})
 
 
 def test_other_ends_are_no_truncation_exits() -> None:
     to = Collected()
-    assert told(to, ["done"]).stop_reason is StopReason.COMPLETED
-    assert told(to, [call("look"), "done"], stop=lab.StepCountIs(1)).stop_reason is StopReason.STOP_CONDITION
+    assert result_with(to, ["done"]).stop_reason is StopReason.COMPLETED
+    assert result_with(to, [call("look"), "done"], stop=lab.StepCountIs(1)).stop_reason is StopReason.STOP_CONDITION
     assert to.points("agentlab.truncation_exits") == []
 
 
@@ -178,7 +178,7 @@ def test_detection_has_a_duration_by_reason(stream: bool) -> None:
 
 def test_a_model_without_http_detects_nothing() -> None:
     to = Collected()
-    assert lab.frame(told(to, ["done"]), "calls")["detection_s"].isna().all()
+    assert lab.frame(result_with(to, ["done"]), "calls")["detection_s"].isna().all()
     assert to.points("agentlab.detection.duration") == []
 
 
@@ -190,9 +190,9 @@ def test_a_model_without_http_detects_nothing() -> None:
         pytest.param(events.ToolPayloadRepair(0.1, 1, "incomplete", False, False), 1, id="repair not tried"),
     ],
 )
-def test_a_truncated_run_counts_only_where_nothing_was_tried(event: events.Event, counted: int) -> None:
+def test_a_truncated_run_counts_only_without_an_attempt(event: events.Event, counted: int) -> None:
     to = Collected()
-    result = told(to, [CUT], [event], continuation=NONE)
+    result = result_with(to, [CUT], [event], continuation=NONE)
 
     assert result.stop_reason is StopReason.TRUNCATED
     assert len(to.points("agentlab.truncation_exits")) == counted
@@ -201,21 +201,21 @@ def test_a_truncated_run_counts_only_where_nothing_was_tried(event: events.Event
 def test_a_terminating_tool_after_a_nudge_and_a_repair() -> None:
     to = Collected()
     half = replace(call("look", '{"q": "'), signal=CUT.signal)
-    result = told(to, ["I think so.", half, call("look")], terminating=["look"])
+    result = result_with(to, ["I think so.", half, call("look")], terminating=["look"])
 
     assert result.stop_reason is StopReason.TERMINATING_TOOL
     assert [event.name for event in to.one("invoke_agent").events] == ["agentlab.nudged", "agentlab.tool_payload_repair"]
     assert [span.name for span in to.spans] == ["invoke_agent gemini:m1", *["chat m1"] * 3, "execute_tool look"]
 
 
-def test_other_events_stand_on_the_run() -> None:
+def test_other_events_are_on_the_runs_span() -> None:
     to = Collected()
     happening = [
         events.ToolPayloadRepair(0.1, 1, "incomplete", True, False),
         events.Nudged(0.2, 1, 1, 2),
         events.CallRetried(0.3, 1, 1, 0.5, "a reason with words of the provider"),
     ]
-    told(to, ["done"], happening)
+    result_with(to, ["done"], happening)
 
     assert [(event.name, dict(event.attributes or {})) for event in to.one("invoke_agent").events] == [
         (
@@ -241,7 +241,7 @@ def test_other_events_stand_on_the_run() -> None:
         ("compatible", "compatible"),
     ],
 )
-def test_providers_as_the_conventions_call_them(ours: str, theirs: str) -> None:
+def test_providers_have_the_names_of_the_conventions(ours: str, theirs: str) -> None:
     assert names.provider_name(ours) == theirs
 
 
@@ -276,7 +276,7 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
         pytest.param(UNUSED, "[]", id="not loaded unless used"),
     ],
 )
-def test_the_package_is_an_extra(code: str, expected: str) -> None:
+def test_opentelemetry_is_an_extra(code: str, expected: str) -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == expected

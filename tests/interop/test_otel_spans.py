@@ -1,4 +1,4 @@
-"""Which spans a run leaves: names, parents, times, attributes, errors; for many runs at once and whatever ends them."""
+"""The spans of a run: names, parents, times, attributes, errors; for many concurrent runs and every stop reason."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fake_time import OwnTime
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
-from own_time import OwnTime
 
 import agentlab as lab
 from agentlab import AgentlabWarning, Budget, errors
@@ -38,13 +38,13 @@ def broken() -> str:
 
 
 async def slow() -> str:
-    """A tool that takes its time."""
+    """A slow tool."""
     await asyncio.sleep(BRIEF_S)
     return "slept"
 
 
 class Slow:
-    """A model that takes `wait_s` for each answer of its script, with a cap that never comes."""
+    """A model that takes `wait_s` for each answer of its script, with a cap that is never reached."""
 
     name, model = "slow", "snail"
 
@@ -53,10 +53,10 @@ class Slow:
 
     async def respond(self, request: ModelRequest, context: Any) -> ModelResponse:
         await asyncio.sleep(self.wait_s)
-        said = self.script[context.index - 1]
-        if isinstance(said, Exception):
-            raise said
-        return say(said) if isinstance(said, str) else said
+        answer = self.script[context.index - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return say(answer) if isinstance(answer, str) else answer
 
 
 def agent_of(*script: Any, to: Collected, **more: Any) -> lab.Agent:
@@ -68,7 +68,7 @@ async def done(run: lab.Run) -> lab.RunResult:
     return await run
 
 
-# What is there -------------------------------------------------------------------------------------------------------------------
+# Spans and attributes ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_run_is_a_span_with_its_calls_and_tools_below() -> None:
@@ -120,7 +120,7 @@ def test_a_run_is_a_span_with_its_calls_and_tools_below() -> None:
     assert all(span.status.status_code is StatusCode.UNSET for span in to.spans)
 
 
-def test_a_recorded_run_tells_what_the_provider_said() -> None:
+def test_spans_of_a_recorded_run_have_the_providers_values() -> None:
     to = Collected()
     with lab.replay("fixtures/essay", match="order"):  # its first answer was cut
         agent = lab.Agent("anthropic:claude-sonnet-4-6", observers=[to.telemetry])
@@ -146,20 +146,20 @@ def test_a_recorded_run_tells_what_the_provider_said() -> None:
 
 
 @pytest.fixture
-def day(own_time: OwnTime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time of day is that of the test's own."""
-    midnight_ns = time.time_ns() - int(own_time.now_s * 1e9)
+def day(fake_time: OwnTime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of day is controlled by the test."""
+    midnight_ns = time.time_ns() - int(fake_time.now_s * 1e9)
     for place in ("time.time_ns", "opentelemetry.sdk.trace.time_ns"):
-        monkeypatch.setattr(place, lambda: midnight_ns + int(own_time.monotonic() * 1e9))
+        monkeypatch.setattr(place, lambda: midnight_ns + int(fake_time.monotonic() * 1e9))
 
 
 @pytest.mark.usefixtures("day")
-def test_spans_lie_where_things_happened() -> None:
+def test_spans_have_the_times_of_their_events() -> None:
     to = Collected()
     naps: list[tuple[int, int]] = []
 
     async def nap() -> str:
-        """A tool that takes its time, and says when."""
+        """A slow tool that records its times."""
         began = time.time_ns()
         await asyncio.sleep(BRIEF_S)
         naps.append((began, time.time_ns()))
@@ -176,7 +176,7 @@ def test_spans_lie_where_things_happened() -> None:
     async def go() -> None:
         run = agent.run("go")
         await run.step()
-        await asyncio.sleep(2 * BRIEF_S)  # the run's own clock stands still, that on the wall does not
+        await asyncio.sleep(2 * BRIEF_S)  # the run's own clock is paused, the wall clock is not
         await run
 
     asyncio.run(go())
@@ -213,15 +213,15 @@ def test_a_pause_is_part_of_the_run_and_of_no_call() -> None:
     assert [event.name for event in run.events] == ["agentlab.run_paused", "agentlab.run_resumed"]
 
 
-# Above and below -----------------------------------------------------------------------------------------------------------------
+# Parents and children ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_run_lies_below_what_was_current_and_above_what_its_tools_do() -> None:
+def test_the_run_is_below_the_current_span_and_above_its_tools_spans() -> None:
     to = Collected()
     tracer = to.tracers.get_tracer("mine")
 
     def with_span() -> str:
-        """A tool with a span of its own."""
+        """A tool with its own span."""
         with tracer.start_as_current_span("inside"):
             return "ok"
 
@@ -238,7 +238,7 @@ def test_the_run_lies_below_what_was_current_and_above_what_its_tools_do() -> No
     assert trace.get_current_span() is trace.INVALID_SPAN
 
 
-def test_two_telemetries_leave_the_context_as_it_was() -> None:
+def test_two_telemetries_restore_the_context() -> None:
     first, second = Collected(), Collected()
     model = ScriptedProvider([call("look"), call("broken"), "done"])
     agent = lab.Agent(model, tools=[look, broken], observers=[first.telemetry, second.telemetry])
@@ -254,7 +254,7 @@ def test_two_telemetries_leave_the_context_as_it_was() -> None:
         assert len(children(to.one("invoke_agent"), to.spans)) == len(to.spans) - 1 == 5
 
 
-def test_an_agent_in_a_tool_lies_below_that_tool() -> None:
+def test_an_agent_in_a_tool_is_below_that_tool() -> None:
     to = Collected()
     helper = agent_of("helped", to=to, name="helper")
 
@@ -270,7 +270,7 @@ def test_an_agent_in_a_tool_lies_below_that_tool() -> None:
     assert len(children(to.one("invoke_agent boss"), to.spans)) == 3
 
 
-def test_a_sub_agent_lies_below_its_tool_and_counts_its_own_tokens_only() -> None:
+def test_a_sub_agent_is_below_its_tool_and_counts_only_its_own_tokens() -> None:
     to = Collected()
     helper = lab.Agent(ScriptedProvider([say("fine", tokens=(3, 2))]), name="helper").as_tool("ask")
     script = ScriptedProvider([call("ask", {"task": "x"}, tokens=(10, 5)), say("end", tokens=(20, 5))])
@@ -288,7 +288,7 @@ def test_a_sub_agent_lies_below_its_tool_and_counts_its_own_tokens_only() -> Non
     assert attributes(outer)["gen_ai.usage.input_tokens"] == 30
 
 
-def test_a_run_in_the_background_lies_below_the_span_of_its_cell() -> None:
+def test_a_background_run_is_below_the_span_of_its_cell() -> None:
     to = Collected()
     agent = agent_of(call("look"), "done", to=to)
     with to.tracers.get_tracer("mine").start_as_current_span("cell"):
@@ -300,7 +300,7 @@ def test_a_run_in_the_background_lies_below_the_span_of_its_cell() -> None:
     assert len(children(to.one("invoke_agent"), to.spans)) == 3
 
 
-def test_many_runs_at_once_do_not_mix() -> None:
+def test_many_concurrent_runs_do_not_mix() -> None:
     to = Collected()
     agents = [
         lab.Agent(
@@ -328,10 +328,10 @@ def test_many_runs_at_once_do_not_mix() -> None:
             "chat snail",
         ]
         assert all(run.start_time <= span.start_time <= span.end_time <= run.end_time for span in below)
-    assert not to.telemetry._running
+    assert not to.telemetry._instruments._running
 
 
-def test_a_fork_is_linked_to_the_run_it_came_from() -> None:
+def test_a_fork_is_linked_to_its_parent() -> None:
     to = Collected()
     agent = agent_of(call("look"), call("look"), "done", to=to)
 
@@ -346,33 +346,33 @@ def test_a_fork_is_linked_to_the_run_it_came_from() -> None:
     assert link.context.span_id == whole.context.span_id
     assert attributes(branch)["agentlab.run.parent_id"] == first.run_id
     assert fork.parent_run_id == first.run_id
-    assert attributes(branch)["gen_ai.usage.input_tokens"] == 20  # its own two calls, not the one it shares
+    assert attributes(branch)["gen_ai.usage.input_tokens"] == 20  # its own two calls, not the shared one
     assert len(children(branch, to.spans)) == 3
 
 
-def test_what_is_remembered_for_links_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lab.telemetry, "LINKS_KEPT", 3)
+def test_the_memory_for_links_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentlab.interop.otel_spans.LINKS_KEPT", 3)
     to = Collected()
     agent = agent_of("done", to=to)
     for _ in range(5):
         asyncio.run(done(agent.run("go")))
 
-    assert len(to.telemetry._ended) == 3
-    assert not to.telemetry._running
+    assert len(to.telemetry._instruments._ended) == 3
+    assert not to.telemetry._instruments._running
 
 
-# What goes wrong -----------------------------------------------------------------------------------------------------------------
+# Failures ------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "expected"),
     [
         pytest.param("broken", {}, "ValueError", id="an exception"),
-        pytest.param("nowhere", {}, "unknown_tool", id="no such tool"),
+        pytest.param("nowhere", {}, "unknown_tool", id="unknown tool"),
         pytest.param("look", {"q": []}, "invalid_arguments", id="bad arguments"),
     ],
 )
-def test_a_tool_that_fails(name: str, arguments: Any, expected: str) -> None:
+def test_a_failing_tool_has_an_error_span(name: str, arguments: Any, expected: str) -> None:
     to = Collected()
     asyncio.run(done(agent_of(call(name, arguments), "done", to=to).run("go")))
 
@@ -390,7 +390,7 @@ class Unspeakable(Exception):  # noqa: N818
         raise RuntimeError("no words")
 
 
-def test_an_error_without_a_text_has_its_span_too() -> None:
+def test_an_error_without_a_text_has_a_span_too() -> None:
     to = Collected()
     with pytest.raises(Unspeakable):
         asyncio.run(done(agent_of(to=to, model=Slow(Unspeakable())).run("go")))
@@ -406,7 +406,7 @@ def test_an_error_without_a_text_has_its_span_too() -> None:
         pytest.param(errors.ProviderConnectionError("no"), "ProviderConnectionError", id="no connection"),
     ],
 )
-def test_a_call_that_fails(error: Exception, expected: str) -> None:
+def test_a_failing_call_has_an_error_span(error: Exception, expected: str) -> None:
     to = Collected()
     agent = agent_of(to=to, model=Slow(call("slow"), error))
     asyncio.run(done(agent.run("go")))
@@ -436,8 +436,8 @@ def test_a_cancelled_run_ends_its_spans(script: list[Any], below: list[str], err
     runs: list[lab.Run] = []
 
     async def forever() -> str:
-        """A tool that never comes back."""
-        asyncio.get_running_loop().call_later(BRIEF_S, runs[0].cancel)  # counted from within the span, however late that began
+        """A tool that never returns."""
+        asyncio.get_running_loop().call_later(BRIEF_S, runs[0].cancel)  # counted from within the span, however late it started
         await asyncio.sleep(60)
         return ""
 
@@ -471,7 +471,7 @@ def test_a_call_cut_by_the_timeout() -> None:
     assert attributes(to.one("invoke_agent"))["agentlab.stop_reason"] == "timeout"
 
 
-def test_a_run_that_never_began_leaves_nothing() -> None:
+def test_a_run_that_never_started_has_no_span() -> None:
     to = Collected()
     run = agent_of("done", to=to).run("go")
     run.stop("changed my mind")
@@ -481,7 +481,7 @@ def test_a_run_that_never_began_leaves_nothing() -> None:
 
 
 class Sulking(SpanProcessor):
-    """A processor that raises whenever it is asked."""
+    """A processor that always raises."""
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:
         raise RuntimeError("no room")
@@ -490,7 +490,7 @@ class Sulking(SpanProcessor):
         raise RuntimeError("no network")
 
 
-def test_an_exporter_that_raises_is_reported_once_and_never_ends_the_run() -> None:
+def test_a_raising_exporter_is_reported_once_and_never_ends_the_run() -> None:
     to = Collected()
     to.tracers.add_span_processor(Sulking())
     agent = agent_of(call("look"), call("look"), "done", to=to)
@@ -501,21 +501,21 @@ def test_an_exporter_that_raises_is_reported_once_and_never_ends_the_run() -> No
     assert str(result.stop_reason) == "completed"
     assert len(warned) == 1
     assert trace.get_current_span() is trace.INVALID_SPAN
-    assert len(to.points("gen_ai.client.operation.duration")) == 1  # spans are gone, metrics go on
-    assert not to.telemetry._running
+    assert len(to.points("gen_ai.client.operation.duration")) == 1  # spans are lost, metrics continue
+    assert not to.telemetry._instruments._running
 
 
-# What was said -------------------------------------------------------------------------------------------------------------------
+# Content -------------------------------------------------------------------------------------------------------------------------
 
 KEY = "sk-" + "abcdefghijklmnop1234"  # built here, so that no scanner takes this file for a leak
 
 
-def everything_told(to: Collected) -> str:
-    told = [
+def everything_exported(to: Collected) -> str:
+    exported = [
         [span.name, attributes(span), span.status.description, [dict(e.attributes or {}) for e in span.events]]
         for span in to.spans
     ]
-    return json.dumps(told, default=str)
+    return json.dumps(exported, default=str)
 
 
 def secretive(to: Collected) -> lab.Agent:
@@ -523,21 +523,21 @@ def secretive(to: Collected) -> lab.Agent:
     return agent_of(*answers, to=to, instructions="Be discreet.")
 
 
-def test_nothing_that_was_said_is_written_unless_asked_for() -> None:
+def test_content_is_not_exported_unless_requested() -> None:
     to = Collected()
     asyncio.run(done(secretive(to).run("Tell me everything.")))
 
-    told = everything_told(to)
-    assert not any(word in told for word in ("diary", "discreet", "everything", KEY, "secret of the house", "The key"))
+    exported = everything_exported(to)
+    assert not any(word in exported for word in ("diary", "discreet", "everything", KEY, "secret of the house", "The key"))
 
 
-def test_what_was_said_is_written_without_keys() -> None:
+def test_exported_content_is_redacted() -> None:
     to = Collected(content=True)
     asyncio.run(done(secretive(to).run("Tell me everything.")))
 
-    told = everything_told(to)
-    assert all(word in told for word in ("diary", "discreet", "everything", "secret of the house", "The key is REDACTED."))
-    assert KEY not in told
+    exported = everything_exported(to)
+    assert all(word in exported for word in ("diary", "discreet", "everything", "secret of the house", "The key is REDACTED."))
+    assert KEY not in exported
     run = attributes(to.one("invoke_agent"))
     assert json.loads(run["gen_ai.input.messages"]) == [
         {"role": "user", "parts": [{"type": "text", "content": "Tell me everything."}]}
@@ -547,11 +547,11 @@ def test_what_was_said_is_written_without_keys() -> None:
 
 
 @pytest.mark.parametrize("content", [False, True])
-def test_half_a_character_can_be_exported(content: bool) -> None:
+def test_a_lone_surrogate_can_be_exported(content: bool) -> None:
     to = Collected(content=content)
     asyncio.run(done(agent_of(call("look\ud83d", id="c\ud83d"), "cut \ud83d", to=to).run("go")))
 
-    everything_told(to).encode()
+    everything_exported(to).encode()
     assert to.one("execute_tool").name == "execute_tool look?"
 
 
@@ -562,7 +562,7 @@ def test_a_long_tool_name_from_a_model_is_cut() -> None:
     assert len(to.one("execute_tool").name) < 120
 
 
-def test_an_answer_in_error_is_an_error_span() -> None:
+def test_a_response_with_an_error_is_an_error_span() -> None:
     to = Collected()
     asyncio.run(done(agent_of(say("oh", finish=FinishReason.ERROR), to=to).run("go")))
 
@@ -570,7 +570,7 @@ def test_an_answer_in_error_is_an_error_span() -> None:
     assert attributes(to.one("chat"))["error.type"] == "error"
 
 
-# Ways in -------------------------------------------------------------------------------------------------------------------------
+# Ways to instrument --------------------------------------------------------------------------------------------------------------
 
 
 def instrumented(thing: Any, to: Collected) -> Any:
@@ -586,14 +586,14 @@ WAYS: dict[str, Callable[[Collected], lab.Run]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_each_way_gives_each_span_once(way: str) -> None:
+def test_every_way_to_instrument_gives_each_span_once(way: str) -> None:
     to = Collected()
     asyncio.run(done(WAYS[way](to)))
 
     assert [span.name for span in to.spans] == ["invoke_agent scripted:script", "chat script"]
 
 
-def test_a_run_can_be_taken_up_in_mid_run() -> None:
+def test_a_run_can_be_instrumented_in_mid_run() -> None:
     to = Collected()
 
     async def go() -> None:
@@ -605,7 +605,7 @@ def test_a_run_can_be_taken_up_in_mid_run() -> None:
     assert [span.name for span in to.spans] == ["invoke_agent scripted:script", "chat script", "execute_tool look", "chat script"]
 
 
-def test_a_telemetry_observing_in_mid_run_is_told_how() -> None:
+def test_observing_in_mid_run_gives_advice() -> None:
     to = Collected()
 
     async def go() -> None:
@@ -618,7 +618,7 @@ def test_a_telemetry_observing_in_mid_run_is_told_how() -> None:
         asyncio.run(go())
 
 
-def test_anything_else_cannot_be_instrumented() -> None:
+def test_other_objects_cannot_be_instrumented() -> None:
     with pytest.raises(errors.ConfigurationError, match="pass an Agent, or a Run"):
         instrumented("openai:gpt", Collected())
 

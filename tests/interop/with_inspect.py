@@ -1,8 +1,8 @@
 """The importer of Inspect's logs with Inspect itself: `make inspect`.
 
-Inspect brings sixty packages, and wants an older fsspec than the others here do, so it gets an environment of its own, `.venv-inspect`.
-`python -m tests.interop.with_inspect record` writes anew what its reader prints of the logs that it makes, which the tests without it
-read.
+Inspect brings sixty packages and needs an older fsspec than the others here, so it gets a separate environment, `.venv-inspect`.
+`python -m tests.interop.with_inspect record` records its reader's output for the logs that it makes; the tests that run without
+Inspect read this recording.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VARIABLE = "AGENTLAB_INSPECT_PYTHON"
 
 
 def environment() -> Path:
-    """The python of an environment with Inspect, made where it is missing."""
+    """The Python of an environment with Inspect, made if it is missing."""
     python = ENVIRONMENT / "bin" / "python"
     if not (ENVIRONMENT / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
@@ -40,7 +40,7 @@ def make_logs(python: str | Path, folder: Path) -> None:
 
 
 def record(python: Path) -> None:
-    """What the reader prints, with the names of the logs and not their places."""
+    """The reader's output, with the names of the logs instead of their paths."""
     with tempfile.TemporaryDirectory() as folder:
         make_logs(python, Path(folder))
         logs = sorted(str(path) for path in Path(folder).glob("*.eval"))
@@ -52,12 +52,12 @@ def record(python: Path) -> None:
 
 
 def main() -> int:
-    """Run the tests with Inspect there, or record."""
+    """Run the tests with Inspect installed, or record."""
     python = environment()
     if sys.argv[1:] == ["record"]:
         record(python)
         return 0
-    command = [sys.executable, "-m", "pytest", "-m", "", str(Path(__file__).parent / "test_inspect.py"), *sys.argv[1:]]
+    command = [sys.executable, "-m", "pytest", "-m", "", str(Path(__file__).parent / "test_import_inspect.py"), *sys.argv[1:]]
     return subprocess.run(command, env={**os.environ, VARIABLE: str(python)}, cwd=REPOSITORY, check=False).returncode
 
 

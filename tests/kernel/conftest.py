@@ -1,4 +1,4 @@
-"""A real kernel a test, once for each python of AGENTLAB_KERNEL_PYTHONS (see kernel.py)."""
+"""A real kernel per test, once for each Python of AGENTLAB_KERNEL_PYTHONS (see kernel.py)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ REPOSITORY = HERE.parent.parent
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test of this folder, so that `-m "not kernel"` leaves them out."""
+    """Mark every test of this folder, so that `-m "not kernel"` skips it."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.kernel)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Repeat each test that uses `kernel_python` for each python, named by its version of ipykernel."""
+    """Repeat each test that uses `kernel_python` for each Python, with its version of ipykernel as the id."""
     if "kernel_python" in metafunc.fixturenames:
         pythons = kernel_pythons()
         metafunc.parametrize("kernel_python", pythons, ids=map(ipykernel_version, pythons), scope="session")

@@ -1,7 +1,7 @@
-"""The widgets' half that lives in the browser, simulated: models that mirror the kernel's widgets and send changes to them.
+"""The browser's half of the widgets, simulated: models that mirror the kernel's widgets and send changes to them.
 
-The rules are those of ipywidgets' own front end (`WidgetModel.sync` in @jupyter-widgets/base): one change of a model is
-under way at a time; further ones are merged and sent when the kernel has said "idle" to the one before. A click is sent
+The rules are those of ipywidgets' own front end (`WidgetModel.sync` in @jupyter-widgets/base): a model sends one change
+at a time; further ones are merged and sent when the kernel has reported "idle" for the previous one. A click is sent
 at once.
 """
 
@@ -24,11 +24,11 @@ class Model:
 
 
 class FrontEnd:
-    """What a page with this kernel's widgets would hold and do.
+    """The state and actions of a page with this kernel's widgets.
 
-    `route` says how messages of widgets reach the kernel. "main" is the main shell, which front ends use that know no
-    subshells, such as JupyterLab before 4.4. "subshell" is one subshell for all widgets, JupyterLab's default since
-    (its setting commsOverSubshells: perCommTarget) where the kernel offers subshells; where it does not, the main shell.
+    `route` is the way of widget messages to the kernel. "main" is the main shell, used by front ends without
+    subshells, such as JupyterLab before 4.4. "subshell" is one subshell for all widgets, JupyterLab's default since then
+    (its setting commsOverSubshells: perCommTarget) if the kernel offers subshells; otherwise it is the main shell.
     """
 
     def __init__(self, kernel: LiveKernel, route: str = "main") -> None:
@@ -46,13 +46,13 @@ class FrontEnd:
         raise LookupError(f"no widget has {traits}; the page has {known}")
 
     def change(self, model: Model, **traits: Any) -> None:
-        """What happens when a person changes a control, throttled as ipywidgets does it."""
+        """Change a control as a user does, throttled as in ipywidgets."""
         model.state.update(traits)
         model.held_back.update(traits)
         self._send_held_back(model)
 
     def click(self, model: Model) -> Request:
-        """What happens when a person presses a button."""
+        """Press a button as a user does."""
         return self._send(model, {"method": "custom", "content": {"event": "click"}})
 
     def _send_held_back(self, model: Model) -> None:

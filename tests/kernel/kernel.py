@@ -1,4 +1,4 @@
-"""A real Jupyter kernel in a process of its own, spoken to as a front end speaks to it."""
+"""A real Jupyter kernel in a separate process, driven as a front end drives it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 Message = dict[str, Any]
-PATIENCE_S = 60.0  # a kernel on a busy machine takes its time: what has not come by then does not come
+PATIENCE_S = 60.0  # a kernel on a busy machine is slow: a message missing after this time is not coming
 
-# Python executables, separated as in PATH; each needs ipykernel and what agentlab depends on, not agentlab itself.
+# Python executables, separated as in PATH; each needs ipykernel and agentlab's dependencies, not agentlab itself.
 PYTHONS_VARIABLE = "AGENTLAB_KERNEL_PYTHONS"
-OF_OTHER_JUPYTERS = ("JUPYTER", "JPY_", "IPYTHON", "PYTEST_", "AGENTLAB_")  # a kernel of the tests inherits none of these
+OF_OTHER_JUPYTERS = ("JUPYTER", "JPY_", "IPYTHON", "PYTEST_", "AGENTLAB_")  # the kernels of the tests inherit none of these
 
 
 class KernelProblemError(Exception):
@@ -35,14 +35,14 @@ class KernelProblemError(Exception):
 
 
 def kernel_pythons() -> list[str]:
-    """The pythons whose kernels are tested: those of AGENTLAB_KERNEL_PYTHONS, else the one that runs the tests."""
+    """The Pythons whose kernels are tested: those of AGENTLAB_KERNEL_PYTHONS, otherwise the current one."""
     named = os.environ.get(PYTHONS_VARIABLE, "")
     return [python for python in named.split(os.pathsep) if python] or [sys.executable]
 
 
-@functools.cache  # asked for every test
+@functools.cache  # called for every test
 def ipykernel_version(python: str) -> str:
-    """The version of ipykernel in that python's environment, such as '7.4.0'."""
+    """The version of ipykernel in that Python's environment, such as '7.4.0'."""
     ask = "from importlib.metadata import version; print(version('ipykernel'))"
     answer = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=False)
     if answer.returncode:
@@ -52,14 +52,14 @@ def ipykernel_version(python: str) -> str:
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """This process's variables without those of an outer Jupyter or pytest, and with a home of its own."""
+    """This process's environment without the variables of an outer Jupyter or pytest, and with a separate home."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(OF_OTHER_JUPYTERS)}
     places = {"HOME": home, "IPYTHONDIR": home / "ipython", "JUPYTER_RUNTIME_DIR": home / "runtime"}
     return kept | {name: str(place) for name, place in places.items()}
 
 
 def write_kernelspec(folder: Path, python: str) -> None:
-    """Write `folder`/python3/kernel.json, the specification of a kernel that runs on exactly this python."""
+    """Write `folder`/python3/kernel.json, the specification of a kernel that runs on exactly this Python."""
     argv = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = {"argv": argv, "display_name": "Python 3 (ipykernel)", "language": "python", "metadata": {"debugger": False}}
     (folder / "python3").mkdir(parents=True)
@@ -68,7 +68,7 @@ def write_kernelspec(folder: Path, python: str) -> None:
 
 @dataclass(slots=True)
 class Request:
-    """One message sent to the kernel, and what the kernel has published about it so far."""
+    """One message sent to the kernel, with the messages published in reply so far."""
 
     id: str
     expects_reply: bool = False  # a cell is answered, a widget's message is not
@@ -81,10 +81,10 @@ class Request:
 
     @property
     def done(self) -> bool:
-        """Whether the kernel is through with it and has said so.
+        """True if the kernel has reported that it is done.
 
         For a cell that is both its reply and "idle": ipykernel 7.0 to 7.3 may lose a message that arrives between the
-        two, and stands still for good (ipykernel#1554).
+        two, and then hangs for good (ipykernel#1554).
         """
         return self.idle and (self.replied or not self.expects_reply)
 
@@ -93,7 +93,7 @@ class LiveKernel:
     """Start a kernel with `with LiveKernel() as kernel:`; it ends with the block.
 
     Nothing is read in the background: messages arrive while `execute` or `wait` runs. `wait` is the only place that
-    reads, and calls every listener with every published message, in order.
+    reads, and it calls every listener with every published message, in order.
     """
 
     def __init__(self, python: str = sys.executable, environment: Mapping[str, str] | None = None) -> None:
@@ -138,17 +138,17 @@ class LiveKernel:
         return self._client
 
     def log(self) -> str:
-        """What the kernel's process itself printed, apart from any cell's output."""
+        """The output of the kernel's process itself, outside any cell."""
         return self._log.read_text(encoding="utf-8", errors="replace")[-4000:]
 
     def submit(self, code: str, *, allow_stdin: bool = True) -> Request:
-        """Send a cell and return at once, as when a person runs a cell and goes on."""
+        """Send a cell and return at once."""
         request = self._track(self.client.execute(code, allow_stdin=allow_stdin, stop_on_error=False))
         request.expects_reply = True
         return request
 
     def execute(self, code: str, *, timeout: float = PATIENCE_S) -> Request:
-        """Run a cell to its end; one that raises raises here too."""
+        """Run a cell to its end; raise if it raises."""
         request = self.submit(code)
         self.wait(lambda: request.done, timeout, f"the end of the cell {code!r}")
         if request.error is not None:
@@ -156,11 +156,11 @@ class LiveKernel:
         return request
 
     def value(self, expression: str) -> Any:
-        """The value of an expression in the kernel, which must be something JSON can say."""
+        """The value of an expression in the kernel, which must have a JSON form."""
         return json.loads(self.execute(f"import json; print(json.dumps({expression}))").printed)
 
     def send(self, message_type: str, content: Message, *, subshell: str | None = None) -> Request:
-        """Send one message on the shell channel, for the main shell or for a subshell."""
+        """Send one message on the shell channel, to the main shell or to a subshell."""
         message = self.client.session.msg(message_type, content)
         if subshell is not None:
             message["header"]["subshell_id"] = subshell
@@ -168,7 +168,7 @@ class LiveKernel:
         return self._track(message["header"]["msg_id"])
 
     def new_subshell(self) -> str | None:
-        """The id of a new subshell, or None where this kernel has none (ipykernel before 7)."""
+        """The id of a new subshell, or None if this kernel has none (ipykernel before 7)."""
         info = self.client.kernel_info(reply=True, timeout=PATIENCE_S)
         if "kernel subshells" not in info["content"].get("supported_features", []):
             return None
@@ -180,11 +180,11 @@ class LiveKernel:
                 return str(reply["content"]["subshell_id"])
 
     def interrupt(self) -> None:
-        """What the square stop button does."""
+        """Interrupt the kernel, like the stop button."""
         self._manager.interrupt_kernel()
 
     def wait(self, until: Callable[[], bool], timeout: float = PATIENCE_S, what: str = "the condition") -> None:
-        """Read what the kernel publishes until the condition holds."""
+        """Read published messages until the condition holds."""
         deadline = time.monotonic() + timeout
         while not until():
             left = deadline - time.monotonic()
@@ -195,7 +195,7 @@ class LiveKernel:
             self._note_replies()
 
     def wait_for(self, seconds: float) -> None:
-        """Read what the kernel publishes during this time."""
+        """Read published messages for this time."""
         end = time.monotonic() + seconds
         self.wait(lambda: time.monotonic() >= end, seconds + 10)
 

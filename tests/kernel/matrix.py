@@ -1,7 +1,7 @@
 """The kernel tests on several versions of ipykernel: `make kernels`.
 
-Each version gets a small environment, `.venv-kernel-VERSION`, with that ipykernel and its own dependencies; all else is taken from the
-environment that this runs in.
+Each version gets a small environment, `.venv-kernel-VERSION`, with that ipykernel and its dependencies; everything else comes
+from the current environment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VERSIONS = ("6.31.0", "7.1.0", "7.4.0")
 
 
 def environment(version: str) -> Path:
-    """The python of an environment with this ipykernel, made where it is missing."""
+    """The Python of an environment with this ipykernel, made if it is missing."""
     folder = REPOSITORY / f".venv-kernel-{version}"
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():

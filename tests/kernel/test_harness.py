@@ -1,6 +1,6 @@
-"""A control changed in the page reaches a thread in the kernel, whichever way its messages take.
+"""A control changed in the page reaches a thread in the kernel, on both routes of its messages.
 
-Both ways work on ipykernel 6.17, 6.31, 7.0, 7.1, 7.3 and 7.4 once the cell has returned. They differ in the thread on which
+Both routes work on ipykernel 6.17, 6.31, 7.0, 7.1, 7.3 and 7.4 once the cell has returned. They differ in the thread on which
 the widget's observers run, so an observer may rely on neither:
 
 | messages sent to | before 7  | 7.0 to 7.3           | 7.4.0                                                          |
@@ -56,7 +56,7 @@ def test_a_change_in_the_page_reaches_a_thread_after_the_cell_has_returned(kerne
         assert threads[-1].startswith("subshell-")
 
 
-def test_a_change_waits_for_the_idle_of_the_one_before(kernel: LiveKernel, front_end: FrontEnd) -> None:
+def test_a_change_waits_for_the_idle_of_the_previous_one(kernel: LiveKernel, front_end: FrontEnd) -> None:
     kernel.execute(POLLING)
     limit = front_end.model(description="limit")
 
@@ -80,7 +80,7 @@ def test_a_click_reaches_the_kernel(kernel: LiveKernel, front_end: FrontEnd) -> 
     assert kernel.value("clicks") == ["Run"]
 
 
-def test_a_cell_that_raises_raises_in_the_test(kernel: LiveKernel) -> None:
+def test_a_raising_cell_raises_in_the_test(kernel: LiveKernel) -> None:
     with pytest.raises(KernelProblemError, match="ZeroDivisionError"):
         kernel.execute("1 / 0")
 

@@ -1,4 +1,4 @@
-"""A long run of slow steps in a real kernel, and a page that changes its limits meanwhile."""
+"""A long run of slow steps in a real kernel, and a page that changes its limits during the run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ run.observe(tell)
 """
 
 SEEN = "sorted({step.settings.stop.steps for step in run.history})"
-"""The limits of `StepCountIs` that steps were taken under."""
+"""The limits of `StepCountIs` in force at each step."""
 
 
 def test_a_limit_lowered_in_the_page_ends_the_run_at_the_next_step(kernel: LiveKernel, front_end: FrontEnd) -> None:
@@ -53,7 +53,7 @@ def test_a_limit_lowered_in_the_page_ends_the_run_at_the_next_step(kernel: LiveK
     kernel.wait(lambda: kernel.value("run.result is not None"), what="the run to end")
     assert kernel.value("str(run.result.stop_reason)") == "turn_limit"
     happened = kernel.value("[type(e).__name__ for e in run.events]")
-    assert "StepStarted" not in happened[happened.index("LimitsChanged") :], "the run went on after the limit was lowered"
+    assert "StepStarted" not in happened[happened.index("LimitsChanged") :], "the run continued after the limit was lowered"
     assert kernel.value("[e.by for e in run.events if type(e).__name__ == 'LimitsChanged']") == ["panel"]
     assert kernel.value("len(run.history)") == 6
     assert kernel.value("run.history[-1].settings.budget.max_turns") == 3
@@ -101,7 +101,7 @@ def test_the_display_is_updated_when_the_run_has_ended(kernel: LiveKernel, front
     assert "turn_limit" in data["text/html"] and "turn_limit" in data["text/plain"] and data["image/png"]
 
 
-def test_without_anyone_to_click_start_finishes_first_and_the_panel_is_static(kernel: LiveKernel) -> None:
+def test_without_a_front_end_start_returns_after_the_run_and_the_panel_is_static(kernel: LiveKernel) -> None:
     kernel.execute(SLOW_RUN + "\nos.environ['AGENTLAB_FRONTEND'] = 'none'\nrun.limits.max_turns = 3")
     done = kernel.execute("run.start()\nprint(len(run.history), run.result.stop_reason)")
     assert done.printed == "3 turn_limit\n"
@@ -110,7 +110,7 @@ def test_without_anyone_to_click_start_finishes_first_and_the_panel_is_static(ke
     assert pictures and all(set(picture) == {"image/png"} for picture in pictures)
 
 
-def test_the_stop_button_reaches_a_run_in_the_background(kernel: LiveKernel) -> None:
+def test_the_stop_button_reaches_a_background_run(kernel: LiveKernel) -> None:
     kernel.execute(SLOW_RUN)
     kernel.execute("import signal; idle = signal.getsignal(signal.SIGINT); run.start(); None")
     kernel.wait(lambda: kernel.value("len(run.history)") >= 3, what="three steps")
@@ -122,7 +122,7 @@ def test_the_stop_button_reaches_a_run_in_the_background(kernel: LiveKernel) -> 
     assert kernel.execute("print('alive')").printed == "alive\n"
 
 
-def test_the_stop_button_ends_a_cell_that_awaits_and_every_step_is_kept(kernel: LiveKernel) -> None:
+def test_the_stop_button_ends_an_awaiting_cell_and_every_step_is_kept(kernel: LiveKernel) -> None:
     kernel.execute(SLOW_RUN + TELL_OF_STEPS)
     waiting = kernel.submit("result = await run")
     kernel.wait(lambda: waiting.printed.count("a step under") >= 3, what="three steps")
@@ -135,7 +135,7 @@ def test_the_stop_button_ends_a_cell_that_awaits_and_every_step_is_kept(kernel: 
     assert kernel.value("len(run.result.to_frame())") == steps
 
 
-def test_an_interrupt_of_a_cell_is_for_the_cell_not_for_the_run(kernel: LiveKernel) -> None:
+def test_an_interrupt_of_a_cell_does_not_end_a_background_run(kernel: LiveKernel) -> None:
     kernel.execute(SLOW_RUN)
     kernel.execute("run.start(); None")
     kernel.wait_for(0.5)
@@ -148,7 +148,7 @@ def test_an_interrupt_of_a_cell_is_for_the_cell_not_for_the_run(kernel: LiveKern
     kernel.execute("run.stop(); None")
 
 
-def test_six_changes_reach_a_run_that_a_cell_awaits(kernel: LiveKernel, front_end: FrontEnd) -> None:
+def test_six_changes_reach_an_awaited_run(kernel: LiveKernel, front_end: FrontEnd) -> None:
     kernel.execute(SLOW_RUN + TELL_OF_STEPS)
     kernel.execute("run.panel()")
     waiting = kernel.submit("result = await run")
@@ -163,7 +163,7 @@ def test_six_changes_reach_a_run_that_a_cell_awaits(kernel: LiveKernel, front_en
     assert kernel.value("str(result.stop_reason)") == "explicit_stop"
 
 
-def test_the_panel_stays_alive_while_another_cell_awaits(kernel: LiveKernel, front_end: FrontEnd) -> None:
+def test_the_panel_is_live_while_another_cell_awaits(kernel: LiveKernel, front_end: FrontEnd) -> None:
     kernel.execute(SLOW_RUN)
     kernel.execute("run.panel()")
     kernel.execute("run.start(); None")
@@ -178,7 +178,7 @@ def test_the_panel_stays_alive_while_another_cell_awaits(kernel: LiveKernel, fro
     kernel.execute("run.stop(); None")
 
 
-def test_the_stop_button_ends_a_wait_for_a_slow_provider_soon(kernel: LiveKernel) -> None:
+def test_the_stop_button_quickly_ends_a_wait_for_a_slow_provider(kernel: LiveKernel) -> None:
     kernel.execute(SLOW_RUN.replace("await asyncio.sleep(0.05)", "print('asleep', flush=True); await asyncio.sleep(3600)"))
     waiting = kernel.submit("result = await run")
     kernel.wait(lambda: waiting.printed == "asleep\n", what="the tool to begin")
@@ -189,7 +189,7 @@ def test_the_stop_button_ends_a_wait_for_a_slow_provider_soon(kernel: LiveKernel
     assert kernel.value("len(run.history)") == 1
 
 
-def test_who_is_there_is_read_from_the_request(kernel: LiveKernel) -> None:
+def test_the_front_end_is_detected_from_the_request(kernel: LiveKernel) -> None:
     ask = "from agentlab._internal.kernel import has_page; print(has_page())"
     kernel.execute("import os; os.environ.pop('AGENTLAB_FRONTEND', None); None")
     for allow_stdin, answer in ((True, "True"), (False, "False")):
@@ -222,7 +222,7 @@ study = lab.Experiment([agent], ["x", "y"], repeats=10, score=lambda result: res
 """
 
 
-def test_the_stop_button_ends_an_experiment_and_its_cell_run_again_goes_on(kernel: LiveKernel) -> None:
+def test_the_stop_button_ends_an_experiment_and_its_cell_resumes_it(kernel: LiveKernel) -> None:
     kernel.execute(EXPERIMENT)
     begun = kernel.submit("results = await study.run(concurrency=4)")
     kernel.wait(lambda: "40 asked" in begun.printed, what="some runs")
@@ -284,7 +284,7 @@ run = agent.run("go", stop=lab.Custom(weigh))
 panel = run.panel()
 _ = panel.widget
 
-def told(history):
+def as_values(history):
     return [(one.index, [(r.name, r.error, r.content) for r in one.tool_results], str(one.usage)) for one in history]
 
 def agreement():
@@ -294,7 +294,7 @@ def agreement():
     began, ended = (sum(one.endswith(word) for one in did) for word in ("began", "ended"))
     results = [r for one in run.history for r in one.tool_results]
     return {
-        "history": told(kept.history) == told(run.history) and kept.result.stop_reason == run.result.stop_reason,
+        "history": as_values(kept.history) == as_values(run.history) and kept.result.stop_reason == run.result.stop_reason,
         "panel": str(run.result.stop_reason) in panel.run_view.ending.text.value and panel.run_view.controls.stop.disabled,
         "tools": began == sum(r.error != "not_executed" for r in results) and ended == sum(r.error is None for r in results),
         "booked": did.count("book began") == did.count("book ended"),
@@ -312,7 +312,7 @@ MOMENTS = {
 
 @pytest.mark.parametrize("awaiting", [True, False], ids=["awaiting-cell", "in-the-background"])
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_the_stop_button_finds_all_in_agreement(kernel: LiveKernel, moment: str, awaiting: bool) -> None:
+def test_after_the_stop_button_all_parts_agree(kernel: LiveKernel, moment: str, awaiting: bool) -> None:
     kernel.execute("import os; os.environ['AGENTLAB_FRONTEND'] = 'widgets'" + CUT_RUN)
     if awaiting:
         waiting = kernel.submit("result = await run")
@@ -329,5 +329,5 @@ def test_the_stop_button_finds_all_in_agreement(kernel: LiveKernel, moment: str,
     assert kernel.value("str(run.result.stop_reason)") == "cancelled"
     assert set(kernel.value("agreement()").items()) == {
         (part, True) for part in ("history", "panel", "tools", "booked", "cleaned", "events", "tasks")
-    }, kernel.value("[did, told(run.history), agreement()]")
+    }, kernel.value("[did, as_values(run.history), agreement()]")
     assert "never" not in kernel.log()

@@ -1,4 +1,4 @@
-"""`%load_ext agentlab` in a real kernel: the cell magic, completion as a page asks for it, and tracebacks that fit on a screen."""
+"""`%load_ext agentlab` in a real kernel: the cell magic, completion as a page requests it, and tracebacks that fit on a screen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).parents[2]
 FIXTURES = REPOSITORY / "fixtures"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 LINES = 25
-"""A traceback may have so many."""
+"""Maximum number of lines in a traceback."""
 
 TOOLS = '''
 import os
@@ -45,14 +45,14 @@ def ready() -> Iterator[LiveKernel]:
 
 
 def refused(kernel: LiveKernel, cell: str) -> str:
-    """What a cell says that raises, without colours."""
+    """The error of a raising cell, without colours."""
     request = kernel.submit(cell)
     kernel.wait(lambda: request.done, what=f"the end of {cell!r}")
     return re.sub(r"\x1b\[[0-9;]*m", "", request.error or "") or request.printed
 
 
 def completions(kernel: LiveKernel, code: str) -> tuple[list[str], str]:
-    """What a page is offered at the end of the code, and what of the code it takes the place of."""
+    """The completions offered at the end of the code, and the part of the code that they replace."""
     reply: Any = kernel.client.complete(code, reply=True, timeout=60)
     content = reply["content"]
     assert content["status"] == "ok"
@@ -70,18 +70,18 @@ def test_a_cell_starts_a_run_shows_its_panel_and_names_it(ready: LiveKernel) -> 
     ]  # fmt: skip
 
 
-def test_what_a_recording_does_not_know_is_told_and_the_run_is_there(ready: LiveKernel) -> None:
+def test_a_request_missing_in_the_recording_is_reported_and_the_run_exists(ready: LiveKernel) -> None:
     ready.execute("import os; os.environ['AGENTLAB_FRONTEND'] = 'none'")
     try:
-        said = refused(ready, ASKED)
+        message = refused(ready, ASKED)
     finally:
         ready.execute("del os.environ['AGENTLAB_FRONTEND']")
-    assert said.startswith("UsageError: %%agent: No recording matches this request")
-    assert "Traceback" not in said
+    assert message.startswith("UsageError: %%agent: No recording matches this request")
+    assert "Traceback" not in message
     assert ready.value("[str(trip.result.stop_reason), len(trip.history)]") == ["error", 1]
 
 
-def test_where_nobody_can_click_the_cell_gives_the_end(ready: LiveKernel) -> None:
+def test_without_a_front_end_the_cell_shows_the_result(ready: LiveKernel) -> None:
     ready.execute("local = lab.Agent(lab.testing.ScriptedProvider([lab.testing.say('It rains.')]))")
     ready.execute("os.environ['AGENTLAB_FRONTEND'] = 'none'")
     cells = [ready.execute("%%agent --agent local\nWhere does it rain?") for _ in range(2)]
@@ -97,7 +97,7 @@ USES = {
     "no-model": ("%%agent\nhi", "The model is missing. Write %%agent provider:model"),
     "no-prompt": ("%%agent openai:x\n ", "the prompt is missing"),
     "unknown-provider": ("%%agent opena:x\nhi", "Did you mean 'openai'?"),
-    "unknown-tool": ("%%agent openai:x --tools lok\nhi", "--tools lok: there is no variable 'lok'; define it in a cell above"),
+    "unknown-tool": ("%%agent openai:x --tools lok\nhi", "--tools lok: the variable 'lok' does not exist; define it in a cell above"),
     "unknown-option": ("%%agent openai:x --max-cots 3\nhi", "Did you mean '--max-cost'?"),
     "prompt-in-the-line": ("%%agent openai:x hello\nhi", "'hello' is not expected"),
     "limit": ("%%agent openai:x --max-cost lots\nhi", "max_cost='lots'"),
@@ -115,15 +115,15 @@ USES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("cell", "said"), USES.values(), ids=USES.keys())
-def test_a_mistake_in_the_magic_is_one_message_and_no_traceback(ready: LiveKernel, cell: str, said: str) -> None:
-    told = refused(ready, cell)
-    assert told.startswith("UsageError: ")
-    assert said in told
-    assert len(told.splitlines()) == 1
+@pytest.mark.parametrize(("cell", "message"), USES.values(), ids=USES.keys())
+def test_a_mistake_in_the_magic_is_one_message_without_a_traceback(ready: LiveKernel, cell: str, message: str) -> None:
+    output = refused(ready, cell)
+    assert output.startswith("UsageError: ")
+    assert message in output
+    assert len(output.splitlines()) == 1
 
 
-def test_braces_dollars_and_a_models_words_are_not_evaluated(ready: LiveKernel) -> None:
+def test_braces_dollars_and_model_output_are_not_evaluated(ready: LiveKernel) -> None:
     ready.execute("city = 'Graz'; local = lab.Agent(lab.testing.ScriptedProvider([lab.testing.say('{1/0}')]))")
     ready.execute('%%agent --agent local --stop "lambda history: bool({1: 2}) and len(history) > 3"\n{city} $city\n\n  {1/0}')
     ready.execute("run.wait(50)")
@@ -151,7 +151,7 @@ OFFERED = {
 
 
 @pytest.mark.parametrize(("code", "replaced", "offered"), OFFERED.values(), ids=OFFERED.keys())
-def test_tab_offers(ready: LiveKernel, code: str, replaced: str, offered: list[str]) -> None:
+def test_tab_completes(ready: LiveKernel, code: str, replaced: str, offered: list[str]) -> None:
     ready.execute("loose = lab.Agent('openai:gpt-5.4-mini').run('hi')")
     matches, fragment = completions(ready, code)
     assert fragment == replaced
@@ -172,7 +172,7 @@ def test_tab_offers_no_provider_elsewhere(ready: LiveKernel, code: str) -> None:
     assert "anthropic:" not in completions(ready, code)[0]
 
 
-def test_tab_offers_nothing_that_is_not_public(ready: LiveKernel) -> None:
+def test_tab_offers_only_public_names(ready: LiveKernel) -> None:
     matches, _ = completions(ready, "lab.")
     bare = {match.removeprefix("lab.").removeprefix(".") for match in matches}
     assert bare == {*ready.value("lab.__all__")}
@@ -200,32 +200,32 @@ MISTAKES = {
 
 @pytest.mark.parametrize("cell", MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_traceback_fits_on_a_screen(ready: LiveKernel, cell: str) -> None:
-    told = refused(ready, cell)
-    assert "Cell In[" in told  # where the person's own line is to be seen
-    assert "agentlab/" not in told.partition("Error: ")[0] or "__getattr__" in told
-    assert len(told.splitlines()) <= LINES
+    output = refused(ready, cell)
+    assert "Cell In[" in output  # at the user's own line
+    assert "agentlab/" not in output.partition("Error: ")[0] or "__getattr__" in output
+    assert len(output.splitlines()) <= LINES
 
 
-def test_verbose_shows_all_and_the_debugger_has_all(ready: LiveKernel) -> None:
+def test_verbose_and_the_debugger_show_all_frames(ready: LiveKernel) -> None:
     ready.execute("%xmode Verbose")
     try:
-        told = refused(ready, MISTAKES["limit"])
+        output = refused(ready, MISTAKES["limit"])
     finally:
         ready.execute("%xmode Context")
-    assert "whole_number" in told
+    assert "whole_number" in output
     refused(ready, MISTAKES["limit"])
     frames = "[frame.name for frame in __import__('traceback').extract_tb(__import__('sys').last_traceback)]"
     assert "whole_number" in ready.value(frames)
 
 
-def test_code_of_ones_own_below_agentlab_stays_to_be_seen(ready: LiveKernel) -> None:
+def test_user_code_called_by_agentlab_stays_in_the_traceback(ready: LiveKernel) -> None:
     ready.execute("def broken(request):\n    return lab.Budget(max_turns=0)\n")
     ready.execute("local = lab.Agent(lab.testing.ScriptedProvider(lambda request, index: broken(request)))")
-    told = refused(ready, "await local.run('hi')")
-    assert "in broken(request)" in told and "max_turns=0" in told
+    output = refused(ready, "await local.run('hi')")
+    assert "in broken(request)" in output and "max_turns=0" in output
 
 
-def test_unloaded_it_is_gone(kernel: LiveKernel) -> None:
+def test_unloading_removes_everything(kernel: LiveKernel) -> None:
     kernel.execute("%load_ext agentlab")
     kernel.execute("%load_ext agentlab")
     kernel.execute("%reload_ext agentlab")
@@ -242,7 +242,7 @@ def test_nothing_is_registered_without_load_ext(kernel: LiveKernel) -> None:
 
 
 def html_of(kernel: LiveKernel, code: str) -> str:
-    """What a page is sent of the cell's last value."""
+    """The HTML of the cell's last value."""
     return str(kernel.execute(code).displayed[-1]["text/html"])
 
 

@@ -1,4 +1,4 @@
-"""Conditions that have to be awaited: together, only where the answer is open, and the first that decides ends the rest."""
+"""Async conditions: awaited concurrently, only if the answer is open, and the first deciding one ends the rest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from engine.made import Fixed, assert_is_whole, go, looping, result_of, run_of, steps
+from engine.builders import Fixed, assert_is_whole, go, looping, result_of, run_of, steps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,7 +79,7 @@ PREDICATES: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("predicate", PREDICATES.values(), ids=PREDICATES.keys())
 @pytest.mark.parametrize(("taken", "met"), [(1, False), (2, True), (3, True)], ids=["below", "at", "above"])
-def test_sync_and_async_predicates_are_alike(predicate: Callable[..., Any], taken: int, met: bool) -> None:
+def test_sync_and_async_predicates_behave_alike(predicate: Callable[..., Any], taken: int, met: bool) -> None:
     history = steps(taken)
     assert go(is_stop_condition_met(predicate, history)) is met
     assert go(is_stop_condition_met(Custom(predicate), history)) is met
@@ -124,7 +124,7 @@ def test_any_truthy_answer_stops(answer: object, value: object, met: bool) -> No
 
 
 class Watched:
-    """An async predicate that waits for its `gate` and tells what became of it."""
+    """An async predicate that waits for its `gate` and records how it ended."""
 
     def __init__(self, answer: bool, name: str = "watched") -> None:
         self.answer, self.name = answer, name
@@ -142,8 +142,8 @@ class Watched:
         return self.answer
 
 
-@pytest.mark.usefixtures("own_time")
-def test_awaited_together() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_predicates_are_awaited_concurrently() -> None:
     async def main() -> None:
         first, second = Watched(False), Watched(True)
         reading = asyncio.ensure_future(read_condition(Custom(first) | Custom(second), steps(1)))
@@ -171,7 +171,7 @@ def test_awaited_together() -> None:
         pytest.param(lambda a: (a | StepCountIs(1)) & (a & StepCountIs(1)), True, True, id="open-in-one-place"),
     ],
 )
-def test_awaited_only_where_the_others_leave_the_answer_open(tree: Any, asked: bool, met: bool) -> None:
+def test_a_predicate_is_awaited_only_if_the_others_leave_the_answer_open(tree: Any, asked: bool, met: bool) -> None:
     async def main() -> None:
         watched = Watched(True)
         watched.gate.set()
@@ -182,7 +182,7 @@ def test_awaited_only_where_the_others_leave_the_answer_open(tree: Any, asked: b
     go(main())
 
 
-def test_the_first_that_decides_cancels_the_rest_whose_readings_are_unknown() -> None:
+def test_the_first_deciding_predicate_cancels_the_rest_whose_readings_are_unknown() -> None:
     async def main() -> None:
         slow, quick, also_slow = Watched(True), Watched(True), Watched(True)
         quick.gate.set()
@@ -196,8 +196,8 @@ def test_the_first_that_decides_cancels_the_rest_whose_readings_are_unknown() ->
     go(main())
 
 
-@pytest.mark.usefixtures("own_time")
-def test_one_that_does_not_decide_cancels_nothing() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_a_predicate_that_does_not_decide_cancels_nothing() -> None:
     async def main() -> None:
         no, yes = Watched(False), Watched(True)
         no.gate.set()
@@ -211,7 +211,7 @@ def test_one_that_does_not_decide_cancels_nothing() -> None:
     go(main())
 
 
-def test_a_raising_predicate_ends_the_others() -> None:
+def test_a_raising_predicate_cancels_the_others() -> None:
     async def main() -> None:
         async def broken(history: RunHistory) -> bool:
             await asyncio.sleep(0)
@@ -225,8 +225,8 @@ def test_a_raising_predicate_ends_the_others() -> None:
     go(main())
 
 
-@pytest.mark.usefixtures("own_time")
-def test_cancelled_from_outside_the_predicates_are_cancelled() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_an_outer_cancel_cancels_the_predicates() -> None:
     async def main() -> None:
         slow = Watched(True)
         reading = asyncio.ensure_future(read_condition(Custom(slow) | StepCountIs(9), steps(1)))
@@ -240,8 +240,8 @@ def test_cancelled_from_outside_the_predicates_are_cancelled() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_what_is_not_needed_is_never_left_unawaited() -> None:
-    """A lambda is called to see whether it has to be awaited; where it is not needed its coroutine is closed."""
+def test_an_unneeded_coroutine_is_closed() -> None:
+    """A lambda is called to see whether it is async; if it is not needed, its coroutine is closed."""
 
     async def main() -> None:
         began = []
@@ -269,7 +269,7 @@ def test_what_is_not_needed_is_never_left_unawaited() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Delayed(StopCondition):
-    """Answers after so many turns of the loop; made into a Custom below."""
+    """Answers after this many iterations of the loop; wrapped in a Custom below."""
 
     answer: bool
     turns: int
@@ -313,7 +313,7 @@ def test_waiting_never_changes_the_answer(tree: StopCondition) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Pair(StopCondition):
-    """A leaf of one's own that answers with a tree of readings."""
+    """A custom leaf that answers with a tree of readings."""
 
     def read(self, history: RunHistory) -> Reading:
         """Two readings under one name."""
@@ -345,7 +345,7 @@ async def broken_at_two_later(history: RunHistory) -> bool:
 
 @pytest.mark.parametrize("predicate", [broken_at_two, broken_at_two_later, lambda history: broken_at_two_later(history[:])])
 @pytest.mark.parametrize("script", [[call("look"), call("look"), "end"], [call("look"), "end"]], ids=["loop", "at-completion"])
-def test_a_predicate_that_raises_ends_the_run_as_error_and_nothing_is_lost(predicate: Any, script: list[Any]) -> None:
+def test_a_raising_predicate_ends_the_run_with_an_error_and_loses_nothing(predicate: Any, script: list[Any]) -> None:
     run = run_of(script, stop=StepCountIs(9) | predicate)
     result = go(_end(run))
     assert result.stop_reason is lab.StopReason.ERROR
@@ -361,9 +361,9 @@ def test_a_predicate_that_raises_ends_the_run_as_error_and_nothing_is_lost(predi
     assert caught.value.result is result
 
 
-@pytest.mark.usefixtures("own_time")
-def test_the_timeout_holds_for_conditions_too() -> None:
-    """A judge that hangs is waited for as long as the run may take; the other leaves are read."""
+@pytest.mark.usefixtures("fake_time")
+def test_the_timeout_applies_to_conditions_too() -> None:
+    """A hanging judge is awaited until the run's time limit; the other leaves are read."""
 
     async def hangs(history: RunHistory) -> bool:
         await asyncio.sleep(60)
@@ -378,7 +378,7 @@ def test_the_timeout_holds_for_conditions_too() -> None:
     assert {leaf.name: (leaf.value, leaf.met) for leaf in readings.leaves()} == {"StepCountIs": (1, False), "hangs": (None, None)}
 
 
-def test_is_stop_condition_met_takes_any_sequence_of_steps() -> None:
+def test_is_stop_condition_met_accepts_any_sequence_of_steps() -> None:
     history = steps(3)
     assert go(is_stop_condition_met(StepCountIs(3), history)) is True
     assert go(is_stop_condition_met(StepCountIs(3), list(history))) is True

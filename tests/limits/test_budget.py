@@ -1,4 +1,4 @@
-"""What a budget does to a run: never more than it plus one call, which reason wins, and usage that is not reported."""
+"""The effect of a budget on a run: at most one call above it, the order of stop reasons, and unreported usage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine.made import Slow, agent, assert_is_whole, finalize, go, look, looping, result_of, run_of
+from engine.builders import Slow, agent, assert_is_whole, finalize, go, look, looping, result_of, run_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +29,7 @@ from agentlab import (
     TerminatingTools,
 )
 from agentlab.engine.client import CallContext
-from agentlab.engine.limit_increases import more_room
+from agentlab.engine.limit_increases import raised_limits
 from agentlab.errors import AgentlabWarning, MissingUsageError, ProviderConnectionError, ProviderStatusError
 from agentlab.limits.budget import DefaultTurns
 from agentlab.limits.reading import Action
@@ -76,12 +76,12 @@ async def _end(run: lab.Run) -> lab.RunResult:
     return await run
 
 
-# The default of max_turns yields to what a person set ---------------------------------------------------------------------------
+# The default of max_turns yields to limits that the user sets -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds(lab.StopCondition):
-    """A condition of a person's own on calls."""
+    """A custom condition on calls."""
 
     calls: int = lab.limit_field(unit="calls", minimum=1, help="stop after so many calls")
 
@@ -100,14 +100,14 @@ ENDLESS_BUT_FOR: dict[str, tuple[dict[str, Any], int, StopReason, int]] = {
     "steps-turned-off": ({"stop": lab.Off(StepCountIs(30))}, 20, StopReason.TURN_LIMIT, 20),
     "the-largest": ({"stop": StepCountIs(22), "budget": Budget(max_calls=50)}, 22, StopReason.STOP_CONDITION, 50),
     "tokens-may-be-unknown": ({"budget": Budget(max_tokens=10**6, max_cost=100, timeout=600)}, 20, StopReason.TURN_LIMIT, 20),
-    "twenty-that-a-person-set": ({"stop": StepCountIs(30), "budget": Budget(max_turns=20)}, 20, StopReason.TURN_LIMIT, 20),
-    "turns-that-a-person-set": ({"budget": Budget(max_turns=25, max_calls=50)}, 25, StopReason.TURN_LIMIT, 25),
+    "twenty-set-by-the-user": ({"stop": StepCountIs(30), "budget": Budget(max_turns=20)}, 20, StopReason.TURN_LIMIT, 20),
+    "turns-set-by-the-user": ({"budget": Budget(max_turns=25, max_calls=50)}, 25, StopReason.TURN_LIMIT, 25),
 }
 
 
 @pytest.mark.parametrize(("limits", "taken", "reason", "turns"), ENDLESS_BUT_FOR.values(), ids=ENDLESS_BUT_FOR.keys())
 @pytest.mark.parametrize("given", ["agent", "run", "edit", "fork", "tool", "pickle"])
-def test_a_default_cuts_off_no_limit_that_a_person_set(
+def test_the_default_never_overrides_a_limit_that_the_user_set(
     limits: dict[str, Any], taken: int, reason: StopReason, turns: int, given: str
 ) -> None:
     async def main() -> lab.Run:
@@ -136,7 +136,7 @@ def test_a_default_cuts_off_no_limit_that_a_person_set(
     assert result is not None
     assert (len(result.history), result.stop_reason) == (taken, reason)
     assert result.history[-1].remaining.turns == turns - taken
-    assert ("which is the default: Budget(max_turns=…) raises it." in result.detail) is (
+    assert (", the default: Budget(max_turns=…) raises it." in result.detail) is (
         reason is StopReason.TURN_LIMIT and type(run.limits.max_turns) is DefaultTurns
     )
 
@@ -145,14 +145,14 @@ def vars_of(kept: lab.RunSettings) -> dict[str, Any]:
     return {"budget": kept.budget, "stop": kept.stop, "terminating": kept.terminating}
 
 
-def test_a_default_follows_each_edit_and_a_person_may_set_the_same_number() -> None:
+def test_the_default_follows_each_edit_and_the_user_may_set_the_same_number() -> None:
     limits = agent([], stop=StepCountIs(8)).run("go").limits
     assert limits.max_turns == 20
     limits.edit_condition("StepCountIs", steps=30)
     assert limits.max_turns == 30
     limits.edit_condition("StepCountIs", steps=8)
     assert limits.max_turns == 20
-    limits.max_turns = 20  # the number that holds already, and now for good
+    limits.max_turns = 20  # the current value, now set explicitly
     limits.edit_condition("StepCountIs", steps=30)
     assert limits.max_turns == 20
 
@@ -166,16 +166,16 @@ def test_a_default_follows_each_edit_and_a_person_may_set_the_same_number() -> N
     ],
     ids=["invocations", "calls", "tokens"],
 )
-def test_going_on_raises_the_default_only_where_it_does_not_yield(limits: dict[str, Any], edits: dict[str, int]) -> None:
+def test_a_proposal_raises_the_default_only_if_it_does_not_yield(limits: dict[str, Any], edits: dict[str, int]) -> None:
     run = looping().run("go", **limits)
     result = go(_end(run))
-    assert more_room(run.limits.snapshot(), result.history).edits == edits
+    assert raised_limits(run.limits.snapshot(), result.history).edits == edits
     branch = run.apply()
     assert branch.limits.max_turns == max(edits.values()) if "max_turns" not in edits else 40
 
 
 @pytest.mark.parametrize(("callers", "turns"), [(Budget(), 30), (Budget(max_turns=20), 20), (Budget(max_turns=40), 30)])
-def test_a_default_of_the_caller_does_not_cut_off_its_sub_agent(callers: Budget, turns: int) -> None:
+def test_a_callers_default_does_not_limit_its_sub_agent(callers: Budget, turns: int) -> None:
     async def main() -> lab.Run:
         deeper = looping().as_tool("deeper", stop=StepCountIs(30))
         caller = agent([call("deeper", {"task": "go"}), "Done."], tools=[deeper]).run("go", budget=callers)
@@ -185,7 +185,7 @@ def test_a_default_of_the_caller_does_not_cut_off_its_sub_agent(callers: Budget,
     assert len(go(main()).history) == turns
 
 
-def test_what_a_caller_has_left_does_not_raise_the_default_of_its_sub_agent() -> None:
+def test_the_callers_remaining_budget_does_not_raise_the_sub_agents_default() -> None:
     async def main() -> lab.Run:
         script = [call("deeper", {"task": "go"}), "Done."]
         caller = agent(script, tools=[looping().as_tool("deeper")]).run("go", budget=Budget(max_calls=100))
@@ -198,7 +198,7 @@ def test_what_a_caller_has_left_does_not_raise_the_default_of_its_sub_agent() ->
 
 
 @pytest.mark.parametrize(("settings", "turns"), [({"stop": StepCountIs(30)}, 30), ({"budget": Budget(max_turns=20)}, 20)])
-def test_a_store_knows_a_default_from_what_a_person_set(settings: dict[str, Any], turns: int, tmp_path: Path) -> None:
+def test_a_store_distinguishes_a_default_from_a_set_limit(settings: dict[str, Any], turns: int, tmp_path: Path) -> None:
     made = looping()
     with lab.Store(tmp_path / "runs.sqlite") as store:
 
@@ -213,7 +213,7 @@ def test_a_store_knows_a_default_from_what_a_person_set(settings: dict[str, Any]
         assert resumed.limits.max_turns == (40 if turns == 30 else 20)
 
 
-def test_what_remains_is_on_every_step() -> None:
+def test_the_remaining_budget_is_on_every_step() -> None:
     budget = Budget(max_turns=3, max_calls=9, max_tokens=40, max_cost="0.5", timeout=60)
     history = go(_end(looping().run("go", budget=budget))).history
     left = [each.remaining for each in history]
@@ -225,7 +225,7 @@ def test_what_remains_is_on_every_step() -> None:
     assert all(0 < (each.time_s or 0) < 60 for each in left)
 
 
-# Never more than the budget and one call ---------------------------------------------------------------------------------------
+# At most one call above the budget ---------------------------------------------------------------------------------------------
 
 tokens = st.one_of(st.none(), st.integers(0, 40))
 answers: st.SearchStrategy[Said] = st.builds(
@@ -259,17 +259,17 @@ budgets = st.builds(
 def test_never_more_than_the_budget_and_one_call(script: list[Said], budget: Budget, stop: Any) -> None:
     asked: list[ModelRequest] = []
 
-    def said(request: ModelRequest, index: int) -> Said:
+    def answer(request: ModelRequest, index: int) -> Said:
         asked.append(request)
         return script[index - 1] if index <= len(script) else "end"
 
     async def main() -> lab.Run:
-        run = run_of(said, budget=budget, stop=stop)
+        run = run_of(answer, budget=budget, stop=stop)
         await run
         return run
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AgentlabWarning)  # limits that cannot be watched are tested below
+        warnings.simplefilter("ignore", AgentlabWarning)  # limits that cannot be enforced are tested below
         run = go(main())
     result, history = run.result, run.history
     assert result is not None
@@ -298,7 +298,7 @@ def test_never_more_than_the_budget_and_one_call(script: list[Said], budget: Bud
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 8)), max_size=4))
-def test_a_limit_lowered_or_raised_while_it_runs_holds_from_the_next_reading_on(changes: list[tuple[int, int]]) -> None:
+def test_a_limit_changed_during_the_run_applies_from_the_next_reading(changes: list[tuple[int, int]]) -> None:
     at = dict(changes)
     limits: dict[int, int] = {}
 
@@ -322,28 +322,28 @@ def test_a_limit_lowered_or_raised_while_it_runs_holds_from_the_next_reading_on(
 # The output cap ----------------------------------------------------------------------------------------------------------------
 
 
-def test_max_tokens_per_turn_goes_to_the_provider_and_is_lowered_to_what_is_left() -> None:
+def test_max_tokens_per_turn_is_sent_and_lowered_to_the_remaining_tokens() -> None:
     caps = []
 
-    def said(request: ModelRequest, index: int) -> Said:
+    def answer(request: ModelRequest, index: int) -> Said:
         caps.append(request.max_output_tokens)
         return call("look", tokens=(10, 5))
 
-    history = result_of(said, budget=Budget(max_tokens_per_turn=20, max_tokens=50)).history
+    history = result_of(answer, budget=Budget(max_tokens_per_turn=20, max_tokens=50)).history
     assert caps == [20, 20, 20, 5]
     assert [each.calls[0].requested_cap for each in history] == caps
 
 
 @pytest.mark.parametrize("budget", [Budget(), Budget(max_tokens=50)], ids=repr)
-def test_without_it_the_cap_is_left_to_the_provider(budget: Budget) -> None:
-    """A provider refuses a cap above its model's own, so that what is left of a large budget is not sent."""
+def test_without_max_tokens_per_turn_the_provider_chooses_the_cap(budget: Budget) -> None:
+    """A provider refuses a cap above its model's maximum, so a large remaining budget is not sent."""
     caps = []
 
-    def said(request: ModelRequest, index: int) -> Said:
+    def answer(request: ModelRequest, index: int) -> Said:
         caps.append(request.max_output_tokens)
         return call("look")
 
-    result_of(said, budget=budget)
+    result_of(answer, budget=budget)
     assert set(caps) == {None}
 
 
@@ -364,21 +364,21 @@ PAUSED = say("…", finish=FinishReason.PAUSED, cost="0.01")
         pytest.param(Budget(max_turns=1), StopReason.COMPLETED, 4, id="turns-are-not-calls"),
     ],
 )
-def test_the_budget_is_read_before_each_further_call_inside_a_step(budget: Budget, reason: StopReason, calls: int) -> None:
+def test_the_budget_is_read_before_each_further_call_within_a_step(budget: Budget, reason: StopReason, calls: int) -> None:
     run = run_of([PAUSED, PAUSED, PAUSED, "end"], budget=budget)
     result = go(_end(run))
     assert (result.stop_reason, result.history.calls, len(result.history)) == (reason, calls, 1)
     assert_is_whole(run)
 
 
-def test_a_provider_that_pauses_for_ever_is_not_resumed_for_ever() -> None:
+def test_endless_pauses_of_a_provider_are_resumed_a_limited_number_of_times() -> None:
     result = result_of(lambda request, index: PAUSED)
     assert result.stop_reason is StopReason.TRUNCATED
     assert result.history.calls == 9
     assert "not resumed after 9 calls" in result.detail
 
 
-# Which reason wins ------------------------------------------------------------------------------------------------------------
+# Order of stop reasons --------------------------------------------------------------------------------------------------------
 
 
 @lab.tool(inline=True)
@@ -432,10 +432,10 @@ PRIORITY: dict[str, tuple[Said, Any, Budget, StopReason, list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("own_time")
-@pytest.mark.parametrize(("said", "stop", "budget", "reason", "fired"), PRIORITY.values(), ids=PRIORITY.keys())
-def test_which_reason_wins(said: Said, stop: Any, budget: Budget, reason: StopReason, fired: list[str]) -> None:
-    run = run_of([said], stop=stop, budget=replace(budget, missing_usage="estimate"), tools=TOOLS)
+@pytest.mark.usefixtures("fake_time")
+@pytest.mark.parametrize(("answer", "stop", "budget", "reason", "fired"), PRIORITY.values(), ids=PRIORITY.keys())
+def test_which_stop_reason_wins(answer: Said, stop: Any, budget: Budget, reason: StopReason, fired: list[str]) -> None:
+    run = run_of([answer], stop=stop, budget=replace(budget, missing_usage="estimate"), tools=TOOLS)
     result = go(_end(run))
     assert result.stop_reason is reason
     assert [each.name for each in result.conditions_met] == fired
@@ -444,14 +444,14 @@ def test_which_reason_wins(said: Said, stop: Any, budget: Budget, reason: StopRe
     assert_is_whole(run)
 
 
-def test_a_middlewares_stop_wins_as_a_tools_does() -> None:
+def test_a_middlewares_stop_wins_like_a_tools() -> None:
     result = result_of(["end"], stop=StepCountIs(1), middleware=[guard])
     assert (result.stop_reason, result.stopped_by) == (StopReason.EXPLICIT_STOP, "middleware")
     assert result.stopped_by_condition
     assert "not on my watch" in result.detail
 
 
-def test_the_persons_stop_wins_over_completion() -> None:
+def test_the_users_stop_wins_over_completion() -> None:
     async def main() -> lab.RunResult:
         run = agent(lambda request, index: (run.stop("enough"), "end")[1]).run("go", stop=StepCountIs(1))
         return await run
@@ -463,7 +463,7 @@ def test_the_persons_stop_wins_over_completion() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "stop", "terminated"),
+    ("answer", "stop", "terminated"),
     [
         pytest.param("end", None, True, id="completed"),
         pytest.param(call("quit_it"), None, True, id="tool-stop"),
@@ -474,8 +474,8 @@ def test_the_persons_stop_wins_over_completion() -> None:
         pytest.param(say("", finish=FinishReason.MAX_TOKENS), HasToolCall("look"), False, id="truncated"),
     ],
 )
-def test_terminated_or_truncated_never_both(said: Said, stop: Any, terminated: bool) -> None:
-    result = result_of([said], stop=stop, tools=TOOLS)
+def test_a_run_is_terminated_or_truncated_never_both(answer: Said, stop: Any, terminated: bool) -> None:
+    result = result_of([answer], stop=stop, tools=TOOLS)
     assert (result.terminated, result.truncated) == (terminated, not terminated)
     if terminated:
         assert result.raise_for_stop() is result
@@ -487,7 +487,7 @@ def test_terminated_or_truncated_never_both(said: Said, stop: Any, terminated: b
 # Time -------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 def test_a_timeout_cuts_a_call_and_the_step_is_recorded() -> None:
     async def main() -> lab.Run:
         model = Slow([call("look"), "end"])
@@ -513,8 +513,8 @@ def test_a_timeout_cuts_a_call_and_the_step_is_recorded() -> None:
     assert_is_whole(run)
 
 
-@pytest.mark.usefixtures("own_time")
-def test_a_timeout_cuts_a_tool_which_is_told_as_interrupted() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_a_timeout_cuts_a_tool_whose_result_is_interrupted() -> None:
     run = run_of(
         [
             say(
@@ -530,12 +530,12 @@ def test_a_timeout_cuts_a_tool_which_is_told_as_interrupted() -> None:
     assert [(each.name, each.error) for each in result.history[-1].tool_results] == [("look", None), ("hang", "interrupted")]
     answers = result.messages[-1].tool_results
     assert [(each.name, each.error) for each in answers] == [("look", None), ("hang", "interrupted"), ("quit_it", "not_executed")]
-    assert result.history.tokens == 15, "the call itself came back"
+    assert result.history.tokens == 15, "the call itself returned"
     assert_is_whole(run)
 
 
-@pytest.mark.usefixtures("own_time")
-def test_time_paused_by_the_person_does_not_count() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_paused_time_does_not_count() -> None:
     async def main() -> tuple[lab.Run, float]:
         run = looping().run("go", budget=Budget(timeout=0.3, max_turns=3))
         await run.step()
@@ -557,8 +557,8 @@ def test_time_paused_by_the_person_does_not_count() -> None:
     assert resumed.paused_s == pytest.approx(paused_s)
 
 
-@pytest.mark.usefixtures("own_time")
-def test_time_between_steps_by_hand_does_not_count() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_time_between_manual_steps_does_not_count() -> None:
     async def main() -> lab.Run:
         run = looping().run("go", budget=Budget(timeout=0.25, max_turns=2))
         await run.step()
@@ -571,8 +571,8 @@ def test_time_between_steps_by_hand_does_not_count() -> None:
     assert run.result.stop_reason is StopReason.TURN_LIMIT
 
 
-@pytest.mark.usefixtures("own_time")
-def test_time_counts_tools() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_the_time_of_tools_counts() -> None:
     @lab.tool
     def slow() -> str:
         time.sleep(0.3)
@@ -583,7 +583,7 @@ def test_time_counts_tools() -> None:
     assert len(result.history) == 2
 
 
-def test_a_time_out_of_a_middlewares_own_is_its_error() -> None:
+def test_a_timeout_error_raised_by_a_middleware_is_its_error() -> None:
     async def impatient(request: ModelRequest, ask: Any) -> ModelResponse:
         raise TimeoutError("mine")
 
@@ -596,9 +596,9 @@ def test_a_time_out_of_a_middlewares_own_is_its_error() -> None:
 # No limit, and no usage -------------------------------------------------------------------------------------------------------
 
 
-def test_a_budget_with_every_limit_taken_away_warns_when_the_run_starts() -> None:
+def test_a_budget_without_any_limit_warns_when_the_run_starts() -> None:
     run = run_of(["end"], budget=Budget(max_turns=None))
-    with pytest.warns(AgentlabWarning, match="no limit at all"):
+    with pytest.warns(AgentlabWarning, match="This run has no limit: "):
         go(_end(run))
     warned = [event.message for event in run.events if isinstance(event, lab.events.Warned)]
     assert [message[:21] for message in warned] == ["This run has no limit"]
@@ -606,7 +606,7 @@ def test_a_budget_with_every_limit_taken_away_warns_when_the_run_starts() -> Non
 
 def test_without_usage_a_token_limit_warns_once_and_the_sum_is_unknown() -> None:
     run = run_of([call("look", tokens=(None, None))] * 3 + [say("end", cost="0.1")], budget=Budget(max_tokens=10, max_cost=1))
-    with pytest.warns(AgentlabWarning, match="reports no usage, so max_tokens and max_cost cannot be watched") as caught:
+    with pytest.warns(AgentlabWarning, match="reports no usage, so max_tokens and max_cost cannot be enforced") as caught:
         result = go(_end(run))
     assert len(caught) == 1
     assert result.stop_reason is StopReason.COMPLETED
@@ -615,32 +615,32 @@ def test_without_usage_a_token_limit_warns_once_and_the_sum_is_unknown() -> None
     assert all(each.usage.source is UsageSource.UNKNOWN for each in result.history[:3])
 
 
-def test_without_usage_a_condition_on_it_warns_too() -> None:
+def test_without_usage_a_token_condition_warns_too() -> None:
     run = run_of([say("end", tokens=(None, None))], stop=MaxTokensUsed(5) | (MaxCost(1) & StepCountIs(1)))
-    with pytest.warns(AgentlabWarning, match="MaxTokensUsed and MaxCost cannot be watched"):
+    with pytest.warns(AgentlabWarning, match="MaxTokensUsed and MaxCost cannot be enforced"):
         go(_end(run))
 
 
 def test_without_a_price_a_cost_limit_warns_once() -> None:
     run = run_of([call("look")] * 3 + ["end"], budget=Budget(max_cost=1))
-    with pytest.warns(AgentlabWarning, match="price of scripted .script. is not known, so max_cost cannot be watched") as caught:
+    with pytest.warns(AgentlabWarning, match="price of scripted .script. is not known, so max_cost cannot be enforced") as caught:
         result = go(_end(run))
     assert len(caught) == 1
     assert result.history.cost_usd is None
 
 
-def test_without_usage_but_with_a_reported_cost_only_the_tokens_are_unwatched() -> None:
+def test_with_a_reported_cost_but_no_usage_only_the_token_limit_is_unenforceable() -> None:
     run = run_of([say("end", tokens=(None, None), cost="0.01")], budget=Budget(max_cost=1, max_tokens=5))
-    with pytest.warns(AgentlabWarning, match="so max_tokens cannot be watched"):
+    with pytest.warns(AgentlabWarning, match="so max_tokens cannot be enforced"):
         assert go(_end(run)).history.cost_usd == Decimal("0.01")
 
 
 @pytest.mark.parametrize("script", [["end"], [say("end", tokens=(None, None))]], ids=["no-price", "no-usage"])
-def test_where_nothing_watches_it_nothing_is_said(script: list[Said]) -> None:
+def test_without_a_limit_on_it_missing_usage_is_not_reported(script: list[Said]) -> None:
     assert result_of(script).stop_reason is StopReason.COMPLETED  # warnings are errors here
 
 
-def test_missing_usage_estimate_counts_four_characters_a_token() -> None:
+def test_missing_usage_estimate_counts_four_characters_per_token() -> None:
     script = [say("x" * 41, tokens=(None, None)), "end"]
     result = result_of(script, budget=Budget(missing_usage="estimate"), tools=[], instructions="i" * 38)
     used = result.history[0].usage
@@ -649,13 +649,13 @@ def test_missing_usage_estimate_counts_four_characters_a_token() -> None:
     assert result.history.tokens == 21
 
 
-def test_missing_usage_estimate_keeps_what_was_reported() -> None:
+def test_missing_usage_estimate_keeps_reported_usage() -> None:
     script = [say("x" * 40, tokens=(7, None)), "end"]
     used = result_of(script, budget=Budget(missing_usage="estimate")).history[0].usage
     assert (used.input_tokens, used.output_tokens, used.source) == (7, 10, UsageSource.ESTIMATED)
 
 
-def test_missing_usage_estimate_makes_the_token_limit_hold() -> None:
+def test_missing_usage_estimate_enforces_the_token_limit() -> None:
     result = result_of(
         lambda request, index: call("look", {"q": "x" * 100}, tokens=(None, None)),
         budget=Budget(missing_usage="estimate", max_tokens=300),
@@ -690,7 +690,7 @@ def test_missing_usage_fail_ends_the_run_and_keeps_the_step(reported: tuple[int 
     assert_is_whole(run)
 
 
-def test_usage_that_claims_to_be_reported_and_is_not_whole_is_missing() -> None:
+def test_incomplete_reported_usage_is_missing() -> None:
     half = replace(say("end"), usage=replace(usage(5, None), source=UsageSource.REPORTED))
     assert result_of([half], budget=Budget(missing_usage="fail")).stop_reason is StopReason.ERROR
 
@@ -699,12 +699,12 @@ def test_usage_that_claims_to_be_reported_and_is_not_whole_is_missing() -> None:
 
 
 async def twice(request: ModelRequest, ask: Any) -> ModelResponse:
-    """Ask again, whatever the first answer was."""
+    """Ask again, for any first answer."""
     await ask(request)
     return await ask(request)
 
 
-def test_every_call_that_a_middleware_makes_is_counted() -> None:
+def test_every_call_of_a_middleware_is_counted() -> None:
     run = run_of([say("bad", cost="0.01"), say("good", cost="0.02")], middleware=[twice], budget=Budget(max_cost=1))
     result = go(_end(run))
     assert result.text == "good"
@@ -714,7 +714,7 @@ def test_every_call_that_a_middleware_makes_is_counted() -> None:
 
 
 @pytest.mark.parametrize(("limit", "calls"), [(1, 1), (2, 2), (3, 3), (4, 4)])
-def test_a_middleware_cannot_pass_the_call_limit(limit: int, calls: int) -> None:
+def test_a_middleware_cannot_exceed_the_call_limit(limit: int, calls: int) -> None:
     run = run_of(lambda request, index: call("look"), middleware=[twice], budget=Budget(max_calls=limit))
     result = go(_end(run))
     assert result.stop_reason is StopReason.CALL_LIMIT
@@ -723,7 +723,7 @@ def test_a_middleware_cannot_pass_the_call_limit(limit: int, calls: int) -> None
 
 
 def test_a_stop_after_the_answer_keeps_the_answer() -> None:
-    """A guard that looks at the answer and stops: the call was paid for, and is on the step."""
+    """A guard that reads the answer and stops: the call was paid for and is in the step."""
 
     async def look_at_it(request: ModelRequest, ask: Any) -> ModelResponse:
         response = await ask(request)
@@ -761,7 +761,7 @@ async def rewording(request: ModelRequest, ask: Any) -> ModelResponse:
 
 
 @pytest.mark.parametrize(
-    ("layers", "said"),
+    ("layers", "answer"),
     [
         ([buggy], "The middleware buggy raised KeyError: 'oops'"),
         ([passing, buggy], "The middleware buggy raised KeyError: 'oops'"),
@@ -769,11 +769,11 @@ async def rewording(request: ModelRequest, ask: Any) -> ModelResponse:
     ],
     ids=["alone", "let-pass", "reworded"],
 )
-def test_a_bug_in_a_middleware_is_an_error_result_that_names_it(layers: list[Any], said: str) -> None:
+def test_a_bug_in_a_middleware_is_an_error_result_that_names_it(layers: list[Any], answer: str) -> None:
     run = run_of([call("look")], middleware=layers)
     result = go(_end(run))
-    assert (result.stop_reason, result.detail) == (StopReason.ERROR, said)
-    assert type(result.error).__name__ in said
+    assert (result.stop_reason, result.detail) == (StopReason.ERROR, answer)
+    assert type(result.error).__name__ in answer
     assert (run.history.calls, run.history.tokens) == (1, 15)
     assert_is_whole(run)
 
@@ -787,7 +787,7 @@ def test_a_bug_in_a_middleware_is_an_error_result_that_names_it(layers: list[Any
     ],
     ids=["provider", "configuration", "a-bug-in-the-model"],
 )
-def test_what_a_call_raises_is_not_blamed_on_the_middleware_around_it(error: Exception, raised: bool) -> None:
+def test_an_exception_of_a_call_is_not_blamed_on_the_surrounding_middleware(error: Exception, raised: bool) -> None:
     run = run_of([error], middleware=[passing])
     if raised:
         with pytest.raises(type(error)):
@@ -799,7 +799,7 @@ def test_what_a_call_raises_is_not_blamed_on_the_middleware_around_it(error: Exc
     assert "middleware" not in run.result.detail
 
 
-def test_a_middleware_that_forgets_to_return_is_told_so() -> None:
+def test_a_middleware_that_returns_nothing_is_an_error_with_advice() -> None:
     async def forgetful(request: ModelRequest, ask: Any) -> Any:
         await ask(request)
 
@@ -809,7 +809,7 @@ def test_a_middleware_that_forgets_to_return_is_told_so() -> None:
     assert_is_whole(run)
 
 
-def test_middleware_stands_in_order_may_change_both_ways_and_may_answer_itself() -> None:
+def test_middleware_runs_in_order_may_change_both_ways_and_may_answer_itself() -> None:
     order = []
 
     def layer(name: str) -> Any:
@@ -821,11 +821,11 @@ def test_middleware_stands_in_order_may_change_both_ways_and_may_answer_itself()
 
         return middleware
 
-    def said(request: ModelRequest, index: int) -> Said:
+    def answer(request: ModelRequest, index: int) -> Said:
         assert request.instructions == "AB"
         return "end"
 
-    result = result_of(said, middleware=[layer("A"), layer("B")])
+    result = result_of(answer, middleware=[layer("A"), layer("B")])
     assert order == ["A asks", "B asks", "B answers", "A answers"]
     assert result.text == "endBA"
     assert result.history.tokens == 15
@@ -837,8 +837,8 @@ def test_middleware_stands_in_order_may_change_both_ways_and_may_answer_itself()
     assert (from_cache.text, from_cache.history.tokens, from_cache.stop_reason) == ("from a cache", 0, StopReason.COMPLETED)
 
 
-def test_what_a_middleware_takes_out_is_not_sent_again() -> None:
-    """A provider's own form of the turn would still hold the text."""
+def test_content_removed_by_a_middleware_is_not_sent_again() -> None:
+    """A provider's native form of the turn would still contain the text."""
     own = NativeContent("wire", {"text": "secret"})
 
     async def redact(request: ModelRequest, ask: Any) -> ModelResponse:
@@ -855,7 +855,7 @@ def test_what_a_middleware_takes_out_is_not_sent_again() -> None:
 
 
 class Failing:
-    """A model that fails once on the way, then answers."""
+    """A model that fails once during transport, then answers."""
 
     name, model = "failing", "once"
 
@@ -868,7 +868,7 @@ def test_a_provider_error_is_an_outcome_and_its_usage_unknown() -> None:
     result = go(_end(run))
     assert result.stop_reason is StopReason.ERROR
     assert isinstance(result.error, ProviderConnectionError)
-    assert result.history.tokens is None, "nobody knows what was generated before the connection broke"
+    assert result.history.tokens is None, "the number of tokens generated before the connection broke is unknown"
     assert_is_whole(run)
 
 

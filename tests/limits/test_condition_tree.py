@@ -1,4 +1,4 @@
-"""Editing a tree of conditions by place: what each edit makes, that it can be taken back, and that nothing else changes."""
+"""Editing a tree of conditions by path: the result of each edit, its inverse, and that nothing else changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from engine.made import Fixed, steps
+from engine.builders import Fixed, steps
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,7 +37,7 @@ A, B, C, D = StepCountIs(3), HasToolCall("a"), MaxCost("0.5"), MaxTokensUsed(9)
 TREE = A | (B & ~C)
 
 
-def test_outline() -> None:
+def test_outline_lists_every_node() -> None:
     tree = Off(~A) | ((StepCountIs(5) | Custom(len)) & ~C) | Not(Off(A & B))
     assert [(n.path, n.name, n.negated, n.off, n.depth, n.is_group) for n in outline(tree)] == [
         ((), "AnyOf", False, False, 0, True),
@@ -93,7 +93,7 @@ EDITS: dict[str, tuple[Callable[[], object], object]] = {
 
 
 @pytest.mark.parametrize(("edit", "expected"), EDITS.values(), ids=EDITS.keys())
-def test_edits(edit: Callable[[], object], expected: object) -> None:
+def test_edits_change_the_tree(edit: Callable[[], object], expected: object) -> None:
     assert edit() == expected
 
 
@@ -107,7 +107,7 @@ NO_CHANGE = [
 
 
 @pytest.mark.parametrize("edit", NO_CHANGE)
-def test_what_is_so_already_stays(edit: Callable[[StopCondition], StopCondition]) -> None:
+def test_an_edit_without_effect_returns_the_same_tree(edit: Callable[[StopCondition], StopCondition]) -> None:
     assert edit(TREE) == TREE
 
 
@@ -130,11 +130,11 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("edit", "said"), WRONG.values(), ids=WRONG.keys())
-def test_what_cannot_be_is_an_error_that_names_it(edit: Callable[[], object], said: str) -> None:
+@pytest.mark.parametrize(("edit", "message"), WRONG.values(), ids=WRONG.keys())
+def test_an_invalid_edit_is_an_error_that_names_it(edit: Callable[[], object], message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         edit()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 # For any tree ------------------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ leaves = st.one_of(
 
 
 def _flagged(inner: st.SearchStrategy[StopCondition]) -> st.SearchStrategy[StopCondition]:
-    """As edits write them: at most one Not, and an Off around it."""
+    """In the form that edits produce: at most one Not, and an Off around it."""
 
     def flag(condition: StopCondition, inverted: bool, off: bool) -> StopCondition:
         one = Not(condition) if inverted else condition
@@ -178,7 +178,7 @@ def met(tree: StopCondition | None) -> bool | None:
 
 
 @given(places(), trees)
-def test_every_edit_can_be_taken_back(place: tuple[StopCondition, Path], new: StopCondition) -> None:
+def test_every_edit_can_be_undone(place: tuple[StopCondition, Path], new: StopCondition) -> None:
     tree, path = place
     node = node_at(tree, path)
     assert negated(negated(tree, path, not node.negated), path, node.negated) == tree
@@ -201,20 +201,20 @@ def test_edits_change_their_node_and_nothing_else(place: tuple[StopCondition, Pa
         for after, flags in ((negated(tree, path, on), {"negated": on}), (switched(tree, path, on), {"off": not on})):
             for old, new in zip(before, outline(after), strict=True):
                 expected = replace(old, **flags) if old.path == path else old
-                assert replace(new, condition=old.condition) == expected  # that of a group holds the changed one
+                assert replace(new, condition=old.condition) == expected  # the reading of a group contains the changed one
     left = without(tree, path)
     gone = [node for node in before if node.path[: len(path)] == path and not node.is_group]
     assert len(list(left.leaves()) if left is not None else []) == len(list(tree.leaves())) - len(gone)
 
 
 @given(places(wild))
-def test_without_is_as_if_it_were_off(place: tuple[StopCondition, Path]) -> None:
+def test_without_a_node_equals_turning_it_off(place: tuple[StopCondition, Path]) -> None:
     tree, path = place
     assert met(without(tree, path)) is met(switched(tree, path, False))
 
 
 @given(wild, st.data(), st.booleans())
-def test_switching_a_leaf_changes_whether_that_one_counts(tree: StopCondition, data: st.DataObject, on: bool) -> None:
+def test_switching_a_leaf_changes_whether_it_counts(tree: StopCondition, data: st.DataObject, on: bool) -> None:
     names = list(describe(tree))
     index = data.draw(st.integers(0, len(names) - 1))
     after = leaf_switched(tree, names[index], on)
@@ -229,12 +229,12 @@ def node_counts(tree: StopCondition, name: str) -> bool:
     return not any(node.off for node in nodes if leaf.path[: len(node.path)] == node.path)
 
 
-# Making new ones -----------------------------------------------------------------------------------------------------------------
+# New conditions ------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Calm(StopCondition):
-    """A condition of one's own that a control can make."""
+    """A custom condition that a control can create."""
 
     turns: int = limit_field(unit="steps", minimum=2, help="stop after this many calm steps")
     share: float = limit_field(unit="%", minimum=0, start=12.5, help="what counts as calm")
@@ -248,7 +248,7 @@ class Calm(StopCondition):
 
 @dataclass(frozen=True, slots=True)
 class Unstarted(StopCondition):
-    """One whose field has no value to begin with."""
+    """A condition whose field has no initial value."""
 
     names: tuple[str, ...]
 
@@ -259,18 +259,18 @@ class Unstarted(StopCondition):
 
 @dataclass(frozen=True, slots=True)
 class Unread(StopCondition):
-    """One that cannot be read."""
+    """A condition that cannot be read."""
 
     turns: int = 5
 
 
 @dataclass(frozen=True, slots=True)
 class _Hidden(Calm):
-    """One that is not for a person to choose."""
+    """A condition that is not offered to the user."""
 
 
 class AtLeastOne(AnyOf):
-    """A combination of one's own."""
+    """A custom combination."""
 
 
 STARTED: dict[str, StopCondition] = {
@@ -283,7 +283,7 @@ STARTED: dict[str, StopCondition] = {
 }
 
 
-def test_kinds() -> None:
+def test_kinds_of_conditions_on_offer() -> None:
     known = kinds()
     assert list(known)[:5] == list(STARTED)[:5]
     assert not {"Custom", "AnyOf", "AllOf", "Not", "Off", "AtLeastOne", "Unstarted", "Unread", "_Hidden", "_Combination"} & set(
@@ -294,7 +294,7 @@ def test_kinds() -> None:
         assert started(known[name]) == condition
 
 
-def test_a_class_that_was_defined_again_is_the_newer_one() -> None:
+def test_a_redefined_class_replaces_the_older_one() -> None:
     made: list[type[StopCondition]] = []
     for turns in (3, 4):
         source = (
@@ -309,13 +309,13 @@ def test_a_class_that_was_defined_again_is_the_newer_one() -> None:
         assert started(kinds()["Again"]).turns == turns  # type: ignore[attr-defined]
 
 
-def test_started_with_the_tools_of_the_agent() -> None:
+def test_new_conditions_start_with_the_agents_tools() -> None:
     assert started(HasToolCall, ["look", "finalize"]) == HasToolCall("look")
     assert started(StepCountIs, ["look"]) == StepCountIs(8)
 
 
 @pytest.mark.parametrize("kind", [Custom, AnyOf, Off, Unstarted, Unread])
-def test_what_has_no_start_cannot_be_started(kind: type[StopCondition]) -> None:
+def test_a_condition_without_initial_values_cannot_be_created(kind: type[StopCondition]) -> None:
     with pytest.raises(ConfigurationError, match=kind.__name__):
         started(kind)
 

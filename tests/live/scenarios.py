@@ -1,7 +1,7 @@
-"""What the local model is asked, so that each way a response can end is recorded from a real one.
+"""The tasks of the local model, so that each end of a response is recorded from a real model.
 
-The model is small and a base model, so the instructions carry two worked examples, written with the headings of
-`gemma_tools.jinja`; it goes on in their manner. Each scenario was tried on the chat completions, the Messages and the
+The model is small and a base model, so the instructions contain two worked examples, written with the headings of
+`gemma_tools.jinja`, which it imitates. Each scenario was tried on the chat completions, the Messages and the
 Responses address of llama-server, with and without streaming: the same request has the same answer.
 """
 
@@ -36,7 +36,7 @@ def next_number(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LocalTool:
-    """A tool as the request describes it, and the function behind it."""
+    """A tool as the request describes it, and its function."""
 
     function: Callable[..., str]
     """Answers a call. Its name and its docstring are the tool's."""
@@ -50,7 +50,7 @@ class LocalTool:
 
     @property
     def description(self) -> str:
-        """What the model is told about it."""
+        """The tool's description in the request."""
         return self.function.__doc__ or ""
 
 
@@ -79,22 +79,22 @@ class Scenario:
     name: str
     """Of the cassette."""
     shows: str
-    """Which ending it is there for."""
+    """The kind of end that it demonstrates."""
     instructions: str
     prompt: str
     finish_reasons: tuple[str, ...]
-    """Of the model calls in their order, in the words of chat completions."""
+    """Of the model calls in order, as chat completions name them."""
     tools: tuple[LocalTool, ...] = ()
     turns: int | None = None
     """Of the run; None: as many as there are finish reasons."""
     max_tokens: int = 64
     """Cap on the tokens of one response."""
     continuation: str | None = None
-    """What the model is told after each cut answer; None means the first cut is the end."""
+    """The user's message after each cut answer; None means the first cut is the end."""
     prefill: bool = False
-    """Whether the model continues right behind its own words in place of that."""
+    """True if the model continues its own text instead."""
     wires: tuple[str, ...] = ("chat", "messages", "responses")
-    """Over which it was tried; a model this small may well say something else where the prompt differs by a line."""
+    """The wires on which it was tried; a model this small may answer differently if the prompt differs by a line."""
     extra: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "seed": 1})
     """Further fields of the request's body. The server has the same values without them."""
 
@@ -198,7 +198,7 @@ What is the capital of Spain?
 Madrid is the capital of Spain."""
 
 CONTINUE = "Continue exactly where you stopped. Do not repeat anything."
-"""What the user says after an answer that was cut. The model goes on only if its instructions show these very words."""
+"""The user's message after a cut answer. The model continues only if its instructions contain exactly these words."""
 
 LISTS = f"""\
 Answer with a list.
@@ -225,7 +225,7 @@ Monday, Tuesday, Wednesday, Thursday,
 Friday, Saturday, Sunday."""
 
 WITHOUT_SPACES = LISTS.replace(", ", ",")
-"""The server strips the space that a piece begins with, so that pieces of this list fit together."""
+"""The server strips the space at the start of a piece, so the pieces of this list fit together."""
 
 WHOLE_LISTS = """\
 Answer with a list.

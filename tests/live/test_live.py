@@ -1,7 +1,7 @@
 """Agents against a real model on a real server, over three wires, streaming and not: `make test-live`.
 
-The model is tiny and deterministic (temperature 0, one thread), so each scenario has the ends that it is there for. What differs by
-wire is what the server says of them: its Responses say `completed` also where the answer was cut at its cap.
+The model is tiny and deterministic (temperature 0, one thread), so each scenario has its intended ends. The wires differ in
+what the server reports: its Responses say `completed` even if the answer was cut at its cap.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MODES = ("chat", "chat-stream", "messages", "messages-stream", "responses", "res
 
 @pytest.fixture(scope="module", autouse=True)
 def server() -> Iterator[str]:
-    """The local model's server, ended with the tests."""
+    """The local model's server, stopped after the tests."""
     with llama_server(environment(), port=PORT) as address:
         yield address
 
@@ -70,7 +70,7 @@ def test_each_response_ends_as_the_scenario_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_task_is_done_with_tools_and_handed_in(mode: str) -> None:
+def test_a_task_is_done_with_tools_and_submitted(mode: str) -> None:
     result = live(f"terminating-tool/{mode}")
     assert result.terminated
     assert result.output == "It is 53.6 F in Paris."
@@ -93,13 +93,13 @@ def test_a_cut_answer_is_not_taken_for_a_whole_one(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_limit_ends_a_run_that_would_not_end(mode: str) -> None:
+def test_a_limit_ends_an_endless_run(mode: str) -> None:
     result = live(f"endless-tools/{mode}", lab.Budget(max_turns=3, max_tokens_per_turn=64))
     assert (result.stop_reason, len(result.history)) == (StopReason.TURN_LIMIT, 3)
 
 
 @pytest.mark.parametrize("wire", ["chat", "messages", "responses"])
-def test_the_text_arrives_in_pieces_and_is_the_same_as_the_whole(wire: str) -> None:
+def test_the_text_arrives_in_pieces_and_equals_the_whole_answer(wire: str) -> None:
     scenario, agent = CASES[f"plain-answer/{wire}-stream"]
     pieces: list[str] = []
 
@@ -115,7 +115,7 @@ def test_the_text_arrives_in_pieces_and_is_the_same_as_the_whole(wire: str) -> N
     assert "".join(pieces) == result.text == live(f"plain-answer/{wire}").text
 
 
-def test_an_error_of_the_server_is_told() -> None:
+def test_an_error_of_the_server_is_reported() -> None:
     scenario, agent = CASES["plain-answer/chat"]
     too_long: Scenario = replace(scenario, prompt="word " * 6_000)
     result = asyncio.run(_run(too_long, agent))

@@ -1,4 +1,4 @@
-"""The recordings of the local model, replayed: what a real model does at each way of ending, with no model there."""
+"""The recordings of the local model, replayed: a real model's behaviour at each kind of end, without the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORDS = {"stop": FinishReason.END_TURN, "tool_calls": FinishReason.TOOL_CALLS, "
 CASES = {name: (scenario, agent) for name, scenario, agent in cases()}
 IN_WORDS_OF = {
     "messages": {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"},
-    "responses": {"stop": "completed", "tool_calls": "completed", "length": "completed"},  # llama.cpp says nothing else
+    "responses": {"stop": "completed", "tool_calls": "completed", "length": "completed"},  # llama.cpp has no other reasons
 }
 
 
@@ -36,9 +36,9 @@ def test_each_case_replays_with_the_finish_reasons_of_its_scenario(name: str) ->
     scenario, _ = CASES[name]
     result = replayed(name)
     signals = [call.response.signal for step in result.history for call in step.calls]
-    said = [signal.raw_value for signal in signals]
+    raw_values = [signal.raw_value for signal in signals]
     words = IN_WORDS_OF.get(name.partition("/")[2].removesuffix("-stream"), {})
-    assert said == [words.get(word, word) for word in scenario.finish_reasons]
+    assert raw_values == [words.get(word, word) for word in scenario.finish_reasons]
     judged = [signal.finish_reason for signal in signals]
     assert judged == [WORDS[word] for word in scenario.finish_reasons]
     assert result.usage.total_tokens is not None
@@ -46,7 +46,7 @@ def test_each_case_replays_with_the_finish_reasons_of_its_scenario(name: str) ->
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_says_what_it_was_recorded_from(name: str) -> None:
+def test_each_recording_names_its_origin(name: str) -> None:
     origin = load_cassette(FOLDER / f"{name}.yaml").origin
     assert isinstance(origin, dict)
     assert origin["recorded"]
@@ -55,7 +55,7 @@ def test_each_says_what_it_was_recorded_from(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.endswith("-stream")])
-def test_a_stream_says_the_same_as_the_whole(name: str) -> None:
+def test_a_stream_equals_the_whole_answer(name: str) -> None:
     stream, whole = replayed(name), replayed(name.removesuffix("-stream"))
     assert [step.text for step in stream.history] == [step.text for step in whole.history]
     assert [step.usage.output_tokens for step in stream.history] == [step.usage.output_tokens for step in whole.history]
@@ -69,7 +69,7 @@ def test_a_real_half_tool_call_is_never_executed(name: str) -> None:
 
 
 @pytest.mark.parametrize("wire", ["chat", "chat-stream", "messages", "messages-stream", "responses", "responses-stream"])
-def test_the_task_is_done_and_the_answer_handed_in(wire: str) -> None:
+def test_the_task_is_done_and_the_answer_submitted(wire: str) -> None:
     result = replayed(f"terminating-tool/{wire}")
     assert result.terminated
     assert result.output == "It is 53.6 F in Paris."

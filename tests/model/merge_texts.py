@@ -1,4 +1,4 @@
-"""Texts of many kinds, ways to cut them, and what models repeat, for the tests of `agentlab.model.conversation`.
+"""Texts of many kinds, ways to cut them, and repetitions by models, for the tests of `agentlab.model.conversation`.
 
 `python -m tests.model.merge_texts` prints how many true repetitions are found in each kind of text.
 """
@@ -106,7 +106,7 @@ def borders(text: str) -> list[int]:
 
 
 def doubled(text: str, shortest: int = 16) -> set[int]:
-    """Return the places where at least that much text repeats: only there a continuation looks like a repetition."""
+    """Return the positions where at least that much text repeats: only there a continuation looks like a repetition."""
     starts: dict[str, int] = {}
     places: set[int] = set()
     for place in range(len(text) - shortest):
@@ -119,7 +119,7 @@ def doubled(text: str, shortest: int = 16) -> set[int]:
 
 
 def _last(text: str, pattern: str) -> int:
-    """Where the last unit of the text begins, units being divided by what the pattern matches."""
+    """The start of the last unit of the text; the pattern matches the separators."""
     return max((found.end() for found in re.finditer(pattern, text) if found.end() < len(text)), default=0)
 
 
@@ -141,11 +141,11 @@ KINDS: dict[str, Callable[[str], int | None]] = {
     "2 words": _last_words(2),
     "the whole answer": lambda text: 0,
 }
-"""What a model repeats when it continues: the place in the text so far where it starts."""
+"""A model's repetition when it continues: the place in the text so far where it starts."""
 
 
 def repetitions(text: str, kind: str) -> Iterator[tuple[str, str]]:
-    """Yield the two pieces for each cut at the end of a token where something can be repeated."""
+    """Yield the two pieces for each cut at the end of a token where text can be repeated."""
     for cut in borders(text):
         start = KINDS[kind](text[:cut])
         if start is not None and text[start:cut].strip():

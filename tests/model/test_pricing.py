@@ -22,7 +22,7 @@ M = Decimal(1_000_000)
 THEN = datetime(2026, 11, 23, 3, tzinfo=UTC)
 
 PRICES: dict[str, tuple[str, str, tuple[str, str | None, str | None, str]]] = {
-    # Our provider, a model as it names itself in a response: dollars for a million tokens of input, cache read, cache write, output.
+    # Our provider, a model by its name in a response: dollars per million tokens of input, cache read, cache write, output.
     "openai": ("openai", "gpt-4.1-mini-2025-04-14", ("0.4", "0.1", None, "1.6")),
     "openai-responses": ("openai-responses", "gpt-5.4-mini-2026-03-17", ("0.75", "0.075", None, "4.5")),
     "anthropic": ("anthropic", "claude-sonnet-4-6", ("3", "0.3", "3.75", "15")),
@@ -60,7 +60,7 @@ USAGES = {
 
 @pytest.mark.parametrize("used", USAGES.values(), ids=USAGES.keys())
 @pytest.mark.parametrize(("provider", "model", "prices"), PRICES.values(), ids=PRICES.keys())
-def test_prices_are_those_of_the_list(
+def test_prices_equal_those_of_the_list(
     provider: str, model: str, prices: tuple[str, str | None, str | None, str], used: Usage
 ) -> None:
     fresh, read, write, out = (None if price is None else Decimal(price) / M for price in prices)
@@ -85,24 +85,24 @@ def test_prices_are_those_of_the_list(
         pytest.param("openai", "gpt-4.1-mini", Usage(None, None, 3, 3, 3), id="parts known, sums unknown"),
         pytest.param("openai", "gpt-4.1-mini", Usage(5, None, 3), id="output unknown"),
         pytest.param("openai", "gpt-4.1-mini", Usage(), id="nothing known"),
-        pytest.param("openai", "gpt-4.1-mini", Usage(10, 5, 11), id="more from the cache than there was"),
+        pytest.param("openai", "gpt-4.1-mini", Usage(10, 5, 11), id="more from the cache than the input"),
         pytest.param("openai", "no-such-model", Usage(1, 1), id="unknown model"),
         pytest.param("openai", "", Usage(1, 1), id="no model"),
         pytest.param("azure", "my-deployment", Usage(1, 1), id="a deployment's name"),
         pytest.param(
-            "bedrock", "arn:aws:bedrock:us-east-1:1:application-inference-profile/a1b2", Usage(1, 1), id="an own profile"
+            "bedrock", "arn:aws:bedrock:us-east-1:1:application-inference-profile/a1b2", Usage(1, 1), id="a custom profile"
         ),
         pytest.param("openrouter", "deepseek/deepseek-chat-v3.1:free", Usage(1, 1), id="a variant of a model"),
-        pytest.param("compatible", "gpt-4.1-mini", Usage(1, 1), id="a server of somebody"),
-        pytest.param("compatible-responses", "gpt-4.1-mini", Usage(1, 1), id="a server of somebody, Responses"),
-        pytest.param("my-openai-proxy", "gpt-4.1-mini", Usage(1, 1), id="a name with another in it"),
+        pytest.param("compatible", "gpt-4.1-mini", Usage(1, 1), id="an unknown server"),
+        pytest.param("compatible-responses", "gpt-4.1-mini", Usage(1, 1), id="an unknown server, Responses"),
+        pytest.param("my-openai-proxy", "gpt-4.1-mini", Usage(1, 1), id="a name that contains another"),
     ],
 )
 def test_unknown_is_not_zero(provider: str, model: str, used: Usage) -> None:
     assert cost_of(provider, model, used) == Cost(None, CostSource.UNKNOWN)
 
 
-def test_a_provider_of_your_own_is_found_by_its_name() -> None:
+def test_a_custom_provider_is_priced_by_its_name() -> None:
     assert cost_of("groq", "llama-3.3-70b-versatile", Usage(1000, 500)).source is CostSource.PRICED
 
 
@@ -222,7 +222,7 @@ def test_from_a_response_to_its_cost(name: str, body: dict[str, Any], usd: str) 
         ),
     ],
 )
-def test_other_names_that_servers_use(usage: dict[str, Any], expected: tuple[int | None, ...]) -> None:
+def test_alternative_names_of_usage_fields(usage: dict[str, Any], expected: tuple[int | None, ...]) -> None:
     body = chat(model="m", prompt_tokens=10, completion_tokens=5, **usage)
     found = lab.Provider("compatible", model="m", base_url="http://h").parse(body).usage
     assert (
@@ -254,7 +254,7 @@ def test_a_server_may_report_its_cost(cost: Any, usd: str | None) -> None:
     ("name", "reports"),
     [("openrouter", True), ("xai", True), ("compatible", True), ("azure", False), ("openai", False), ("anthropic", False)],
 )
-def test_who_reports_a_cost(name: str, reports: bool) -> None:
+def test_which_providers_report_a_cost(name: str, reports: bool) -> None:
     assert lab.capabilities(name).reports_cost is reports
 
 
@@ -289,15 +289,15 @@ def test_pricing_opens_no_socket_and_starts_no_thread() -> None:
         ("openai-responses", "gpt5.4-mini", "gpt-5.4-mini"),
         ("anthropic", "claude-sonet-4-6", "claude-sonnet-4-6"),
         ("openai", "gpt-5.4-mini", None),
-        ("anthropic", "claude-sonnet-4.6", None),  # another spelling that the book knows
+        ("anthropic", "claude-sonnet-4.6", None),  # another spelling in the price list
         ("gemini", "models/gemini-3.5-flash", None),
-        ("openai", "ft:my-own-model", None),  # like none of them: not a slip of the keyboard
-        ("compatible", "gpt-5.4-minii", None),  # a server of one's own calls its models as it likes
+        ("openai", "ft:my-own-model", None),  # similar to no name: not a typing error
+        ("compatible", "gpt-5.4-minii", None),  # a custom server may use any model name
     ],
 )
 def test_a_mistyped_model_is_mentioned(provider: str, model: str, meant: str | None) -> None:
-    said = misspelling_hint(provider, model)
-    assert said == ("" if meant is None else f" And the price list has no {model!r} of {provider}: did you mean {meant!r}?")
+    hint = misspelling_hint(provider, model)
+    assert hint == ("" if meant is None else f" And the price list has no {model!r} of {provider}: did you mean {meant!r}?")
 
 
 async def shown_fields(model: str) -> str:

@@ -27,13 +27,13 @@ def test_an_exact_continuation_is_never_changed(text: str, times: int) -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
-def test_nor_is_one_that_comes_in_three_pieces(text: str) -> None:
+def test_a_continuation_in_three_pieces_is_never_changed(text: str) -> None:
     ends = borders(text)
     for first, second in zip(ends, ends[7:], strict=False):
         assert joined(joined(text[:first], text[first:second]), text[second:]) == text
 
 
-def test_nor_is_one_in_the_sources_of_the_standard_library() -> None:
+def test_a_continuation_of_source_code_is_never_changed() -> None:
     tried = 0
     for path in sorted(Path(json.__file__).parents[1].glob("*.py"))[:40]:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -45,7 +45,7 @@ def test_nor_is_one_in_the_sources_of_the_standard_library() -> None:
 
 @given(st.text("ab \n", max_size=200) | st.text("01,[] \n", max_size=200) | st.text("a.|-` \n", max_size=200), st.data())
 @often
-def test_nor_is_any_text_of_few_characters(text: str, data: st.DataObject) -> None:
+def test_a_text_of_few_different_characters_is_never_changed(text: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(text)))
     assert joined(text[:cut], text[cut:]) == text
 
@@ -57,14 +57,14 @@ WORDS = ("one", "two", "three", "Four", "five", "six", "of", "the", "I", "12", "
     st.lists(st.sampled_from(WORDS), max_size=60), st.integers(1, 4), st.sampled_from([" ", "\n", ", ", ",", "\t", "; ", " | "])
 )
 @often
-def test_nor_is_any_sequence_of_words_said_several_times(words: list[str], times: int, between: str) -> None:
+def test_a_sequence_of_repeated_words_is_never_changed(words: list[str], times: int, between: str) -> None:
     whole = between.join(words * times)
     assert [cut for cut in range(len(whole) + 1) if joined(whole[:cut], whole[cut:]) != whole] == []
 
 
 @given(st.text(min_size=1, max_size=60), st.text(max_size=60), st.text(max_size=60), st.integers(1, 3))
 @often
-def test_nor_is_any_text_that_repeats_a_part_of_itself_behind_a_border(part: str, head: str, tail: str, times: int) -> None:
+def test_a_text_that_repeats_itself_after_a_border_is_never_changed(part: str, head: str, tail: str, times: int) -> None:
     whole = f"{head}\n" + f"{part}\n" * times + tail
     assert [cut for cut in range(len(whole) + 1) if joined(whole[:cut], whole[cut:]) != whole] == []
 
@@ -97,11 +97,11 @@ def test_nor_is_any_text_that_repeats_a_part_of_itself_behind_a_border(part: str
         ("# One\n```python\nx = 1\n```\nAs in", "```python\nAs in x\n```"),
     ],
 )
-def test_what_could_be_chance_is_kept(before: str, after: str) -> None:
+def test_a_possible_coincidence_is_kept(before: str, after: str) -> None:
     assert joined(before, after) == before + after
 
 
-# What is said again -------------------------------------------------------------------------------------------------------------
+# Repetitions --------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_could_be_chance_is_kept(before: str, after: str) -> None:
         ("```python\nif a:\n    x = compute", "```python\nx = computed(1)\n", "```python\nif a:\n    x = computed(1)\n"),
     ],
 )
-def test_what_cannot_be_chance_is_dropped(before: str, after: str, whole: str | None) -> None:
+def test_a_certain_repetition_is_dropped(before: str, after: str, whole: str | None) -> None:
     assert joined(before, after) == (after if whole is None else whole)
 
 
@@ -154,16 +154,16 @@ def test_only_repetitions_are_dropped(words: list[str], head: str, tail: str) ->
     assert not again or len(set(again.split())) >= FEWEST_WORDS
 
 
-# What it costs ------------------------------------------------------------------------------------------------------------------
+# Speed --------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("unit", ["ab", "x", "word ", "one two three four\n", "```python\nx = 1\n"])
-def test_a_long_text_that_repeats_itself_is_kept(unit: str) -> None:
+def test_a_long_repetitive_text_is_kept(unit: str) -> None:
     piece = (unit * 60_000)[:60_000]
     assert joined(piece, piece + "end") == piece + piece + "end"
 
 
-def test_the_whole_of_a_long_answer_is_found() -> None:
+def test_a_repetition_of_a_whole_long_answer_is_found() -> None:
     long = " ".join(f"The boat number {number} was asleep." for number in range(4_000)) + " The harb"
     assert joined(long, f"{long}our was quiet.") == f"{long}our was quiet."
 

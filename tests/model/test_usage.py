@@ -1,4 +1,4 @@
-"""What a call used and cost."""
+"""The usage and cost of a call."""
 
 from __future__ import annotations
 

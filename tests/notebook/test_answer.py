@@ -1,4 +1,4 @@
-"""What the panel shows of the model's answer: while it streams in, when it has come, and when it was cut off."""
+"""The model's answer in the panel: while it streams, when it is complete, and when it was cut short."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from other_threads import drawn, wait_until
+from thread_tools import drawn, wait_until
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs
+from agentlab.agent import Run
 from agentlab.engine.client import CallContext
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ModelRequest
@@ -22,7 +23,6 @@ from agentlab.model.responses import Hole, ModelResponse
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import LONGEST, LONGEST_COMING, Answer, ShownAnswer, answer_html, answer_label_html
 from agentlab.records.events import Event, TextReceived
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -32,19 +32,19 @@ Speech = Callable[[CallContext], Awaitable[ModelResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """A model whose calls are coroutines: they say what they want, piece by piece."""
+    """A model whose calls are coroutines that emit their text piece by piece."""
 
     speeches: tuple[Speech, ...]
     name: str = "speaker"
     model: str = "aloud"
 
     async def respond(self, request: ModelRequest, context: CallContext) -> ModelResponse:
-        """The next speech."""
+        """Run the next speech."""
         return await self.speeches[min(context.index, len(self.speeches)) - 1](context)
 
 
 def speech(*pieces: str, look: Callable[[], object] = lambda: None, then: ModelResponse | Exception | None = None) -> Speech:
-    """A call that says these pieces, has somebody look after each, and answers with them, or as `then` says."""
+    """A call that emits these pieces, calls the check after each, and answers with them or with the result of `then`."""
 
     async def speak(context: CallContext) -> ModelResponse:
         for piece in pieces:
@@ -58,7 +58,7 @@ def speech(*pieces: str, look: Callable[[], object] = lambda: None, then: ModelR
 
 
 class Watched:
-    """An agent's run with an Answer that is looked at when a speech says so."""
+    """An agent's run with an Answer that is checked when a speech asks for it."""
 
     def __init__(self, *, tools: tuple[Callable[..., object], ...] = (), **more: object) -> None:
         self.seen: list[ShownAnswer] = []
@@ -75,7 +75,7 @@ class Watched:
         return run
 
     def texts(self) -> list[str]:
-        return [said.text for said in self.seen]
+        return [view.text for view in self.seen]
 
 
 def to_the_end(run: Run) -> None:
@@ -91,28 +91,28 @@ def look_up(word: str) -> str:
 
 
 def shown(value: str) -> str:
-    """The text in the panel's HTML of an answer."""
+    """The text in the answer's HTML in the panel."""
     found = re.search(r"<pre [^>]*>\n(.*)</pre>", value, re.DOTALL)
     assert found is not None
     return found[1]
 
 
-# While it comes in ----------------------------------------------------------------------------------------------------------
+# While it streams -----------------------------------------------------------------------------------------------------------
 
 
-def test_text_grows_piece_by_piece_and_then_stands_in_the_history() -> None:
+def test_text_grows_piece_by_piece_and_is_then_in_the_history() -> None:
     watched = Watched()
     run = watched.run(speech("It ", "rains ", "in Graz.", look=watched.look))
     assert watched.answer.catch_up() == ShownAnswer("Answer", note="none yet")
     to_the_end(run)
     assert watched.texts() == ["It ", "It rains ", "It rains in Graz."]
-    assert {said.label for said in watched.seen} == {"Answer of step 1"}
-    assert all(said.coming for said in watched.seen)
+    assert {view.label for view in watched.seen} == {"Answer of step 1"}
+    assert all(view.coming for view in watched.seen)
     assert watched.answer.catch_up() == ShownAnswer("Answer of step 1", "It rains in Graz.", 17)
 
 
 @pytest.mark.parametrize("length", [LONGEST_COMING, LONGEST_COMING + 1, 3 * LONGEST_COMING + 7])
-def test_of_a_long_answer_the_end_is_shown_and_what_is_left_out_is_said(length: int) -> None:
+def test_the_end_of_a_long_answer_is_shown_with_a_note_of_the_omitted_part(length: int) -> None:
     text = "".join(itertools.islice(itertools.cycle("0123456789 "), length))
     watched = Watched()
     pieces = [text[start : start + 300] for start in range(0, length, 300)]
@@ -121,26 +121,30 @@ def test_of_a_long_answer_the_end_is_shown_and_what_is_left_out_is_said(length: 
     last = watched.seen[-1]
     assert last.text == text[-LONGEST_COMING:]
     assert last.about == ("" if length == LONGEST_COMING else f"the last 2,000 of {length:,} characters")
-    assert watched.answer.catch_up().text == text, "when it has come, there is room for more of it"
+    assert watched.answer.catch_up().text == text, "once complete, a longer part of it fits"
 
 
-def test_of_a_very_long_answer_the_end_stays() -> None:
+def test_the_end_of_a_very_long_answer_is_kept() -> None:
     run = lab.Agent(ScriptedProvider(["x" * LONGEST + "the end"])).run("go")
     to_the_end(run)
-    said = Answer(run).shown()
-    assert (len(said.text), said.text[-7:], said.about) == (LONGEST, "the end", "the last 20,000 of 20,007 characters")
+    view = Answer(run).shown()
+    assert (len(view.text), view.text[-7:], view.about) == (
+        LONGEST,
+        "the end",
+        "the last 20,000 of 20,007 characters",
+    )
 
 
-def test_what_is_kept_does_not_grow_with_the_answer() -> None:
+def test_memory_does_not_grow_with_the_answer() -> None:
     watched = Watched()
     to_the_end(watched.run(speech(*["word "] * 10_000)))
     run = watched.run(speech(*["word "] * 10_000, look=watched.look))
     to_the_end(run)
-    assert max(len(said.text) for said in watched.seen) == LONGEST_COMING
+    assert max(len(view.text) for view in watched.seen) == LONGEST_COMING
     assert watched.seen[-1].length == 50_000
 
 
-def test_the_next_step_takes_the_place_when_it_begins_to_speak() -> None:
+def test_the_next_step_replaces_the_text_when_it_starts_to_stream() -> None:
     watched = Watched(tools=(look_up,))
     run = watched.run(
         speech("I look it up.", look=watched.look, then=call("look_up", {"word": "rain"})),
@@ -148,7 +152,7 @@ def test_the_next_step_takes_the_place_when_it_begins_to_speak() -> None:
         speech("It rains.", look=watched.look),
     )
     to_the_end(run)
-    assert [(said.label, said.text) for said in watched.seen] == [
+    assert [(view.label, view.text) for view in watched.seen] == [
         ("Answer of step 1", "I look it up."),
         ("Answer of step 3", "It rains."),
     ]
@@ -169,13 +173,13 @@ def test_tools_are_named_while_they_run_and_afterwards() -> None:
         stop=StepCountIs(2),
     )
     to_the_end(run)
-    assert [(said.label, said.text, said.note, said.coming) for said in watched.seen] == [
+    assert [(view.label, view.text, view.note, view.coming) for view in watched.seen] == [
         ("Answer of step 1", "Wait. ", "asks for look_around", True),
         ("Answer of step 2", 'look_around({"word": "y"})', "asks for look_around", True),
     ]
 
 
-def test_a_panel_that_is_opened_in_mid_answer_says_that_it_lacks_the_beginning() -> None:
+def test_a_panel_opened_in_mid_answer_says_that_the_beginning_is_missing() -> None:
     late: list[ShownAnswer] = []
     answers: list[Answer] = []
 
@@ -192,11 +196,11 @@ def test_a_panel_that_is_opened_in_mid_answer_says_that_it_lacks_the_beginning()
     run = lab.Agent(Speaker((speak,))).run("go", observers=[lambda event: None])
     to_the_end(run)
     assert late[0].text == "and the end."
-    assert late[0].about == "the end of it: its beginning came before this panel was opened"
+    assert late[0].about == "only its end: the beginning was received before this panel was opened"
     assert answers[0].catch_up() == ShownAnswer("Answer of step 1", "The beginning, and the end.", 27)
 
 
-def test_an_answer_that_is_asked_for_again_does_not_show_its_text_twice() -> None:
+def test_a_retried_answer_does_not_show_its_text_twice() -> None:
     watched = Watched(stream=True)
     cut = say(finish=FinishReason.MAX_TOKENS)
     holed = replace(say(), holes=(Hole(4),))
@@ -209,7 +213,7 @@ def test_an_answer_that_is_asked_for_again_does_not_show_its_text_twice() -> Non
 # Several calls in one step --------------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_is_tried_again_does_not_show_its_text_twice() -> None:
+def test_a_retried_call_does_not_show_its_text_twice() -> None:
     watched = Watched()
 
     async def speak(context: CallContext) -> ModelResponse:
@@ -225,7 +229,7 @@ def test_a_call_that_is_tried_again_does_not_show_its_text_twice() -> None:
     assert watched.texts() == ["It rai", "", "It rains."]
 
 
-def test_a_paused_turn_goes_on_where_it_was() -> None:
+def test_a_paused_turn_continues_where_it_was() -> None:
     watched = Watched()
     run = watched.run(
         speech("First ", "half, ", look=watched.look, then=say(finish=FinishReason.PAUSED)),
@@ -262,7 +266,7 @@ def test_a_middleware_that_catches_a_broken_call_does_not_show_its_text_twice() 
     assert watched.texts() == ["It ra", "It rains."]
 
 
-def test_of_two_calls_at_a_time_the_newest_is_shown_unmixed() -> None:
+def test_the_newest_of_two_concurrent_calls_is_shown_unmixed() -> None:
     turns = asyncio.Barrier(2)
 
     def in_turns(*pieces: str) -> Speech:
@@ -288,7 +292,7 @@ def test_of_two_calls_at_a_time_the_newest_is_shown_unmixed() -> None:
 # How it ends ----------------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_said_until_a_cancel_stays_and_is_said_not_to_be_in_the_history() -> None:
+def test_text_before_a_cancel_stays_and_is_marked_as_not_in_the_history() -> None:
     watched = Watched()
 
     async def speak(context: CallContext) -> ModelResponse:
@@ -299,25 +303,25 @@ def test_what_was_said_until_a_cancel_stays_and_is_said_not_to_be_in_the_history
 
     run = watched.run(speak)
     to_the_end(run)
-    said = watched.answer.catch_up()
-    assert (said.label, said.text, said.coming) == ("Answer of step 1, cut off", "It will rai", False)
-    assert "not in the history" in said.about
+    view = watched.answer.catch_up()
+    assert (view.label, view.text, view.coming) == ("Answer of step 1, cut off", "It will rai", False)
+    assert "not in the history" in view.about
     assert run.history[0].text == ""
 
 
-def test_at_the_end_the_last_text_stands_there_where_nothing_was_handed_in() -> None:
+def test_at_the_end_the_last_text_is_shown_if_nothing_was_submitted() -> None:
     script = [say("I look it up.", calls=call("look_up", {"word": "a"}).tool_calls, finish=FinishReason.TOOL_CALLS)]
     run = lab.Agent(ScriptedProvider([*script, call("look_up", {"word": "b"})]), tools=[look_up]).run("go", stop=StepCountIs(2))
     to_the_end(run)
     assert Answer(run).shown() == ShownAnswer("Answer of step 1", "I look it up.", 13, "asks for look_up")
 
 
-def test_an_answer_without_text_is_what_it_asks_for() -> None:
+def test_an_answer_without_text_shows_its_tool_calls() -> None:
     calls = [*call("look_up", {"word": "a"}, id="1").tool_calls, *call("look_up", "not JSON", id="2").tool_calls]
     run = lab.Agent(ScriptedProvider([say(calls=calls, finish=FinishReason.TOOL_CALLS), ""]), tools=[look_up]).run("go")
     asyncio.run(run.step())
-    said = Answer(run).shown()
-    assert str(said) == 'Answer of step 1 (asks for look_up, look_up):\nlook_up({"word": "a"})\nlook_up(not JSON)'
+    view = Answer(run).shown()
+    assert str(view) == 'Answer of step 1 (asks for look_up, look_up):\nlook_up({"word": "a"})\nlook_up(not JSON)'
     to_the_end(run)
     assert str(Answer(run).shown()) == "Answer of step 2 (no text)"
 
@@ -329,7 +333,7 @@ def test_a_refusal_is_shown() -> None:
     assert Answer(run).shown() == ShownAnswer("Answer of step 1", "I cannot help with that.", 24, "refused")
 
 
-def test_many_tools_are_not_all_named() -> None:
+def test_a_long_list_of_tools_is_shortened() -> None:
     calls = [*itertools.chain.from_iterable(call("look_up", {"word": "a"}, id=str(index)).tool_calls for index in range(40))]
     run = lab.Agent(ScriptedProvider([say(calls=calls, finish=FinishReason.TOOL_CALLS)]), tools=[look_up])
     first = run.run("go", stop=StepCountIs(1))
@@ -341,12 +345,12 @@ def test_many_tools_are_not_all_named() -> None:
 
 
 @pytest.fixture
-def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
 def values_of(widget: object) -> list[str]:
-    """What a widget shows from now on, one after the other."""
+    """The values that a widget shows from now on, in order."""
     values: list[str] = []
     widget.observe(lambda change: values.append(change["new"]), "value")  # type: ignore[attr-defined]
     return values
@@ -365,7 +369,7 @@ async def by_steps(run: Run) -> None:
         await run.step()
 
 
-@pytest.mark.usefixtures("_someone_to_click")
+@pytest.mark.usefixtures("_front_end")
 @pytest.mark.parametrize("drive", [in_the_background, awaited, by_steps])
 def test_a_recorded_stream_arrives_in_the_panel_at_its_own_pace(drive: Callable[[Run], Awaitable[None]]) -> None:
     def get_weather(city: str, day: str) -> dict[str, object]:
@@ -389,7 +393,7 @@ def test_a_recorded_stream_arrives_in_the_panel_at_its_own_pace(drive: Callable[
         return [shown(value) for value in values if "Answer of step 2" in value and 'aria-busy="true"' in value]
 
     def let_it_be_drawn(event: Event) -> None:
-        """The stream goes on behind its third and its sixth piece when they are seen, however long drawing takes here."""
+        """The stream waits after its third and its sixth piece until they are shown, however slow drawing is here."""
         if isinstance(event, TextReceived) and event.step == 2:
             pieces.append(event.text)
             while len(set(coming())) < {3: 1, 6: 2}.get(len(pieces), 0):
@@ -410,8 +414,8 @@ def test_a_recorded_stream_arrives_in_the_panel_at_its_own_pace(drive: Callable[
     assert shown(panel.run_view.answer.text.value) == markup.escape(run.result.text, 10_000)
 
 
-@pytest.mark.usefixtures("_someone_to_click")
-def test_ten_thousand_pieces_are_a_handful_of_redraws() -> None:
+@pytest.mark.usefixtures("_front_end")
+def test_ten_thousand_pieces_cause_a_handful_of_redraws() -> None:
     async def speak(context: CallContext) -> ModelResponse:
         for index in range(10_000):
             context.on_text("word ")
@@ -432,7 +436,7 @@ def test_ten_thousand_pieces_are_a_handful_of_redraws() -> None:
     assert max(map(len, values)) < LONGEST + 500
 
 
-@pytest.mark.usefixtures("_someone_to_click")
+@pytest.mark.usefixtures("_front_end")
 def test_a_panel_shows_nothing_of_a_fork() -> None:
     def runs_on() -> Speaker:
         return Speaker((speech("of the run", then=call("look_up", {"word": "x"})), speech("of the fork")))
@@ -444,7 +448,7 @@ def test_a_panel_shows_nothing_of_a_fork() -> None:
     branch = run.fork(at=1, stop=StepCountIs(3))
     other = branch.panel()
     _ = other.widget
-    assert shown(other.run_view.answer.text.value) == "of the run", "what it has from the run is shown before it goes on"
+    assert shown(other.run_view.answer.text.value) == "of the run", "text taken from the run is shown before it continues"
     to_the_end(branch)
     for one in (panel, other):
         drawn(one)
@@ -452,13 +456,13 @@ def test_a_panel_shows_nothing_of_a_fork() -> None:
     assert shown(other.run_view.answer.text.value) == "of the fork"
 
 
-def test_what_is_shown_is_text_and_nothing_else() -> None:
+def test_shown_output_is_plain_text() -> None:
     watched = Watched()
     run = watched.run(speech(HOSTILE[:9], HOSTILE[9:], look=watched.look))
     to_the_end(run)
     panel = run.panel()
-    for said in (*watched.seen, ShownAnswer("Answer", HOSTILE, 1_000, HOSTILE)):
-        for value in (answer_html(said), answer_label_html(said)):
+    for view in (*watched.seen, ShownAnswer("Answer", HOSTILE, 1_000, HOSTILE)):
+        for value in (answer_html(view), answer_label_html(view)):
             assert "<script" not in value and "<img" not in value and "</pre><" not in value.replace("</pre></div>", "")
             value.encode()
     for value in (panel.bundle()["text/html"], panel.bundle()["text/plain"]):
@@ -477,11 +481,11 @@ def test_what_is_shown_is_text_and_nothing_else() -> None:
         ("grüß 🌊 \u202e", "grüß 🌊 \u202e"),
     ],
 )
-def test_what_steers_a_terminal_is_made_visible(text: str, printed: str) -> None:
+def test_terminal_codes_are_made_visible(text: str, printed: str) -> None:
     assert markup.printable(text) == printed
 
 
-def test_a_listener_hears_the_answer_when_it_has_come() -> None:
+def test_a_screen_reader_announces_the_complete_answer() -> None:
     coming, come = (
         answer_html(ShownAnswer("Answer of step 3", "It ra", 5, coming=True)),
         answer_html(ShownAnswer("Answer of step 3", "x", 1)),

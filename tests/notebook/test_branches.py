@@ -1,4 +1,4 @@
-"""Branches without a browser: set what a person would set, read what the page would show."""
+"""Branches without a browser: set what a user would set, read what the page would show."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
-from other_threads import drawn, undisturbed, wait_until
-from work_done import calls_in
+from measured_work import calls_in
+from thread_tools import drawn, undisturbed, wait_until
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs
+from agentlab.agent import Run
 from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.notebook.panel import Panel, panel
 from agentlab.notebook.panel.branches import LONGEST_RESULT
 from agentlab.notebook.panel.pictures import MOST_POINTS, Courses, PacedPicture
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
 
 
 @pytest.fixture(autouse=True)
-def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
@@ -49,7 +49,7 @@ def ended(run: Run) -> Run:
 
 
 def shown(run: Run, **more: object) -> Panel:
-    """The panel of a run, at the tab Branches."""
+    """The panel of a run, on the tab Branches."""
     made = panel(run, **more)  # type: ignore[arg-type]
     assert isinstance(made, Panel)
     turn_to_branches(made)
@@ -57,21 +57,21 @@ def shown(run: Run, **more: object) -> Panel:
 
 
 def turn_to_branches(made: Panel) -> None:
-    """Bring that tab to the front, with what holds now."""
+    """Bring that tab to the front with current content."""
     made.run_view.tabs.selected_index = made.run_view.tabs.titles.index("Branches")
     drawn(made)
 
 
 @pytest.fixture
 def run() -> Run:
-    """Four steps, then its budget ended it."""
+    """Four steps, ended by its budget."""
     return ended(agent().run("Find it.", budget=Budget(max_turns=4)))
 
 
 # The form --------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_branch_with_all_that_can_be_different(run: Run) -> None:
+def test_a_branch_with_every_field_changed(run: Run) -> None:
     made = shown(run, agents=[agent("two")])
     form = made.run_view.branches.form
     form.keep.value = 2
@@ -86,14 +86,14 @@ def test_a_branch_with_all_that_can_be_different(run: Run) -> None:
     assert branch.messages[-1].text == "Look at the oldest first."
     assert branch.history[1].tool_results[0].content == "page 12"
     assert run.history[1].tool_results[0].content == "nothing"
-    told = "model two:m; another prompt; tool result of search; one more message"
-    assert told in made.run_view.lineage.text.value
+    changed = "model two:m; another prompt; tool result of search; one more message"
+    assert changed in made.run_view.lineage.text.value
     assert branch.state == "ready"
     made.run_view.controls.step.click()
     wait_until(lambda: len(branch.history) == 3)
 
 
-def test_nothing_is_different_unless_it_was_changed(run: Run) -> None:
+def test_nothing_differs_unless_it_was_changed(run: Run) -> None:
     made = shown(run)
     made.run_view.branches.form.button.click()
     (branch,) = run.branches
@@ -102,7 +102,7 @@ def test_nothing_is_different_unless_it_was_changed(run: Run) -> None:
     assert "no difference" in made.run_view.lineage.text.value
 
 
-def test_a_model_written_by_hand(run: Run) -> None:
+def test_a_typed_model_name(run: Run) -> None:
     form = shown(run).run_view.branches.form
     assert form.other_model.layout.display == "none"
     form.model.value = "another"
@@ -116,7 +116,7 @@ def test_a_model_written_by_hand(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reason"),
     [
         (lambda form: setattr(form.keep, "value", 9), "0 to 4"),
         (lambda form: setattr(form.keep, "value", -1), "0 to 4"),
@@ -124,17 +124,17 @@ def test_a_model_written_by_hand(run: Run) -> None:
     ],
     ids=["too many steps", "too few", "no prompt"],
 )
-def test_what_cannot_be_says_why_and_nothing_is_lost(run: Run, change: Callable[[object], None], said: str) -> None:
+def test_an_invalid_branch_says_why_and_keeps_the_input(run: Run, change: Callable[[object], None], reason: str) -> None:
     made = shown(run)
     form = made.run_view.branches.form
     form.message.value = "Go on."
     change(form)
     form.button.click()
-    assert said in form.error.value
+    assert reason in form.error.value
     assert (run.branches, made.run, form.message.value, made.fault.value) == ((), run, "Go on.", "")
 
 
-def test_where_the_model_has_had_its_say_the_last_step_is_taken_again() -> None:
+def test_without_an_open_turn_the_last_step_is_repeated() -> None:
     run = ended(agent(end=3).run("Find it."))
     form = shown(run).run_view.branches.form
     assert form.keep.value == 2
@@ -159,7 +159,7 @@ def test_steps_to_keep_follow_the_chosen_step_until_a_number_is_typed(run: Run) 
     assert form.keep.value == 3
 
 
-def test_a_step_without_tools_has_no_tool_result_and_says_so(run: Run) -> None:
+def test_a_step_without_tools_says_that_it_has_no_tool_result(run: Run) -> None:
     form = shown(run).run_view.branches.form
     form.keep.value = 0
     assert form.content.disabled and form.result.disabled
@@ -189,10 +189,10 @@ def test_a_huge_tool_result_is_not_put_into_the_page() -> None:
     assert run.branches[1].history[1].tool_results[0].content == "short"
 
 
-# The family ------------------------------------------------------------------------------------------------------------------------
+# Related runs ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_table_tells_of_all_runs_and_marks_the_one_that_is_shown(run: Run) -> None:
+def test_the_table_lists_all_runs_and_marks_the_shown_one(run: Run) -> None:
     branch = ended(run.fork(2, stop=StepCountIs(3)))
     below = branch.fork(1, budget=Budget(max_turns=9))
     made = shown(branch)
@@ -204,7 +204,7 @@ def test_the_table_tells_of_all_runs_and_marks_the_one_that_is_shown(run: Run) -
     assert "1.1.1" in texts[2] and "max_turns 9" in texts[2] and "ready" in texts[2]
 
 
-def test_a_run_is_shown_from_the_list_and_the_way_back_is_a_button(run: Run) -> None:
+def test_a_run_is_opened_from_the_list_and_a_button_leads_back(run: Run) -> None:
     branch = run.fork(2)
     made = shown(run)
     assert made.run_view.branches.choice.value == run.id
@@ -230,7 +230,7 @@ def test_a_branch_made_in_code_appears(run: Run) -> None:
     wait_until(lambda: re.search(r"1\.1\.1 [^;]*4 steps, turn_limit", made.run_view.branches.tree.value) is not None)
 
 
-def test_pictures_are_drawn_only_where_something_has_changed(run: Run) -> None:
+def test_pictures_are_redrawn_only_after_a_change(run: Run) -> None:
     run.fork(2)
     made = shown(run)
     branches = made.run_view.branches
@@ -240,7 +240,7 @@ def test_pictures_are_drawn_only_where_something_has_changed(run: Run) -> None:
     assert branches.tree.value is before
 
 
-def test_while_runs_go_on_drawing_takes_a_small_part_of_the_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drawing_takes_a_small_part_of_the_time_of_running_runs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, drawn = [0.0], []
     clock = SimpleNamespace(monotonic=lambda: now_s[0], thread_time=lambda: now_s[0])
     monkeypatch.setattr("agentlab.notebook.panel.pictures.time", clock)
@@ -267,10 +267,10 @@ def test_hostile_text_is_escaped() -> None:
     assert "<script" not in page and "<img src=x" not in page
 
 
-# What it costs -----------------------------------------------------------------------------------------------------------------------
+# Speed -------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_courses_read_only_what_is_new_and_thin_out_long_runs() -> None:
+def test_curves_read_only_new_steps_and_thin_out_long_runs() -> None:
     run = ended(agent().run("Find it.", budget=Budget(max_turns=1000)))
     courses, frames = Courses(), []
     at_first = calls_in(lambda: frames.append(courses.frame([("1", run)])))

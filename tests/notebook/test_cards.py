@@ -1,4 +1,4 @@
-"""What a notebook shows of every public value: text and HTML, escaped, short, without keys, the same at every execution."""
+"""The display of every public value in a notebook: text and HTML, escaped, short, without keys, the same at every execution."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from work_done import calls_in
+from measured_work import calls_in
 
 import agentlab as lab
 from agentlab.interop.rows import Imported
@@ -126,7 +126,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "TerminationSignal": lambda: lab.TerminationSignal(lab.FinishReason.ERROR, lab.Confidence.LOW, HOSTILE, HOSTILE, HOSTILE, HOSTILE),
     "Tool": lambda: lab.tool(name="look", description=HOSTILE)(look),
     "Usage": lambda: lab.Usage(10, None),
-    # not classes of lab, but what its functions give, and what stands inside the values
+    # not classes of lab, but values that its functions return and values inside others
     "provider": lambda: lab.Provider("anthropic", model="</td><script>", api_key=KEY, headers={"x-key": KEY}),
     "openai": lambda: lab.Provider("openai", model="gpt-5.4-mini", api_key=KEY),
     "openai-responses": lambda: lab.Provider("openai-responses", model="gpt-5.4-mini", api_key=KEY),
@@ -141,7 +141,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "own-condition": lambda: own_condition(),  # noqa: PLW0108  defined below
     "Imported": lambda: Imported(run().to_frame(), run().to_frame(), (HOSTILE[:200],), source="<script>"),
 }  # fmt: skip
-WITHOUT_A_VALUE = {"StopCondition"}  # what all conditions have in common: see own-condition
+WITHOUT_A_VALUE = {"StopCondition"}  # the base of all conditions: see own-condition
 
 
 def own_condition() -> lab.StopCondition:
@@ -156,7 +156,7 @@ def own_condition() -> lab.StopCondition:
 
 
 class Tags(HTMLParser):
-    """The tags of a text, and what is in their attributes."""
+    """The tags of a text and the contents of their attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -169,14 +169,14 @@ class Tags(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
 
 
-def test_every_public_class_is_looked_at() -> None:
+def test_every_public_class_has_a_display() -> None:
     classes = {name: value for name in lab.__all__ if inspect.isclass(value := getattr(lab, name))}
     words = {name for name, kind in classes.items() if issubclass(kind, enum.Enum | Exception)}
     assert set(classes) - words - WITHOUT_A_VALUE == {name for name in MADE if hasattr(lab, name)}
 
 
 @pytest.mark.parametrize("make", MADE.values(), ids=MADE.keys())
-def test_it_is_shown_in_short_and_harmless(make: Callable[[], Any]) -> None:
+def test_the_display_is_short_and_safe(make: Callable[[], Any]) -> None:
     from IPython.core.formatters import DisplayFormatter
 
     value = make()
@@ -189,21 +189,21 @@ def test_it_is_shown_in_short_and_harmless(make: Callable[[], Any]) -> None:
     assert tags.attributes <= {"style", "class", "colspan", "scope", "border"}
     assert tags.found.count("tr") <= MOST_TABLE_ROWS
     assert len(page) <= MOST_HTML
-    assert "color" not in page  # those of the theme hold
-    for told in (text, page):
-        assert KEY not in told
-        assert KEY[:20] not in told
-        assert "\x1b" not in told
+    assert "color" not in page  # the theme's colours apply
+    for display in (text, page):
+        assert KEY not in display
+        assert KEY[:20] not in display
+        assert "\x1b" not in display
 
 
-def test_it_is_the_same_at_every_execution() -> None:
+def test_the_display_is_the_same_at_every_execution() -> None:
     for name in ("Run", "StepResult", "RunHistory"):
         first, second = (ended(), ended())
         pick = {"Run": lambda one: one, "StepResult": lambda one: one.history[0], "RunHistory": lambda one: one.history}[name]
         assert pick(first)._repr_mimebundle_() == pick(second)._repr_mimebundle_()
 
 
-def test_what_is_not_known_is_called_so_and_is_never_0() -> None:
+def test_unknown_values_are_shown_as_unknown_and_never_0() -> None:
     assert ">unknown<" in lab.Usage(10, None)._repr_mimebundle_()["text/html"]
     assert ">0<" not in lab.Usage(10, None)._repr_mimebundle_()["text/html"]
     assert ">unknown<" in ended().history._repr_mimebundle_()["text/html"]
@@ -239,12 +239,12 @@ assert not {"pandas", "matplotlib", "ipywidgets", "IPython"} & set(sys.modules)
 """
 
 
-def test_to_be_shown_loads_nothing_heavy() -> None:
+def test_display_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=False, env=dict(os.environ))
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_class_of_anothers_own_with_a_known_name_is_not_taken_for_it() -> None:
+def test_a_foreign_class_with_a_known_name_has_no_card() -> None:
     from agentlab.notebook.cards import card_of
 
     class Budget(SimpleNamespace):
@@ -254,7 +254,7 @@ def test_a_class_of_anothers_own_with_a_known_name_is_not_taken_for_it() -> None
     assert card_of(Budget(a=1)).table is None
 
 
-def test_a_dry_run_says_that_nothing_bounds_it_and_not_that_it_is_unknown() -> None:
+def test_a_dry_run_without_a_bound_says_so_and_does_not_call_it_unknown() -> None:
     agent = lab.Agent(ScriptedProvider([say("Hi.")]))
     html = lab.Experiment([agent], ["?"], [{"budget": lab.Budget(max_calls=2)}]).dry_run()._repr_mimebundle_()["text/html"]
     assert "unknown" not in html.partition("token_limit")[2].partition("</tr>")[0]
@@ -266,7 +266,7 @@ def test_code_in_a_note_is_shown_as_code() -> None:
     assert "<code>run.panel()</code> shows it live" in html
 
 
-def test_a_stop_condition_stands_in_a_card_as_it_is_written() -> None:
+def test_a_card_shows_a_stop_condition_as_it_is_written() -> None:
     stop = lab.StepCountIs(3) | (lab.MaxCost("0.05") & ~lab.HasToolCall("look"))
     agent = lab.Agent(ScriptedProvider([say("Done.")]), tools=[look], stop=stop)
     written = "StepCountIs(3) | (MaxCost(0.05) &amp; ~HasToolCall(&#x27;look&#x27;))"

@@ -1,4 +1,4 @@
-"""The curve in the panel: the marked step, and where a click in the picture lies."""
+"""The chart in the panel: the marked step, and which step a click in the picture selects."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 import agentlab as lab
 from agentlab import Budget
+from agentlab.agent import Run
 from agentlab.errors import ProviderConnectionError
 from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.notebook.panel.pictures import Curve
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call
 
 
@@ -25,7 +25,7 @@ def look() -> str:
 
 
 def run_of(steps: int, known: int = 10_000, cost: str | None = "0.01") -> Run:
-    """A run of so many steps, of which the first `known` have a usage that is known."""
+    """A run of this many steps, of which the first `known` have known usage."""
 
     def answer(request: ModelRequest, index: int) -> ModelResponse:
         return call("look", {}, tokens=(10, 5) if index <= known else (None, None), cost=cost)
@@ -41,7 +41,7 @@ def run_of(steps: int, known: int = 10_000, cost: str | None = "0.01") -> Run:
 
 
 def run_that_fails() -> Run:
-    """A run whose first call breaks off."""
+    """A run whose first call fails."""
 
     def answer(request: ModelRequest, index: int) -> ModelResponse:
         raise ProviderConnectionError("It broke off.")
@@ -62,7 +62,7 @@ def axes_of(page: str) -> list[dict[str, float]]:
     return places
 
 
-def test_a_marked_step_is_drawn_and_told_and_taken_away_again() -> None:
+def test_a_marked_step_is_drawn_described_and_removed_again() -> None:
     curve = Curve(run_of(5))
     plain, marked = curve.draw(), curve.draw(3)
     assert plain != marked != curve.draw(4)
@@ -72,7 +72,7 @@ def test_a_marked_step_is_drawn_and_told_and_taken_away_again() -> None:
     assert [line.get_visible() for line in curve._mark_lines] == [False, False]
 
 
-def test_a_step_whose_sum_is_not_known_has_a_line_and_no_ring() -> None:
+def test_a_step_with_an_unknown_sum_has_a_line_without_a_ring() -> None:
     curve = Curve(run_of(4, known=2))
     page = curve.as_html(3)
     assert "Step 3 is marked: unknown tokens" in page
@@ -80,7 +80,7 @@ def test_a_step_whose_sum_is_not_known_has_a_line_and_no_ring() -> None:
     assert [len(ring.get_xdata()) for ring in curve._rings] == [0, 1]
 
 
-def test_what_is_not_known_is_said_in_the_chart() -> None:
+def test_unknown_values_are_mentioned_in_the_chart() -> None:
     curve = Curve(run_of(3, cost=None))
     assert "Cost unknown: no price for scripted:script." in curve.as_html()
     assert [note.get_text() for note in curve._notes] == ["", "cost unknown: no price for\nscripted:script"]
@@ -94,7 +94,7 @@ def test_what_is_not_known_is_said_in_the_chart() -> None:
     assert [note.get_text() for note in known._notes] == ["", ""]
 
 
-def test_axes_are_told_as_shares_of_the_picture() -> None:
+def test_axes_are_given_as_shares_of_the_picture() -> None:
     curve = Curve(run_of(8))
     left, right = axes_of(curve.as_html())
     for place in (left, right):
@@ -107,7 +107,7 @@ def test_axes_are_told_as_shares_of_the_picture() -> None:
         assert 1 - y == pytest.approx(place["bottom"], abs=0.001)
 
 
-def test_a_run_without_steps_has_nothing_to_click() -> None:
+def test_a_run_without_steps_is_not_clickable() -> None:
     assert "data-axes" not in Curve(run_of(0)).as_html()
 
 

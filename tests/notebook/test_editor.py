@@ -1,4 +1,4 @@
-"""The editor of what bounds a run, without a browser: what a person would click, and what then holds."""
+"""The settings editor without a browser: user actions and the resulting settings."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 import agentlab as lab
 from agentlab import AllOf, Budget, FinishReasonIs, HasToolCall, MaxCost, Off, StepCountIs
+from agentlab.agent import Run
 from agentlab.errors import ConfigurationError
 from agentlab.limits.combinators import AnyOf, Custom, StopCondition
 from agentlab.limits.fields import limit_field
@@ -30,11 +31,10 @@ from agentlab.notebook.panel.fields import (
     TextField,
     field_for,
 )
+from agentlab.notebook.panel.live_view import PanelServices, PanelState
 from agentlab.notebook.panel.settings_editor import LimitEditor
-from agentlab.notebook.panel.state import PanelServices, PanelState
 from agentlab.notebook.panel.stop_editor import GroupRow, LeafRow
 from agentlab.records.history import RunHistory
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
@@ -51,7 +51,7 @@ def finalize(answer: str) -> str:
 
 
 class Desk:
-    """A scene that does at once what it is asked for, and keeps what went wrong."""
+    """A scene that runs each action at once and keeps the errors."""
 
     def __init__(self, stop: object = None, **more: Any) -> None:
         model = ScriptedProvider(lambda request, index: call("search", {"query": str(index)}, cost="0.001"))
@@ -105,7 +105,7 @@ def test_flags_of_leaves_and_groups() -> None:
     assert {event.by for event in desk.run.events if type(event).__name__ == "LimitsChanged"} == {"panel"}  # type: ignore[attr-defined]
 
 
-def test_removed_one_after_the_other_with_no_redraw_between() -> None:
+def test_several_removals_without_a_redraw_in_between() -> None:
     desk = Desk(StepCountIs(1) | StepCountIs(2) | StepCountIs(3) | MaxCost(1))
     first, third = desk.row(0), desk.row(2)
     first.flags.remove.click()
@@ -118,7 +118,7 @@ def test_removed_one_after_the_other_with_no_redraw_between() -> None:
     assert "No condition" in desk.editor.stop._empty.value
 
 
-def test_two_leaves_of_a_kind_have_names_of_their_own() -> None:
+def test_two_leaves_of_a_kind_have_different_names() -> None:
     desk = Desk(StepCountIs(1) | StepCountIs(2))
     assert [desk.row(place).flags.remove.description for place in (0, 1)] == ["Remove StepCountIs", "Remove StepCountIs_2"]
     desk.row(0).flags.remove.click()
@@ -134,11 +134,11 @@ def test_conditions_and_groups_are_added() -> None:
     assert isinstance(desk.editor.stop.root, GroupRow)
     desk.add("HasToolCall", 1)
     assert repr(desk.stop) == "AnyOf(MaxTokensUsed(tokens=10000), AllOf(StepCountIs(steps=8), HasToolCall('search')))"
-    assert desk.editor.show(), "there are new controls, which the panel has to be told of"
+    assert desk.editor.show(), "there are new controls that the panel has to register"
     assert not desk.editor.stop.is_stale
 
 
-def test_one_that_would_end_the_run_at_once_is_added_turned_off() -> None:
+def test_a_condition_that_would_end_the_run_at_once_is_added_turned_off() -> None:
     desk = Desk(MaxCost(5))
     desk.take(8)
     desk.add("StepCountIs")
@@ -149,17 +149,17 @@ def test_one_that_would_end_the_run_at_once_is_added_turned_off() -> None:
     assert desk.stop == MaxCost(5) | StepCountIs(30)
 
 
-def test_a_click_on_a_tree_that_changed_elsewhere_changes_nothing() -> None:
+def test_a_click_on_an_outdated_tree_changes_nothing() -> None:
     desk = Desk(StepCountIs(3) | MaxCost(1))
     desk.run.limits.stop = MaxCost(1) | HasToolCall("finalize")
     desk.row(0).flags.counts.value = False
     assert desk.stop == MaxCost(1) | HasToolCall("finalize")
     assert len(desk.faults) == 1 and "changed elsewhere" in desk.faults[0]
     desk.editor.show()
-    assert desk.row(0).flags.counts.value is True, "what was refused is not shown as if it held"
+    assert desk.row(0).flags.counts.value is True, "a refused value is not shown as if it were in force"
 
 
-def test_rows_stay_while_values_change_so_that_focus_is_kept() -> None:
+def test_rows_persist_while_values_change_so_that_focus_is_kept() -> None:
     desk = Desk(StepCountIs(3) | MaxCost(1))
     rows = [desk.row(0), desk.row(1)]
     desk.run.limits.edit_condition("StepCountIs", steps=5)
@@ -172,7 +172,7 @@ def test_rows_stay_while_values_change_so_that_focus_is_kept() -> None:
     assert [desk.row(0), desk.row(2)] == rows
 
 
-def test_what_is_typed_and_refused_stays_while_steps_arrive() -> None:
+def test_refused_input_stays_in_the_box_while_steps_arrive() -> None:
     desk = Desk(StepCountIs(30))
     field = desk.editor.leaves["StepCountIs", "steps"]
     field.number.value = -1
@@ -181,10 +181,10 @@ def test_what_is_typed_and_refused_stays_while_steps_arrive() -> None:
     assert desk.stop == StepCountIs(30)
 
 
-# A person's own -----------------------------------------------------------------------------------------------------------------
+# Custom conditions --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_function_shows_its_name_and_its_last_reading_and_is_turned_off() -> None:
+def test_a_function_shows_its_name_and_last_reading_and_can_be_turned_off() -> None:
     asked: list[int] = []
 
     def enough(history: RunHistory) -> int:
@@ -203,7 +203,7 @@ def test_a_function_shows_its_name_and_its_last_reading_and_is_turned_off() -> N
     assert desk.stop == AnyOf(StepCountIs(30))
 
 
-def test_each_function_shows_what_it_said_itself() -> None:
+def test_each_function_shows_its_own_reading() -> None:
     desk = Desk(
         AnyOf(Off(Custom(lambda history: 0, "first")), Custom(lambda history: 0), Custom(lambda history: ""), StepCountIs(30))
     )
@@ -262,7 +262,7 @@ def test_each_type_has_its_control() -> None:
     desk = Desk(Everything())
     assert {name: type(control) for (_, name), control in desk.editor.leaves.items()} == KINDS
     desk.add("Everything")
-    assert desk.stop == Everything() | Everything(), "one's own is offered too"
+    assert desk.stop == Everything() | Everything(), "the custom one is offered too"
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_each_control_writes_a_value_of_its_type(name: str, entered: object, hel
     assert desk.editor.leaves["Everything", name]._shown == getattr(Everything(), name)
 
 
-def test_an_optional_number_has_a_box_for_none() -> None:
+def test_an_optional_number_has_a_checkbox_for_none() -> None:
     desk = Desk(Everything())
     maybe = desk.editor.leaves["Everything", "maybe"]
     assert maybe.unlimited.value and maybe.number.disabled
@@ -313,7 +313,7 @@ def test_a_value_below_the_minimum_of_the_metadata_is_refused_beside_the_field()
     assert desk.stop == Everything()
 
 
-def test_what_ones_own_class_raises_is_shown_beside_the_field() -> None:
+def test_an_exception_of_a_custom_class_is_shown_beside_the_field() -> None:
     def refuse(value: object) -> None:
         raise ValueError(HOSTILE)
 
@@ -323,10 +323,10 @@ def test_what_ones_own_class_raises_is_shown_beside_the_field() -> None:
     assert "ValueError: &lt;script&gt;" in made.message.value and "Still in force: wait" in made.message.value
 
 
-# Beside the tree ------------------------------------------------------------------------------------------------------------------
+# Other settings -------------------------------------------------------------------------------------------------------------------
 
 
-def test_every_cap_on_cut_answers_is_edited() -> None:
+def test_every_cap_on_continuations_is_edited() -> None:
     desk = Desk()
     fields = desk.editor.continuation.fields
     fields["max_continuations_per_turn"].number.value = 0
@@ -358,7 +358,7 @@ def test_terminating_tools_are_ticked_and_unticked() -> None:
         editor.tools[name].value = False
     assert desk.run.limits.terminating is None
     with pytest.warns(lab.AgentlabWarning, match="'elsewhere' can never be called"):
-        desk.run.limits.terminating = ["elsewhere"]  # a name from code that is none of the agent's
+        desk.run.limits.terminating = ["elsewhere"]  # a name set in code that is none of the agent's tools
     assert desk.editor.show() is True
     assert editor.tools["elsewhere"].value and not editor.tools["search"].value
 
@@ -369,7 +369,7 @@ def test_missing_usage_is_a_choice() -> None:
     assert desk.run.limits.missing_usage == "estimate"
 
 
-def test_an_ended_run_is_edited_no_more() -> None:
+def test_an_ended_run_cannot_be_edited() -> None:
     desk = Desk(StepCountIs(2) | FinishReasonIs("length"), terminating=["finalize"])
     desk.take(2)
     assert "The run has ended: branch it" in desk.editor.pending.value
@@ -381,7 +381,7 @@ def test_an_ended_run_is_edited_no_more() -> None:
     assert all(control.disabled for control in boxes)
 
 
-def test_a_redraw_with_nothing_new_touches_no_widget() -> None:
+def test_a_redraw_without_changes_touches_no_widget() -> None:
     desk = Desk(StepCountIs(900) | (MaxCost(50) & ~HasToolCall("finalize")))
     touched: list[Any] = []
     waiting = [desk.editor.view]
@@ -395,7 +395,7 @@ def test_a_redraw_with_nothing_new_touches_no_widget() -> None:
     assert not touched
 
 
-def test_what_is_taken_away_is_given_up() -> None:
+def test_removed_widgets_are_closed() -> None:
     from ipywidgets.widgets.widget import _instances
 
     desk = Desk(StepCountIs(900))
@@ -412,14 +412,14 @@ def test_what_is_taken_away_is_given_up() -> None:
 KEY = "sk-" + "planted0123456789abcdef"
 
 
-def test_a_key_is_not_shown_in_a_control_and_stays_where_nothing_else_is_written() -> None:
+def test_a_key_is_not_shown_in_a_control_and_is_kept_unless_overwritten() -> None:
     written: list[Any] = []
     text = TextField(Face("hint"), f"Use {KEY}", written.append)
     assert text.text.value == "Use REDACTED"
     text.text.value = "Use it"
     assert (written, text.text.value) == (["Use it"], "Use it")
     text.show(f"Do use {KEY}")
-    text._changed({"new": "Do use REDACTED"})  # as a page that sends what it has shown
+    text._changed({"new": "Do use REDACTED"})  # like a page that sends back the shown value
     assert (written, text.message.value) == (["Use it"], "")
 
     names = NamesField(Face("tools"), (KEY, "search"), written.append)
@@ -432,15 +432,15 @@ def test_a_key_is_not_shown_in_a_control_and_stays_where_nothing_else_is_written
     assert [label for label, _ in choice.choice.options] == ["REDACTED", "search"]
 
 
-# Chosen from what there is ------------------------------------------------------------------------------------------------------
+# Choices ------------------------------------------------------------------------------------------------------------------------
 
 
 def offered(field: Any) -> list[str]:
-    """What can be chosen, as a person reads it."""
+    """The choices as a user reads them."""
     return [label for label, _ in field.pick.options]
 
 
-def test_a_tool_is_chosen_and_chosen_again_taken_away() -> None:
+def test_a_tool_is_chosen_and_removed_by_choosing_it_again() -> None:
     with pytest.warns(lab.AgentlabWarning, match="no tool 'finalise'"):
         desk = Desk(HasToolCall("finalise"))
     field = desk.row().fields["names"]
@@ -458,18 +458,18 @@ def test_a_tool_is_chosen_and_chosen_again_taken_away() -> None:
         assert [label for label in offered(field) if label.startswith("✓")] == [f"✓ {one}" for one in names if one != "finalise"]
     field.text.value = second
     field.pick.value = second
-    assert desk.stop == HasToolCall(second), "a condition names one at least"
+    assert desk.stop == HasToolCall(second), "a condition needs at least one name"
     assert "name the tools as text" in field.message.value and f"Still in force: {second}." in field.message.value
 
 
-def test_a_condition_that_can_never_be_met_says_so_below_its_field() -> None:
+def test_an_unreachable_condition_is_reported_below_its_field() -> None:
     desk = Desk(StepCountIs(9) | HasToolCall("finalize"))
     row = desk.row(1)
     assert row.advice.value == ""
     row.fields["names"].text.value = "finalise"
     desk.editor.show()
-    said = "Can never be met: the agent has no tool 'finalise'. Did you mean 'finalize'? Its tools: search, finalize."
-    assert markup.escape(said, 1000) in row.advice.value
+    warning_text = "Can never be met: the agent has no tool 'finalise'. Did you mean 'finalize'? Its tools: search, finalize."
+    assert markup.escape(warning_text, 1000) in row.advice.value
     row.flags.counts.value = False
     assert row.advice.value == "", "it is turned off"
     row.flags.counts.value = True
@@ -492,7 +492,7 @@ def test_the_reasons_of_all_providers_are_offered_and_others_can_be_typed() -> N
     assert desk.stop == FinishReasonIs("eos")
 
 
-def test_names_of_tools_in_the_list_are_harmless_and_hold_no_key() -> None:
+def test_tool_names_in_the_list_are_safe_and_contain_no_key() -> None:
     field = NamesField(Face("tools"), ("a",), [].append, known=(KEY, "$x$", "two\nlines"))
     assert offered(field) == ["choose …", "REDACTED", "＄x＄", "two lines"]
     field.enable(False)

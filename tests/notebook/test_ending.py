@@ -1,4 +1,4 @@
-"""The end of a run in the panel: what is told, and what its buttons do."""
+"""The end of a run in the panel: the message, and the effect of its buttons."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from other_threads import undisturbed, wait_until
+from thread_tools import undisturbed, wait_until
 
 import agentlab as lab
 from agentlab import Budget
+from agentlab.agent import Run
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.ending import MOST_OFFERS, Ending
-from agentlab.notebook.panel.run_view import Panel
-from agentlab.run import Run
+from agentlab.notebook.panel.run_view import MOST_OFFERS, Ending, Panel
 from agentlab.testing import ScriptedProvider, call, say
 
 
 @pytest.fixture(autouse=True)
-def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
@@ -51,17 +50,17 @@ def labels(ending: Ending) -> list[str]:
     return [button.description for button in ending.buttons]
 
 
-def test_nothing_is_told_or_offered_while_the_run_goes_on() -> None:
+def test_no_ending_is_shown_during_the_run() -> None:
     ending = Panel(searching(3)).run_view.ending
     assert (ending.text.value, ending.buttons, ending.offers.children) == ("", (), ())
 
 
-def test_a_limit_is_raised_and_the_branch_goes_on_in_the_panel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.notebook.panel.ending.time", SimpleNamespace(monotonic=lambda: 100.0))
+def test_a_raised_limit_makes_a_branch_that_continues_in_the_panel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentlab.notebook.panel.run_view.time", SimpleNamespace(monotonic=lambda: 100.0))
     panel = ended(searching(2))
     run, ending = panel.run, panel.run_view.ending
     assert "truncated · turn_limit" in ending.text.value
-    assert labels(ending) == ["Raise the turn limit to 4 and go on"]
+    assert labels(ending) == ["Raise the turn limit to 4 and continue"]
     assert ending.buttons[0].tooltip == run.next_actions[0].why
     assert markup.escape(run.next_actions[0].why) in ending.offers.children[0].children[1].value, "a tooltip alone is not enough"
     ending.buttons[0].click()
@@ -70,20 +69,20 @@ def test_a_limit_is_raised_and_the_branch_goes_on_in_the_panel(monkeypatch: pyte
     assert panel.run is branch
     assert branch.wait(60) is not None
     assert len(branch.history) == 4 and len(run.history) == 2
-    wait_until(lambda: labels(panel.run_view.ending) == ["Raise the turn limit to 8 and go on"])
+    wait_until(lambda: labels(panel.run_view.ending) == ["Raise the turn limit to 8 and continue"])
 
 
-def test_what_is_offered_follows_an_edit_after_the_end() -> None:
+def test_proposals_follow_an_edit_after_the_end() -> None:
     panel = ended(searching(2))
     ending = panel.run_view.ending
     with undisturbed(panel):
         panel.run.limits.max_turns = 9
         assert ending.show(), "there are new controls"
-        assert labels(ending) == ["Go on from step 2"]
+        assert labels(ending) == ["Continue from step 2"]
         assert not ending.show()
 
 
-def test_another_prompt_is_asked_for_and_started() -> None:
+def test_another_prompt_is_requested_and_started() -> None:
     panel = ended(filtered())
     run, ending = panel.run, panel.run_view.ending
     assert ending.editor.layout.display == "none"
@@ -99,14 +98,14 @@ def test_another_prompt_is_asked_for_and_started() -> None:
     assert branch.wait(60) is not None
 
 
-def test_the_editor_is_put_away_again() -> None:
+def test_the_editor_can_be_closed() -> None:
     ending = ended(filtered()).run_view.ending
     ending.buttons[0].click()
     ending.buttons[0].click()
     assert ending.editor.layout.display == "none"
 
 
-def test_an_error_says_what_went_wrong_and_what_can_be_done() -> None:
+def test_an_error_says_what_went_wrong_and_what_to_do() -> None:
     def broken(request: object, index: int) -> object:
         raise RuntimeError("<i>off</i>")
 
@@ -118,17 +117,17 @@ def test_an_error_says_what_went_wrong_and_what_can_be_done() -> None:
     assert ending.buttons or "run.fork" in ending.text.value
 
 
-def test_an_end_of_the_agents_own_offers_nothing() -> None:
+def test_a_run_that_finished_on_its_own_gets_no_proposal() -> None:
     ending = ended(lab.Agent(ScriptedProvider(["done"])).run("go")).run_view.ending
     assert "terminated · completed" in ending.text.value
     assert ending.buttons == ()
 
 
-def test_never_more_buttons_than_can_be_taken_in() -> None:
+def test_the_number_of_buttons_is_limited() -> None:
     assert MOST_OFFERS == 3
 
 
-def test_the_providers_word_and_how_it_was_read() -> None:
+def test_the_providers_finish_reason_and_its_reading() -> None:
     run = lab.Agent(ScriptedProvider([say("half", finish=FinishReason.MAX_TOKENS)]), continuation=None).run("go")
-    told = ended(run).run_view.ending.text.value
-    assert "The provider said finish_reason = <code>max_tokens</code> (confidence high)" in told
+    ending_html = ended(run).run_view.ending.text.value
+    assert "The provider said finish_reason = <code>max_tokens</code> (confidence high)" in ending_html

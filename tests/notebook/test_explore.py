@@ -1,4 +1,4 @@
-"""The explorer, without a browser: sliders, numbers and code are one value, and its figures are those of `lab.backtest`."""
+"""The explorer without a browser: slider, number and code hold one value, and the figures equal those of `lab.backtest`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from other_threads import wait_until
+from thread_tools import wait_until
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs, errors
+from agentlab.agent import Run
 from agentlab.errors import ProviderConnectionError
 from agentlab.model.messages import ModelRequest
 from agentlab.notebook.explorer.explorer import Explorer, LimitRow, ToolTicks
 from agentlab.notebook.explorer.figures import FAILED_WORD, FINISHED_WORD, UNKNOWN_WORD
 from agentlab.notebook.explorer.limits import round_values
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
 
@@ -35,7 +35,7 @@ async def read_page(query: str) -> str:
 
 
 def made(place: int, *, cost: str | None = "0.001", turns: int = 8) -> Run:
-    """A run that ends of its own after 2 to 10 steps, unless it is cut off."""
+    """A run that finishes on its own after 2 to 10 steps, unless it is cut short."""
     last = 2 + place % 9
 
     def script(request: ModelRequest, index: int) -> Any:
@@ -84,7 +84,7 @@ FIGURES = ("runs", "stopped", "finished", "unknown", "success_rate", "success_lo
      {"MaxTokensUsed": 700, "HasToolCall": "search"}, {"HasToolCall": ("read_page", "search")}, {"timeout": 1e-9}],
 )  # fmt: skip
 @pytest.mark.parametrize("as_frame", [False, True], ids=["runs", "frame"])
-def test_its_figures_are_those_of_the_backtest(recorded: list[Run], limits: dict[str, Any], as_frame: bool) -> None:
+def test_the_figures_equal_those_of_the_backtest(recorded: list[Run], limits: dict[str, Any], as_frame: bool) -> None:
     source: Any = lab.frame(recorded) if as_frame else recorded
     explorer = lab.explore(source)
     for name, value in limits.items():
@@ -100,7 +100,7 @@ def test_its_figures_are_those_of_the_backtest(recorded: list[Run], limits: dict
     assert ends == by_run.loc[by_run["outcome"] == "stopped", "fired"].value_counts().to_dict()
 
 
-def test_the_record_is_the_runs_as_they_were(recorded: list[Run]) -> None:
+def test_the_record_shows_the_runs_as_recorded(recorded: list[Run]) -> None:
     record, runs = lab.explore(recorded)._trials.record.row, lab.frame(recorded, "runs")
 
     assert record["success_rate"] == pytest.approx(runs["terminated"].mean())
@@ -108,7 +108,7 @@ def test_the_record_is_the_runs_as_they_were(recorded: list[Run]) -> None:
     assert (record["unknown"], record["cost_saved"]) == (0, 0)
 
 
-def test_the_others_are_what_a_backtest_gives_and_can_be_drawn(recorded: list[Run]) -> None:
+def test_other_configurations_are_a_backtest_and_can_be_drawn(recorded: list[Run]) -> None:
     explorer = lab.explore(recorded)
     others = explorer.others
 
@@ -121,11 +121,11 @@ def test_the_others_are_what_a_backtest_gives_and_can_be_drawn(recorded: list[Ru
     expected = lab.backtest(recorded, StepCountIs([int(value) for value in steps["StepCountIs"]]), budget={"max_turns": 8})
     assert (others["unknown"] > 0).any() == (others["max_turns"].isna() | others["max_turns"].gt(8)).any(), "all but looser ones"
     assert steps["cost_mean"].tolist() == expected["cost_mean"].tolist()
-    assert "on the Pareto frontier" in lab.plots.what_if(others).alt
-    assert others["HasToolCall"].isna().all(), "to end at the first search would be a success"
+    assert "Pareto frontier: " in lab.plots.what_if(others).alt
+    assert others["HasToolCall"].isna().all(), "ending at the first search would be a success"
 
 
-def test_a_goal_of_ones_own(recorded: list[Run]) -> None:
+def test_a_custom_goal(recorded: list[Run]) -> None:
     explorer = lab.explore(recorded, goal=HasToolCall("search"), limits=["StepCountIs"])
     explorer.limits["StepCountIs"] = 1
 
@@ -160,7 +160,7 @@ def handed_in(place: int, stop: Any = None, **budget: Any) -> Run:
 
 
 def shown(explorer: Explorer) -> str:
-    """The words on the page."""
+    """The text of the page."""
     return re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", explorer.bundle()["text/html"].split("</style>")[1]))
 
 
@@ -170,7 +170,7 @@ def thirty_six() -> list[Run]:
 
 
 @pytest.mark.parametrize("as_frame", [False, True], ids=["runs", "frame"])
-def test_it_opens_with_the_limits_of_the_runs(thirty_six: list[Run], as_frame: bool) -> None:
+def test_the_explorer_opens_with_the_limits_of_the_runs(thirty_six: list[Run], as_frame: bool) -> None:
     explorer = lab.explore(lab.frame(thirty_six) if as_frame else thirty_six)
     runs, found = lab.frame(thirty_six, "runs"), explorer.frame.iloc[0]
 
@@ -188,7 +188,7 @@ def test_it_opens_with_the_limits_of_the_runs(thirty_six: list[Run], as_frame: b
     )
 
 
-def test_where_most_runs_are_unknown_there_is_no_mean(thirty_six: list[Run]) -> None:
+def test_if_most_runs_are_unknown_there_is_no_mean(thirty_six: list[Run]) -> None:
     explorer = lab.explore(thirty_six)
     explorer.limits.update(HasToolCall=None, StepCountIs=8)  # now only the runs that had taken eight steps can answer
     page = shown(explorer)
@@ -200,7 +200,7 @@ def test_where_most_runs_are_unknown_there_is_no_mean(thirty_six: list[Run]) -> 
     assert explorer._static().outputs()[1][1]["image/png"]["alt"].startswith("These limits: not drawn, 83% unknown.")
 
 
-def test_where_some_runs_are_unknown_the_mean_says_of_which_and_is_compared_on_these(thirty_six: list[Run]) -> None:
+def test_if_some_runs_are_unknown_the_mean_names_its_runs_and_compares_on_them(thirty_six: list[Run]) -> None:
     explorer = lab.explore(thirty_six)
     explorer.limits.update(HasToolCall=None, StepCountIs=4)
     known = [run for place, run in enumerate(thirty_six) if place % 6 >= 1]
@@ -210,7 +210,7 @@ def test_where_some_runs_are_unknown_the_mean_says_of_which_and_is_compared_on_t
     assert f"${recorded - 0.008:.3g} less ({1 - 0.008 / recorded:.0%}) on these runs" in shown(explorer)
 
 
-def test_of_a_share_that_is_known_in_part_there_is_a_range() -> None:
+def test_a_partly_known_share_is_a_range() -> None:
     explorer = lab.explore([made(place, turns=4) for place in range(27)])
     assert "33% reached the goal" in shown(explorer)
     explorer.limits["max_turns"] = 9
@@ -218,15 +218,15 @@ def test_of_a_share_that_is_known_in_part_there_is_a_range() -> None:
     assert "33% to 100% reached the goal" in explorer.bundle()["text/plain"]
 
 
-def test_runs_with_limits_of_their_own_keep_them_until_one_is_set_for_all() -> None:
+def test_runs_keep_their_own_limits_until_one_is_set_for_all() -> None:
     several = [handed_in(place, StepCountIs(2 + place % 3), max_turns=12) for place in range(36)]
     explorer = lab.explore(several)
     mean = float(lab.frame(several, "runs")["cost_usd"].mean())
 
     assert explorer.limits["StepCountIs"] is None and explorer.limits["max_turns"] == 12
     assert explorer.frame["cost_mean"].iloc[0] == pytest.approx(mean) and explorer.frame["unknown"].iloc[0] == 0
-    assert "Steps: not the same in all runs, or unknown. As recorded until you set one for all." in shown(explorer)
-    explorer.limits["MaxCost"] = "0.006"  # each still ends at its own number of steps
+    assert "Steps: not the same in all runs, or unknown. As recorded until you set a value for all." in shown(explorer)
+    explorer.limits["MaxCost"] = "0.006"  # each run still ends at its own number of steps
     assert dict(explorer._now().ends) == {"MaxCost": 24, "StepCountIs": 12, FINISHED_WORD: 0, UNKNOWN_WORD: 0}
     explorer.limits.update(MaxCost=None, StepCountIs=3)
     assert dict(explorer._now().ends) == {"StepCountIs": 24, FINISHED_WORD: 0, UNKNOWN_WORD: 12}, "a third ended after two"
@@ -236,14 +236,14 @@ def test_runs_with_limits_of_their_own_keep_them_until_one_is_set_for_all() -> N
 @pytest.mark.parametrize(
     ("stop", "says", "ended"),
     [
-        (lab.Custom(lambda history: len(history) >= 2, "two"), "Stays as recorded, and is not in the code: two.", "two"),
+        (lab.Custom(lambda history: len(history) >= 2, "two"), "Kept as recorded, not in the code: two.", "two"),
         (HasToolCall("search") & StepCountIs(2), "a combination of HasToolCall, StepCountIs", "another condition"),
         (~HasToolCall("finalize"), "a combination of HasToolCall", "another condition"),
-        (lab.FinishReasonIs("tool_calls"), "is not in the code: FinishReasonIs", "FinishReasonIs"),
+        (lab.FinishReasonIs("tool_calls"), "not in the code: FinishReasonIs", "FinishReasonIs"),
     ],
     ids=["own", "all", "not", "no slider"],
 )
-def test_a_condition_without_a_slider_stays_as_it_was(stop: Any, says: str, ended: str, as_frame: bool) -> None:
+def test_a_condition_without_a_slider_is_kept(stop: Any, says: str, ended: str, as_frame: bool) -> None:
     several = [handed_in(place, stop) for place in range(12)]
     explorer = lab.explore(lab.frame(several) if as_frame else several)
 
@@ -256,13 +256,13 @@ def test_a_condition_without_a_slider_stays_as_it_was(stop: Any, says: str, ende
     assert explorer.frame["cost_mean"].iloc[0] == pytest.approx(0.002)
 
 
-def test_a_frame_that_does_not_say_the_limits() -> None:
+def test_a_frame_without_the_limits_of_its_runs() -> None:
     frame = lab.frame([handed_in(place, StepCountIs(3)) for place in range(12)])
     kept = frame.drop(columns=[name for name in frame.columns if "max_" in name or name.startswith(("StepCountIs", "condition"))])
     explorer = lab.explore(kept)
 
     assert (explorer.code, explorer.frame["unknown"].iloc[0], explorer.frame["step_mean"].iloc[0]) == ("stop=None", 0, 3.0)
-    assert "is not in the code: a condition that is not in the frame" in shown(explorer)
+    assert "not in the code: a condition that is not in the frame" in shown(explorer)
     assert row_texts(explorer, "StepCountIs")[-1] == "Steps: as recorded"
 
 
@@ -271,7 +271,7 @@ def row_texts(explorer: Explorer, name: str) -> list[str]:
     return list(row(explorer, name).slider.texts)
 
 
-def test_the_button_goes_back_to_the_record(live: Explorer) -> None:
+def test_the_button_restores_the_record(live: Explorer) -> None:
     opening = dict(live.limits)
     live.limits.update(max_turns=3, MaxCost="0.001")
     live.back.click()
@@ -279,7 +279,7 @@ def test_the_button_goes_back_to_the_record(live: Explorer) -> None:
     wait_until(lambda: "as recorded" in live.summary.value)
 
 
-def test_runs_that_ended_in_an_error_are_counted_as_such(recorded: list[Run]) -> None:
+def test_runs_that_ended_in_an_error_are_counted_as_errors(recorded: list[Run]) -> None:
     def breaks(request: ModelRequest, index: int) -> Any:
         return ProviderConnectionError("gone") if index == 2 else call("search", {"query": "?"}, cost="0.001")
 
@@ -296,7 +296,7 @@ def test_runs_that_ended_in_an_error_are_counted_as_such(recorded: list[Run]) ->
 # One value ------------------------------------------------------------------------------------------------------------------------
 
 
-def test_it_begins_with_the_record(live: Explorer) -> None:
+def test_the_explorer_begins_with_the_record(live: Explorer) -> None:
     assert dict(live.limits) == {
         "StepCountIs": None, "MaxTokensUsed": None, "MaxCost": None, "timeout": None, "HasToolCall": None, "max_turns": 8,
     }  # fmt: skip
@@ -304,7 +304,7 @@ def test_it_begins_with_the_record(live: Explorer) -> None:
     assert "Model calls: one call per step in all of these runs" in live.bundle()["text/html"]
 
 
-def test_a_slider_a_number_and_code_are_one_value(live: Explorer) -> None:
+def test_slider_number_and_code_are_one_value(live: Explorer) -> None:
     steps, cost = row(live, "StepCountIs"), row(live, "MaxCost")
     live.limits["StepCountIs"] = 8
     steps.slider.place = 3
@@ -315,7 +315,7 @@ def test_a_slider_a_number_and_code_are_one_value(live: Explorer) -> None:
     cost.number.number.value = 0.0021
     assert live.stop == StepCountIs(4) | MaxCost("0.0021")
     wait_until(lambda: live.copy.text == "stop=StepCountIs(4) | MaxCost(0.0021), budget=Budget(max_turns=8)")
-    assert cost.slider.place == cost.offer.place_of(Decimal("0.0021")), "the nearest, and the value stays"
+    assert cost.slider.place == cost.offer.place_of(Decimal("0.0021")), "the nearest position, and the value is kept"
     assert live.limits["MaxCost"] == Decimal("0.0021")
 
     live.limits["StepCountIs"] = None
@@ -325,7 +325,7 @@ def test_a_slider_a_number_and_code_are_one_value(live: Explorer) -> None:
     wait_until(lambda: not steps.number.unlimited.value)
 
 
-def test_a_value_that_is_no_limit_says_so_and_changes_nothing(live: Explorer) -> None:
+def test_an_invalid_limit_says_so_and_changes_nothing(live: Explorer) -> None:
     turns = row(live, "max_turns")
     turns.number.number.value = -3
     assert "must be at least 1" in turns.number.message.value and "Still in force: 8" in turns.number.message.value
@@ -338,7 +338,7 @@ def test_a_value_that_is_no_limit_says_so_and_changes_nothing(live: Explorer) ->
     assert "max_turns is a whole number, such as 8; got float. Still in force: 8" in turns.number.message.value
     assert (live.limits["max_turns"], turns.number.number.value) == (8, 5.5)
     turns.slider.place = 10_000
-    assert live.limits["max_turns"] is None, "behind the last is no limit"
+    assert live.limits["max_turns"] is None, "after the last position there is no limit"
 
 
 def test_tools_are_ticked(live: Explorer) -> None:
@@ -365,7 +365,7 @@ def test_the_code_can_be_pasted(recorded: list[Run]) -> None:
     assert (explorer.code, explorer.stop) == ("stop=None, budget=Budget(max_turns=None)", None)
 
 
-def test_where_the_record_has_more_steps_than_a_budget_allows_the_code_says_so() -> None:
+def test_the_code_mentions_more_steps_than_the_default_budget_allows() -> None:
     explorer = lab.explore(steps_of(2, 30))
 
     assert explorer.code == "stop=None, budget=Budget(max_turns=30)"
@@ -374,7 +374,7 @@ def test_where_the_record_has_more_steps_than_a_budget_allows_the_code_says_so()
     assert explorer.code == "stop=StepCountIs(5)"
 
 
-def test_the_limits_that_are_wanted(recorded: list[Run]) -> None:
+def test_the_requested_limits_have_sliders(recorded: list[Run]) -> None:
     explorer = lab.explore(recorded, limits={"max_cost": [0.004, 0.002], "max_turns": None})
     assert list(explorer.limits) == ["max_cost", "max_turns"]
     explorer.limits["max_cost"] = 0.002
@@ -401,21 +401,21 @@ def steps_of(runs: int, steps: int, **columns: Any) -> pd.DataFrame:
     return pd.DataFrame(given)
 
 
-def test_one_run(recorded: list[Run]) -> None:
+def test_an_explorer_of_one_run(recorded: list[Run]) -> None:
     explorer = lab.explore(recorded[0])
     html = explorer.bundle()["text/html"]
     assert "none: 1 independent unit, and 5 are needed" in html and "<span>1 run, as recorded</span>" in html
 
 
-def test_where_no_cost_is_known_there_is_no_slider_for_it_and_that_is_said() -> None:
+def test_without_a_known_cost_there_is_a_note_in_place_of_the_slider() -> None:
     explorer = lab.explore([made(place, cost=None) for place in range(3)])
     assert "MaxCost" not in explorer.limits
     html = explorer.bundle()["text/html"]
     assert "Cost: unknown in all of these runs." in html
-    assert explorer._picture.x == "tokens_mean", "what is known stands on the axis"
+    assert explorer._picture.x == "tokens_mean", "known values are on the axis"
 
 
-def test_where_no_success_is_known_all_is_unknown_and_drawn_as_such() -> None:
+def test_without_a_known_success_everything_is_unknown_and_drawn_so() -> None:
     frame = steps_of(3, 4, action=["continue", "continue", "continue", "complete"] * 3)
     explorer = lab.explore(frame, goal={"r9": 1}, limits={"MaxCost": [1]})
     assert explorer.frame["success_rate"].isna().all()
@@ -423,12 +423,12 @@ def test_where_no_success_is_known_all_is_unknown_and_drawn_as_such() -> None:
     assert "unknown in all configurations" in explorer._static().outputs()[1][1]["image/png"]["alt"]
 
 
-def test_nothing_to_explore() -> None:
+def test_nothing_to_explore_is_an_error() -> None:
     with pytest.raises(errors.ConfigurationError, match="no runs"):
         lab.explore(steps_of(0, 1))
 
 
-def test_what_a_model_made_up_is_text() -> None:
+def test_text_invented_by_a_model_is_escaped() -> None:
     frame = steps_of(2, 2, tools=["<img src=x>", "search", "search", "search"], tool_calls=[1] * 4)
     explorer = lab.explore(frame)
     explorer.limits["HasToolCall"] = "<img src=x>"
@@ -436,7 +436,7 @@ def test_what_a_model_made_up_is_text() -> None:
     assert "<img src=x>" not in html and "&lt;img src=x&gt;" in html
 
 
-def test_where_nobody_can_click_there_is_a_table_and_a_picture(recorded: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_front_end_there_are_a_table_and_a_picture(recorded: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     first, second = (lab.explore(recorded, limits=["StepCountIs", "MaxCost"])._static().outputs() for _ in range(2))
     assert "stop=None, budget=Budget(max_turns=8)" in first[0][0]["text/plain"]
@@ -448,13 +448,13 @@ def test_where_nobody_can_click_there_is_a_table_and_a_picture(recorded: list[Ru
 
 
 @pytest.mark.parametrize("most", [1, 7, 39, 41, 400, 12_345, 10**9])
-def test_whole_values_are_round_few_and_reach_the_most(most: int) -> None:
+def test_slider_values_are_few_round_and_reach_the_maximum(most: int) -> None:
     values = round_values(1.0, pd.Series([1.0 * most, most / 2, most / 3]).to_numpy(), int)
     assert 1 <= len(values) <= 40 and list(values) == sorted(set(values))
     assert values[-1] >= most and values[0] >= 1 and all(isinstance(value, int) for value in values)
 
 
-def test_money_is_exact_and_what_few_runs_use_more_of_rises_by_factors() -> None:
+def test_money_is_exact_and_rare_large_values_rise_by_factors() -> None:
     assert round_values(0.001, pd.Series([0.0042, 0.003]).to_numpy(), Decimal)[-1] == Decimal("0.0042")
     skewed = round_values(1.0, pd.Series([1.0] * 9 + [1000.0]).to_numpy(), int)
     assert skewed[:6] == (1, 2, 3, 5, 7, 10) and skewed[-1] == 1000

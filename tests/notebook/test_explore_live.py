@@ -1,4 +1,4 @@
-"""What an explorer says of a changed limit is what the runs do where they are run again with it, and with their own other limits."""
+"""An explorer's answer to a changed limit is what the runs do when they run again with it and their other limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentlab.limits.combinators import StopCondition
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.explorer.limits import KINDS
 from agentlab.testing import Said, call, say
-from tests.analysis.made import newest_calls_a_tool, run, scripts
+from tests.analysis.builders import newest_calls_a_tool, run, scripts
 
 LEAVES: dict[str, Any] = {
     "StepCountIs": st.builds(StepCountIs, st.integers(1, 7)),
@@ -50,7 +50,7 @@ def settings_of(leaves: Mapping[str, StopCondition | None], limits: Mapping[str,
 @pytest.mark.timeout(300)
 @settings(max_examples=80, deadline=None)
 @given(st.lists(scripts, min_size=1, max_size=3), own_limits, own_limits, changes, st.booleans())
-def test_a_changed_limit_is_what_the_runs_would_have_done(
+def test_a_changed_limit_gives_what_the_runs_would_have_done(
     recorded: list[list[Said]], first: Any, second: Any, change: tuple[str, Any], as_frame: bool
 ) -> None:
     own = [first, *[second] * len(recorded)][: len(recorded)]
@@ -60,14 +60,15 @@ def test_a_changed_limit_is_what_the_runs_would_have_done(
     name, new = change
     opening = dict(explorer.limits)
     if name not in opening or (as_frame and steps["tools"].str.contains("look, finalize").any()):
-        return  # nothing to slide over; or a tool's name that a frame cannot tell from two
+        return  # no range for a slider; or a tool's name that a frame cannot distinguish from two
     assert explorer.frame["unknown"].iloc[0] == 0 and explorer.frame["runs"].iloc[0] == len(records)
     value = new if not isinstance(new, StopCondition) else new.names if isinstance(new, HasToolCall) else vars_of(new)
     explorer.limits[name] = value
     if explorer.limits[name] == opening[name]:
         return  # not changed
     verdict, _ = explorer._trials._verdict(explorer.limits.snapshot())
-    combined = any("combination" in one for one in explorer._recorded.others)  # it stays as a whole, and the limit is added to it
+    # it is kept as a whole, and the limit is added to it
+    combined = any("combination" in one for one in explorer._recorded.others)
     for place, (script, (leaves, limits), record) in enumerate(zip(recorded, own, records, strict=True)):
         held = leaves | {f"added {name}" if combined else name: new} if name in LEAVES else leaves
         live = run(script, *settings_of(held, limits if name in LEAVES else {**limits, name: new}))
@@ -85,12 +86,12 @@ def vars_of(leaf: StopCondition) -> Any:
     return next(getattr(leaf, name) for name in ("steps", "tokens", "usd") if hasattr(leaf, name))
 
 
-def test_a_step_that_was_broken_off_is_not_taken_for_whole_where_another_limit_would_let_it_go_on() -> None:
+def test_a_step_cut_short_is_not_taken_for_complete_under_a_looser_limit() -> None:
     cut = say("some words", finish=FinishReason.MAX_TOKENS, tokens=(0, 1), cost="0.001")
     budget = Budget(max_turns=1, max_cost="0.001", max_tokens=None)  # type: ignore[arg-type]
     records = [run([]), run([cut, call("look", {})], None, budget)]
     explorer = lab.explore(records, limits=["max_cost", "StepCountIs"])
-    assert records[1].stop_reason == lab.StopReason.TURN_LIMIT, "the first of the two that were met"
+    assert records[1].stop_reason == lab.StopReason.TURN_LIMIT, "the first of the two limits that were met"
     explorer.limits["StepCountIs"] = 5
     assert explorer.frame["unknown"].iloc[0] == 0
     explorer.limits["max_cost"] = "0.004"

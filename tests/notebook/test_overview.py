@@ -1,4 +1,4 @@
-"""What is to be seen at a glance: the state, the model, and what is left of each limit."""
+"""The overview: the state, the model, and what remains of each limit."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs
+from agentlab.agent import Run
 from agentlab.limits.combinators import Off, StopCondition
 from agentlab.limits.fields import limit_field
 from agentlab.limits.reading import Reading
 from agentlab.notebook.panel import markup
 from agentlab.records.history import RunHistory
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call
 
 HOSTILE = '<script>alert(1)</script>\x1b[31m\u202e"onmouseover="alert(2)'
@@ -42,7 +42,7 @@ async def _steps(run: Run, number: int) -> None:
 
 
 def rows(run: Run) -> dict[str, tuple[str, str]]:
-    """What is used and what is left, by the limit's name, as it is read."""
+    """The used and the remaining amount, by the limit's name, as text."""
     found = {}
     shown = markup.meters(run).removeprefix('<div class="agentlab-meter">')
     for row in re.findall(r"<bdi>.*?</bdi>(?:<div.*?</div></div>|<span></span>)<span>.*?</span><span>.*?</span>", shown):
@@ -63,21 +63,21 @@ def rows(run: Run) -> dict[str, tuple[str, str]]:
         (Budget(max_calls=30), "max_calls", "8 of 30", "22 left"),
     ],
 )
-def test_what_is_used_and_what_is_left(budget: Budget, name: str, used: str, left: str) -> None:
+def test_used_and_remaining_amounts(budget: Budget, name: str, used: str, left: str) -> None:
     assert rows(run_of(8, budget=budget))[name] == (used, left)
 
 
-def test_time_is_said_in_words() -> None:
+def test_time_is_shown_in_words() -> None:
     used, left = rows(run_of(0, budget=Budget(timeout=150)))["timeout"]
     assert (used, left) == ("0.0 s of 2 min 30 s", "2 min 30 s left")
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(3.21, "3.2 s"), (59.9, "59.9 s"), (125, "2 min 05 s"), (3720, "1 h 02 min")])
-def test_durations(seconds: float, words: str) -> None:
+def test_durations_in_words(seconds: float, words: str) -> None:
     assert markup.duration(seconds) == words
 
 
-def test_what_is_not_known_is_said_to_be_unknown() -> None:
+def test_unknown_values_are_shown_as_unknown() -> None:
     model = ScriptedProvider([lab.testing.say("done", tokens=(None, None))])
     run = lab.Agent(model).run("go", budget=Budget(max_tokens=100))
     with pytest.warns(lab.AgentlabWarning, match="reports no usage"):
@@ -85,23 +85,23 @@ def test_what_is_not_known_is_said_to_be_unknown() -> None:
     assert rows(run)["max_tokens"] == ("unknown of 100", "left: unknown")
 
 
-def test_a_condition_that_is_off_says_so_and_is_no_alarm() -> None:
+def test_a_condition_turned_off_says_so_and_raises_no_alarm() -> None:
     run = run_of(8, Off(StepCountIs(8)) | MaxCost(1))
     assert rows(run)["StepCountIs"] == ("off (8 of 8)", "")
     assert 'class="agentlab-bar off"' in markup.meters(run) and 'agentlab-fill met"' not in markup.meters(run)
 
 
-def test_all_below_a_group_that_is_off_is_off() -> None:
+def test_everything_below_a_group_turned_off_is_off() -> None:
     shown = rows(run_of(2, MaxCost(1) | Off(StepCountIs(8) & HasToolCall("finalize"))))
     assert shown["StepCountIs"][0].startswith("off") and shown["HasToolCall"] == ("off (finalize: not called)", "")
     assert not shown["MaxCost"][0].startswith("off")
 
 
-def test_a_negated_condition_is_told_apart() -> None:
+def test_a_negated_condition_is_distinguished() -> None:
     assert rows(run_of(2, MaxCost(1) & ~StepCountIs(2)))["not StepCountIs"] == ("2 of 2", "")
 
 
-def test_two_of_a_kind_have_names_of_their_own() -> None:
+def test_two_conditions_of_a_kind_have_different_names() -> None:
     assert {"StepCountIs", "StepCountIs_2"} <= set(rows(run_of(1, StepCountIs(8) | (StepCountIs(9) & MaxCost(1)))))
 
 
@@ -115,31 +115,31 @@ class Faulty(StopCondition):
         raise ZeroDivisionError
 
 
-def test_a_condition_that_raises_does_not_break_the_panel() -> None:
+def test_a_raising_condition_does_not_break_the_panel() -> None:
     assert rows(run_of(0, Faulty(3)))["Faulty"] == ("not read yet", "")
 
 
-def test_the_bar_says_the_same_to_those_who_hear_it() -> None:
+def test_the_bar_has_the_same_text_for_screen_readers() -> None:
     shown = markup.meters(run_of(8))
     assert 'role="meter" aria-label="max_turns"' in shown and 'aria-valuetext="8 of 20; 12 left"' in shown
     assert 'aria-valuetext="8 of 8 — reached; none left"' in markup.meters(run_of(8, budget=Budget(max_turns=8)))
     assert 'aria-valuetext="off (8 of 8)"' in markup.meters(run_of(8, Off(StepCountIs(8))))
 
 
-def test_hostile_names_are_text_and_steer_nothing() -> None:
+def test_hostile_names_are_text_without_terminal_codes() -> None:
     shown = markup.status(run_of(1, name=HOSTILE, model=HOSTILE))
     assert "<script>" not in shown and "\x1b" not in shown
-    assert "<bdi>&lt;script&gt;" in shown, "its direction of writing stays within it"
+    assert "<bdi>&lt;script&gt;" in shown, "its writing direction is isolated"
     assert 'onmouseover="' not in shown
 
 
-def test_an_agent_with_a_name_of_its_own_shows_its_model_too() -> None:
+def test_an_agent_with_a_name_shows_its_model_too() -> None:
     run = lab.Agent(ScriptedProvider(["x"]), name="clerk").run("go")
     assert "<bdi>clerk</bdi>" in markup.status(run) and "<bdi>scripted:script</bdi>" in markup.status(run)
     assert markup.status(run_of(0)).count("<bdi>") == 1
 
 
-def test_the_table_for_readers_without_style_says_the_same_and_no_times() -> None:
+def test_the_table_for_readers_without_style_has_the_same_content_and_no_times() -> None:
     table = markup.limits(run_of(8, budget=Budget(max_turns=20, timeout=60)))
     assert "<td>8 of 20</td><td>12 left</td>" in table and "timeout" not in table
 
@@ -156,13 +156,13 @@ def test_the_table_for_readers_without_style_says_the_same_and_no_times() -> Non
         (math.inf, "$Infinity"),
     ],
 )
-def test_an_amount_has_no_exponent_and_is_never_rounded_to_nothing(amount: Decimal | float | None, words: str) -> None:
+def test_an_amount_has_no_exponent_and_is_never_rounded_to_zero(amount: Decimal | float | None, words: str) -> None:
     assert markup.dollars(amount) == words
 
 
 @dataclass(frozen=True)
 class _Surprise(StopCondition):
-    """A condition whose figure cannot be measured against its limit."""
+    """A condition whose figure cannot be compared with its limit."""
 
     value: float | Decimal
     most: float
@@ -173,7 +173,7 @@ class _Surprise(StopCondition):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400, Decimal("NaN")])
 @pytest.mark.parametrize("most", [3, 3.0, math.inf])
-def test_a_figure_that_is_no_finite_number_has_no_bar(value: float | Decimal, most: float) -> None:
+def test_a_non_finite_figure_has_no_bar(value: float | Decimal, most: float) -> None:
     shown = rows(run_of(1, _Surprise(value, most)))["_Surprise"]
     assert shown[1] == ""
     assert "of" in shown[0]

@@ -1,4 +1,4 @@
-"""The panel without a browser: set what a person would set, read what the page would show."""
+"""The panel without a browser: set what a user would set, read what the page would show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from other_threads import drawn, wait_until
+from thread_tools import drawn, wait_until
 
 import agentlab as lab
 from agentlab import (
@@ -25,6 +25,8 @@ from agentlab import (
     StepCountIs,
     TerminatingTools,
 )
+from agentlab.agent import Run
+from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.fields import limit_field
@@ -33,14 +35,13 @@ from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.controls import why_not
 from agentlab.notebook.panel.step_browser import StepTable
 from agentlab.records.history import RunHistory
-from agentlab.run import Run, RunState
 from agentlab.testing import ScriptedProvider, call, say
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
 
 
 @pytest.fixture(autouse=True)
-def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
@@ -60,7 +61,7 @@ def make_run(stop: object = None, budget: Budget | None = None, **more: object) 
     return lab.Agent(model, tools=[search, finalize]).run("Find it.", stop=stop, budget=budget or Budget(max_turns=500), **more)
 
 
-def test_run_button_returns_at_once_and_the_run_goes_on_elsewhere() -> None:
+def test_the_run_button_returns_at_once_and_the_run_continues_on_a_thread() -> None:
     run = make_run(StepCountIs(5))
     panel = run.panel()
     _ = panel.widget
@@ -82,11 +83,11 @@ def test_run_button_returns_at_once_and_the_run_goes_on_elsewhere() -> None:
         (RunState.ENDED, False, set()),
     ],
 )
-def test_a_button_that_cannot_be_pressed_says_why(state: RunState, pausing: bool, pressable: set[str]) -> None:
+def test_a_disabled_button_says_why(state: RunState, pausing: bool, pressable: set[str]) -> None:
     assert {name for name, why in why_not(state, pausing=pausing).items() if not why} == pressable
 
 
-def test_an_edit_in_the_panel_is_an_event_and_holds_from_the_next_step() -> None:
+def test_an_edit_in_the_panel_is_an_event_and_applies_from_the_next_step() -> None:
     run = make_run()
     panel = run.panel()
     _ = panel.widget
@@ -110,7 +111,7 @@ def test_an_edit_in_the_panel_is_an_event_and_holds_from_the_next_step() -> None
         ("timeout", 12.5, 12.5),
     ],
 )
-def test_every_budget_field_is_edited_and_taken_away(name: str, value: float, held: object) -> None:
+def test_every_budget_field_can_be_edited_and_removed(name: str, value: float, held: object) -> None:
     run = make_run(budget=Budget())
     panel = run.panel()
     _ = panel.widget
@@ -123,7 +124,7 @@ def test_every_budget_field_is_edited_and_taken_away(name: str, value: float, he
     assert field.number.disabled
 
 
-def test_every_leaf_is_edited() -> None:
+def test_every_leaf_can_be_edited() -> None:
     run = make_run(StepCountIs(8) | HasToolCall("search") & MaxCost("0.5") | ~FinishReasonIs("length"))
     panel = run.panel()
     _ = panel.widget
@@ -137,7 +138,7 @@ def test_every_leaf_is_edited() -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), [("max_turns", 0), ("max_tokens", -5)])
-def test_an_impossible_value_shows_why_and_changes_nothing(field: str, value: int) -> None:
+def test_an_invalid_value_says_why_and_changes_nothing(field: str, value: int) -> None:
     run = make_run(budget=Budget(max_turns=20, max_tokens=1000))
     before = run.limits.snapshot()
     panel = run.panel()
@@ -148,7 +149,7 @@ def test_an_impossible_value_shows_why_and_changes_nothing(field: str, value: in
     assert f"Still in force: {getattr(before.budget, field)}" in panel.run_view.editor.budget[field].message.value
 
 
-def test_names_that_are_taken_away_show_why() -> None:
+def test_emptied_names_say_why() -> None:
     run = make_run(HasToolCall("search"))
     panel = run.panel()
     _ = panel.widget
@@ -157,7 +158,7 @@ def test_names_that_are_taken_away_show_why() -> None:
     assert run.limits.stop == HasToolCall("search")
 
 
-def test_a_change_from_code_reaches_the_fields() -> None:
+def test_a_change_in_code_reaches_the_fields() -> None:
     run = make_run(StepCountIs(9))
     panel = run.panel()
     _ = panel.widget
@@ -178,7 +179,7 @@ def test_two_panels_of_one_run_show_the_same() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ErrorsReach(StopCondition):
-    """A condition of one's own."""
+    """A custom condition."""
 
     errors: int = limit_field(unit="errors", minimum=1, help="stop after this many failed calls")
 
@@ -187,7 +188,7 @@ class ErrorsReach(StopCondition):
         return Reading("ErrorsReach", failed, self.errors, failed >= self.errors)
 
 
-def test_a_condition_of_ones_own_has_its_field() -> None:
+def test_a_custom_condition_has_its_field() -> None:
     run = make_run(ErrorsReach(4))
     panel = run.panel()
     _ = panel.widget
@@ -196,7 +197,7 @@ def test_a_condition_of_ones_own_has_its_field() -> None:
     assert "ErrorsReach" in panel.run_view.overview.meters.value
 
 
-def test_a_custom_condition_shows_its_name_and_is_never_called_by_the_panel() -> None:
+def test_custom_shows_its_name_and_is_never_called_by_the_panel() -> None:
     asked: list[int] = []
 
     def never_enough(history: RunHistory) -> bool:
@@ -213,7 +214,7 @@ def test_a_custom_condition_shows_its_name_and_is_never_called_by_the_panel() ->
     assert asked == [1, 2, 3]
 
 
-def test_what_a_model_says_is_text() -> None:
+def test_model_output_is_text() -> None:
     model = ScriptedProvider([call(HOSTILE, HOSTILE), say(HOSTILE)], name=HOSTILE, model=HOSTILE)
     run = lab.Agent(model).run("go")
     asyncio.run(_to_the_end(run))
@@ -261,7 +262,7 @@ def test_the_bundle_is_the_same_at_every_execution() -> None:
     ("used", "limit", "words"),
     [(7, 10, "7 of 10</span>"), (8, 10, "8 of 10 — <b>near</b>"), (10, 10, "10 of 10 — <b>reached</b>")],
 )
-def test_a_bar_says_in_words_what_its_colour_says(used: int, limit: int, words: str) -> None:
+def test_a_bar_states_in_words_what_its_colour_shows(used: int, limit: int, words: str) -> None:
     run = make_run(StepCountIs(limit))
     asyncio.run(_steps(run, used))
     assert words in markup.meters(run)
@@ -282,7 +283,7 @@ async def _steps(run: Run, number: int) -> None:
         await run.step()
 
 
-def test_unknown_usage_is_said_to_be_unknown() -> None:
+def test_unknown_usage_is_shown_as_unknown() -> None:
     model = ScriptedProvider([say("done", tokens=(None, None))])
     run = lab.Agent(model).run("go", budget=Budget(max_tokens=100))
     with pytest.warns(lab.AgentlabWarning, match="reports no usage"):
@@ -291,12 +292,12 @@ def test_unknown_usage_is_said_to_be_unknown() -> None:
     assert "tokens <b>unknown</b>" in markup.status(run)
 
 
-def test_a_panel_of_something_else_is_refused() -> None:
+def test_a_panel_of_another_object_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"panel\(3\): pass a run"):
         lab.panel(3)  # type: ignore[arg-type]
 
 
-def test_a_redraw_is_coalesced() -> None:
+def test_redraws_are_coalesced() -> None:
     from agentlab.notebook.panel.live_view import Redrawer
 
     drawn: list[float] = []
@@ -306,7 +307,7 @@ def test_a_redraw_is_coalesced() -> None:
     began = time.monotonic()
     for _ in range(300):
         redrawer.mark()
-        time.sleep(0.002)  # longer where the machine is busy
+        time.sleep(0.002)  # longer on a busy machine
     over.set()
     redrawer.mark()
     took_s = time.monotonic() - began
@@ -315,7 +316,7 @@ def test_a_redraw_is_coalesced() -> None:
     assert all(later - earlier >= 0.19 for earlier, later in itertools.pairwise(drawn))
 
 
-def test_a_missing_key_is_shown_and_the_run_button_works_once_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_is_shown_and_the_run_button_works_after_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     run = lab.Agent("openai:gpt-5.4-mini", retry=lab.RetryPolicy(attempts=1)).run("Find it.")
     panel = run.panel()
@@ -327,7 +328,7 @@ def test_a_missing_key_is_shown_and_the_run_button_works_once_it_is_set(monkeypa
         assert (run.state, len(run.history), button.disabled) == (RunState.READY, 0, False)
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key")
     controls.go.click()
-    assert run.wait(60) is not None  # the network is off: the call is tried, and fails
+    assert run.wait(60) is not None  # the network is off: the call is attempted and fails
     assert "MissingKeyError" not in panel.fault.value
     assert run.result is not None
     assert type(run.result.error).__name__ == "ProviderConnectionError"
@@ -363,7 +364,7 @@ NUMBERS: dict[str, tuple[Callable[[Any], Any], Callable[[Run], object], Callable
     "MaxTokensUsed": (lambda panel: panel.run_view.editor.leaves["MaxTokensUsed", "tokens"],
                       lambda run: run.limits.conditions["MaxTokensUsed"].tokens, MaxTokensUsed),
 }  # fmt: skip
-"""All whole numbers of a panel: the field, the value in force, and what refuses it in Python."""
+"""All integer fields of a panel: the field, the value in force, and Python's refusal of a fraction."""
 
 
 def every_number() -> tuple[Run, Any]:
@@ -386,7 +387,7 @@ def test_a_fraction_is_refused_as_in_python_and_stays_in_the_box(name: str) -> N
     field, before = field_of(panel), in_force(run)
     with pytest.raises(LimitError) as refused:
         make(5.5)
-    for _ in range(2):  # the redraw in between leaves it as well
+    for _ in range(2):  # the redraw in between keeps it too
         field.number.value = 5.5
         assert markup.escape(str(refused.value)) in field.message.value
         assert f"Still in force: {before}." in field.message.value
@@ -396,7 +397,7 @@ def test_a_fraction_is_refused_as_in_python_and_stays_in_the_box(name: str) -> N
     assert (in_force(run), type(in_force(run)), field.message.value) == (1000, int, "")
 
 
-def test_a_fraction_for_a_condition_of_ones_own_is_refused() -> None:
+def test_a_fraction_for_a_custom_condition_is_refused() -> None:
     run = make_run(ErrorsReach(4))
     panel = run.panel()
     _ = panel.widget
@@ -408,7 +409,7 @@ def test_a_fraction_for_a_condition_of_ones_own_is_refused() -> None:
     assert repr(run.limits.stop) == "ErrorsReach(errors=3)"
 
 
-def test_reminders_that_were_kept_by_the_boxes_are_whole_numbers() -> None:
+def test_reminders_edited_in_the_boxes_are_integers() -> None:
     run, panel = every_number()
     terminating = panel.run_view.editor.terminating
     for on in (False, True):

@@ -1,4 +1,4 @@
-"""Several runs side by side, without a browser: press what a person would press, read what the page would show."""
+"""Several runs side by side without a browser: press what a user would press, read what the page would show."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from typing import Any
 import pytest
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
-from other_threads import drawn, undisturbed, wait_until
-from work_done import calls_in
+from measured_work import calls_in
+from thread_tools import drawn, undisturbed, wait_until
 
 import agentlab as lab
 from agentlab import Budget
+from agentlab.agent import Run
+from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.notebook.panel import Panel, SideBySide, panel
 from agentlab.notebook.panel.side_by_side import MOST_RUNS, why_not
-from agentlab.run import Run, RunState
 from agentlab.testing import ScriptedProvider, call, say
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
 
 
 @pytest.fixture(autouse=True)
-def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
-def make_run(name: str = "one", end: int = 0, pause_s: float = 0.0, said: str = "Found.", turns: int = 500) -> Run:
+def make_run(name: str = "one", end: int = 0, pause_s: float = 0.0, answer_text: str = "Found.", turns: int = 500) -> Run:
     async def search(query: str) -> str:
         """Search."""
         await asyncio.sleep(pause_s)
         return "nothing"
 
     def script(request: ModelRequest, index: int) -> ModelResponse:
-        return say(said) if index == end else call("search", {"query": str(index)}, cost="0.001")
+        return say(answer_text) if index == end else call("search", {"query": str(index)}, cost="0.001")
 
     agent = lab.Agent(ScriptedProvider(script, name=name, model="m"), tools=[search])
     return agent.run("Find it.", budget=Budget(max_turns=turns, max_tokens=100_000))
@@ -92,7 +93,7 @@ def test_run_pause_resume_and_stop_all() -> None:
     wait_until(lambda: "2 of 2 ended" in plain(made.round.value))
 
 
-def test_a_run_that_is_paused_by_itself_holds_up_the_others_and_that_is_said() -> None:
+def test_a_run_paused_individually_holds_the_others_and_the_panel_says_so() -> None:
     runs = [make_run("one", pause_s=0.02), make_run("two", pause_s=0.01)]
     made = beside(*runs)
     made.go.click()
@@ -118,7 +119,7 @@ def test_a_run_that_is_paused_by_itself_holds_up_the_others_and_that_is_said() -
         (RunState.ENDED, False, False, set()),
     ],
 )
-def test_a_button_that_cannot_be_pressed_says_why(state: RunState, pausing: bool, waits: bool, pressable: set[str]) -> None:
+def test_a_disabled_button_says_why(state: RunState, pausing: bool, waits: bool, pressable: set[str]) -> None:
     assert {name for name, why in why_not(state, pausing=pausing, waits=waits).items() if not why} == pressable
 
 
@@ -130,7 +131,7 @@ def test_the_chart_compares_all_runs() -> None:
     assert "Cumulative tokens per step of 2 runs" in made.chart.value
 
 
-def test_one_run_is_opened_below_with_all_its_controls() -> None:
+def test_one_run_opens_below_with_all_its_controls() -> None:
     runs = [make_run("one", end=3), make_run("two", end=4)]
     made = beside(*runs)
     made.open.value = 1
@@ -154,23 +155,23 @@ def test_an_error_of_a_control_is_shown_below() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "said"),
+    ("shown", "answer_text"),
     [
         ([], r"panel\(\[\]\): pass at least one run"),
         ("run", r"'r'.*is not a run"),
         (3, r"panel\(3\): pass a run"),
-        ([1], r"1 …\]\): that is not a run"),
+        ([1], r"1 …\]\): this is not a run"),
         (None, r"panel\(None\)"),
     ],
 )
-def test_what_is_no_run(shown: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_other_objects_are_refused(shown: Any, answer_text: str) -> None:
+    with pytest.raises(ConfigurationError, match=answer_text):
         panel(shown)
 
 
-def test_a_run_that_is_there_twice_and_too_many() -> None:
+def test_a_duplicated_run_and_too_many_runs_are_refused() -> None:
     run = make_run()
-    with pytest.raises(ConfigurationError, match="is there twice"):
+    with pytest.raises(ConfigurationError, match="is listed twice"):
         panel([run, run])
     with pytest.raises(ConfigurationError, match="at most 8 fit side by side"):
         panel([make_run() for _ in range(MOST_RUNS + 1)])
@@ -186,7 +187,7 @@ def test_a_lockstep_and_a_single_run() -> None:
 
 
 def test_hostile_text_is_escaped() -> None:
-    made = beside(make_run(HOSTILE, end=1, said=HOSTILE * 50), make_run("two", end=1))
+    made = beside(make_run(HOSTILE, end=1, answer_text=HOSTILE * 50), make_run("two", end=1))
     made.go.click()
     assert made.lockstep.wait(60) is not None
     drawn(made)
@@ -197,7 +198,7 @@ def test_hostile_text_is_escaped() -> None:
 
 @pytest.fixture
 def outputs() -> Iterator[list[dict[str, Any]]]:
-    """What a cell would show."""
+    """The outputs that a cell would show."""
     shell = InteractiveShell.instance()
     before, shell.display_pub = shell.display_pub, CapturingDisplayPublisher(shell=shell)
     yield shell.display_pub.outputs
@@ -205,20 +206,18 @@ def outputs() -> Iterator[list[dict[str, Any]]]:
     InteractiveShell.clear_instance()
 
 
-def test_where_nobody_can_click_it_is_a_table_and_a_picture(
-    monkeypatch: pytest.MonkeyPatch, outputs: list[dict[str, Any]]
-) -> None:
+def test_without_a_front_end_it_is_a_table_and_a_picture(monkeypatch: pytest.MonkeyPatch, outputs: list[dict[str, Any]]) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     runs = [make_run("one", end=3), make_run("two", turns=2)]
     lab.Lockstep(runs).start()
     made = panel(runs)
     made._ipython_display_()
-    told, picture = (output["data"] for output in outputs)
-    assert "<td>two:m</td>" in told["text/html"] and "turn_limit" in told["text/html"] and "Found." in told["text/html"]
+    table, picture = (output["data"] for output in outputs)
+    assert "<td>two:m</td>" in table["text/html"] and "turn_limit" in table["text/html"] and "Found." in table["text/html"]
     assert list(picture) == ["image/png"]
     assert made._widget is None, "no widget was made"
     assert panel(runs).bundle() == made.bundle()
-    assert not any(run.id in told["text/html"] for run in runs)
+    assert not any(run.id in table["text/html"] for run in runs)
 
 
 def test_eight_runs_stay_usable() -> None:

@@ -1,4 +1,4 @@
-"""The panel where nobody can click, and what is kept in the notebook's file: read as other programs read it."""
+"""The panel without a front end, and the outputs stored in the notebook's file, read as other programs read them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from nbconvert import HTMLExporter
 
 import agentlab as lab
 from agentlab import Budget, ContinuationPolicy
+from agentlab.agent import Run
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.panel import live_view
-from agentlab.notebook.panel.run_view import Panel
-from agentlab.notebook.panel.static_view import MOST_STEPS
-from agentlab.run import Run
+from agentlab.notebook.panel.run_view import MOST_STEPS, Panel
 from agentlab.testing import ScriptedProvider, call, say
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -47,7 +46,7 @@ async def _to_the_end(run: Run) -> None:
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The outputs that a display has made, as they stand in a notebook's file."""
+    """The outputs of a display as they are stored in a notebook's file."""
     outputs: list[dict[str, Any]] = []
 
     def keep(data: dict[str, Any], metadata: dict[str, Any] | None = None, **more: object) -> None:
@@ -63,7 +62,7 @@ def as_page(outputs: list[dict[str, Any]]) -> str:
     return str(page).partition("<body")[2]
 
 
-def test_with_nobody_there_pictures_are_outputs_of_their_own(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_front_end_pictures_are_separate_outputs(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     Panel(continued())._ipython_display_()
     assert [set(output["data"]) for output in shown] == [{"text/plain", "text/html"}, {"image/png"}, {"image/png"}]
@@ -74,14 +73,14 @@ def test_with_nobody_there_pictures_are_outputs_of_their_own(shown: list[Any], m
     assert page.count("<img") == 2 and "terminated · completed" in page
 
 
-def test_where_only_calls_were_made_there_is_no_timeline(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_alone_give_no_timeline(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     Panel(searching(3))._ipython_display_()
     assert len(shown) == 2
-    assert "To continue: Raise the turn limit to 6 and go on" in shown[0]["data"]["text/html"]
+    assert "To continue: Raise the turn limit to 6 and continue" in shown[0]["data"]["text/html"]
 
 
-def test_before_the_first_step_there_is_nothing_to_draw(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_the_first_step_nothing_is_drawn(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     Panel(lab.Agent(ScriptedProvider(["x"])).run("go"))._ipython_display_()
     assert len(shown) == 1 and "No steps yet." in shown[0]["data"]["text/html"]
@@ -89,11 +88,13 @@ def test_before_the_first_step_there_is_nothing_to_draw(shown: list[Any], monkey
 
 def test_text_and_html_are_the_same_at_every_execution() -> None:
     first, second = (Panel(continued())._static().outputs() for _ in range(2))
-    assert first[:2] == second[:2], "the timeline alone has times in it"
+    assert first[:2] == second[:2], "only the timeline contains times"
     assert "elapsed" not in first[0][0]["text/html"]
 
 
-def test_beside_the_live_widget_all_is_kept_with_its_pictures(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_static_output_with_pictures_is_stored_beside_the_live_widget(
+    shown: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
     panel = Panel(continued())
     panel._ipython_display_()
@@ -106,12 +107,12 @@ def test_beside_the_live_widget_all_is_kept_with_its_pictures(shown: list[Any], 
     assert page.count("<img") == 2 and page.count("terminated · completed") == 1
 
 
-def test_of_a_long_run_the_newest_steps_are_kept() -> None:
+def test_the_newest_steps_of_a_long_run_are_stored() -> None:
     html = Panel(searching(MOST_STEPS + 5)).bundle()["text/html"]
     assert "5 earlier steps" in html and html.count("<tr>") < MOST_STEPS + 10
 
 
-def test_the_display_of_ipython_takes_the_outputs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_display_of_ipython_accepts_the_outputs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     display(Panel(searching(1)))
     assert "turn_limit" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Going from step to step without a browser: type, press, click, and read what the page would show."""
+"""Browsing steps without a browser: type, press, click, and read what the page would show."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from other_threads import drawn, undisturbed
-from work_done import calls_in
+from measured_work import calls_in
+from thread_tools import drawn, undisturbed
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs
+from agentlab.agent import Run
 from agentlab.notebook.panel.controls import SCRIPT
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.notebook.panel.step_browser import MOST_ROWS, StepTable, window
 from agentlab.notebook.panel.step_detail import detail
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
 
 @pytest.fixture(autouse=True)
-def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
@@ -32,7 +32,7 @@ def search(query: str) -> str:
 
 
 def panel_of(steps: int, most: int = 10_000) -> Panel:
-    """The panel of a run that has taken so many steps."""
+    """The panel of a run with this many steps."""
     model = ScriptedProvider(lambda request, index: call("search", {"query": str(index)}, tokens=(index, 0), cost="0.001"))
     run = lab.Agent(model, tools=[search]).run("Find it.", stop=StepCountIs(most), budget=Budget(max_turns=10_000))
     take(run, steps)
@@ -82,7 +82,7 @@ def test_the_table_shows_a_window(steps: int, chosen: int | None, first: int, la
     assert chosen is None or first <= chosen <= last
 
 
-def test_the_newest_is_followed_until_a_step_is_chosen_and_again_after_newest() -> None:
+def test_the_newest_step_is_followed_until_one_is_chosen_and_again_after_newest() -> None:
     panel = panel_of(20)
     assert rows(panel) == list(range(9, 21)) and marked(panel) == [] and detailed(panel) == "20"
     panel.run_view.steps.number.value = "5"
@@ -99,7 +99,7 @@ def test_the_newest_is_followed_until_a_step_is_chosen_and_again_after_newest() 
     assert detailed(panel) == "24"
 
 
-def test_earlier_and_later_and_why_they_cannot_be_pressed() -> None:
+def test_earlier_and_later_say_why_they_are_disabled() -> None:
     panel = panel_of(0)
     steps = panel.run_view.steps
     assert all(button.disabled for button in (steps.earlier, steps.later, steps.newest))
@@ -128,7 +128,7 @@ def test_earlier_and_later_and_why_they_cannot_be_pressed() -> None:
         ("9" * 5000, "type the number of a step"),
     ],
 )
-def test_a_number_that_is_no_step_says_why_and_changes_nothing(typed: str, why: str) -> None:
+def test_an_invalid_step_number_says_why_and_changes_nothing(typed: str, why: str) -> None:
     panel = panel_of(4)
     steps = panel.run_view.steps
     steps.number.value = "3"
@@ -155,7 +155,7 @@ def test_chart_and_table_mark_the_same_step() -> None:
     "message",
     [{"step": 99}, {"step": "1"}, {"step": True}, {"step": None}, {"run": "nowhere"}, {"section": 1, "open": True}, "x", None],
 )
-def test_whatever_the_page_sends_is_checked(message: object) -> None:
+def test_every_message_from_the_page_is_checked(message: object) -> None:
     panel = panel_of(3)
     panel.run_view.pointer.clicks._handle_custom_msg(message, [])
     drawn(panel)
@@ -172,7 +172,7 @@ def test_a_click_on_a_run_opens_it() -> None:
     assert panel.run is branch.origin.parent
 
 
-def test_the_detail_is_not_made_again_while_the_step_stays() -> None:
+def test_the_detail_is_not_rebuilt_for_the_same_step() -> None:
     panel = panel_of(3)
     changes: list[str] = []
     panel.run_view.steps.detail.observe(lambda change: changes.append(change["new"]), "value")
@@ -187,7 +187,7 @@ def test_the_detail_is_not_made_again_while_the_step_stays() -> None:
     assert re.findall(r'data-section="(\w+)" open', changes[0]) == ["messages", "raw"]
 
 
-def test_a_stop_reason_that_comes_late_is_shown() -> None:
+def test_a_late_stop_reason_is_shown() -> None:
     panel = panel_of(2)
     assert "the run ended" not in panel.run_view.steps.detail.value
     panel.run.stop("enough")
@@ -195,7 +195,7 @@ def test_a_stop_reason_that_comes_late_is_shown() -> None:
     assert "the run ended: explicit_stop" in panel.run_view.steps.detail.value
 
 
-def test_sums_are_those_of_the_whole_run_wherever_the_window_stands() -> None:
+def test_sums_are_of_the_whole_run_wherever_the_window_is() -> None:
     panel = panel_of(30)
     panel.run_view.state.choose(15)
     table = StepTable(panel.run).html(15)
@@ -210,7 +210,7 @@ def test_sums_after_an_unknown_part_are_unknown() -> None:
     assert StepTable(run).html(None).count("unknown") == 4
 
 
-def test_a_look_does_not_grow_with_the_run() -> None:
+def test_a_redraw_does_not_grow_with_the_run() -> None:
     calls = []
     for steps in (50, 5_000):
         panel = panel_of(steps)
@@ -226,10 +226,10 @@ def test_the_script_is_beside_its_module_and_sent_whole() -> None:
     panel = panel_of(0)
     assert Path(SCRIPT).is_file()
     assert panel.run_view.pointer.clicks._esm == SCRIPT.read_text(encoding="utf-8")
-    assert panel.run_view.pointer.clicks in list(panel._controls()), "else a busy kernel would not hear it"
+    assert panel.run_view.pointer.clicks in list(panel._controls()), "otherwise a busy kernel would not receive it"
 
 
-def test_what_sub_agents_used_is_in_the_table_and_in_the_detail() -> None:
+def test_usage_of_sub_agents_is_in_the_table_and_in_the_detail() -> None:
     inner = lab.Agent(ScriptedProvider([say("nothing", tokens=(200, 0), cost="0.5")]), name="inner").as_tool("research")
     model = ScriptedProvider(
         [call("research", {"task": "x"}, tokens=(20, 0), cost="0.25"), say("end", tokens=(30, 0), cost="0.25")]

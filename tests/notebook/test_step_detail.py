@@ -1,4 +1,4 @@
-"""One step in full: what is told of it, and that nothing in it can do harm, hide, mislead or weigh the page down."""
+"""One step in full: its content, and that no part of it can do harm, hide, mislead or slow the page down."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from work_done import calls_in, takes_no_more
+from measured_work import calls_in, takes_no_more
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, StepCountIs
+from agentlab.agent import Run
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.notebook.panel import step_detail
 from agentlab.notebook.panel.step_detail import detail, new_to_the_model, who_took
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider, call, say
 
 HOSTILE = '</pre></details><script>alert(1)</script><img src=x onerror="alert(2)">'
@@ -35,7 +35,7 @@ def search(query: str) -> str:
 
 
 def run_of(script: Sequence[Any], steps: int | None = None, **more: Any) -> Run:
-    """A run on a script, that many steps of it taken, or all."""
+    """A run on a script with this many steps taken, or all of them."""
     run = lab.Agent(ScriptedProvider(script), tools=[search], instructions=more.pop("instructions", "")).run("Find it.", **more)
 
     async def go() -> None:
@@ -51,15 +51,15 @@ def raw_of(response: ModelResponse, raw: Any) -> ModelResponse:
 
 
 def shown(run: Run, index: int) -> str:
-    """The text of a step's detail, as a person reads it."""
+    """The text of a step's detail as a user reads it."""
     return html.unescape(re.sub(r"<[^>]+>", " ", detail(run, index)))
 
 
-def test_a_step_is_told_in_full() -> None:
+def test_a_step_is_shown_in_full() -> None:
     script = [raw_of(call("search", {"query": "umbrella"}, cost="0.002"), {"usage": {"total": 15}}), say("Nothing.")]
     stop = HasToolCall("search") | StepCountIs(9)
     run = run_of(script, 1, instructions="Be brief.", stop=stop, budget=Budget(max_turns=5, max_tokens=100))
-    told = re.sub(r"\s+", " ", shown(run, 1))
+    step_text = re.sub(r"\s+", " ", shown(run, 1))
     for sentence in (
         "Step 1 · tool calls",
         "the run ended: stop_condition",
@@ -75,22 +75,22 @@ def test_a_step_is_told_in_full() -> None:
         "max_turns 5 steps — 4 left",
         '{ "usage": { "total": 15 } }',
     ):
-        assert sentence in told, sentence
+        assert sentence in step_text, sentence
 
 
-def test_what_was_new_to_the_model_is_what_came_after_its_last_words() -> None:
+def test_messages_after_the_models_last_answer_are_new() -> None:
     run = run_of([call("search", {"query": "a"}), call("search", {"query": "b"}), say("Nothing.")])
     assert [message.text for message in new_to_the_model(run, 1)] == ["Find it."]
     assert [message.tool_results[0].arguments for message in new_to_the_model(run, 3)] == ['{"query": "b"}']
     assert "Model Nothing." in re.sub(r"\s+", " ", shown(run, 3))
 
 
-def test_a_branch_shows_what_it_was_told_beyond_the_steps_it_kept() -> None:
+def test_a_branch_shows_messages_added_after_its_kept_steps() -> None:
     run = run_of([call("search", {"query": "a"}), say("Nothing."), say("Nothing.")], 1)
     branch = run.fork(at=1, message="Look in Graz.", tool_results={"call_search": "another result"})
     asyncio.run(_step(branch))
-    told = re.sub(r"\s+", " ", shown(branch, 2))
-    assert "Tool search another result" in told and "User Look in Graz." in told
+    step_text = re.sub(r"\s+", " ", shown(branch, 2))
+    assert "Tool search another result" in step_text and "User Look in Graz." in step_text
     assert who_took(branch, 1) is run and who_took(branch, 2) is branch
 
 
@@ -98,25 +98,25 @@ async def _step(run: Run) -> None:
     await run.step()
 
 
-def test_a_failed_tool_and_one_that_was_not_executed_are_told_apart() -> None:
+def test_a_failed_tool_and_an_unexecuted_one_are_distinguished() -> None:
     calls = (ToolCall("1", "search", '{"query": "fail"}'), ToolCall("2", "search", '{"query": "half', closed=False))
     response = replace(say(finish=FinishReason.TOOL_CALLS), tool_calls=calls)
     run = lab.Agent(ScriptedProvider([response, say("so be it")]), tools=[search], continuation=None).run("go")
     asyncio.run(_step(run))
-    told = re.sub(r"\s+", " ", shown(run, 1))
-    assert '{"query": "half' in told
-    assert "not executed" in told
+    step_text = re.sub(r"\s+", " ", shown(run, 1))
+    assert '{"query": "half' in step_text
+    assert "not executed" in step_text
 
 
 def test_a_step_without_an_answer_says_what_went_wrong() -> None:
     run = run_of([lab.errors.ProviderError(f"refused: {KEY}")], 1)
-    told = shown(run, 1)
-    assert "no answer was received" in told and "No response came back" in told
-    assert "ProviderError: refused: REDACTED" in told
+    step_text = shown(run, 1)
+    assert "no answer was received" in step_text and "No response came back" in step_text
+    assert "ProviderError: refused: REDACTED" in step_text
     assert KEY not in detail(run, 1)
 
 
-def test_nothing_from_outside_is_html() -> None:
+def test_outside_text_is_never_html() -> None:
     script = [
         raw_of(call(HOSTILE, HOSTILE), {HOSTILE: HOSTILE}),
         replace(say(HOSTILE), reasoning=HOSTILE, refusal=HOSTILE, model=HOSTILE, response_id=HOSTILE),
@@ -130,7 +130,7 @@ def test_nothing_from_outside_is_html() -> None:
         assert "&lt;script&gt;" in page
 
 
-def test_keys_are_not_shown_wherever_they_stand() -> None:
+def test_keys_are_shown_nowhere() -> None:
     long = "x" * (step_detail.LONGEST_CODE - 10) + " " + KEY  # the cut would leave half of it
     run = run_of([raw_of(call("search", {"query": long}), {"api_key": "hunter2-hunter2", "echo": KEY}), say(KEY)])
     pages = detail(run, 1) + detail(run, 2)
@@ -138,7 +138,7 @@ def test_keys_are_not_shown_wherever_they_stand() -> None:
     assert pages.count("REDACTED") >= 3
 
 
-def test_a_megabyte_weighs_neither_on_the_page_nor_on_the_redraw() -> None:
+def test_a_megabyte_slows_neither_the_page_nor_the_redraw() -> None:
     def pages_of(size: int) -> Callable[[], list[str]]:
         big = "<&> \u202e" * size
         raw = {"choices": [{"message": big, "finish_reason": "stop"}], "many": list(range(size // 2)), "deep": _deep(2_000)}
@@ -151,7 +151,7 @@ def test_a_megabyte_weighs_neither_on_the_page_nor_on_the_redraw() -> None:
     assert calls_in(large) <= 1.1 * calls_in(small)
     assert takes_no_more(large, than=small, times=3)
     assert "more characters: all of it is run.history[1].text" in pages[1]
-    assert "&quot;finish_reason&quot;: &quot;stop&quot;" in pages[1], "what stands behind the long text is seen"
+    assert "&quot;finish_reason&quot;: &quot;stop&quot;" in pages[1], "the end of the long text is visible"
 
 
 def _deep(levels: int) -> list[Any]:
@@ -161,7 +161,7 @@ def _deep(levels: int) -> list[Any]:
     return value
 
 
-def test_text_keeps_its_characters_and_code_shows_those_that_cannot_be_seen() -> None:
+def test_text_keeps_its_characters_and_code_shows_invisible_ones() -> None:
     sly = "safe\u202egnp.exe\u200b می\u200cخواهم 👩\u200d🔬"
     run = run_of([raw_of(call("search", json.dumps({"query": sly}, ensure_ascii=False)), {"said": sly}), say(sly)])
     answer, tools = detail(run, 2), detail(run, 1)
@@ -181,27 +181,27 @@ def test_text_keeps_its_characters_and_code_shows_those_that_cannot_be_seen() ->
         (r'{"a\"b": "\\"}', '{\n  "a\\"b": "\\\\"\n}'),
     ],
 )
-def test_json_is_laid_out_without_a_change_to_its_values(text: str, laid_out: str) -> None:
+def test_json_is_formatted_without_changing_its_values(text: str, laid_out: str) -> None:
     assert step_detail.indented(text) == laid_out
 
 
-def test_invisible_characters_beyond_the_first_plane_are_written_as_json_writes_them() -> None:
+def test_invisible_characters_beyond_the_first_plane_are_escaped_as_in_json() -> None:
     assert json.loads(f'"{step_detail.seen("a" + chr(0xE0041) + chr(0x200B))}"') == "a" + chr(0xE0041) + chr(0x200B)
 
 
-def test_sections_open_as_they_were_left() -> None:
+def test_sections_keep_their_open_state() -> None:
     run = run_of([say("done")])
     page = detail(run, 1, frozenset({"raw"}))
     assert re.findall(r'data-section="(\w+)" open', page) == ["raw"]
 
 
-def test_the_pieces_of_a_continued_answer_and_what_was_dropped_between_them_are_shown() -> None:
+def test_the_pieces_of_a_continued_answer_and_dropped_text_are_shown() -> None:
     start = f"The harbour of {HOSTILE} and {KEY} was very qui"
     cut = say(start, finish=FinishReason.MAX_TOKENS)
     run = run_of([cut, replace(say(f"{start}et."), text=f"{start}et."), say("next")], 1)
     assert run.history[0].text == f"{start}et."
-    told = shown(run, 1)
-    assert f"Call 2 continues at character {len(start)}: dropped {len(start)} repeated characters: 'The harbour" in told
+    step_text = shown(run, 1)
+    assert f"Call 2 continues at character {len(start)}: dropped {len(start)} repeated characters: 'The harbour" in step_text
     assert "<script>" not in detail(run, 1)
     assert KEY not in detail(run, 1)
     once = run_of([say("half", finish=FinishReason.MAX_TOKENS), say(" and half")], 1)

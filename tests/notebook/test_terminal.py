@@ -1,4 +1,4 @@
-"""`%%agent` in IPython in a terminal, where there is no page: the run goes to its end, and its text is shown."""
+"""`%%agent` in IPython in a terminal, without a page: the run finishes, and its text is shown."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_a_terminal_shows_the_end_as_text(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "IPYTHONDIR": str(tmp_path), "HOME": str(tmp_path)}
     command = [sys.executable, "-c", TERMINAL]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    said = done.stdout + done.stderr
-    assert "RunResult(completed, terminated, 1 step" in said
-    assert "found: It rains. 3 True" in said
-    assert "UsageError: %%agent: No provider 'opena'. Did you mean 'openai'?" in said
-    assert "(inside agentlab: " in said and "whole_number" not in said
-    assert "Did you mean 'Budget'?" in said and "_PLACE_OF" not in said
-    assert "Agent(scripted:script, budget=Budget(max_turns=20))" in said
-    assert "<table>" not in said
+    output = done.stdout + done.stderr
+    assert "RunResult(completed, terminated, 1 step" in output
+    assert "found: It rains. 3 True" in output
+    assert "UsageError: %%agent: No provider 'opena'. Did you mean 'openai'?" in output
+    assert "(inside agentlab: " in output and "whole_number" not in output
+    assert "Did you mean 'Budget'?" in output and "_PLACE_OF" not in output
+    assert "Agent(scripted:script, budget=Budget(max_turns=20))" in output
+    assert "<table>" not in output

@@ -1,4 +1,4 @@
-"""The public names, bad input at the front door, and what importing costs."""
+"""The public names, invalid input at the front door, and the cost of an import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine.made import agent, finalize, go, look, looping
+from engine.builders import agent, finalize, go, look, looping
 
 import agentlab as lab
 from agentlab import errors
@@ -50,14 +50,14 @@ BAD_INPUT: dict[str, tuple[Any, type[Exception], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("do", "error", "said"), BAD_INPUT.values(), ids=BAD_INPUT.keys())
-def test_bad_input_is_an_error_that_names_the_value(do: Any, error: type[Exception], said: str) -> None:
+@pytest.mark.parametrize(("do", "error", "message"), BAD_INPUT.values(), ids=BAD_INPUT.keys())
+def test_invalid_input_is_an_error_that_names_the_value(do: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error) as caught:
         do()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_an_unknown_front_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_front_end_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "yes")
     with pytest.raises(ValueError, match=r"AGENTLAB_FRONTEND='yes': set it to 'widgets' or 'none'"):
         agent(["end"]).run("go").start()
@@ -73,7 +73,7 @@ def test_every_error_is_in_the_tree_at_the_top_of_its_file() -> None:
             assert issubclass(each, errors.AgentlabError)
 
 
-def test_every_public_name_is_there_and_listed() -> None:
+def test_every_public_name_exists_and_is_listed() -> None:
     for name in lab.__all__:
         assert getattr(lab, name) is not None
     assert set(lab.__all__) <= set(dir(lab))
@@ -86,11 +86,12 @@ def test_every_public_name_is_there_and_listed() -> None:
 
 
 @pytest.mark.parametrize("name", [*(one for one in lab.__all__ if type(getattr(lab, one)) is type(lab)), "testing.faults"])
-def test_a_public_module_offers_its_public_names_alone(name: str) -> None:
+def test_a_public_module_offers_only_its_public_names(name: str) -> None:
     module = lab
     for part in name.split("."):
         module = getattr(module, part)
-    assert dir(module) == sorted(module.__all__)
+    data = {"PlotAxes", "PlotFigure", *(one for one in module.__all__ if one.endswith("_data"))} if name == "plots" else set()
+    assert dir(module) == sorted({*module.__all__} - data)
     for one in module.__all__:
         value = getattr(module, one)
         assert not isinstance(value, type) or value.__module__.startswith("agentlab"), one
@@ -109,7 +110,7 @@ OTHERS = (
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("module", ["agentlab", "agentlab.errors", "agentlab.events", "agentlab.termination"])
-def test_a_name_of_other_tools_leads_to_ours(module: str, name: str) -> None:
+def test_a_name_of_another_tool_leads_to_ours(module: str, name: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(attrgetter(module.partition(".")[2])(lab) if "." in module else lab, name)
     assert str(caught.value) == f"{module} has no name {name!r}. {hint_for(name)}"
@@ -122,7 +123,7 @@ def test_every_event_is_found_in_snake_case() -> None:
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
-def test_what_a_hint_says_can_be_written(name: str) -> None:
+def test_code_in_a_hint_is_valid(name: str) -> None:
     assert name not in lab.__all__
     result = looping(stop=lab.StepCountIs(1)).run("go").start().wait()
     signal = result.history[0].signal
@@ -136,7 +137,7 @@ def test_what_a_hint_says_can_be_written(name: str) -> None:
         eval(f"lab.Agent('openai:gpt-5', tools=[finalize], {code})" if re.match(r"\w+=", code) else code, scope)
 
 
-def test_the_names_of_other_tools_are_a_page() -> None:
+def test_the_names_of_other_tools_are_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "names.md").read_text()
     rows = [f"| `{name}` | {here.replace('|', chr(92) + '|')} |" for name, here in ELSEWHERE.items()]
     assert [line for line in page.splitlines() if line.startswith("| `")] == rows
@@ -181,11 +182,11 @@ KEYWORDS: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("write", "said"), KEYWORDS.values(), ids=KEYWORDS.keys())
-def test_a_keyword_that_there_is_not_says_what_to_write(write: Any, said: str) -> None:
+@pytest.mark.parametrize(("write", "message"), KEYWORDS.values(), ids=KEYWORDS.keys())
+def test_an_unknown_keyword_says_what_to_write(write: Any, message: str) -> None:
     with pytest.raises(errors.ConfigurationError) as caught:
         write()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 ONLY_LISTED = ("usage", "description", "verbose", "colour", "rate_limit", "memory", "max_rounds")
@@ -210,21 +211,21 @@ MEANT = {
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
-        *((name, f"Write {said}") for name, said in MEANT.items()),
-        *((name, f"Did you mean {said}?") for name, said in TYPOS.items()),
+        *((name, f"Write {message}") for name, message in MEANT.items()),
+        *((name, f"Did you mean {message}?") for name, message in TYPOS.items()),
         *((name, "It takes: model, tools,") for name in ONLY_LISTED),
     ],
 )
-def test_advice_is_for_names_that_are_known_and_for_misspellings(name: str, said: str) -> None:
+def test_advice_covers_known_names_and_misspellings(name: str, message: str) -> None:
     with pytest.raises(errors.ConfigurationError) as caught:
         lab.Agent("openai:gpt-5", **{name: 3})  # type: ignore[arg-type]
-    assert str(caught.value).startswith(f"Agent takes no {name!r}. {said}")
+    assert str(caught.value).startswith(f"Agent takes no {name!r}. {message}")
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     {
         "max_time": "Did you mean 'timeout'?", "max_duration": "Did you mean 'timeout'?", "working_limit": "Did you mean 'timeout'?",
         "max_requests": "Did you mean 'max_calls'?", "max_tunrs": "Did you mean 'max_turns'?", "max_step": "Did you mean 'max_turns'?",
@@ -232,27 +233,27 @@ def test_advice_is_for_names_that_are_known_and_for_misspellings(name: str, said
         "tool_calls_limit": 'Write `lab.Agent(…, stop=lab.HasToolCall("finalize"))`', "seconds": "It takes: max_turns,",
     }.items(),
 )  # fmt: skip
-def test_a_limit_of_another_tool_is_the_same_limit_here(name: str, said: str) -> None:
+def test_a_limit_of_another_tool_equals_its_counterpart_here(name: str, message: str) -> None:
     with pytest.raises(errors.LimitError) as caught:
         lab.Budget(**{name: 3})  # type: ignore[arg-type]
-    assert str(caught.value).startswith(f"Budget takes no {name!r}. {said}")
+    assert str(caught.value).startswith(f"Budget takes no {name!r}. {message}")
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     {
         "hooks": "Write `observers=[print]`", "usage": "It takes: prompt,", "store": "Write `store.keep(run)`.",
         "input": 'Write `agent.run("…")`', "message": 'Write `agent.run("…")`', "tool": "Did you mean `lab.Agent(…, tools=3)`?",
     }.items(),
 )  # fmt: skip
-def test_a_keyword_of_another_tools_run(name: str, said: str) -> None:
+def test_a_keyword_of_another_tools_run(name: str, message: str) -> None:
     with pytest.raises(errors.ConfigurationError) as caught:
         looping().run("x", **{name: 3})
-    assert str(caught.value).startswith(f"run takes no {name!r}. {said}")
+    assert str(caught.value).startswith(f"run takes no {name!r}. {message}")
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     {
         "ModelRetry": 'Write `ValueError("…")`, raised in the tool', "UsageLimits": "Write `lab.Budget`.",
         "TerminationCondition": "Write `lab.StopCondition`.", "MaxMessageTermination": "Write `lab.StepCountIs`.",
@@ -263,10 +264,10 @@ def test_a_keyword_of_another_tools_run(name: str, said: str) -> None:
         "Wizard": "`dir(agentlab)` lists",
     }.items(),
 )  # fmt: skip
-def test_a_name_that_lab_has_not(name: str, said: str) -> None:
+def test_an_unknown_name_of_lab(name: str, message: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(lab, name)
-    assert str(caught.value).startswith(f"agentlab has no name {name!r}. {said}")
+    assert str(caught.value).startswith(f"agentlab has no name {name!r}. {message}")
 
 
 def test_a_key_as_a_wrong_keyword_is_not_repeated() -> None:
@@ -281,14 +282,14 @@ def test_a_key_as_a_wrong_keyword_is_not_repeated() -> None:
     [lab.Agent, lab.Agent.run, lab.Run.fork, lab.Experiment, lab.Experiment.run, lab.Budget],
     ids=lambda one: one.__qualname__,
 )
-def test_signatures_stay_what_they_are(target: Any) -> None:
+def test_signatures_are_unchanged(target: Any) -> None:
     parameters = inspect.signature(target).parameters.values()
     assert len(parameters) > 3
     assert not {one.kind for one in parameters} & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
     assert inspect.iscoroutinefunction(inspect.unwrap(target)) is (target is lab.Experiment.run)
 
 
-def test_any_is_not_that_of_typing() -> None:
+def test_lab_any_is_not_typing_any() -> None:
     for module in (lab, lab.errors, lab.plots, lab.providers):
         assert getattr(module, "Any", None) is not typing.Any
 
@@ -305,12 +306,12 @@ assert not {"pandas", "matplotlib", "ipywidgets", "IPython", "genai_prices"} & s
 """
 
 
-def test_importing_prints_nothing_makes_nothing_and_loads_nothing_heavy(tmp_path: Any) -> None:
+def test_importing_prints_nothing_writes_nothing_and_loads_nothing_heavy(tmp_path: Any) -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", CHECK], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_script_is_read_from_its_start_by_every_run() -> None:
+def test_every_run_reads_a_script_from_its_start() -> None:
     made = lab.Agent(ScriptedProvider(["end"]))
 
     async def main() -> list[str]:
@@ -323,7 +324,7 @@ def test_a_script_is_read_from_its_start_by_every_run() -> None:
     )
 
 
-def test_the_documentation_names_every_provider_and_what_it_reports() -> None:
+def test_the_documentation_lists_every_provider_and_what_it_reports() -> None:
     from pathlib import Path
 
     page = (Path(__file__).parents[2] / "docs" / "howto" / "providers.md").read_text()
@@ -336,6 +337,6 @@ def test_the_documentation_names_every_provider_and_what_it_reports() -> None:
 @pytest.mark.parametrize(
     ("keyword", "value"), [("retry", 3), ("middleware", [5]), ("tool_middleware", 5), ("observers", [None])], ids=str
 )
-def test_what_an_agent_cannot_call_is_refused_when_it_is_made(keyword: str, value: object) -> None:
+def test_an_uncallable_tool_is_refused_when_the_agent_is_made(keyword: str, value: object) -> None:
     with pytest.raises(errors.ConfigurationError, match=f"{keyword}="):
         lab.Agent("openai:gpt-5", **{keyword: value})  # type: ignore[arg-type]

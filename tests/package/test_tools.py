@@ -1,4 +1,4 @@
-"""Tools: the schema that a model sees, what it may send, and everything that can go wrong in a call."""
+"""Tools: the schema in the request, the accepted arguments, and every failure of a call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Optional
 import pandas as pd
 import pydantic
 import pytest
-from engine.made import assert_is_whole, call_tool, go, look, run_of
+from engine.builders import assert_is_whole, call_tool, go, look, run_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +30,7 @@ from agentlab.notebook.panel.step_detail import detail
 from agentlab.testing import call, say
 from agentlab.tools import as_tools, execute, tool
 
-# What the model sees --------------------------------------------------------------------------------------------------------
+# The schema -----------------------------------------------------------------------------------------------------------------
 
 
 class Place(pydantic.BaseModel):
@@ -129,13 +129,13 @@ VALUES: list[tuple[Callable[..., Any], str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("function", "arguments", "values"), VALUES, ids=lambda value: getattr(value, "__name__", str(value)))
-def test_the_function_gets_what_the_model_sent_as_its_own_types(
+def test_the_function_gets_the_arguments_as_its_own_types(
     function: Callable[..., Any], arguments: str, values: dict[str, Any]
 ) -> None:
     assert tool(function).validate(arguments) == values
 
 
-def test_awkward_names_arrive_under_their_own() -> None:
+def test_awkward_parameter_names_are_passed_under_their_own_names() -> None:
     sent = {"schema": "s", "copy": 1, "_hidden": True, "self_": "x", "model_config": "m", "argument_x": "y"}
     assert tool(awkward).validate(json.dumps(sent)) == sent
 
@@ -197,7 +197,7 @@ def test_a_plain_docstring_is_the_description() -> None:
     assert tool(one).spec.description == ""
 
 
-def test_the_docstring_speaks_louder_than_the_annotation() -> None:
+def test_the_docstring_takes_precedence_over_the_annotation() -> None:
     def both(count: Annotated[int, pydantic.Field(description="from the annotation")]) -> None:
         """Count.
 
@@ -208,7 +208,7 @@ def test_the_docstring_speaks_louder_than_the_annotation() -> None:
     assert tool(both).spec.parameters["properties"]["count"]["description"] == "from the docstring"
 
 
-# What can be a tool ---------------------------------------------------------------------------------------------------------
+# Objects that can be tools --------------------------------------------------------------------------------------------------
 
 
 class Shop:
@@ -249,14 +249,14 @@ def with_index(query: str, index: str, limit: int = 3) -> str:
     ],
     ids=["method", "static", "async-classmethod", "object", "partial", "partial-by-position"],
 )
-def test_anything_that_can_be_called_is_a_tool(function: Any, name: str, arguments: dict[str, Any], content: str) -> None:
+def test_every_callable_is_a_tool(function: Any, name: str, arguments: dict[str, Any], content: str) -> None:
     made = tool(function)
     assert made.name == name
     result = call_tool(made, json.dumps(arguments))
     assert (result.content, result.error) == (content, None)
 
 
-def test_what_a_partial_holds_is_hidden_from_the_model() -> None:
+def test_bound_arguments_of_a_partial_are_hidden_from_the_model() -> None:
     made = tool(functools.partial(with_index, index="news"))
     assert list(made.spec.parameters["properties"]) == ["query", "limit"]
     assert made.spec.description == "Search an index."
@@ -291,7 +291,7 @@ async def book_later(*, trip: object) -> str:
 
 
 @pytest.mark.parametrize("function", [book, book_later], ids=["sync", "async"])
-def test_a_class_is_a_tools_schema_and_its_instance_is_handed_over(function: Any) -> None:
+def test_a_class_as_parameter_is_a_schema_and_arrives_as_an_instance(function: Any) -> None:
     made = pickle.loads(pickle.dumps(tool(schema=Answer, timeout_s=30)(function)))
     assert (made.spec.description, made.timeout_s, list(made.spec.parameters["properties"])) == (
         "Book it.",
@@ -308,7 +308,7 @@ def test_a_class_is_a_tools_schema_and_its_instance_is_handed_over(function: Any
     assert wrong.content == "The arguments are not valid, nothing was executed. days: Input should be greater than or equal to 1"
 
 
-def test_a_class_is_a_tool_by_itself_and_a_terminating_one_gives_the_instance() -> None:
+def test_a_class_is_a_tool_and_a_terminating_one_returns_the_instance() -> None:
     script = [call("Answer", {"city": "Graz", "days": "many"}), call("Answer", {"city": "Graz"})]
     made = lab.Agent(lab.testing.ScriptedProvider(script), tools=[Answer], terminating=["Answer"])
     assert made.tools["Answer"].spec.description == "The answer to hand in."
@@ -331,9 +331,9 @@ NO_SCHEMAS: dict[str, tuple[Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("function", "schema", "said"), NO_SCHEMAS.values(), ids=NO_SCHEMAS.keys())
-def test_what_cannot_be_a_schema_is_refused(function: Any, schema: Any, said: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=said):
+@pytest.mark.parametrize(("function", "schema", "message"), NO_SCHEMAS.values(), ids=NO_SCHEMAS.keys())
+def test_an_impossible_schema_is_refused(function: Any, schema: Any, message: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=message):
         tool(schema=schema)(function)
 
 
@@ -367,11 +367,11 @@ DEFINITIONS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("function", "said"), DEFINITIONS.values(), ids=DEFINITIONS.keys())
-def test_what_cannot_be_a_tool_is_refused_by_name(function: Any, said: str) -> None:
+@pytest.mark.parametrize(("function", "message"), DEFINITIONS.values(), ids=DEFINITIONS.keys())
+def test_an_unusable_function_is_refused_by_name(function: Any, message: str) -> None:
     with pytest.raises(ToolDefinitionError) as caught:
         as_tools([function])
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 NAMES = {
@@ -381,7 +381,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("name", "allowed"), NAMES.items(), ids=lambda value: str(value)[:12])
-def test_names(name: str, allowed: bool) -> None:
+def test_tool_names(name: str, allowed: bool) -> None:
     if allowed:
         assert tool(name=name)(one).name == name
     else:
@@ -390,7 +390,7 @@ def test_names(name: str, allowed: bool) -> None:
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf"), "5"], ids=repr)
-def test_impossible_time_limits_are_refused(timeout_s: Any) -> None:
+def test_invalid_time_limits_are_refused(timeout_s: Any) -> None:
     with pytest.raises(ToolDefinitionError, match="timeout_s"):
         tool(timeout_s=timeout_s)(one)
 
@@ -402,7 +402,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
 
 
 @pytest.mark.parametrize("tools", [look, one, "search", 5], ids=["tool", "function", "text", "number"])
-def test_tools_are_a_list(tools: Any) -> None:
+def test_tools_must_be_a_list(tools: Any) -> None:
     with pytest.raises(ToolDefinitionError, match=r"pass a list of functions, such as tools=\[search"):
         lab.Agent(lab.testing.ScriptedProvider(["end"]), tools=tools)
 
@@ -421,7 +421,7 @@ def test_the_decorator_with_and_without_arguments() -> None:
     assert plain.function(3) == 3
 
 
-# What the model may send ------------------------------------------------------------------------------------------------------
+# Arguments from the model -----------------------------------------------------------------------------------------------------
 
 INVALID = {
     "missing": (one, "{}", "city: Field required"),
@@ -439,17 +439,17 @@ INVALID = {
 }
 
 
-@pytest.mark.parametrize(("function", "arguments", "said"), INVALID.values(), ids=INVALID.keys())
-def test_wrong_arguments_are_explained_to_the_model(function: Any, arguments: str, said: str) -> None:
+@pytest.mark.parametrize(("function", "arguments", "message"), INVALID.values(), ids=INVALID.keys())
+def test_wrong_arguments_are_explained_to_the_model(function: Any, arguments: str, message: str) -> None:
     result = call_tool(function, arguments)
     assert result.error == "invalid_arguments"
-    assert said in result.content
+    assert message in result.content
     assert "nothing was executed" in result.content
     assert "pydantic" not in result.content
     assert result.arguments == arguments
 
 
-def test_an_unknown_tool_is_told_what_there_is() -> None:
+def test_an_unknown_tool_is_answered_with_the_known_ones() -> None:
     result = go(execute(ToolCall("c1", "serach", "{}"), as_tools([one, default])))
     assert result.error == "unknown_tool"
     assert result.content == "There is no tool 'serach'. Available tools: one, default."
@@ -464,13 +464,13 @@ def test_a_call_that_was_cut_off_is_not_executed() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=30))
-def test_whatever_is_sent_there_is_an_answer(arguments: str) -> None:
+def test_any_arguments_get_a_result(arguments: str) -> None:
     result = call_tool(tool(inline=True)(default), arguments)
     assert result.error in (None, "invalid_arguments")
     assert result.content
 
 
-# What may come back -----------------------------------------------------------------------------------------------------------
+# Results ----------------------------------------------------------------------------------------------------------------------
 
 
 def lazily(fail: bool) -> Iterator[int]:
@@ -495,7 +495,7 @@ RETURNS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("value", "content"), RETURNS.values(), ids=RETURNS.keys())
-def test_what_a_tool_returns_is_told_as_text_or_json(value: Any, content: str) -> None:
+def test_a_tools_return_value_becomes_text_or_json(value: Any, content: str) -> None:
     result = call_tool(lambda: value, name="f")
     assert (result.content, result.error, result.value) == (content, None, value)
     assert result.duration_s >= 0
@@ -510,7 +510,7 @@ loop.append(loop)
     [object(), threading.Lock(), loop, lazily(True), b"\xff", {1: object()}, lambda: 1],
     ids=lambda value: type(value).__name__,
 )
-def test_what_has_no_json_is_told_as_such(value: Any) -> None:
+def test_a_value_without_a_json_form_is_reported(value: Any) -> None:
     result = call_tool(lambda: value, name="f")
     assert result.error == "unserialisable"
     assert f"f returned {type(value).__name__}, which cannot be turned into JSON" in result.content
@@ -526,7 +526,7 @@ ERRORS = [
 @pytest.mark.parametrize("timeout_s", [None, 30], ids=["without-limit", "with-limit"])
 @pytest.mark.parametrize("kind", ["thread", "inline", "async"])
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: repr(error)[:20])
-def test_a_tool_that_raises_is_told_to_the_model(error: BaseException, kind: str, timeout_s: float | None) -> None:
+def test_a_tools_exception_is_reported_to_the_model(error: BaseException, kind: str, timeout_s: float | None) -> None:
     def sync() -> Any:
         raise error
 
@@ -552,7 +552,7 @@ class Unspeakable(Exception):  # noqa: N818
 
 
 class Abrupt(BaseException):
-    """An exception that ends programs, and its text with it."""
+    """A program-ending exception, also without a text."""
 
     def __str__(self) -> str:
         raise SystemExit(3)
@@ -561,7 +561,7 @@ class Abrupt(BaseException):
 
 
 class Speechless:
-    """A value that raises wherever it is read."""
+    """A value that raises on every access."""
 
     def __repr__(self) -> str:
         raise Abrupt
@@ -589,7 +589,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("how", ["thread", "inline", "async", "async, waited for"])
 @pytest.mark.parametrize("error", HOSTILE, ids=lambda error: type(error).__name__)
-def test_nothing_that_a_tool_raises_escapes_the_run(error: BaseException, how: str) -> None:
+def test_no_exception_of_a_tool_escapes_the_run(error: BaseException, how: str) -> None:
     def sync() -> str:
         raise error
 
@@ -598,26 +598,26 @@ def test_nothing_that_a_tool_raises_escapes_the_run(error: BaseException, how: s
         raise error
 
     made = lab.tool(name="t", inline=how == "inline", on_cancel="wait" if "waited" in how else "cancel")
-    assert_is_told(made(later if how.startswith("async") else sync), "exception", type(error).__name__)
+    assert_is_reported(made(later if how.startswith("async") else sync), "exception", type(error).__name__)
 
 
 @pytest.mark.parametrize("value", [Speechless(), {"deep": [Speechless()]}, abruptly()], ids=["value", "in-a-dict", "generator"])
-def test_nothing_that_reading_a_value_raises_escapes_the_run(value: Any) -> None:
-    assert_is_told(lab.tool(name="t")(lambda: value), "unserialisable", "cannot be turned into JSON")
+def test_no_exception_of_a_returned_value_escapes_the_run(value: Any) -> None:
+    assert_is_reported(lab.tool(name="t")(lambda: value), "unserialisable", "cannot be turned into JSON")
 
 
-def assert_is_told(made: lab.Tool, error: str, said: str) -> None:
-    """The model is told, the run goes on, a store keeps it, and all of it can be shown."""
+def assert_is_reported(made: lab.Tool, error: str, message: str) -> None:
+    """Assert that the model gets the error, the run continues, a store keeps it, and all of it can be displayed."""
     store = lab.Store()
     run = run_of([call("t"), "I see."], tools=[made], observers=[store])
     result = go(ended(run))
     assert_is_whole(run)
-    told = result.history[0].tool_results[0]
-    assert (result.text, told.error) == ("I see.", error)
-    assert said in told.content
-    assert repr(told) and told._repr_mimebundle_()
+    tool_result = result.history[0].tool_results[0]
+    assert (result.text, tool_result.error) == ("I see.", error)
+    assert message in tool_result.content
+    assert repr(tool_result) and tool_result._repr_mimebundle_()
     assert result.to_frame("tools")["error"].tolist() == [error]
-    assert store.load(run.id).history[0].tool_results[0].content == told.content
+    assert store.load(run.id).history[0].tool_results[0].content == tool_result.content
 
 
 async def ended(run: lab.Run) -> lab.RunResult:
@@ -625,7 +625,7 @@ async def ended(run: lab.Run) -> lab.RunResult:
 
 
 @pytest.mark.parametrize("how", ["inline", "async"])
-def test_an_interrupt_is_the_persons_and_ends_the_run(how: str) -> None:
+def test_an_interrupt_is_the_users_and_ends_the_run(how: str) -> None:
     def sync() -> str:
         raise KeyboardInterrupt
 
@@ -639,14 +639,14 @@ def test_an_interrupt_is_the_persons_and_ends_the_run(how: str) -> None:
     assert [one.error for one in run.history[0].tool_results] == ["interrupted"]
 
 
-def test_on_a_thread_an_interrupt_is_the_tools_own() -> None:
+def test_a_keyboard_interrupt_on_a_thread_is_the_tools_own() -> None:
     def sync() -> str:
         raise KeyboardInterrupt
 
-    assert_is_told(lab.tool(name="t")(sync), "exception", "KeyboardInterrupt")
+    assert_is_reported(lab.tool(name="t")(sync), "exception", "KeyboardInterrupt")
 
 
-def test_what_observers_listeners_and_conditions_raise_without_a_text_is_told() -> None:
+def test_exceptions_without_a_text_in_observers_listeners_and_conditions_are_reported() -> None:
     def watch(event: object) -> None:
         raise Unspeakable
 
@@ -665,7 +665,7 @@ def test_what_observers_listeners_and_conditions_raise_without_a_text_is_told() 
     assert_is_whole(run)
 
 
-def test_a_tool_that_raises_ends_no_run() -> None:
+def test_a_raising_tool_ends_no_run() -> None:
     @lab.tool
     def broken() -> str:
         raise ValueError("no such city")
@@ -688,7 +688,7 @@ here: contextvars.ContextVar[str] = contextvars.ContextVar("here", default="nowh
 
 
 @pytest.mark.parametrize(("inline", "own_thread"), [(False, True), (True, False)], ids=["thread", "inline"])
-def test_a_sync_tool_runs_on_a_thread_of_its_own_unless_inline(inline: bool, own_thread: bool) -> None:
+def test_a_sync_tool_runs_on_its_own_thread_unless_inline(inline: bool, own_thread: bool) -> None:
     where: list[Any] = []
 
     def f() -> None:
@@ -708,7 +708,7 @@ def test_a_sync_tool_runs_on_a_thread_of_its_own_unless_inline(inline: bool, own
         assert thread.name == "agentlab-tool-f"
 
 
-def test_a_blocking_tool_holds_up_nobody_else() -> None:
+def test_a_blocking_tool_does_not_block_others() -> None:
     release = threading.Event()
 
     def f() -> str:
@@ -726,7 +726,7 @@ def test_a_blocking_tool_holds_up_nobody_else() -> None:
 
 
 wake = threading.Event()
-"""Set once a tool that sleeps on a thread may wake before its time."""
+"""Set when a tool that sleeps on a thread may wake early."""
 
 
 def sleeps(seconds: float) -> str:
@@ -751,7 +751,7 @@ def test_the_time_limit_of_a_tool(function: Any, seconds: float, limit: float, e
     assert result.content == ("awake" if error is None else late + left)
 
 
-def test_a_tool_that_hangs_does_not_hang_the_run() -> None:
+def test_a_hanging_tool_does_not_hang_the_run() -> None:
     release = threading.Event()
 
     @lab.tool(timeout_s=0.05)
@@ -765,7 +765,7 @@ def test_a_tool_that_hangs_does_not_hang_the_run() -> None:
     async def main() -> lab.RunResult:
         result = await run
         release.set()
-        await asyncio.sleep(0.01)  # what comes too late is dropped
+        await asyncio.sleep(0.01)  # a late result is dropped
         return result
 
     result = go(main())
@@ -774,7 +774,7 @@ def test_a_tool_that_hangs_does_not_hang_the_run() -> None:
     assert_is_whole(run)
 
 
-def test_what_comes_after_the_loop_has_closed_is_dropped() -> None:
+def test_results_after_the_loop_has_closed_are_dropped() -> None:
     release, done = threading.Event(), threading.Event()
 
     def f() -> str:
@@ -795,7 +795,7 @@ def test_a_sync_wrapper_around_an_async_function_is_awaited() -> None:
     assert call_tool(wrapped, '{"q": "x"}', inline=True).content == "awake"
 
 
-# The end of the run, asked for by a tool --------------------------------------------------------------------------------------
+# Ending the run from a tool ---------------------------------------------------------------------------------------------------
 
 
 def returned(reason: str) -> lab.Stop:
@@ -838,7 +838,7 @@ def test_a_tool_ends_the_run(function: Any) -> None:
     assert_is_whole(run)
 
 
-def test_a_stop_without_output_or_with_one_that_has_no_json() -> None:
+def test_a_stop_without_output_or_with_output_without_a_json_form() -> None:
     thing = object()
     assert call_tool(lambda: lab.Stop("why"), name="f").content == "why"
     result = call_tool(lambda: lab.Stop("why", thing), name="f")
@@ -847,8 +847,8 @@ def test_a_stop_without_output_or_with_one_that_has_no_json() -> None:
     assert result.stop.output is thing
 
 
-def test_calls_run_in_the_order_asked_for_and_each_gets_an_id_of_its_own() -> None:
-    """Some servers give no ids, or the same for all."""
+def test_calls_run_in_order_and_each_gets_a_unique_id() -> None:
+    """Some servers send no ids, or equal ones."""
     seen = []
 
     @lab.tool(inline=True)
@@ -924,7 +924,7 @@ CHANGES: dict[str, tuple[Any, str, str | None, str | None, str]] = {
 
 
 @pytest.mark.parametrize(("layers", "content", "error", "executed", "changed"), CHANGES.values(), ids=CHANGES.keys())
-def test_what_was_asked_for_and_what_was_executed_are_both_kept(
+def test_the_requested_and_the_executed_call_are_both_kept(
     layers: Any, content: str, error: str | None, executed: str | None, changed: str
 ) -> None:
     store = lab.Store()
@@ -951,7 +951,7 @@ def test_what_was_asked_for_and_what_was_executed_are_both_kept(
     assert ("executed with, by a middleware" in page) == (executed is not None)
 
 
-def test_layers_stand_in_order_and_the_time_is_theirs_too() -> None:
+def test_middleware_is_nested_in_order_and_counts_towards_the_time_limit() -> None:
     order: list[str] = []
 
     def layer(name: str) -> Any:
@@ -968,7 +968,7 @@ def test_layers_stand_in_order_and_the_time_is_theirs_too() -> None:
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["before", "after"])
-def test_a_middleware_around_tools_may_end_the_run(first: bool) -> None:
+def test_a_tool_middleware_may_end_the_run(first: bool) -> None:
     async def guard(call: ToolCall, execute: Any) -> Any:
         if first:
             await execute(call)
@@ -981,7 +981,7 @@ def test_a_middleware_around_tools_may_end_the_run(first: bool) -> None:
 
 
 @pytest.mark.parametrize("executed", [False, True], ids=["before", "after"])
-def test_a_bug_in_it_is_an_error_result_that_loses_nothing(executed: bool) -> None:
+def test_a_bug_in_a_middleware_is_an_error_result_that_loses_nothing(executed: bool) -> None:
     async def buggy(call: ToolCall, execute: Any) -> Any:
         if executed:
             await execute(call)
@@ -1003,15 +1003,15 @@ async def rename(call: ToolCall, execute: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("layer", "said"),
+    ("layer", "message"),
     [
         (forget, r"forget.* returned None: return the result, as in `return await execute\(call\)`"),
-        (rename, "change its arguments only"),
+        (rename, "change only its arguments"),
     ],
 )
-def test_what_it_may_not_do_is_raised_and_recorded(layer: Any, said: str) -> None:
+def test_a_forbidden_action_of_a_middleware_is_raised_and_recorded(layer: Any, message: str) -> None:
     run = run_of([call("look"), "end"], tool_middleware=[layer])
-    with pytest.raises(lab.errors.ConfigurationError, match=said):
+    with pytest.raises(lab.errors.ConfigurationError, match=message):
         go(ended(run))
     assert run.result is not None
     assert run.result.stop_reason is lab.StopReason.ERROR
@@ -1019,7 +1019,7 @@ def test_what_it_may_not_do_is_raised_and_recorded(layer: Any, said: str) -> Non
 
 
 @pytest.mark.parametrize(("layer", "ends"), [(let_pass, True), (cached, True), (deny, False)])
-def test_a_terminating_tool_that_is_denied_ends_nothing(layer: Any, ends: bool) -> None:
+def test_a_denied_terminating_tool_ends_nothing(layer: Any, ends: bool) -> None:
     script = [call("finalize", {"answer": "42"}), call("finalize", {"answer": "42"})]
     made = lab.Agent(lab.testing.ScriptedProvider(script), tools=[tool(name="finalize")(one_answer)], tool_middleware=[layer])
     run = made.run("go", terminating=["finalize"], budget=lab.Budget(max_turns=2))
@@ -1027,7 +1027,7 @@ def test_a_terminating_tool_that_is_denied_ends_nothing(layer: Any, ends: bool) 
     assert_is_whole(run)
 
 
-def test_a_call_that_was_cut_off_reaches_no_middleware_and_an_unknown_tool_does() -> None:
+def test_a_cut_call_reaches_no_middleware_and_an_unknown_tool_does() -> None:
     seen: list[ToolCall] = []
 
     async def watch(call: ToolCall, execute: Any) -> Any:
@@ -1052,7 +1052,7 @@ class Coded(pydantic.BaseModel):
 
 @pytest.mark.parametrize(("code", "says"), [("xx", "KeyError: 'xx'"), ("exit", "SystemExit: 3")])
 @pytest.mark.parametrize("whole", [True, False], ids=["schema", "parameter"])
-def test_what_a_validator_raises_is_the_calls_result(code: str, says: str, whole: bool) -> None:
+def test_an_exception_of_a_validator_is_the_calls_result(code: str, says: str, whole: bool) -> None:
     def look_up(country: Coded) -> str:
         return country.code
 
@@ -1077,7 +1077,7 @@ class Nodes(pydantic.RootModel["list[Nodes]"]):
     """No object, and recursive."""
 
 
-def test_a_class_that_refers_to_itself_is_a_tool() -> None:
+def test_a_recursive_class_is_a_tool() -> None:
     for made in (tool(name="Node", schema=Node)(lambda tree: tree), as_tools([Node])["Node"]):
         schema = made.spec.parameters
         assert (schema["type"], schema["required"], set(schema["properties"])) == ("object", ["name"], {"name", "kids"})
@@ -1092,8 +1092,8 @@ def test_a_class_that_refers_to_itself_is_a_tool() -> None:
         as_tools([Nodes])
 
 
-@pytest.mark.usefixtures("own_time")
-def test_a_cancel_keeps_what_was_executed_before_it() -> None:
+@pytest.mark.usefixtures("fake_time")
+def test_a_cancel_keeps_the_calls_executed_before_it() -> None:
     async def wait(call: ToolCall, execute: Any) -> Any:
         result = await execute(call)
         await asyncio.sleep(3600)

@@ -1,6 +1,6 @@
-"""What a user's type checker sees of the installed wheel: every public name, each with its type, and no Any where a type is meant.
+"""A user's type checker on the installed wheel: every public name is typed, and no Any is in place of a type.
 
-Two checkers, each as strict as it can be: mypy and pyright. So are all blocks of Python in the README and in the documentation.
+Two checkers at their strictest: mypy and pyright. They also check all Python blocks in the README and in the documentation.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ REVEALED = [
     "agentlab.records.step.StepResult",
     "typing.Mapping[str, agentlab.tools.Tool]",
     "agentlab.limits.settings.RunSettings",
-    "agentlab.run.Run",
+    "agentlab.agent.Run",
     "agentlab.records.step.StepResult",
     "tuple[agentlab.engine.next_actions.NextAction, ...]",
     "agentlab.model.finish_reasons.StopReason",
@@ -119,7 +119,7 @@ REVEALED = [
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what the wheel holds, as pip would put it there."""
+    """A folder with the contents of the wheel, as pip would install it."""
     folder = tmp_path_factory.mktemp("installed")
     wheels = folder / "wheels"
     build = [
@@ -142,11 +142,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def checked(installed: Path, program: str, *more: Path) -> subprocess.CompletedProcess[str]:
-    """What mypy --strict says of a program of a user, and of more files, run from elsewhere than the repository."""
+    """The output of mypy --strict for a user's program and further files, run outside the repository."""
     (installed / "program.py").write_text(program, encoding="utf-8")
     (installed / "mypy.ini").write_text("[mypy]\nstrict = True\ndisallow_any_expr = False\n", encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--cache-dir", str(installed / "cache"), "program.py", *map(str, more)]
-    # MYPYPATH would have agentlab checked as the user's own code; as an installed package only its types count
+    # With MYPYPATH, agentlab would be checked as the user's own code; as an installed package only its types count
     here = {"MYPYPATH": str(installed / "site"), "PATH": "/usr/bin:/bin", "HOME": str(installed)}
     return subprocess.run(
         [*command, "--follow-imports=silent"], cwd=installed, env=here, capture_output=True, text=True, check=False
@@ -154,14 +154,15 @@ def checked(installed: Path, program: str, *more: Path) -> subprocess.CompletedP
 
 
 @pytest.mark.timeout(300)
-def test_a_users_program_has_the_types_that_are_meant(installed: Path) -> None:
+def test_a_users_program_has_the_intended_types(installed: Path) -> None:
     assert (installed / "site" / "agentlab" / "py.typed").exists()
     done = checked(installed, PROGRAM)
     assert ": error:" not in done.stdout, done.stdout
     short = [
-        re.sub(r"\bpandas\S*DataFrame", "pandas.DataFrame", told) for told in re.findall(r'Revealed type is "(.*)"', done.stdout)
+        re.sub(r"\bpandas\S*DataFrame", "pandas.DataFrame", revealed)
+        for revealed in re.findall(r'Revealed type is "(.*)"', done.stdout)
     ]
-    assert [told.replace("builtins.", "").replace("pandas.core.frame.", "pandas.") for told in short] == REVEALED
+    assert [revealed.replace("builtins.", "").replace("pandas.core.frame.", "pandas.") for revealed in short] == REVEALED
 
 
 @pytest.mark.timeout(300)
@@ -169,13 +170,13 @@ def test_every_public_name_has_a_type(installed: Path) -> None:
     program = "import agentlab as lab\n" + "".join(f"reveal_type(lab.{name})\n" for name in lab.__all__)
     done = checked(installed, program)
     assert ": error:" not in done.stdout, done.stdout
-    told = re.findall(r'Revealed type is "(.*)"', done.stdout)
-    assert len(told) == len(lab.__all__)
-    untyped = [name for name, kind in zip(lab.__all__, told, strict=True) if kind in ("Any", "builtins.object")]
+    revealed = re.findall(r'Revealed type is "(.*)"', done.stdout)
+    assert len(revealed) == len(lab.__all__)
+    untyped = [name for name, kind in zip(lab.__all__, revealed, strict=True) if kind in ("Any", "builtins.object")]
     assert untyped == []
 
 
-# With pyright, and of what the documentation shows ---------------------------------------------------------------------------------
+# Pyright and the documentation -----------------------------------------------------------------------------------------------------
 
 PRESUPPOSED = """
 import concurrent.futures
@@ -212,15 +213,15 @@ def finalize(answer: str) -> str: return answer
 
 async def page() -> None:
 """
-"""What pages take for granted. A page is one function, since a notebook awaits where no function is around."""
+"""Names that pages assume. A page is one function, since a notebook awaits at the top level."""
 
 NOT_OF_A_SCRIPT = ("Expression", "Variable", "Import", "Function", "Class", "CallResult")
-"""Of pyright's `reportUnused…`, what a notebook is full of: a value to look at, a name for the next cell."""
+"""pyright's `reportUnused…` rules, which notebooks break everywhere: a value as output, a name for the next cell."""
 
 
 @pytest.fixture(scope="module")
 def pages(installed: Path) -> Path:
-    """A folder with a module for each page that shows Python: its blocks, one after the other."""
+    """A folder with one module for each page that shows Python: its blocks in order."""
     folder = installed / "pages"
     folder.mkdir()
     for page in (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))):
@@ -232,8 +233,8 @@ def pages(installed: Path) -> Path:
     return folder
 
 
-def told_by_pyright(installed: Path, *what: str) -> list[str]:
-    """What pyright says of these files, strictly: its errors, and the types that it reveals."""
+def pyright_report(installed: Path, *what: str) -> list[str]:
+    """The output of strict pyright for these files: its errors, and the types that it reveals."""
     settings = {
         "typeCheckingMode": "strict",
         "extraPaths": [str(installed / "site")],
@@ -245,33 +246,33 @@ def told_by_pyright(installed: Path, *what: str) -> list[str]:
     command = [sys.executable, "-m", "basedpyright", "-p", str(installed), "--pythonpath", sys.executable, "--outputjson"]
     done = subprocess.run(command, cwd=installed, capture_output=True, text=True, check=False)
     assert done.stdout.strip().startswith("{"), done.stderr
-    said = json.loads(done.stdout)
-    assert said["summary"]["filesAnalyzed"] > 0
-    return [f"{Path(one['file']).name}: {one['message']}" for one in said["generalDiagnostics"]]
+    reported = json.loads(done.stdout)
+    assert reported["summary"]["filesAnalyzed"] > 0
+    return [f"{Path(one['file']).name}: {one['message']}" for one in reported["generalDiagnostics"]]
 
 
 @pytest.mark.timeout(300)
-def test_what_readme_and_documentation_show_is_typed_strictly(installed: Path, pages: Path) -> None:
+def test_code_in_readme_and_documentation_is_typed_strictly(installed: Path, pages: Path) -> None:
     done = checked(installed, "\n", *pages.iterdir())
     assert ": error:" not in done.stdout and "no issues found" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.timeout(300)
-def test_what_readme_and_documentation_show_is_typed_strictly_for_pyright(installed: Path, pages: Path) -> None:
-    assert told_by_pyright(installed, "pages") == []
+def test_code_in_readme_and_documentation_is_typed_strictly_for_pyright(installed: Path, pages: Path) -> None:
+    assert pyright_report(installed, "pages") == []
 
 
 @pytest.mark.timeout(300)
-def test_pyright_knows_every_public_name_and_what_does_not_exist(installed: Path) -> None:
+def test_pyright_knows_every_public_name_and_no_other(installed: Path) -> None:
     names = "".join(f"reveal_type(lab.{name})\n" for name in lab.__all__)
     wrong = "lab.Budget(max_cots=3)\nlab.Agent('', tool=[])\nif lab.StepCountIs(1): pass\n"
     wrong += "def edit(run: lab.Run) -> None:\n    run.limits.max_stpes = 3\n"
     (installed / "names.py").write_text(f"import agentlab as lab\n{names}{wrong}", encoding="utf-8")
-    told = told_by_pyright(installed, "names.py")
-    known = re.findall(r'Type of "lab\.(\w+)" is "(.*)"', "\n".join(told))
+    report = pyright_report(installed, "names.py")
+    known = re.findall(r'Type of "lab\.(\w+)" is "(.*)"', "\n".join(report))
     assert sorted(name for name, _ in known) == lab.__all__
     assert [name for name, kind in known if "Unknown" in kind or kind == "Any"] == []
-    errors = [one for one in told if 'Type of "lab.' not in one]
+    errors = [one for one in report if 'Type of "lab.' not in one]
     for part in ("max_cots", '"tool"', 'returns type "NoReturn" rather than "bool"', "max_stpes"):
         assert sum(part in one for one in errors) == 1, errors
     assert len(errors) == 4

@@ -1,1 +1,1 @@
-"""The table of features against other frameworks: a cell was run on the same loopback server, or is said to be read."""
+"""The table of features against other frameworks: each cell was run on the same loopback server, or is marked as read."""

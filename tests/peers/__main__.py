@@ -1,4 +1,4 @@
-"""Runs every framework through the scenarios and prints what happened: `python -m tests.peers [--write] [--only NAME …]`."""
+"""Runs every framework through the scenarios and prints the results: `python -m tests.peers [--write] [--only NAME …]`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE_S = 600
 
 
 def command(who: str) -> list[str]:
-    """What runs the driver of one framework, in the environment that has it."""
+    """The command that runs the driver of one framework in its environment."""
     if who in IN_JAVASCRIPT:
         return [str(peers_node()), IN_JAVASCRIPT[who]]
     python = sys.executable if who == "agentlab" else str(peers_python())
@@ -30,13 +30,13 @@ def command(who: str) -> list[str]:
 
 
 def surroundings() -> dict[str, str]:
-    """The environment without keys, and with no word to anybody about what is run."""
+    """The environment without keys and with telemetry turned off."""
     kept = {name: value for name, value in os.environ.items() if not name.upper().endswith(("_KEY", "_TOKEN", "_SECRET"))}
     return {**kept, "PYTHONPATH": str(ROOT), "LANGSMITH_TRACING": "false", "DO_NOT_TRACK": "1", "INSPECT_DISPLAY": "none"}
 
 
 def observe(who: str, root: str) -> dict[str, Any]:
-    """Run one driver. Raises with what it printed where it did not come to its end."""
+    """Run one driver. Raise with its output if it did not finish."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "facts.json"
         asked = command(who)
@@ -57,7 +57,7 @@ def observe(who: str, root: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run, print, and write where it was asked for."""
+    """Run, print, and write if requested."""
     parser = argparse.ArgumentParser(prog="python -m tests.peers", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the record, the README's table and docs/peers.md")
     parser.add_argument("--only", nargs="+", choices=NAMES, default=list(NAMES), help="the others stay as they are in the record")

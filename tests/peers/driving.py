@@ -1,7 +1,7 @@
-"""What the drivers have in common. Runs in the peers' environment: the standard library only.
+"""Shared by the drivers. Runs in the peers' environment: the standard library only.
 
-A driver is `python -m tests.peers.drivers.NAME ROOT FILE`: it runs its scenarios against the server at ROOT and writes what happened
-into FILE, as facts; what they are called in the table is said in one place for all of them, `judged.py`.
+A driver is `python -m tests.peers.drivers.NAME ROOT FILE`: it runs its scenarios against the server at ROOT and writes the results
+into FILE as facts; `judged.py` turns the facts of all drivers into the words of the table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 PROMPT = "I left a green umbrella on the train from Graz to Vienna. Please find it."
 WEATHER = "What is the weather?"
 STEPS = 4
-"""The limit in the scenarios that have one: so many answers of the model."""
+"""The limit in scenarios that have one: this many answers of the model."""
 MANY = 10_000_000
 PATIENCE_S = 60.0
 
@@ -28,7 +28,7 @@ Scenario = Callable[[str], Awaitable[Facts]]
 
 
 class Tools:
-    """The two tools, which remember that they were run: `forecasts` are the cities. `during` is called in each search."""
+    """The two tools, which record their calls: `forecasts` are the cities. `during` is called in each search."""
 
     def __init__(self, during: Callable[[int], object] = lambda number: None) -> None:
         self.searches = 0
@@ -56,7 +56,7 @@ class Tools:
 
 
 def asked(address: str) -> int:
-    """How many requests have come in there."""
+    """The number of requests received there."""
     with urllib.request.urlopen(address + "/asked", timeout=5) as answer:
         return int(json.load(answer))
 
@@ -67,7 +67,7 @@ def raised(error: BaseException) -> Facts:
 
 
 async def observe(who: str, root: str, wanted: dict[str, Scenario]) -> Facts:
-    """Run every scenario; what breaks in one is written down as a failure of the driver, and never taken for an observation."""
+    """Run every scenario; a failure is recorded as the driver's failure and never taken for an observation."""
     seen: Facts = {}
     for name, scenario in wanted.items():
         address = f"{root}/{name}/{who}/v1"
@@ -80,7 +80,7 @@ async def observe(who: str, root: str, wanted: dict[str, Scenario]) -> Facts:
 
 
 def there(names: dict[str, str]) -> dict[str, str]:
-    """The names as they are, once each has been found in its package: what is only said to be there stands in no table."""
+    """The names, each after it was found in its package: a name that is only documented is not in a table."""
     for place in names.values():
         module, _, name = place.partition(":")
         getattr(import_module(module), name)
@@ -88,7 +88,7 @@ def there(names: dict[str, str]) -> dict[str, str]:
 
 
 def main(who: str, packages: tuple[str, ...], wanted: dict[str, Scenario], names: dict[str, str]) -> None:
-    """The whole of a driver's main program. `names` are those of what is not run but found in the package, as `module:name`."""
+    """The main program of a driver. `names` are looked up in the package instead of run, as `module:name`."""
     root, file = sys.argv[1], Path(sys.argv[2])
     facts = asyncio.run(observe(who, root, wanted))
     versions = {name: version(name) for name in packages}

@@ -1,7 +1,7 @@
 """The observations in the words of the table, by the same rules for every framework, including this one.
 
-`Cell.ran` is True if `make peers` ran the scenario. If a framework has no driver for a scenario, there is no cell here: facts from its
-documentation are in `read.py`.
+`Cell.ran` is True if `make peers` ran the scenario. If a framework has no driver for a scenario, there is no cell here: facts
+from its documentation are in `read.py`.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def which_limit(seen: Facts) -> str | None:
     facts = seen.get("which")
     if facts is None:
         return None
-    said = str(facts.get("says") or "")
+    limit_text = str(facts.get("says") or "")
     if facts.get("as_data"):
         return "as data" + (", with the value" if any("value=" in one for one in facts.get("met", ())) else "")
-    if any(sign.isdigit() for sign in said):
+    if any(sign.isdigit() for sign in limit_text):
         return "in a sentence"
-    return "only that a limit was reached" if said else "no"
+    return "only that a limit was reached" if limit_text else "no"
 
 
 def joined(seen: Facts) -> str | None:
@@ -60,7 +60,9 @@ def edited(seen: Facts) -> str | None:
     if facts["searches"] <= 3:
         return "no"
     return (
-        "yes, by a custom function" if "of your own" in facts["how"] else f"yes, `{facts['how'].split(' = ')[0].split(',')[0]}`"
+        "yes, by a custom function"
+        if "custom function" in facts["how"]
+        else f"yes, `{facts['how'].split(' = ')[0].split(',')[0]}`"
     )
 
 

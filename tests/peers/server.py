@@ -1,7 +1,7 @@
-"""A provider on loopback that gives every framework the same answers: chat completions, and Responses for who speaks nothing else.
+"""A provider on loopback that gives every framework the same answers: chat completions, and Responses for frameworks that need it.
 
-The address is `/SCENARIO/WHO/v1`, so that each framework has its own place in each scenario; `GET …/asked` says how many requests came.
-The answers are those of the synthetic fixtures; only what the scenario is about is changed in them.
+The address is `/SCENARIO/WHO/v1`, so that each framework has its own address in each scenario; `GET …/asked` returns the number of
+requests. The answers are those of the synthetic fixtures, changed only where the scenario requires it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def answers_of(fixture: str) -> list[Body]:
 
 
 def scenarios() -> dict[str, list[Body]]:
-    """What is answered in each scenario, one body a request; the last is given again as often as it is asked for."""
+    """The answers of each scenario, one body per request; the last is repeated for further requests."""
     endless = answers_of("runaway/openai.yaml")
     answer = answers_of("question/openai.yaml")[-1]
     half_call = answers_of("rare/openai-half-call-at-the-cap.yaml")[0]
@@ -50,7 +50,7 @@ def scenarios() -> dict[str, list[Body]]:
 
 
 def as_response(body: Body) -> Body:
-    """The same answer in the words of the Responses API."""
+    """The same answer in the format of the Responses API."""
     choice = body["choices"][0]
     message, cut = choice["message"], choice["finish_reason"] == "length"
     status = "incomplete" if cut else "completed"
@@ -78,7 +78,7 @@ def as_response(body: Body) -> Body:
 
 
 def as_events(response: Body) -> bytes:
-    """A Responses stream with no more in it than its beginning, its items and its end."""
+    """A minimal Responses stream: its start, its items and its end."""
     begun = {**response, "status": "in_progress", "output": [], "completed_at": None}
     events: list[Body] = [{"type": "response.created", "response": begun}]
     for index, item in enumerate(response["output"]):

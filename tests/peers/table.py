@@ -38,7 +38,7 @@ def recorded() -> Record:
 
 
 def cell(record: Record, who: str, row: str) -> Cell:
-    """Return a cell: the observation if it was run, else the documented fact."""
+    """Return a cell: the observation if it was run, otherwise the documented fact."""
     ran = cells(record["peers"][who]["facts"])
     return ran[row] if row in ran else Cell(READ[who][row], ran=False)
 

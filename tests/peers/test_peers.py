@@ -1,4 +1,4 @@
-"""The table of features says what was observed, and agentlab's own column is true of the code as it is."""
+"""The table of features matches the observations, and agentlab's own column is true of the current code."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ RECORD = recorded()
 BOUNDS = {"columns": 7, "rows": 14}
 
 
-def test_the_readme_has_the_table_of_what_was_observed() -> None:
+def test_the_readme_has_the_table_of_observations() -> None:
     readme = README.read_text(encoding="utf-8")
-    assert with_part(readme, readme_part(RECORD)) == readme, "make peers ARGS=--write writes it anew"
+    assert with_part(readme, readme_part(RECORD)) == readme, "run make peers ARGS=--write"
 
 
-def test_the_page_has_all_that_was_observed() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(RECORD), "make peers ARGS=--write writes it anew"
+def test_the_page_has_all_observations() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(RECORD), "run make peers ARGS=--write"
 
 
 def test_agentlab_does_what_its_column_says() -> None:
@@ -35,7 +35,7 @@ def test_agentlab_does_what_its_column_says() -> None:
     assert json.loads(json.dumps(facts)) == RECORD["peers"]["agentlab"]["facts"]
 
 
-def test_the_versions_observed_are_those_that_are_pinned() -> None:
+def test_the_observed_versions_are_the_pinned_ones() -> None:
     pinned = dict(re.findall(r"^([\w-]+)(?:\[\w+\])?==(\S+)$", REQUIREMENTS.read_text(), re.MULTILINE))
     pinned |= json.loads((PACKAGES / "package.json").read_text())["dependencies"]
     observed = {name: version for peer in RECORD["peers"].values() for name, version in peer["versions"].items()}
@@ -47,27 +47,27 @@ def test_every_cell_is_there_and_the_table_is_small_enough_to_read() -> None:
         for row in ROWS:
             assert cell(RECORD, who, row).text
         assert not READ[who].keys() - ROWS.keys()
-        assert not READ[who].keys() & cells(RECORD["peers"][who]["facts"]).keys(), "what was run is not read as well"
+        assert not READ[who].keys() & cells(RECORD["peers"][who]["facts"]).keys(), "observed cells are not documented as read"
     assert set(RULES) <= set(ROWS)
-    assert set(BETTER) == set(NAMES) - {"agentlab"}, "each has a line on what it does better"
+    assert set(BETTER) == set(NAMES) - {"agentlab"}, "each has a line on its strengths"
     rows = [line for line in readme_part(RECORD).splitlines() if line.startswith("|")]
     assert len(rows) - 2 <= BOUNDS["rows"] and rows[1].count("---") <= BOUNDS["columns"]
 
 
-def test_a_driver_that_failed_makes_no_cell() -> None:
+def test_a_failed_driver_gives_no_cell() -> None:
     with pytest.raises(ValueError, match="limit"):
         cells({"limit": {"failed": "ImportError: no such name"}})
 
 
-def test_a_tool_call_that_is_run_though_cut_is_said_to_be() -> None:
-    """The rule is the same for all, so it must be able to speak against any, this project too."""
+def test_executing_a_cut_tool_call_is_reported() -> None:
+    """The rule is the same for all, so it must be able to report any framework, including this one."""
     facts = RECORD["peers"]["agentlab"]["facts"]
     ran = {**facts, "cut_call": {**facts["cut_call"], "forecasts": ["Gr"]}, "no_usage": {**facts["no_usage"], "usage": [0, 0]}}
     assert cells(ran)["cut_call"].text == "run, with the partial text"
     assert cells(ran)["no_usage"].text == "0"
 
 
-def test_both_wires_say_the_same() -> None:
+def test_both_wires_have_the_same_answers() -> None:
     half = scenarios()["cut_call"][0]
     response = as_response(half)
     (call,) = response["output"]

@@ -1,4 +1,4 @@
-"""What the plots show, as data: no drawing in these tests."""
+"""The data of the plots: no drawing in these tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentlab import Budget, HasToolCall, MaxCost, MaxTokensUsed, StepCountIs, e
 from agentlab.plots import cost_data, stop_reasons_data, tokens_data
 from agentlab.plots.usage_curves import TOKENS, limit_columns, limit_courses
 
-from .made import NA, listed, looping, run_of, runs_of, steps_of
+from .builders import NA, listed, looping, run_of, runs_of, steps_of
 
 FIXED = ["run_id", "provider", "model", "step", "stop_reason"]
 HUNDREDS = [100, 200, 300, 400]
@@ -22,7 +22,7 @@ HUNDREDS = [100, 200, 300, 400]
 # Values --------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_real_run_gives_a_row_a_step() -> None:
+def test_a_real_run_gives_one_row_per_step() -> None:
     result = run_of(looping((80, 20), "0.001", end=3))
     tokens, cost = tokens_data(result.to_frame()), cost_data(result.to_frame())
 
@@ -60,7 +60,7 @@ def test_unreported_usage_of_a_real_run_is_unknown() -> None:
     assert listed(cost_data(result.to_frame())["cost_usd"]) == [None, None]
 
 
-def test_several_runs_stay_in_their_order_and_each_in_the_order_of_its_steps() -> None:
+def test_runs_and_their_steps_keep_their_order() -> None:
     steps = steps_of(("two", [1, 2]), ("one", [3, 4, 5]))
     mixed = steps.iloc[[1, 4, 0, 2, 3]]
 
@@ -71,7 +71,7 @@ def test_several_runs_stay_in_their_order_and_each_in_the_order_of_its_steps() -
     assert list(data.index) == [0, 1, 2, 3, 4]
 
 
-def test_the_frame_is_left_as_it_was_and_the_same_run_twice_counts_once() -> None:
+def test_the_input_frame_is_unchanged_and_a_duplicated_run_counts_once() -> None:
     result = run_of(looping(end=2), stop=MaxTokensUsed(1000))
     steps = lab.frame([result, result])
     before = steps.copy(deep=True)
@@ -82,7 +82,7 @@ def test_the_frame_is_left_as_it_was_and_the_same_run_twice_counts_once() -> Non
     assert list(data["step"]) == [1, 2]
 
 
-def test_a_frame_that_went_through_a_file_gives_the_same() -> None:
+def test_a_frame_from_a_file_gives_the_same() -> None:
     known = run_of(looping((80, 20), "0.001", end=2), stop=MaxTokensUsed(1000), budget=Budget(max_tokens=500))
     unknown = run_of(looping((None, None), None, end=3), name="two")
     steps = lab.frame([known, unknown])
@@ -113,7 +113,7 @@ def test_a_frame_that_went_through_a_file_gives_the_same() -> None:
         ),
     ],
 )
-def test_each_limit_that_held_is_a_column(more: dict[str, Any], tokens: dict[str, float], cost: dict[str, float]) -> None:
+def test_each_active_limit_is_a_column(more: dict[str, Any], tokens: dict[str, float], cost: dict[str, float]) -> None:
     steps = run_of(looping(end=3), **more).to_frame()
 
     for data, expected in ((tokens_data(steps), tokens), (cost_data(steps), cost)):
@@ -122,21 +122,21 @@ def test_each_limit_that_held_is_a_column(more: dict[str, Any], tokens: dict[str
         assert all(list(data[name]) == pytest.approx([value] * 3) for name, value in expected.items())
 
 
-def test_a_limit_changed_mid_run_is_what_held_at_each_step() -> None:
+def test_a_limit_changed_during_the_run_has_the_value_of_each_step() -> None:
     changes = {1: {"max_tokens": 700}, 3: {"max_tokens": None}}
     steps = run_of(looping(end=5), changes=changes, budget=Budget(max_tokens=900, max_turns=9)).to_frame()
 
     assert listed(tokens_data(steps)["max_tokens"]) == [900, 700, 700, None, None]
 
 
-def test_a_limit_that_only_one_run_had_is_unknown_for_the_other() -> None:
+def test_a_limit_of_one_run_is_unknown_for_the_other() -> None:
     with_limit = run_of(looping(end=2), budget=Budget(max_cost=0.5))
     without = run_of(looping(end=2), name="two")
 
     assert listed(cost_data(lab.frame([without, with_limit]))["max_cost_usd"]) == [None, None, 0.5, 0.5]
 
 
-def test_a_column_with_a_name_that_only_resembles_a_limit_is_none() -> None:
+def test_a_column_whose_name_only_resembles_a_limit_is_ignored() -> None:
     names = ["max_tokens_per_turn", "MaxTokensUsed.value", "MaxTokensUsed_2.limit", "NotMaxTokensUsed.limit", "MaxCost.limit"]
 
     assert limit_columns(names, TOKENS) == {"MaxTokensUsed_2": "MaxTokensUsed_2.limit"}
@@ -145,14 +145,14 @@ def test_a_column_with_a_name_that_only_resembles_a_limit_is_none() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
-        pytest.param([5, 5], [5, 5, 5], [("r2", "r1")], id="one line for a limit that all had"),
-        pytest.param([5, 5], [5, 6, 6], [("r2",), ("r1",)], id="two where it was changed in one"),
-        pytest.param([5, 6], [5, 6, 6], [("r2", "r1")], id="one where it was changed alike"),
+        pytest.param([5, 5], [5, 5, 5], [("r2", "r1")], id="one line for a limit shared by all"),
+        pytest.param([5, 5], [5, 6, 6], [("r2",), ("r1",)], id="two if it was changed in one"),
+        pytest.param([5, 6], [5, 6, 6], [("r2", "r1")], id="one if it was changed alike"),
         pytest.param([5, 5], [NA, NA, NA], [("r1",)], id="none for a run without it"),
         pytest.param([NA, 5], [NA, 5, 5], [("r2", "r1")], id="set later in both"),
     ],
 )
-def test_runs_share_the_course_of_a_limit_where_they_agree(first: Any, second: Any, expected: list[tuple[str, ...]]) -> None:
+def test_runs_share_the_line_of_a_limit_if_they_agree(first: Any, second: Any, expected: list[tuple[str, ...]]) -> None:
     limits = pd.array([*first, *second], dtype="Int64")
     data = tokens_data(steps_of(("one", HUNDREDS[:2]), ("two", HUNDREDS[:3]), max_tokens=limits))
 
@@ -164,7 +164,7 @@ def test_runs_share_the_course_of_a_limit_where_they_agree(first: Any, second: A
     [
         pytest.param([5, 5, 5, 5], (5,), id="never"),
         pytest.param([5, 5, 6, 6], (5, 6), id="once"),
-        pytest.param([NA, 5, NA, 5], (None, 5, None, 5), id="set, taken away, set"),
+        pytest.param([NA, 5, NA, 5], (None, 5, None, 5), id="set, removed, set"),
     ],
 )
 def test_the_changes_of_a_limit(limits: list[Any], changes: tuple[Any, ...]) -> None:
@@ -223,7 +223,7 @@ RUNS = runs_of(("one", True, "completed"))
 
 
 @pytest.mark.parametrize(
-    ("function", "frame", "said"),
+    ("function", "frame", "messages"),
     [
         pytest.param("tokens", RUNS, ["run_id, step, cumulative_tokens", "columns", "lab.frame(results)"], id="runs for steps"),
         pytest.param("cost", STEPS.drop(columns="cumulative_cost_usd"), ["column cumulative_cost_usd"], id="one column"),
@@ -233,11 +233,11 @@ RUNS = runs_of(("one", True, "completed"))
         pytest.param("stop_reasons", None, ["NoneType", 'lab.frame(results, "runs")'], id="nothing"),
     ],
 )
-def test_a_frame_that_cannot_be_drawn_is_an_error_that_says_what_to_pass(function: str, frame: Any, said: list[str]) -> None:
+def test_an_undrawable_frame_is_an_error_that_says_what_to_pass(function: str, frame: Any, messages: list[str]) -> None:
     with pytest.raises(errors.ConfigurationError) as raised:
         getattr(lab.plots, function)(frame)
 
-    assert all(words in str(raised.value) for words in said), str(raised.value)
+    assert all(words in str(raised.value) for words in messages), str(raised.value)
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame(), STEPS.iloc[:0], lab.frame([])], ids=["nothing", "no rows", "no runs"])

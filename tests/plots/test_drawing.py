@@ -1,4 +1,4 @@
-"""What is drawn, read off the artists of the axes."""
+"""The drawing, read from the artists of the axes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.plots import PlotFigure
 from agentlab.plots.figure import END_MARKERS
 
-from .made import NA, looping, run_of, runs_of, steps_of
+from .builders import NA, looping, run_of, runs_of, steps_of
 
 
 def lines_of(ax: Axes, kind: str) -> list[Line2D]:
@@ -40,7 +40,7 @@ def words_in(ax: Axes) -> list[str]:
 # Runs ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_one_line_a_run_with_its_values() -> None:
+def test_one_line_per_run_with_its_values() -> None:
     ax = lab.plots.tokens(steps_of(("one", [10, 20, 30]), ("two", [15, 40])))
 
     first, second = lines_of(ax, "run")
@@ -108,7 +108,7 @@ def test_unknown_is_a_gap_and_a_note(values: list[Any], points: int, note: list[
     assert words_in(ax).count("?") == question_marks
 
 
-def test_nothing_known_at_all_is_said_in_the_middle() -> None:
+def test_entirely_unknown_values_are_reported_in_the_middle() -> None:
     ax = lab.plots.cost(steps_of(("one", [NA, NA])))
 
     assert lines_of(ax, "run") == []
@@ -116,7 +116,7 @@ def test_nothing_known_at_all_is_said_in_the_middle() -> None:
     assert legend_of(ax) == ["runs", "one\ncost unknown"]
 
 
-def test_why_a_cost_is_unknown_is_said_in_the_plot() -> None:
+def test_the_reason_for_an_unknown_cost_is_in_the_plot() -> None:
     priced = run_of(looping((80, 20), "0.01", end=2), name="known")
     unpriced = [run_of(looping((80, 20), None, end=2), name=name) for name in ("one", "two$^2$")]
     (above,) = words_in(lab.plots.cost(lab.frame([priced, *unpriced])))
@@ -144,7 +144,7 @@ def test_many_runs_are_counted_in_the_legend() -> None:
 # Limits --------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_limit_is_a_line_over_the_steps_it_held_for() -> None:
+def test_a_limit_is_a_line_over_the_steps_at_which_it_applied() -> None:
     ax = lab.plots.tokens(run_of(looping(end=3), budget=Budget(max_tokens=500)).to_frame())
 
     (limit,) = lines_of(ax, "limit")
@@ -155,7 +155,7 @@ def test_a_limit_is_a_line_over_the_steps_it_held_for() -> None:
     assert "max_tokens" in words_in(ax)
 
 
-def test_a_limit_changed_mid_run_is_a_line_in_steps() -> None:
+def test_a_limit_changed_during_the_run_is_a_stepped_line() -> None:
     changes = {1: {"max_tokens": 700}, 3: {"max_tokens": None}}
     ax = lab.plots.tokens(run_of(looping(end=5), changes=changes, budget=Budget(max_tokens=500, max_turns=9)).to_frame())
 
@@ -166,7 +166,7 @@ def test_a_limit_changed_mid_run_is_a_line_in_steps() -> None:
     assert "max_tokens 500 → 700 → none" in legend_of(ax)
 
 
-def test_both_kinds_of_limits_are_drawn_apart() -> None:
+def test_both_kinds_of_limits_are_drawn_differently() -> None:
     steps = run_of(
         looping(end=3), stop=MaxTokensUsed(600) | MaxCost("0.005"), budget=Budget(max_tokens=500, max_cost=0.004)
     ).to_frame()
@@ -189,7 +189,7 @@ def test_without_limits_there_is_no_limit_line() -> None:
     ("limit", "inside"),
     [pytest.param(1200, True, id="four times what was used"), pytest.param(1201, False, id="more than that")],
 )
-def test_a_limit_far_above_what_was_used_does_not_press_the_curve_flat(limit: int, inside: bool) -> None:
+def test_a_limit_far_above_the_usage_does_not_flatten_the_curve(limit: int, inside: bool) -> None:
     ax = lab.plots.tokens(run_of(looping(end=3), budget=Budget(max_tokens=limit)).to_frame())
 
     assert bool(ax.get_ylim()[1] > limit) is inside
@@ -203,7 +203,7 @@ def test_a_limit_far_above_what_was_used_does_not_press_the_curve_flat(limit: in
         pytest.param([500] * 4, 1, "max_tokens 500", id="the same"),
         pytest.param([500, 500, 400, 400], 2, "max_tokens 400 or 500", id="two"),
         pytest.param([500, 450, 400, 350], 2, "max_tokens 400 → 350 or 500 → 450", id="two that change"),
-        pytest.param([11500, 10450, 10400, 10350], 2, "max_tokens 10,350 to 11,500", id="too long to tell"),
+        pytest.param([11500, 10450, 10400, 10350], 2, "max_tokens 10,350 to 11,500", id="too long for the legend"),
     ],
 )
 def test_a_limit_that_differs_between_runs_has_a_line_for_each(limits: list[int], count: int, label: str) -> None:
@@ -231,7 +231,7 @@ def test_the_end_of_each_run_is_marked_by_its_stop_reason() -> None:
     assert legend_of(ax)[-3:] == ["ended by", "completed × 2", "turn_limit"]
 
 
-def test_a_run_that_goes_on_has_no_end() -> None:
+def test_a_running_run_has_no_end_mark() -> None:
     ax = lab.plots.tokens(run_of(looping(end=3)).to_frame().iloc[:2])
 
     assert lines_of(ax, "end") == []
@@ -239,19 +239,19 @@ def test_a_run_that_goes_on_has_no_end() -> None:
     assert "still running" in ax.alt
 
 
-def test_an_end_at_an_unknown_sum_is_told_and_not_drawn() -> None:
+def test_an_end_at_an_unknown_sum_is_listed_and_not_drawn() -> None:
     ax = lab.plots.tokens(run_of(looping((None, None), None, end=2)).to_frame())
 
     assert lines_of(ax, "end") == []
     assert legend_of(ax)[-2:] == ["ended by", "completed"]
 
 
-def test_every_stop_reason_has_a_shape_of_its_own() -> None:
+def test_every_stop_reason_has_its_own_marker() -> None:
     assert set(END_MARKERS) == {reason.value for reason in StopReason}
     assert len(set(END_MARKERS.values())) == len(StopReason)
 
 
-# Axes, figures, words ----------------------------------------------------------------------------------------------------------
+# Axes, figures, descriptions ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("function", ["tokens", "cost"])
@@ -278,7 +278,7 @@ def test_given_axes_are_drawn_into_and_returned(function: str) -> None:
 
 
 @pytest.mark.parametrize("function", ["tokens", "stop_reasons"])
-def test_what_is_no_axes_is_an_error(function: str) -> None:
+def test_an_invalid_axes_argument_is_an_error(function: str) -> None:
     both = Figure().subplots(1, 2)
     frame = runs_of(("one", True, "completed")) if function == "stop_reasons" else steps_of(("one", [1, 2]))
 
@@ -305,7 +305,7 @@ def test_curves_without_steps() -> None:
     assert figure.legends == []
 
 
-def test_the_words_for_those_who_do_not_see_the_picture() -> None:
+def test_the_alt_text_describes_the_picture() -> None:
     steps = lab.frame(
         [
             run_of(looping((1000, 200), "0.0012", end=2), budget=Budget(max_tokens=4000)),
@@ -335,7 +335,7 @@ def test_the_words_for_those_who_do_not_see_the_picture() -> None:
         pytest.param("🦙", "unnamed", id="nothing left"),
     ],
 )
-def test_names_from_outside_are_drawn_as_they_are(provider: str, label: str) -> None:
+def test_names_from_outside_are_drawn_literally(provider: str, label: str) -> None:
     ax = lab.plots.tokens(steps_of((provider, [1, 2])))
 
     assert legend_of(ax) == ["runs", label]
@@ -344,7 +344,7 @@ def test_names_from_outside_are_drawn_as_they_are(provider: str, label: str) -> 
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9, 100, 5000])
-def test_steps_are_whole_numbers(count: int) -> None:
+def test_step_ticks_are_integers(count: int) -> None:
     ax = lab.plots.tokens(steps_of(("one", list(range(1, count + 1)))))
 
     ticks = [tick for tick in ax.get_xticks() if ax.get_xlim()[0] <= tick <= ax.get_xlim()[1]]
@@ -411,11 +411,11 @@ def test_the_figure_grows_with_its_bars() -> None:
 
 
 @pytest.mark.parametrize("values", [[10, NA, 30], [NA, NA, NA]])
-def test_names_of_wide_letters_leave_the_axes_room(values: list[Any]) -> None:
+def test_names_of_wide_letters_leave_room_for_the_axes(values: list[Any]) -> None:
     wide = "W" * 60
     steps = steps_of((wide, values), ("one", values), prompt=[wide] * 6)
     small = lab.plots.small_multiples(lab.plots.tokens, steps, by="prompt")
     for figure in (lab.plots.cost(steps).figure, lab.plots.curves(steps), small):
         assert isinstance(figure, PlotFigure)
-        assert figure.png()  # a layout that comes to nothing warns
+        assert figure.png()  # a failed layout warns
         assert min(ax.get_position().width for ax in figure.axes) > 0.1

@@ -1,4 +1,4 @@
-"""Groups of runs: the data of their plots, and what is drawn."""
+"""Groups of runs: the data of their plots, and their drawing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 import agentlab as lab
 from agentlab import errors
 from agentlab.plots import PlotFigure, bands_data, cost_success_data, estimates_data, stop_reasons_data, survival_data
-from tests.analysis.made_frames import runs_of
+from tests.analysis.frame_builders import runs_of
 
-from .made import NA, listed, looping, run_of, steps_of
+from .builders import NA, listed, looping, run_of, steps_of
 from .test_drawing import legend_of, words_in
 
 THREE = steps_of(("a", [10, 20, 30]), ("a", [20, 40]), ("a", [30, 60, 90]), ("b", [5, NA]), ("b", [7, 8]))
@@ -39,7 +39,7 @@ def drawn(ax: Axes, kind: str) -> dict[str, Any]:
 # Bands ---------------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_median_and_the_middle_half_of_the_runs_that_took_the_step() -> None:
+def test_the_median_and_the_middle_half_of_the_runs_at_each_step() -> None:
     data = bands_data(THREE)
 
     assert data[["group", "step", "runs", "known"]].to_numpy().tolist() == [
@@ -51,7 +51,7 @@ def test_the_median_and_the_middle_half_of_the_runs_that_took_the_step() -> None
     assert listed(bands_data(THREE, "cost")["median"])[0] == pytest.approx(0.02)
 
 
-def test_unknown_in_a_band_is_not_0_and_a_run_twice_counts_once() -> None:
+def test_unknown_in_a_band_is_not_0_and_a_duplicated_run_counts_once() -> None:
     unknown = bands_data(steps_of(("a", [NA, NA])))
     assert listed(unknown["median"]) == [None, None]
     assert list(unknown["known"]) == [0, 0]
@@ -65,19 +65,19 @@ def test_bands_of_real_runs() -> None:
     assert list(data["median"]) == [100, 200, 300]
 
 
-def test_a_group_is_a_line_with_a_band_and_thin_where_few_are_left() -> None:
+def test_a_group_is_a_line_with_a_band_that_is_thin_for_few_runs() -> None:
     steps = steps_of(("a", [1, 2, 3, 4]), ("a", [2, 3]), ("a", [3, 4]))
     ax = lab.plots.bands(steps)
 
     assert drawn(ax, "median")["a"].get_xydata().tolist() == [[1, 2], [2, 3]]
     assert drawn(ax, "thin")["a"].get_xydata().tolist() == [[2, 3], [3, 3], [4, 4]]
     assert [collection.get_gid() for collection in ax.collections] == ["band:a"]
-    assert legend_of(ax) == ["a", "thin: fewer than half\nof its runs are left"]
+    assert legend_of(ax) == ["a", "thin: fewer than half\nof the runs remain"]
     assert words_in(ax) == ["runs that took the step", "a", "3", "3", "1", "1"]
     assert ax.alt == "Cumulative tokens per step, median and band of 1 group: a 3 (2 to 4) after step 2, by 3 of 3 runs."
 
 
-def test_unknown_cost_is_said_in_the_legend_and_the_words() -> None:
+def test_an_unknown_cost_is_in_the_legend_and_the_alt_text() -> None:
     ax = lab.plots.bands(steps_of(("a", [NA, NA]), ("b", [1, NA]), ("c", [1, 2])), "cost")
 
     assert legend_of(ax) == ["a\ncost unknown", "b\ncost partly unknown", "c"]
@@ -88,7 +88,7 @@ def test_unknown_cost_is_said_in_the_legend_and_the_words() -> None:
 # Survival --------------------------------------------------------------------------------------------------------------------------
 
 
-def test_survival_by_hand() -> None:
+def test_survival_equals_a_calculation_by_hand() -> None:
     data = survival_data(runs_of(["a"] * 5, terminated=[True, False, True, None, True], steps=[1, 2, 2, 3, 4]))
 
     assert list(data["step"]) == [0, 1, 2, 3, 4]
@@ -100,7 +100,7 @@ def test_survival_by_hand() -> None:
     assert (data["low"].dropna() < 0.8).all()
 
 
-def test_runs_that_nobody_ended_stay_alive_and_unknown_steps_are_left_out() -> None:
+def test_truncated_and_running_runs_are_censored_and_unknown_steps_are_excluded() -> None:
     data = survival_data(runs_of(["a", "a", "b"], terminated=[False, None, True], steps=[2, 0, None]))
 
     assert set(data["group"]) == {"a"}
@@ -108,23 +108,23 @@ def test_runs_that_nobody_ended_stay_alive_and_unknown_steps_are_left_out() -> N
     assert data["low"].isna().all()
 
 
-def test_a_survival_curve_is_drawn_with_marks_where_runs_were_cut_off() -> None:
+def test_a_survival_curve_marks_truncated_runs() -> None:
     ax = lab.plots.survival(runs())
 
     assert list(drawn(ax, "alive")) == ["a", "b"]
     assert drawn(ax, "alive")["a"].get_ydata()[0] == 1
     assert drawn(ax, "censored")["a"].get_xdata().tolist() == [1, 7]
-    assert legend_of(ax)[-1] == "cut off, or\nnot ended"
-    assert "a at least half finished by step 5 (estimated), 2 of 4 ended, 2 cut off or not ended; b " in ax.alt
+    assert legend_of(ax)[-1] == "cut off or\nnot ended"
+    assert "a at least half finished by step 5 (estimated), 2 of 4 finished, 2 cut off or not ended; b " in ax.alt
     none = lab.plots.survival(runs_of(["a", "a"], terminated=[False, None], steps=[2, 1]))
-    assert "a fewer than half finished (estimated), 0 of 2 ended, 2 cut off or not ended." in none.alt
+    assert "a fewer than half finished (estimated), 0 of 2 finished, 2 cut off or not ended." in none.alt
 
 
 # Points with intervals ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["completion", "success", "score", "tokens", "cost"])
-def test_estimates_are_those_of_the_summary(what: str) -> None:
+def test_estimates_equal_those_of_the_summary(what: str) -> None:
     frame = runs(16, score=[1, 0] * 8)
     table, data = lab.summary(frame), estimates_data(frame, what)
 
@@ -164,7 +164,7 @@ def test_a_point_without_an_interval_is_hollow() -> None:
         pytest.param([0.25, 0.75] * 4, "score", "mean score", id="graded"),
     ],
 )
-def test_cost_against_what_there_is_of_success(score: Any, measure: str, label: str) -> None:
+def test_cost_against_each_kind_of_success(score: Any, measure: str, label: str) -> None:
     frame = runs() if score is None else runs(score=score)
 
     assert set(cost_success_data(frame)["measure"]) == {measure}
@@ -175,17 +175,17 @@ def test_cost_against_what_there_is_of_success(score: Any, measure: str, label: 
     assert "b" in ax.alt and "at a cost of unknown" in ax.alt
 
 
-def test_no_cost_known_at_all() -> None:
+def test_no_known_cost() -> None:
     ax = lab.plots.cost_success(runs_of(["a"] * 3))
 
-    assert ax.get_xlabel() == "cost unknown\nhollow: not both intervals"
+    assert ax.get_xlabel() == "cost unknown\nhollow: an interval is missing"
     assert list(ax.get_xticks()) == []
 
 
 # Several -----------------------------------------------------------------------------------------------------------------------------
 
 
-def test_small_multiples_share_axes_and_keep_looks_and_one_legend() -> None:
+def test_small_multiples_share_axes_looks_and_one_legend() -> None:
     figure = lab.plots.small_multiples(lab.plots.tokens, THREE.assign(stop_reason=pd.NA))
 
     assert isinstance(figure, PlotFigure)
@@ -209,7 +209,7 @@ def test_small_multiples_of_bars_keep_their_names_apart() -> None:
     ]
 
 
-def test_small_multiples_take_options_and_plots_of_your_own() -> None:
+def test_small_multiples_accept_options_and_custom_plots() -> None:
     seen: list[tuple[int, str]] = []
 
     def mine(frame: pd.DataFrame, ax: Axes, word: str = "") -> None:
@@ -246,7 +246,7 @@ def test_a_comparison_by_other_columns() -> None:
     assert stop_reasons_data(runs().assign(settings="s"), "settings").columns[0] == "group"
 
 
-# All of them -------------------------------------------------------------------------------------------------------------------------
+# All plots ---------------------------------------------------------------------------------------------------------------------------
 
 PLOTS: dict[str, tuple[Any, pd.DataFrame]] = {
     "bands": (lab.plots.bands, THREE),
@@ -260,7 +260,7 @@ each = pytest.mark.parametrize(("plot", "frame"), PLOTS.values(), ids=PLOTS.keys
 
 
 @each
-def test_the_same_data_give_the_same_picture_and_are_left_as_they_were(plot: Any, frame: pd.DataFrame) -> None:
+def test_the_same_data_give_the_same_picture_and_stay_unchanged(plot: Any, frame: pd.DataFrame) -> None:
     before = frame.copy(deep=True)
     first, second = plot(frame), plot(frame)
 
@@ -271,7 +271,7 @@ def test_the_same_data_give_the_same_picture_and_are_left_as_they_were(plot: Any
 
 
 @each
-def test_nothing_yet(plot: Any, frame: pd.DataFrame) -> None:
+def test_empty_data_give_an_empty_plot(plot: Any, frame: pd.DataFrame) -> None:
     for nothing in (pd.DataFrame(), frame.iloc[:0]):
         shown = plot(nothing)
         assert "yet" in shown.alt
@@ -279,7 +279,7 @@ def test_nothing_yet(plot: Any, frame: pd.DataFrame) -> None:
 
 
 @each
-def test_what_is_missing_is_named(plot: Any, frame: pd.DataFrame) -> None:
+def test_a_missing_column_is_named(plot: Any, frame: pd.DataFrame) -> None:
     with pytest.raises(errors.ConfigurationError, match="needs the column"):
         plot(frame.drop(columns="provider"))
     with pytest.raises(errors.ConfigurationError, match="cannot read list"):
@@ -296,14 +296,14 @@ def test_given_axes_are_drawn_into(name: str) -> None:
 
 
 @each
-def test_names_from_outside_are_drawn_as_they_are(plot: Any, frame: pd.DataFrame) -> None:
+def test_names_from_outside_are_drawn_literally(plot: Any, frame: pd.DataFrame) -> None:
     for name in ("$x_1$", "_hidden", "two\nlines", "模", "a" * 80):
         shown = plot(frame.assign(provider=name))
         assert (shown if isinstance(shown, PlotFigure) else shown.figure).png(0.4).startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
-    ("do", "said"),
+    ("do", "message"),
     [
         pytest.param(lambda: lab.plots.bands(THREE, "steps"), "what='steps'", id="what"),
         pytest.param(
@@ -315,7 +315,7 @@ def test_names_from_outside_are_drawn_as_they_are(plot: Any, frame: pd.DataFrame
         pytest.param(lambda: lab.plots.small_multiples(lab.plots.tokens, THREE, columns=0), "columns=0", id="columns"),
     ],
 )
-def test_bad_input_names_the_value(do: Any, said: str) -> None:
+def test_invalid_input_names_the_value(do: Any, message: str) -> None:
     with pytest.raises(errors.ConfigurationError) as caught:
         do()
-    assert said in str(caught.value)
+    assert message in str(caught.value)

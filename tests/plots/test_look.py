@@ -20,7 +20,7 @@ from agentlab import Budget, MaxTokensUsed
 from agentlab.plots import PlotFigure, figure
 from agentlab.plots.stop_reason_bars import FILLS
 
-from .made import NA, looping, run_of, runs_of, steps_of
+from .builders import NA, looping, run_of, runs_of, steps_of
 
 LIGHT, DARK = "#ffffff", "#111111"
 
@@ -39,14 +39,14 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_the_measure_of_contrast() -> None:
+def test_contrast_is_computed_as_in_wcag() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
 
 
 @pytest.mark.parametrize("background", [LIGHT, DARK])
-def test_text_has_the_most_contrast_that_one_colour_can_have_on_both(background: str) -> None:
-    best = contrast(LIGHT, DARK) ** 0.5  # of the colour that lies in the middle
+def test_text_has_the_best_contrast_of_one_colour_on_both_backgrounds(background: str) -> None:
+    best = contrast(LIGHT, DARK) ** 0.5  # of the colour in the middle
 
     assert contrast(figure.TEXT, background) >= 4.3
     assert contrast(figure.TEXT, background) == pytest.approx(best, rel=0.01)
@@ -54,7 +54,7 @@ def test_text_has_the_most_contrast_that_one_colour_can_have_on_both(background:
 
 @pytest.mark.parametrize("background", [LIGHT, DARK])
 @pytest.mark.parametrize("colour", [*figure.COLOURS, *[colour for colour, _ in FILLS.values()]])
-def test_lines_and_bars_hold_on_dark_and_light(colour: str, background: str) -> None:
+def test_lines_and_bars_are_legible_on_dark_and_light(colour: str, background: str) -> None:
     assert contrast(colour, background) >= 3.0
 
 
@@ -62,7 +62,7 @@ def test_lines_and_bars_hold_on_dark_and_light(colour: str, background: str) -> 
 
 
 def everything() -> dict[str, PlotFigure]:
-    """A picture of each kind, with all that can stand in it."""
+    """A picture of each kind with every possible element."""
     long = "provider-with-a-long-name:and-a-model-with-an-even-longer-one"
     steps = lab.frame(
         [
@@ -100,7 +100,7 @@ def test_the_background_is_transparent(kind: str, pictures: dict[str, PlotFigure
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_everything_stays_inside_the_picture_and_words_do_not_overlap(kind: str, pictures: dict[str, PlotFigure]) -> None:
+def test_everything_stays_inside_the_picture_and_texts_do_not_overlap(kind: str, pictures: dict[str, PlotFigure]) -> None:
     figure = pictures[kind]
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
@@ -134,7 +134,7 @@ def test_legible_at_640_by_360(kind: str, pictures: dict[str, PlotFigure]) -> No
 
 
 def test_the_same_data_give_the_same_bytes() -> None:
-    # The names of runs are random, so two runs are not the same data; what is drawn of them is.
+    # The names of runs are random, so two runs are not the same data; their drawings are equal.
     first, second = everything(), everything()
 
     for kind in KINDS:
@@ -147,7 +147,7 @@ def test_the_same_data_give_the_same_bytes() -> None:
 # Notebooks -------------------------------------------------------------------------------------------------------------------
 
 
-def test_axes_of_ours_show_their_figure() -> None:
+def test_our_axes_show_their_figure() -> None:
     ax = lab.plots.tokens(steps_of(("one", [1, NA])))
     data, metadata = ax._repr_mimebundle_()  # type: ignore[attr-defined]
 

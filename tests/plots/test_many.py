@@ -1,4 +1,4 @@
-"""Many groups, long names, points on each other: what a picture says stays to be read, and to be told apart."""
+"""Many groups, long names, overlapping points: every text in a picture stays readable and distinguishable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 import agentlab as lab
 from agentlab import MaxCost, MaxTokensUsed, StepCountIs
 from agentlab.plots.figure import looks_of
-from tests.analysis.made_runs import known, steps_of
+from tests.analysis.run_builders import known, steps_of
 
 MANY = 40
 
@@ -39,9 +39,9 @@ def texts_of(ax: Any) -> list[str]:
 
 
 def is_inside(ax: Axes) -> bool:
-    """Whether the legend is within the figure."""
+    """True if the legend is within the figure."""
     figure = ax.figure
-    assert isinstance(figure, lab.plots.PlotFigure) and figure.png(scale=1)  # which lays it out
+    assert isinstance(figure, lab.plots.PlotFigure) and figure.png(scale=1)  # which computes the layout
     legend = ax.get_legend()
     assert legend is not None
     box = legend.get_window_extent()
@@ -68,7 +68,7 @@ def test_forty_groups_are_all_named_beside_their_axes(make: Callable[[], Any]) -
     assert ax.get_window_extent().height > 0.7 * ax.figure.bbox.height
 
 
-def test_more_than_are_named_are_counted() -> None:
+def test_further_groups_are_counted() -> None:
     ax = lab.plots.cost_success(runs_of_many(60))
 
     assert texts_of(ax)[-1] == "and 20 more" and is_inside(ax)
@@ -88,7 +88,7 @@ def test_groups_that_are_not_drawn_take_no_room() -> None:
     assert few == many
 
 
-def test_the_lines_of_a_comparison_of_forty_groups_do_not_stand_on_each_other() -> None:
+def test_the_lines_of_a_comparison_of_forty_groups_do_not_overlap() -> None:
     figure = lab.plots.comparison(runs_of_many(MANY))
     assert figure.png(scale=1)
 
@@ -104,13 +104,13 @@ def test_the_lines_of_a_comparison_of_forty_groups_do_not_stand_on_each_other() 
 # What if -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_points_at_one_place_have_their_numbers_beside_each_other() -> None:
+def test_points_at_one_place_have_their_numbers_side_by_side() -> None:
     ax: Any = lab.plots.what_if(lab.backtest(steps_of([2] * 9, [True] * 9), StepCountIs([1, 2, 3, 4])))
 
     assert [text.get_text() for text in ax.texts] == ["1", "2, 3, 4"]
 
 
-def test_a_label_keeps_the_values_that_tell_it_from_the_others() -> None:
+def test_a_label_keeps_the_values_that_distinguish_it() -> None:
     grid = StepCountIs([2, 4]) | MaxTokensUsed([500, 200_000]) | MaxCost([0.001, 0.005])
     labels = [text for text in texts_of(lab.plots.what_if(lab.backtest(known(), grid))) if text[0].isdigit()]
 
@@ -118,7 +118,7 @@ def test_a_label_keeps_the_values_that_tell_it_from_the_others() -> None:
     assert labels[0] == "1  StepCountIs 2, MaxTokensUsed 500\n    MaxCost 0.001"
 
 
-def test_what_is_suggested_is_in_the_legend_and_its_ring_is_whole() -> None:
+def test_the_suggestion_is_in_the_legend_and_its_ring_is_complete() -> None:
     ax = lab.suggest(known(), StepCountIs([2, 3, 10]), keep=0.9, cost="steps").plot()
 
     assert texts_of(ax)[0] == "suggested"
@@ -136,7 +136,7 @@ def test_given_axes_keep_their_size() -> None:
 
 
 @pytest.mark.parametrize("names", [("模型", "模式"), ("通义-1", "豆包-1")], ids=str)
-def test_names_in_letters_that_the_font_has_not_stay_different(names: tuple[str, str]) -> None:
+def test_names_in_letters_missing_in_the_font_stay_different(names: tuple[str, str]) -> None:
     runs = runs_of_many(2)
     runs["provider"] = runs["provider"].map(dict(zip(("provider-0", "provider-1"), names, strict=True)))
 

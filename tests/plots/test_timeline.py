@@ -1,4 +1,4 @@
-"""The timeline: what it says happened when, and how that is drawn."""
+"""The timeline: which event it places at which time, and its drawing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agentlab.plots.run_timeline import BARS, LANES, MARKS, SHOWN_RUNS, UNWELL
 from agentlab.records.columns import EVENT_COLUMNS
 from agentlab.testing import say
 
-from .made import NA, listed, look, looping, run_of
+from .builders import NA, listed, look, looping, run_of
 from .test_look import DARK, LIGHT, contrast
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -32,7 +32,7 @@ Happened = tuple[str, float, Any, str]
 
 
 def events_of(*happened: Happened, run_id: str = "r1") -> pd.DataFrame:
-    """An events frame by hand; a row is (event, at_s, step, detail)."""
+    """A hand-made events frame; a row is (event, at_s, step, detail)."""
     rows = [(run_id, at_s, event, step, detail) for event, at_s, step, detail in happened]
     frame = pd.DataFrame(rows, columns=[column.name for column in EVENT_COLUMNS])
     return frame.astype({column.name: column.dtype for column in EVENT_COLUMNS})
@@ -79,7 +79,7 @@ ALL = events_of(
 # The data ------------------------------------------------------------------------------------------------------------------------
 
 
-def test_everything_that_can_happen_has_its_lane() -> None:
+def test_every_event_has_its_lane() -> None:
     data = timeline_data(ALL)
 
     assert list(data.columns) == COLUMNS
@@ -128,7 +128,7 @@ def test_how_a_continuation_ended(outcome: str, expected: str, attempts: int) ->
     assert bar[:4] == (1.0 if attempts else 2.0, 2.0, "bar", expected)
 
 
-def test_a_call_that_is_continued_and_then_fails() -> None:
+def test_a_continued_call_that_then_fails() -> None:
     happened = [("StopReasonObserved", 1.0, 1, "max_tokens ('length')"), ("ContinuationAttempted", 1.0, 1, "attempt 1")]
     data = timeline_data(events_of(*STEP, *happened, ("StepCompleted", 3.0, 1, "ProviderConnectionError: no")))
 
@@ -169,7 +169,7 @@ def test_bars_of_a_real_run_follow_each_other_and_end_before_it() -> None:
     assert [row[2] for row in rows_of(data, "continuation")] == ["attempt", "bar"]
 
 
-def test_a_frame_that_went_through_a_file_gives_the_same() -> None:
+def test_a_frame_from_a_file_gives_the_same() -> None:
     back = pd.read_csv(io.StringIO(ALL.to_csv(index=False)))
 
     pd.testing.assert_frame_equal(timeline_data(back), timeline_data(ALL))
@@ -194,15 +194,15 @@ def test_several_runs_stay_apart_in_a_mixed_frame() -> None:
 
 
 @pytest.mark.parametrize("nothing", [pd.DataFrame(), ALL.iloc[:0], [], lab.frame([], "events")], ids=str)
-def test_nothing_is_empty_data_and_a_note(nothing: Any) -> None:
+def test_no_events_give_empty_data_and_a_note(nothing: Any) -> None:
     assert list(timeline_data(nothing).columns) == COLUMNS
     assert timeline_data(nothing).empty
     ax = lab.plots.timeline(nothing)
-    assert [text.get_text() for text in ax.texts] == ["nothing has happened yet"]
+    assert [text.get_text() for text in ax.texts] == ["no events yet"]
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         pytest.param(7, "int", id="a number"),
         pytest.param("run", "str", id="a text"),
@@ -210,11 +210,11 @@ def test_nothing_is_empty_data_and_a_note(nothing: Any) -> None:
         pytest.param(run_of(looping(end=1)).to_frame(), "columns at_s, event, detail", id="steps"),
     ],
 )
-def test_what_cannot_be_shown_is_an_error_that_says_what_can(wrong: Any, said: str) -> None:
+def test_an_undrawable_object_is_an_error_that_says_what_to_pass(wrong: Any, message: str) -> None:
     with pytest.raises(errors.ConfigurationError) as raised:
         lab.plots.timeline(wrong)
 
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert 'result.to_frame("events")' in str(raised.value)
 
 
@@ -222,7 +222,7 @@ def test_what_cannot_be_shown_is_an_error_that_says_what_can(wrong: Any, said: s
 
 
 def gids(ax: Axes) -> list[str]:
-    """What is drawn, by name."""
+    """The drawn elements, by name."""
     return [str(artist.get_gid()) for artist in (*ax.collections, *ax.lines, *ax.texts) if artist.get_gid()]
 
 
@@ -253,11 +253,11 @@ def test_lanes_bars_marks_steps_and_the_end() -> None:
     assert "end:error" in gids(ax)
     assert ax.get_xlabel() == "active time, seconds"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "cut off", "failed", "call tried again", "asked to continue", "half a tool call",
+        "cut off", "failed", "call retried", "asked to continue", "tool call repaired",
     ]  # fmt: skip
 
 
-def test_bars_lie_where_the_data_say() -> None:
+def test_bars_are_at_the_positions_of_the_data() -> None:
     ax = lab.plots.timeline(ALL)
     (cut,) = [bars for bars in ax.collections if bars.get_gid() == "bar:call:cut"]
 
@@ -266,7 +266,7 @@ def test_bars_lie_where_the_data_say() -> None:
     assert cut.get_hatch() == UNWELL["cut"][1]
 
 
-def test_the_words_for_those_who_do_not_see_it() -> None:
+def test_the_alt_text_describes_the_picture() -> None:
     assert lab.plots.timeline(ALL).alt == (  # type: ignore[attr-defined]
         "Timeline of 1 run; openai:gpt-4.1-mini: 3 steps, 5 calls (2 cut off, 1 failed), 2 tools (1 failed), 1 continuation, 1 nudge, "
         "1 change of limits, 1 pause, 1 repair of a tool call, ended after 8.1 s: error."
@@ -277,17 +277,17 @@ def test_the_words_for_those_who_do_not_see_it() -> None:
 @pytest.mark.parametrize(
     "colour", sorted({*BARS.values(), *[one[0] for one in UNWELL.values()], *[one[1] for one in MARKS.values()]})
 )
-def test_colours_hold_on_dark_and_light(colour: str, background: str) -> None:
+def test_colours_are_legible_on_dark_and_light(colour: str, background: str) -> None:
     assert contrast(colour, background) >= 3.0
 
 
-def test_no_two_things_in_a_lane_differ_by_colour_alone() -> None:
+def test_no_two_marks_in_a_lane_differ_by_colour_alone() -> None:
     assert len({hatch for _, hatch, _ in UNWELL.values()} | {""}) == len(UNWELL) + 1
     assert len({marker for marker, _, _ in MARKS.values()}) == len(MARKS)
 
 
 @pytest.mark.parametrize("reason", list(StopReason))
-def test_each_end_has_its_shape(reason: StopReason) -> None:
+def test_each_end_has_its_marker(reason: StopReason) -> None:
     ax = lab.plots.timeline(events_of(*STEP, ("RunEnded", 1.0, NA, f"{reason}: so it was")))
 
     (end,) = [line for line in ax.lines if line.get_gid() == f"end:{reason}"]
@@ -295,7 +295,7 @@ def test_each_end_has_its_shape(reason: StopReason) -> None:
     assert texts_of(ax, "reason") == [str(reason)]
 
 
-def test_what_is_over_within_a_second_is_in_milliseconds() -> None:
+def test_runs_shorter_than_a_second_are_in_milliseconds() -> None:
     ax = lab.plots.timeline(events_of(*STEP, ("RunEnded", 0.25, NA, "completed: done")))
     FigureCanvasAgg(ax.figure).draw()
 
@@ -303,7 +303,7 @@ def test_what_is_over_within_a_second_is_in_milliseconds() -> None:
     assert "200" in [label.get_text() for label in ax.get_xticklabels()]
 
 
-def test_of_many_runs_the_first_are_shown_and_the_rest_is_told() -> None:
+def test_the_first_of_many_runs_are_shown_and_the_rest_counted() -> None:
     frames = [events_of(*STEP, ("RunEnded", 1.0, NA, "completed: done"), run_id=f"{n:06}") for n in range(SHOWN_RUNS + 3)]
     ax = lab.plots.timeline(pd.concat(frames))
 
@@ -312,7 +312,7 @@ def test_of_many_runs_the_first_are_shown_and_the_rest_is_told() -> None:
     assert ax.alt.endswith("; and 3 more.")  # type: ignore[attr-defined]
 
 
-def test_into_given_axes() -> None:
+def test_it_draws_into_given_axes() -> None:
     given = Figure().add_subplot()
 
     assert lab.plots.timeline(ALL, ax=given) is given
@@ -321,7 +321,7 @@ def test_into_given_axes() -> None:
 
 
 def crowded() -> pd.DataFrame:
-    """Sixty short steps with tools of long names, in several runs, one of which still goes on."""
+    """Sixty short steps with tools of long names, in several runs, one of them still running."""
     happened = [STEP[0]]
     for step in range(60):
         happened += [
@@ -346,7 +346,7 @@ PICTURES = {"all": ALL, "crowded": crowded(), "real": run_of(looping(end=30), ch
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-def test_everything_is_inside_and_words_do_not_overlap(kind: str) -> None:
+def test_everything_is_inside_and_texts_do_not_overlap(kind: str) -> None:
     figure = lab.plots.timeline(PICTURES[kind]).figure
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
@@ -363,7 +363,7 @@ def test_everything_is_inside_and_words_do_not_overlap(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-def test_the_picture_is_transparent_and_always_the_same(kind: str) -> None:
+def test_the_picture_is_transparent_and_reproducible(kind: str) -> None:
     figure = lab.plots.timeline(PICTURES[kind]).figure
     assert isinstance(figure, PlotFigure)
     picture = Image.open(io.BytesIO(figure.png())).convert("RGBA")

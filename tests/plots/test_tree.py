@@ -1,4 +1,4 @@
-"""The tree of runs: what it says of which run, and how that is drawn."""
+"""The tree of runs: its data for each run, and its drawing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from PIL import Image
 
 import agentlab as lab
 from agentlab import Budget, errors
+from agentlab.agent import Run
 from agentlab.plots import PlotFigure, tree_data
 from agentlab.plots.branch_tree import SHOWN_LANES
-from agentlab.run import Run
 from agentlab.testing import ScriptedProvider
 
-from .made import listed, look, looping
+from .builders import listed, look, looping
 
 COLUMNS = [
     "run_id", "parent_run_id", "forked_at", "called_in", "kind", "first_step", "last_step", "steps", "lane", "provider", "model",
@@ -39,7 +39,8 @@ def ended(run: Run) -> Run:
 
 @pytest.fixture(scope="module")
 def family() -> list[Run]:
-    """1 of 6 steps; 1.1 from its second, 1.2 from its fifth; 1.1.1 from the fourth of 1.1, 1.1.2 from the first that 1.1 has of 1."""
+    """1 of 6 steps; 1.1 from its second, 1.2 from its fifth; 1.1.1 from the fourth of 1.1, 1.1.2 from the first step that 1.1
+    shares with 1."""
     first = ended(agent().run("go", budget=Budget(max_turns=6)))
     early = ended(first.fork(2, agent=agent("two"), budget=Budget(max_turns=7)))
     late = ended(first.fork(5, budget=Budget(max_turns=8)))
@@ -52,7 +53,7 @@ def values(data: Any, *columns: str) -> list[tuple[Any, ...]]:
     return [tuple(listed(row)) for row in data[list(columns)].itertuples(index=False)]
 
 
-def test_a_row_a_run_with_its_place_in_the_tree(family: list[Run]) -> None:
+def test_one_row_per_run_with_its_place_in_the_tree(family: list[Run]) -> None:
     data = tree_data(family[0])
 
     assert list(data.columns) == COLUMNS
@@ -67,13 +68,13 @@ def test_a_row_a_run_with_its_place_in_the_tree(family: list[Run]) -> None:
     assert set(map(str, data.dtypes)) <= {"string", "Int64", "Float64", "boolean"}
 
 
-def test_the_family_is_the_same_from_every_member(family: list[Run]) -> None:
+def test_the_tree_is_the_same_from_every_run(family: list[Run]) -> None:
     for run in family:
         assert tree_data(run).equals(tree_data(family[0]))
     assert tree_data(family).equals(tree_data(family[0]))
 
 
-def test_results_are_put_together_by_their_parents(family: list[Run]) -> None:
+def test_results_are_joined_by_their_parents(family: list[Run]) -> None:
     results = [run.result for run in family if run.result is not None]
 
     assert values(tree_data(results), "label", "first_step") == [("1", 0), ("1.2", 5), ("1.1", 2), ("1.1.1", 4)]
@@ -83,7 +84,7 @@ def test_without_its_parent_a_branch_is_drawn_from_its_beginning(family: list[Ru
     assert values(tree_data([family[3], family[2]]), "label", "first_step", "forked_at") == [("1", 0, 4), ("2", 0, 5)]
 
 
-def test_a_line_for_each_run_leaves_the_line_that_it_was_forked_from(family: list[Run]) -> None:
+def test_each_runs_line_leaves_its_parents_line(family: list[Run]) -> None:
     ax = lab.plots.tree(family[0])
 
     lines = {line.get_gid(): line for line in ax.lines}
@@ -91,7 +92,7 @@ def test_a_line_for_each_run_leaves_the_line_that_it_was_forked_from(family: lis
     assert forks[family[1].id] == [[2, 0], [2, 2]]
     assert forks[family[2].id] == [[5, 0], [5, 1]]
     assert forks[family[3].id] == [[4, 2], [4, 3]]
-    assert forks[family[4].id] == [[1, 0], [1, 4]], "forked within what 1.1 has of 1: it leaves the line of 1"
+    assert forks[family[4].id] == [[1, 0], [1, 4]], "forked within the steps that 1.1 shares with 1: it leaves the line of 1"
     assert lines[f"run:{family[2].id}"].get_xydata().tolist() == [[5, 1], [8, 1]]
     assert f"open:{family[4].id}" in lines and f"open:{family[0].id}" not in lines
     assert [text.get_text() for text in ax.get_yticklabels()] == [
@@ -117,22 +118,24 @@ def test_providers_differ_in_colour_marker_and_line_style(family: list[Run]) -> 
     assert looks(family[2]) == one and looks(family[3]) == two
 
 
-def test_in_words(family: list[Run]) -> None:
+def test_the_alt_text_describes_the_tree(family: list[Run]) -> None:
     alt = lab.plots.tree(family[0]).alt  # type: ignore[attr-defined]
 
-    assert alt.startswith("Tree of 5 runs: 1  one:m1, 6 steps, turn_limit; 1.2  one:m1 from 1 at step 5, 8 steps, turn_limit; ")
-    assert "1.1.2  two:m1 from 1.1 at step 1, 1 step, not ended" in alt
+    assert alt.startswith(
+        "Tree of 5 runs: 1  one:m1, 6 steps, turn_limit; 1.2  one:m1 forked from 1 at step 5, 8 steps, turn_limit; "
+    )
+    assert "1.1.2  two:m1 forked from 1.1 at step 1, 1 step, not ended" in alt
 
 
-def test_no_runs_and_what_is_no_run() -> None:
+def test_no_runs_and_other_objects() -> None:
     ax = lab.plots.tree([])
     assert [text.get_text() for text in ax.texts] == ["no runs yet"]
     for wrong in (3, "run", [1], None):
-        with pytest.raises(errors.ConfigurationError, match="pass a run, whose whole family is drawn"):
+        with pytest.raises(errors.ConfigurationError, match="pass a run, a list of runs or results"):
             lab.plots.tree(wrong)  # type: ignore[arg-type]
 
 
-def test_many_branches_stay_inside_the_picture_and_their_words_apart() -> None:
+def test_many_branches_stay_inside_the_picture_and_their_texts_apart() -> None:
     first = ended(agent().run("go", budget=Budget(max_turns=50)))
     for number in range(SHOWN_LANES + 3):
         first.fork(number % 50, agent=agent(f"a-provider-with-quite-a-long-name-{number % 5}"))

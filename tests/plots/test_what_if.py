@@ -1,4 +1,4 @@
-"""What other limits would have cost and reached: the points, which of them are efficient, and what is drawn."""
+"""What-if: the cost and success of other limits: the points, which of them are efficient, and the drawing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .test_drawing import legend_of
 def backtested(
     cost: list[float | None], rate: list[float | None], unknown: list[float] | None = None, **front: Any
 ) -> pd.DataFrame:
-    """Such a frame as lab.backtest gives, with these figures."""
+    """A frame in the form of lab.backtest, with these figures."""
     count = len(cost)
     shares = unknown or [0.0] * count
     data: dict[str, Any] = {
@@ -39,7 +39,7 @@ def backtested(
 
 
 def steps() -> pd.DataFrame:
-    """Three runs of 2, 4 and 6 steps; the last was cut off."""
+    """Three runs of 2, 4 and 6 steps; the last was truncated."""
     rows = [
         (f"r{run}", step, 100, 0.001, 1, 0.5, "complete" if step == 2 * run and run < 3 else "continue")
         for run in (1, 2, 3)
@@ -52,21 +52,21 @@ def line(ax: Axes, kind: str) -> Any:
     return next(one for one in ax.lines if str(one.get_gid()).partition(":")[0] == kind)
 
 
-def test_the_points_are_those_of_the_backtest() -> None:
+def test_the_points_equal_those_of_the_backtest() -> None:
     frame = lab.backtest(steps(), StepCountIs([1, 2, 4, 6, 8]) | MaxCost([0.003, 1]))
     data = what_if_data(frame)
 
     assert data["x"].tolist() == frame["cost_mean"].tolist()
     assert data["y"].tolist() == frame["success_rate"].tolist()
     assert data["label"].iloc[0] == "StepCountIs 1, MaxCost 0.003"
-    assert data["unknown"].iloc[-1] == pytest.approx(1 / 3), "the run that was cut off would have gone on"
+    assert data["unknown"].iloc[-1] == pytest.approx(1 / 3), "the truncated run would have continued"
     assert not data["efficient"].iloc[-1]
     best = data[data["efficient"]].sort_values("x")
     assert best["y"].tolist() == [0, pytest.approx(1 / 3), pytest.approx(2 / 3)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12))
-def test_nothing_beats_a_point_on_the_frontier_and_all_others_are_beaten(points: list[tuple[int, int]]) -> None:
+def test_the_frontier_has_exactly_the_points_that_no_other_dominates(points: list[tuple[int, int]]) -> None:
     x, y = (np.array([point[axis] for point in points], dtype=float) for axis in (0, 1))
     chosen = on_the_frontier(x, y)
     for place in range(len(points)):
@@ -75,7 +75,7 @@ def test_nothing_beats_a_point_on_the_frontier_and_all_others_are_beaten(points:
         assert chosen[place] or (chosen & (x <= x[place]) & (y >= y[place])).any()
 
 
-def test_what_is_too_much_unknown_is_not_drawn_beside_the_rest() -> None:
+def test_mostly_unknown_points_are_not_drawn() -> None:
     frame = backtested([1, 2, 3, None], [0.2, 0.9, 0.8, 0.5], [0.0, 0.2, 0.05, 0.0])
     ax = lab.plots.what_if(frame)
 
@@ -86,12 +86,12 @@ def test_what_is_too_much_unknown_is_not_drawn_beside_the_rest() -> None:
             "1 not drawn:\ncost or success unknown",
         "1  StepCountIs 1", "2  StepCountIs 3\n    5% of the runs unknown",
     ]  # fmt: skip
-    assert "unknown: 0% to 5% of the runs. Not drawn, since more than 5% of the runs is unknown: 1." in ax.alt
-    assert "more than 1% of the runs unknown in all" in lab.plots.what_if(frame.iloc[[1, 2]], most_unknown=0.01).alt
+    assert "0% to 5% of the runs unknown. Not drawn, since more than 5% of the runs are unknown: 1." in ax.alt
+    assert "more than 1% of the runs are unknown in all" in lab.plots.what_if(frame.iloc[[1, 2]], most_unknown=0.01).alt
     assert line(lab.plots.what_if(frame, most_unknown=0.2), "frontier").get_xydata().tolist() == [[1, 0.2], [2, 0.9]]
 
 
-def test_groups_have_a_frontier_and_a_look_each() -> None:
+def test_each_group_has_its_frontier_and_look() -> None:
     frame = backtested([1, 2, 1, 2], [0.2, 0.9, 0.1, 0.3], provider=["a", "a", "b", "b"])
     ax = lab.plots.what_if(frame, by="provider")
 
@@ -108,10 +108,10 @@ def test_other_figures_than_cost_and_success() -> None:
     assert what_if_data(frame, x="step_mean")["unknown"].tolist() == frame["unknown_share"].tolist()
 
 
-def test_nothing_to_draw_and_what_is_wrong() -> None:
+def test_no_data_and_invalid_data() -> None:
     empty = lab.backtest(steps(), StepCountIs([1, 2])).iloc[:0]
     assert lab.plots.what_if(empty).alt.endswith("no configurations yet.")
-    assert "cost or success unknown in all" in lab.plots.what_if(backtested([None], [0.5])).alt
+    assert "cost or success is unknown in all" in lab.plots.what_if(backtested([None], [0.5])).alt
     with pytest.raises(errors.ConfigurationError, match="cost_mean"):
         lab.plots.what_if(empty, x="costs_mean")
     with pytest.raises(errors.ConfigurationError, match="needs the column"):

@@ -1,4 +1,4 @@
-"""One answer in the words of Bedrock's Converse: as a whole body, as events, and these in every form that they are seen in."""
+"""One answer in the format of Bedrock's Converse: as a whole body, as events, and in every known framing of these."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Events = Sequence[tuple[str, dict[str, Any]]]
 
 
 def converse(stop_reason: Any = "end_turn", content: Any = None, **more: Any) -> dict[str, Any]:
-    """A small body, to be made odd."""
+    """A small body for tests to modify."""
     content = [{"text": "Hi"}] if content is None else content
     return {"output": {"message": {"role": "assistant", "content": content}}, "stopReason": stop_reason, **more}
 
@@ -54,7 +54,7 @@ def whole(answer: Answer) -> dict[str, Any]:
 
 
 def events(answer: Answer) -> list[tuple[str, dict[str, Any]]]:
-    """Names and payloads, padded as the vendor pads them."""
+    """Names and payloads, padded like the vendor's."""
     found: list[tuple[str, dict[str, Any]]] = [("messageStart", {"p": "abc", "role": "assistant"})]
     index = 0
 
@@ -96,7 +96,7 @@ def stream(answer: Answer) -> bytes:
 
 
 def lines(these: Events) -> bytes:
-    """As an SDK's objects are dumped: one a line, each under its name."""
+    """As an SDK's dumped objects: one per line, each under its name."""
     return "\n".join(json.dumps({name: payload}) for name, payload in these).encode()
 
 
@@ -105,7 +105,7 @@ def array(these: Events) -> bytes:
 
 
 def text_events(these: Events) -> bytes:
-    """As server-sent events whose data has the name in it."""
+    """As server-sent events whose data contains the name."""
     return sse([{name: payload} for name, payload in these])
 
 
@@ -115,6 +115,6 @@ def named_text_events(these: Events) -> bytes:
 
 
 def chunk_frames(body: bytes) -> bytes:
-    """The events of another wire, wrapped as InvokeModelWithResponseStream does it."""
+    """The events of another wire, wrapped like those of InvokeModelWithResponseStream."""
     data = [line[6:] for line in body.split(b"\n") if line.startswith(b"data: {")]
     return b"".join(frame("chunk", {"bytes": base64.b64encode(one).decode(), "p": "abc"}) for one in data)

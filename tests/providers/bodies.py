@@ -1,4 +1,4 @@
-"""One answer in the words of each wire: as a whole body, and as the bytes of a stream. Written from the vendors' pages."""
+"""One answer in the format of each wire: as a whole body, and as the bytes of a stream. Written from the vendors' pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model answered, in no wire's words. Tokens: input without cache, output with reasoning."""
+    """A model's answer, independent of any wire. Tokens: input without cache, output with reasoning."""
 
     text: Sequence[str] = ("Hello",)
     reasoning: Sequence[str] = ()
@@ -71,7 +71,7 @@ def parse_stream(name: str, pieces: Sequence[bytes], cap: int | None = None) -> 
 
 
 def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
-    """`data` cut at places, of any order and size."""
+    """`data` cut at these positions, in any order and size."""
     at = sorted({place % (len(data) + 1) for place in places})
     return [data[start:end] for start, end in zip([0, *at], [*at, len(data)], strict=True)]
 
@@ -85,7 +85,7 @@ def sse(events: Sequence[dict[str, Any] | str], *, named: bool = False, newline:
     return "".join(lines).encode("utf-8", "surrogatepass")
 
 
-# Small bodies, to be made odd -----------------------------------------------------------------------------------------------
+# Small bodies for tests to modify -------------------------------------------------------------------------------------------
 
 CALL = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 CUT_CALL = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a": '}}
@@ -297,7 +297,7 @@ def _gemini_events(answer: Answer) -> list[dict[str, Any]]:
     events = [
         {
             "candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}],
-            "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": count},  # it counts on with each chunk
+            "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": count},  # it accumulates with each chunk
             **head,
         }
         for count, part in enumerate(_gemini_parts(answer, joined=False), 1)

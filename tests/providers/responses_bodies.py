@@ -1,4 +1,4 @@
-"""One answer on the Responses wire: as a whole body, and as the events of a stream, in several manners; after the vendors' pages."""
+"""One answer on the Responses wire: as a whole body, and as the events of a stream, in several variants; after the vendors' pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .bodies import Answer, sse
 
 RESPONSES = ("openai-responses", "azure-responses", "openrouter-responses", "xai-responses", "compatible-responses")
 MANNERS = ("named", "unnamed", "empty end", "done only")
-"""As OpenAI streams; without names and with [DONE], as OpenRouter does; with an empty output in the last event; without pieces."""
+"""As OpenAI streams; without names and with [DONE], like OpenRouter; with an empty output in the last event; without pieces."""
 
 ENDS: dict[FinishReason, tuple[str, str | None]] = {
     FinishReason.END_TURN: ("completed", None),
@@ -86,50 +86,50 @@ def whole(answer: Answer) -> dict[str, Any]:
 def events(answer: Answer, manner: str = "named") -> list[dict[str, Any] | str]:
     final = whole(answer)
     begun = {**final, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
-    told: list[dict[str, Any] | str] = [
+    emitted: list[dict[str, Any] | str] = [
         {"type": "response.created", "response": begun},
         {"type": "response.in_progress", "response": begun},
     ]
     for place, item in enumerate(final["output"]):
-        told += _item(item, place, answer, in_pieces=manner != "done only")
+        emitted += _item(item, place, answer, in_pieces=manner != "done only")
     last = {**final, "output": []} if manner == "empty end" else final
-    told.append({"type": f"response.{final['status']}", "response": last})
-    for number, event in enumerate(told):
+    emitted.append({"type": f"response.{final['status']}", "response": last})
+    for number, event in enumerate(emitted):
         event["sequence_number"] = number
-    return [*told, "[DONE]"] if manner == "unnamed" else told
+    return [*emitted, "[DONE]"] if manner == "unnamed" else emitted
 
 
 def _item(item: dict[str, Any], place: int, answer: Answer, *, in_pieces: bool) -> list[dict[str, Any]]:
     at = {"item_id": item["id"], "output_index": place}
     begun = {key: value for key, value in item.items() if key not in ("content", "summary", "arguments", "encrypted_content")}
-    told: list[dict[str, Any]] = []
+    emitted: list[dict[str, Any]] = []
     if item["type"] == "message":
         begun |= {"content": [], "status": "in_progress"}
         part = {**at, "content_index": 0}
         empty = {"type": "output_text", "annotations": [], "logprobs": [], "text": ""}
-        told = [{"type": "response.content_part.added", **part, "part": empty}]
-        told += [
+        emitted = [{"type": "response.content_part.added", **part, "part": empty}]
+        emitted += [
             {"type": "response.output_text.delta", **part, "delta": piece, "logprobs": [], "obfuscation": "x"}
             for piece in answer.text
         ]
-        told.append({"type": "response.output_text.done", **part, "text": "".join(answer.text), "logprobs": []})
-        told.append({"type": "response.content_part.done", **part, "part": item["content"][0]})
+        emitted.append({"type": "response.output_text.done", **part, "text": "".join(answer.text), "logprobs": []})
+        emitted.append({"type": "response.content_part.done", **part, "part": item["content"][0]})
     elif item["type"] == "reasoning":
         begun |= {"summary": []}
         part = {**at, "summary_index": 0}
-        told = [{"type": "response.reasoning_summary_part.added", **part, "part": {"type": "summary_text", "text": ""}}]
-        told += [{"type": "response.reasoning_summary_text.delta", **part, "delta": piece} for piece in answer.reasoning]
-        told.append({"type": "response.reasoning_summary_text.done", **part, "text": "".join(answer.reasoning)})
-        told.append({"type": "response.reasoning_summary_part.done", **part, "part": item["summary"][0]})
+        emitted = [{"type": "response.reasoning_summary_part.added", **part, "part": {"type": "summary_text", "text": ""}}]
+        emitted += [{"type": "response.reasoning_summary_text.delta", **part, "delta": piece} for piece in answer.reasoning]
+        emitted.append({"type": "response.reasoning_summary_text.done", **part, "text": "".join(answer.reasoning)})
+        emitted.append({"type": "response.reasoning_summary_part.done", **part, "part": item["summary"][0]})
     else:
         begun |= {"arguments": "", "status": "in_progress"}
         text = item["arguments"]
         pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
-        told = [{"type": "response.function_call_arguments.delta", **at, "delta": piece} for piece in pieces]
-        told.append({"type": "response.function_call_arguments.done", **at, "arguments": text})
+        emitted = [{"type": "response.function_call_arguments.delta", **at, "delta": piece} for piece in pieces]
+        emitted.append({"type": "response.function_call_arguments.done", **at, "arguments": text})
     return [
         {"type": "response.output_item.added", "output_index": place, "item": begun},
-        *(told if in_pieces else []),
+        *(emitted if in_pieces else []),
         {"type": "response.output_item.done", "output_index": place, "item": item},
     ]
 

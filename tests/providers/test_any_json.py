@@ -1,4 +1,4 @@
-"""Whatever arrives, nothing raises, and what comes out keeps the contract."""
+"""For any input nothing raises, and the response satisfies the contract."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ values = st.recursive(
 @pytest.mark.parametrize("name", WIRES)
 @given(noise=st.binary(max_size=300), places=st.lists(st.integers(0, 300), max_size=25))
 @settings(max_examples=60, deadline=None)
-def test_any_bytes(name: str, noise: bytes, places: list[int]):
+def test_any_bytes_are_read_without_an_exception(name: str, noise: bytes, places: list[int]):
     response, _ = parse_stream(name, cut(noise, places))
     assert response.signal.finish_reason in (F.UNKNOWN, F.ERROR)
 
@@ -69,7 +69,7 @@ WORDS = [
 
 
 def odd(name: str) -> st.SearchStrategy[Any]:
-    """JSON that has the wire's own words in all the wrong places."""
+    """JSON with the wire's own names in all the wrong places."""
     keys = st.sampled_from(KEYS.get(name, KEYS["chat"]).split())
     leaves = values | st.sampled_from(WORDS) | st.integers(0, 3)
     return st.recursive(
@@ -130,7 +130,7 @@ def _everywhere(name: str, monster: Any) -> list[Any]:
 
 
 def _shallow(value: Any, depth: int = 8) -> Any:
-    """A copy of the outer part; the rest is shared, since a monster cannot be copied."""
+    """A copy of the outer part; the rest is shared, since an endless value cannot be copied."""
     if depth and isinstance(value, dict):
         return {key: _shallow(item, depth - 1) for key, item in value.items()}
     if depth and isinstance(value, list):
@@ -139,7 +139,7 @@ def _shallow(value: Any, depth: int = 8) -> Any:
 
 
 def check_types(response: ModelResponse) -> None:
-    """What the contract promises, whatever came in: in particular that it can be stored and sent back."""
+    """Check the contract for any input: in particular that the response can be stored and sent back."""
     for text in (response.text, response.reasoning, response.refusal or "", response.model or "", response.response_id or ""):
         assert isinstance(text, str)
         text.encode()

@@ -1,4 +1,4 @@
-"""Azure: addresses and versions, content filters, and words of other vendors' models."""
+"""Azure: addresses and versions, content filters, and finish reasons of other vendors' models."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def azure(name: str = "azure", **settings: Any) -> Any:
         ),
     ],
 )
-def test_the_address(name: str, base_url: str, address: str) -> None:
+def test_the_address_of_a_deployment(name: str, base_url: str, address: str) -> None:
     sent = azure(name, base_url=base_url).build_request(ModelRequest([Message("user", "Hi")], max_output_tokens=9))
     assert sent.url == address
     assert json.loads(sent.body) == {
@@ -51,7 +51,7 @@ def test_the_address(name: str, base_url: str, address: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["2024-10-21", "2025-04-01-preview"])
-def test_the_vendors_client_asks_at_the_same_address(version: str) -> None:
+def test_the_vendors_client_uses_the_same_address(version: str) -> None:
     asked = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
@@ -67,7 +67,7 @@ def test_the_vendors_client_asks_at_the_same_address(version: str) -> None:
     assert asked[0].headers["api-key"] == "own"
 
 
-def test_the_endpoint_and_the_key_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_endpoint_and_the_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AZURE_OPENAI_ENDPOINT", raising=False)
     monkeypatch.delenv("AZURE_OPENAI_API_KEY", raising=False)
     with pytest.raises(ConfigurationError, match="AZURE_OPENAI_ENDPOINT"):
@@ -83,7 +83,7 @@ def test_the_endpoint_and_the_key_may_stand_in_the_environment(monkeypatch: pyte
     assert azure(headers=token).auth_headers() == token
 
 
-def test_what_was_recorded_is_read_without_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recording_is_read_without_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AZURE_OPENAI_ENDPOINT", raising=False)
     assert lab.detect("azure", chat("length")).finish_reason is F.MAX_TOKENS
 
@@ -112,7 +112,7 @@ def test_the_filters_that_fired_are_metadata(body: dict[str, Any], metadata: dic
     assert found.finish_reason is (F.CONTENT_FILTERED if body["choices"][0]["finish_reason"] != "stop" else F.END_TURN)
 
 
-def test_a_prompt_that_was_filtered_says_so() -> None:
+def test_a_filtered_prompt_is_reported() -> None:
     inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": HIT}
     body = {"error": {"message": "Filtered.", "type": None, "code": "content_filter", "status": 400, "innererror": inner}}
     for found in (provider("azure").parse(body).signal, lab.detect("azure", body, status=400)):
@@ -135,7 +135,7 @@ def test_a_filtered_stream() -> None:
     assert (found.model, found.response_id, found.text) == ("gpt-5.4-mini-2026-03-17", "r1", "Then")
 
 
-def test_a_word_that_no_page_lists_stays_unknown_and_its_calls_are_whole() -> None:
+def test_an_undocumented_finish_reason_stays_unknown_and_its_calls_are_whole() -> None:
     found = provider("azure").parse(chat("tool_call", {"content": "I look.", "tool_calls": [CALL]}))
     assert (found.signal.finish_reason, found.signal.confidence, found.signal.raw_value) == (F.UNKNOWN, LOW, "tool_call")
     assert [call.closed for call in found.tool_calls] == [True]

@@ -1,4 +1,4 @@
-"""Bedrock's whole bodies: why they ended, what was used, what goes back."""
+"""Bedrock's whole bodies: why they ended, their usage, and the turn to send back."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SIGNALS = {
 
 
 @pytest.mark.parametrize("case", SIGNALS)
-def test_signals(case: str):
+def test_signals_of_whole_bodies(case: str):
     payload, reason, confidence = SIGNALS[case]
     response = PLAIN.parse(payload, requested_cap=9)
     check_types(response)
@@ -75,7 +75,7 @@ def test_signals(case: str):
     assert detect("bedrock", json.dumps(payload), requested_cap=9).finish_reason is reason
 
 
-def test_what_an_error_is_called():
+def test_the_kind_of_each_error():
     kinds = {
         "message alone": ("error", "Too many requests."),
         "kind": ("error.type", "ThrottlingException"),
@@ -90,7 +90,7 @@ def test_what_an_error_is_called():
     assert PLAIN.error_message(converse()) == PLAIN.error_message(None) == ""
 
 
-def test_the_words_are_the_vendors():
+def test_the_finish_reasons_are_the_vendors():
     model = botocore.session.get_session().get_service_model("bedrock-runtime")
     assert set(model.shape_for("StopReason").enum) == set(FINISH_REASONS.reasons)
 
@@ -118,7 +118,7 @@ USAGES: dict[str, tuple[dict[str, Any], tuple[int | None, ...]]] = {
 
 
 @pytest.mark.parametrize("case", USAGES)
-def test_usage(case: str):
+def test_usage_of_whole_bodies(case: str):
     reported, expected = USAGES[case]
     usage = read_usage({"usage": reported})
     assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens) == expected
@@ -128,14 +128,14 @@ def test_usage(case: str):
 
 
 @pytest.mark.parametrize("reported", [None, {}, [], "10", {"inputTokens": "10"}, {"totalTokens": 3}])
-def test_no_usage_is_unknown(reported: Any):
+def test_missing_usage_is_unknown(reported: Any):
     assert read_usage({"usage": reported}) == Usage()
 
 
 # Content -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_body_of_everything():
+def test_a_body_with_every_kind_of_block():
     answer = Answer(text=("Hi", "!"), reasoning=("hm",), calls=(Call("f", {"a": 1}),), finish=F.TOOL_CALLS, cached=3)
     response = PLAIN.parse(whole(answer))
     assert (response.text, response.reasoning) == ("Hi!", "hm")
@@ -166,7 +166,7 @@ def test_the_last_call_of_a_cut_response_is_open(stop_reason: str | None, closed
     assert [call.closed for call in PLAIN.parse(converse(stop_reason, [TOOL_USE, {"text": "."}])).tool_calls] == [True]
 
 
-def test_what_the_vendor_would_refuse_is_not_sent_back():
+def test_content_that_the_vendor_refuses_is_not_sent_back():
     signed = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "s"}}}
     hidden = {"reasoningContent": {"redactedContent": "aGk="}}
     unsigned = {"reasoningContent": {"reasoningText": {"text": "hm"}}}
@@ -179,7 +179,7 @@ def test_what_the_vendor_would_refuse_is_not_sent_back():
     assert PLAIN.parse(converse(content=[{"text": ""}])).native is None
 
 
-def test_botocore_takes_our_body_for_its_own():
+def test_botocore_parses_our_body():
     answer = Answer(text=("Hi",), reasoning=("hm",), calls=(Call("f", {"a": 1}),), finish=F.TOOL_CALLS, cached=3)
     model = botocore.session.get_session().get_service_model("bedrock-runtime")
     sent = {"status_code": 200, "headers": {}, "body": json.dumps(whole(answer)).encode()}

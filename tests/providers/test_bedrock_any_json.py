@@ -1,4 +1,4 @@
-"""Whatever arrives from Bedrock, nothing raises, and what comes out keeps the contract."""
+"""For any input from Bedrock nothing raises, and the response satisfies the contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The synthetic fixtures of Bedrock are what the vendor's own library expects: its service model knows each request, body and frame."""
+"""The synthetic fixtures of Bedrock satisfy the vendor's own library: its service model knows each request, body and frame."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ CASES = [
 ]
 MODEL = botocore.session.get_session().get_service_model("bedrock-runtime")
 CONVERSE, STREAM = MODEL.operation_model("Converse"), MODEL.operation_model("ConverseStream")
-PADDING = "p"  # which the model does not know
+PADDING = "p"  # unknown to the service model
 
 
 def unknown(value: Any, shape: Any, path: str = "") -> list[str]:
-    """What the vendor's model does not know: keys, and words of an enumeration."""
+    """Keys and enumeration values that the vendor's model does not know."""
     if shape.type_name == "structure" and not getattr(shape, "is_document_type", False):
         assert isinstance(value, dict), path
         found = [f"{path}.{name}" for name in value.keys() - shape.members.keys() - {PADDING}]
@@ -47,12 +47,12 @@ def unknown(value: Any, shape: Any, path: str = "") -> list[str]:
     return []
 
 
-def test_there_are_enough():
+def test_there_are_at_least_20_fixtures():
     assert len(FILES) >= 20
 
 
 @pytest.mark.parametrize("interaction", CASES)
-def test_the_vendor_knows_what_is_asked_and_answered(interaction: Interaction):
+def test_the_vendors_model_knows_requests_and_responses(interaction: Interaction):
     response = interaction.response
     if interaction.body:
         report = ParamValidator().validate({"modelId": "m", **json.loads(interaction.body)}, CONVERSE.input_shape)
@@ -66,7 +66,7 @@ def test_the_vendor_knows_what_is_asked_and_answered(interaction: Interaction):
 
 
 def events(body: bytes, kind: str) -> list[tuple[str, Any]]:
-    if kind != CONTENT_TYPE:  # written again, a line each
+    if kind != CONTENT_TYPE:  # rewritten, one per line
         return [next(iter(json.loads(line).items())) for line in body.splitlines()]
     buffer = EventStreamBuffer()
     buffer.add_data(body)
@@ -76,7 +76,7 @@ def events(body: bytes, kind: str) -> list[tuple[str, Any]]:
     ]
 
 
-def test_the_streamed_question_is_that_of_the_whole_one():
+def test_the_streamed_question_equals_the_whole_one():
     whole, streamed = (load_cassette(FOLDER / "question" / name).interactions for name in ("bedrock.yaml", "bedrock-stream.yaml"))
     for one, other in zip(whole, streamed, strict=True):
         parser = Bedrock(model="m").stream_parser()

@@ -1,4 +1,4 @@
-"""What is sent to Bedrock, and who it says it is from. botocore's own validation and signatures are the second opinion."""
+"""Requests to Bedrock and their credentials. botocore's own validation and signatures are the second opinion."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KEY, SECRET, TOKEN = "AK" + "IA" + "Q" * 16, "s3cr3t" + "x" * 34, "t0ken" + "y" 
 
 @pytest.fixture(autouse=True)
 def no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither keys nor files nor metadata services, but what a test sets."""
+    """No keys, files or metadata services except those that a test sets."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
@@ -59,7 +59,7 @@ def call(arguments: str = '{"q":"x"}', call_id: str = "t1", text: str = "Let me 
 # Addresses -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_model_id_may_hold_colons():
+def test_a_model_id_may_contain_colons():
     provider = resolve(f"bedrock:{CLAUDE}")
     assert (provider.name, provider.model) == ("bedrock", CLAUDE)
     request = provider.build_request(ModelRequest([USER]))
@@ -77,7 +77,7 @@ def test_an_arn_is_one_part_of_the_path():
     assert url.endswith("/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A123456789012%3Ainference-profile%2Fus.some-model/converse")
 
 
-def test_the_region(monkeypatch: pytest.MonkeyPatch):
+def test_the_region_of_a_request(monkeypatch: pytest.MonkeyPatch):
     def host(**settings: str) -> str:
         return Bedrock(model="m", **settings).build_request(ModelRequest([USER])).url.split("/")[2]
 
@@ -98,7 +98,7 @@ def test_the_region(monkeypatch: pytest.MonkeyPatch):
 # Bodies --------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_body():
+def test_the_body_of_a_request():
     assert body(USER, instructions="Be brief", tools=(SEARCH,), max_output_tokens=9, stream=True) == {
         "messages": [{"role": "user", "content": [{"text": "Hi"}]}],
         "system": [{"text": "Be brief"}],
@@ -130,7 +130,7 @@ def test_a_turn_with_tools():
     }
 
 
-def test_nothing_empty_is_sent_and_the_roles_take_turns():
+def test_nothing_empty_is_sent_and_the_roles_alternate():
     results = Message("tool", tool_results=(ToolResult("t1", "search", ""),))
     sent = body(
         Message("user", " "),
@@ -144,12 +144,12 @@ def test_nothing_empty_is_sent_and_the_roles_take_turns():
     assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "user"]
     assert sent["messages"][0]["content"] == [{"text": "Hi"}, {"text": "there"}]
     assert [next(iter(block)) for block in sent["messages"][1]["content"]] == ["toolUse"]
-    assert sent["messages"][2]["content"][0]["toolResult"]["content"] == [{"text": ""}]  # an empty result is taken
+    assert sent["messages"][2]["content"][0]["toolResult"]["content"] == [{"text": ""}]  # an empty result is accepted
     assert sent["messages"][2]["content"][1] == {"text": "Go on"}
     assert "system" not in body(USER, instructions="  ")
 
 
-def test_ids_and_names_are_those_that_the_wire_accepts():
+def test_ids_and_names_are_adapted_to_the_wire():
     assert tool_use_id("tooluse_LTbe.F0:61-x_Q") == "tooluse_LTbe.F0:61-x_Q"
     assert tool_use_id("a b/ü") == "a_b__"
     long = [tool_use_id("x" * 70 + end) for end in "ab"]
@@ -169,7 +169,7 @@ def test_native_content_goes_back_unchanged_to_its_own_wire_only():
     assert body(USER, other)["messages"][1]["content"] == [{"text": "text"}]
 
 
-def test_options():
+def test_options_are_merged_into_the_body():
     point = {"cachePoint": {"type": "default"}}
     sent = body(
         USER,
@@ -198,7 +198,7 @@ def test_options():
             body(USER, options={name: 1})
 
 
-def test_botocore_finds_nothing_wrong_with_it():
+def test_botocore_validates_the_body():
     native = PLAIN.parse(whole(Answer(reasoning=("hm",), calls=(Call("f", {"a": 1}),)))).native
     messages = [
         USER,
@@ -215,12 +215,12 @@ def test_botocore_finds_nothing_wrong_with_it():
     assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "user", "assistant", "user"]
 
 
-# Who it is from ------------------------------------------------------------------------------------------------------------
+# Credentials ---------------------------------------------------------------------------------------------------------------
 
 REQUEST = Bedrock(model=CLAUDE, region="eu-west-1").build_request(ModelRequest([USER], stream=True))
 
 
-def test_an_api_key(monkeypatch: pytest.MonkeyPatch):
+def test_an_api_key_is_a_bearer_token(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     given = Bedrock(model="m", api_key=" own ", headers={"x-more": "1"})
@@ -290,26 +290,26 @@ def test_neither_key_nor_credentials():
             assert word in str(caught.value)
 
 
-def test_with_a_key_nothing_else_is_needed(monkeypatch: pytest.MonkeyPatch):
+def test_with_a_key_no_credentials_are_needed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("agentlab.providers.bedrock.find_spec", lambda name: None)
     keyed = Bedrock(model="m", api_key="own")
     for stream in (True, False):
         assert keyed.sign(keyed.build_request(ModelRequest([USER], stream=stream))) == {"authorization": "Bearer own"}
 
 
-def test_all_of_it_is_secret(monkeypatch: pytest.MonkeyPatch):
+def test_every_part_of_the_credentials_is_secret(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
     headers = signed(PLAIN)
-    told = json.dumps(headers)
-    hidden = Redactor(secrets_in_headers(headers, sure=True)).text(told)
+    headers_text = json.dumps(headers)
+    hidden = Redactor(secrets_in_headers(headers, sure=True)).text(headers_text)
     for secret in (KEY, TOKEN, headers["authorization"], headers["authorization"].rpartition("=")[2]):
         assert secret not in hidden
 
 
 def test_a_call_is_signed_off_the_event_loop(monkeypatch: pytest.MonkeyPatch):
-    """Each attempt anew; and not at all where nobody needs a key."""
+    """Each attempt is signed again, and none if no key is needed."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     threads: list[threading.Thread] = []
@@ -330,13 +330,13 @@ async def _asked(model: HttpModel) -> Any:
     return await lab.Agent(model.provider, retry=model.retry).run("Hi", budget=lab.Budget(max_turns=1))
 
 
-def test_an_instruction_in_mid_conversation_is_the_users() -> None:
-    said = body(USER, Message("assistant", "I think so."), Message("system", "Call it."))
-    assert said["messages"][-1] == {"role": "user", "content": [{"text": "Call it."}]}
+def test_an_instruction_in_mid_conversation_has_the_role_user() -> None:
+    request_body = body(USER, Message("assistant", "I think so."), Message("system", "Call it."))
+    assert request_body["messages"][-1] == {"role": "user", "content": [{"text": "Call it."}]}
 
 
-def test_what_is_known_of_the_key_before_the_first_step(monkeypatch: pytest.MonkeyPatch):
-    """Without botocore there are no signatures; with it, looking for credentials may ask the network and is left to the call."""
+def test_the_key_is_checked_as_far_as_possible_before_the_first_step(monkeypatch: pytest.MonkeyPatch):
+    """Without botocore there are no signatures; with it, a search for credentials may use the network, so it is left to the call."""
     run = lab.Agent(PLAIN).run("go")
     run.stepper.refuse_without_key()
     monkeypatch.setattr("agentlab.providers.bedrock.find_spec", lambda name: None)

@@ -1,4 +1,4 @@
-"""Bedrock's streams: read like the whole body, in every form they come in; nothing clean comes out of a broken one."""
+"""Bedrock's streams: read like the whole body in every framing; no clean end of a broken stream."""
 
 from __future__ import annotations
 
@@ -55,37 +55,37 @@ def start(index: int = 0, **kind: Any) -> tuple[str, Any]:
     return "contentBlockStart", {"contentBlockIndex": index, "start": kind}
 
 
-# Alike ---------------------------------------------------------------------------------------------------------------------
+# Equal readings ------------------------------------------------------------------------------------------------------------
 
 
 @given(answer=answers(), places=st.lists(st.integers(0, 5_000), max_size=25))
 @settings(max_examples=80, deadline=None)
 def test_a_stream_is_read_like_a_whole_body(answer: Answer, places: list[int]):
     expected = PLAIN.parse(whole(answer))
-    found, told = parse_stream("bedrock", cut(stream(answer), places))
+    found, emitted = parse_stream("bedrock", cut(stream(answer), places))
     assert comparable(found) == comparable(expected)
     assert found.native == expected.native
     assert found.signal.confidence is HIGH
-    assert "".join(event.text for event in told if isinstance(event, TextDelta)) == found.text
-    assert "".join(event.text for event in told if isinstance(event, ReasoningDelta)) == found.reasoning
+    assert "".join(event.text for event in emitted if isinstance(event, TextDelta)) == found.text
+    assert "".join(event.text for event in emitted if isinstance(event, ReasoningDelta)) == found.reasoning
     for number, call in enumerate(found.tool_calls):
-        pieces = [event for event in told if isinstance(event, ToolCallDelta) and event.index == number]
+        pieces = [event for event in emitted if isinstance(event, ToolCallDelta) and event.index == number]
         assert json.loads("".join(piece.arguments for piece in pieces) or "{}") == json.loads(call.arguments)
         assert {(piece.name, piece.id) for piece in pieces} == {(call.name, call.id)}
-    assert [event.signal.finish_reason for event in told if isinstance(event, SignalSeen)] == [found.signal.finish_reason]
+    assert [event.signal.finish_reason for event in emitted if isinstance(event, SignalSeen)] == [found.signal.finish_reason]
 
 
-def test_every_cut_in_two():
-    expected, told = parse_stream("bedrock", [stream(SPOKEN)])
+def test_every_cut_into_two_chunks():
+    expected, emitted = parse_stream("bedrock", [stream(SPOKEN)])
     body = stream(SPOKEN)
     for at in range(len(body) + 1):
-        assert parse_stream("bedrock", [body[:at], body[at:]]) == (expected, told)
+        assert parse_stream("bedrock", [body[:at], body[at:]]) == (expected, emitted)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @given(answer=answers(), places=st.lists(st.integers(0, 5_000), max_size=10))
 @settings(max_examples=30, deadline=None)
-def test_written_again_in_other_forms(form: str, answer: Answer, places: list[int]):
+def test_other_framings_are_read_alike(form: str, answer: Answer, places: list[int]):
     found = read(FORMS[form](events(answer)), *places)
     assert comparable(found) == comparable(read(stream(answer)))
     assert found.signal.confidence is HIGH
@@ -93,11 +93,11 @@ def test_written_again_in_other_forms(form: str, answer: Answer, places: list[in
 
 @given(places=st.lists(st.integers(0, 400), max_size=10))
 @settings(max_examples=20, deadline=None)
-def test_a_whole_body_where_a_stream_was_asked_for(places: list[int]):
+def test_a_whole_body_in_place_of_a_stream(places: list[int]):
     assert comparable(read(json.dumps(whole(SPOKEN)).encode(), *places)) == comparable(PLAIN.parse(whole(SPOKEN)))
 
 
-def test_the_signal_is_told_before_the_usage():
+def test_the_signal_is_emitted_before_the_usage():
     parser = PLAIN.stream_parser()
     *before, last, usage = frames(events(Answer()))
     assert not any(isinstance(event, SignalSeen) for one in before for event in parser.feed(one))
@@ -178,7 +178,7 @@ def test_blocks_of_every_kind():
     assert comparable(PLAIN.parse({"stopReason": "end_turn", **found.raw})) == comparable(found)
 
 
-def test_the_last_block_is_closed_by_its_stop_alone():
+def test_the_last_block_is_closed_only_by_its_stop():
     call = [START, start(toolUse={"toolUseId": "t1", "name": "f"}), delta(toolUse={"input": '{"a": 1}'})]
     for stop_reason in ("tool_use", "max_tokens"):
         last = ("messageStop", {"stopReason": stop_reason})
@@ -186,13 +186,13 @@ def test_the_last_block_is_closed_by_its_stop_alone():
         assert [one.closed for one in read(of(*call, stop(), last)).tool_calls] == [True]
 
 
-def test_usage_is_unknown_where_metadata_is_missing():
+def test_usage_is_unknown_without_metadata():
     found = read(of(START, delta(text="Hi"), stop(), END))
     assert found.usage.total_tokens is None
     assert is_clean(found.signal)
 
 
-def test_metadata_is_kept_where_it_tells_of_the_end():
+def test_metadata_about_the_end_is_kept():
     found = read(
         of(
             START,
@@ -210,7 +210,7 @@ def test_metadata_is_kept_where_it_tells_of_the_end():
     assert (found.usage.input_tokens, found.usage.output_tokens) == (1, 2)
 
 
-def test_a_second_start_begins_anew():
+def test_a_second_start_begins_a_new_response():
     found = read(of(START, delta(text="Hel"), START, delta(text="Hello"), stop(), END))
     assert found.text == "Hello"
 
@@ -246,12 +246,12 @@ def test_a_call_keeps_its_raw_arguments():
 # Broken --------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_cut_anywhere_is_no_clean_end():
+def test_a_stream_cut_anywhere_has_no_clean_end():
     these = events(Answer(text=("Hello", " wörld"), reasoning=("hm",)))
     body, complete = stream(Answer(text=("Hello", " wörld"), reasoning=("hm",))), len(b"".join(frames(these[:-1])))
     for at in range(len(body)):
         response = read(body[:at])
-        if at != complete:  # the message is over, and its usage unknown
+        if at != complete:  # the message is complete, its usage unknown
             assert not is_clean(response.signal), at
             assert response.signal.confidence is not HIGH
         assert response.usage.total_tokens is None
@@ -260,7 +260,7 @@ def test_a_stream_cut_anywhere_is_no_clean_end():
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_other_forms_cut_anywhere_are_no_clean_end(form: str):
+def test_other_framings_cut_anywhere_have_no_clean_end(form: str):
     body = FORMS[form](events(Answer(text=("Hello", " wörld"))))
     for at in range(len(body)):
         response = read(body[:at])
@@ -279,7 +279,7 @@ def test_a_call_in_a_broken_stream_is_not_closed():
 
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
-def test_one_flipped_bit_is_no_clean_end(data: st.DataObject):
+def test_a_flipped_bit_gives_no_clean_end(data: st.DataObject):
     body = stream(data.draw(st.sampled_from([SPOKEN, Answer(text=("Hello", " there"))])))
     at = data.draw(st.integers(0, len(body) - 1))
     response = read(bytes([*body[:at], body[at] ^ 1 << data.draw(st.integers(0, 7)), *body[at + 1 :]]))
@@ -288,7 +288,7 @@ def test_one_flipped_bit_is_no_clean_end(data: st.DataObject):
     assert not any(call.closed for call in response.tool_calls)
 
 
-def test_a_lost_frame_is_no_clean_end():
+def test_a_lost_frame_gives_no_clean_end():
     for number in range(len(events(SPOKEN))):
         damaged = frames(events(SPOKEN))
         damaged[number] = damaged[number][:-1] + bytes([damaged[number][-1] ^ 1])
@@ -350,7 +350,7 @@ def model() -> Any:
 
 
 class Raw:
-    """A body as botocore's HTTP library hands it over."""
+    """A body as botocore's HTTP library passes it on."""
 
     def __init__(self, body: bytes) -> None:
         self.body = body
@@ -380,7 +380,7 @@ def test_botocore_reads_the_same(model: Any, answer: Answer):
     assert usage["totalTokens"] == found.usage.total_tokens
 
 
-def test_botocore_raises_what_we_tell(model: Any):
+def test_botocore_raises_what_we_report(model: Any):
     body = of(START) + frame("throttlingException", {"message": "Too many."}, "exception")
     with pytest.raises(EventStreamError, match=r"throttlingException.*Too many"):
         theirs(model, body)

@@ -1,4 +1,4 @@
-"""Nothing clean comes out of a broken stream."""
+"""No clean end of a broken stream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LAST_WORD = {"anthropic": b'"type": "message_stop"}', "gemini": b"}}"}
 
 
 def is_whole(name: str, body: bytes, at: int) -> bool:
-    """Whether a cut there only takes line ends."""
+    """True if a cut there removes only line ends."""
     last = LAST_WORD.get(name, b"data: [DONE]")
     if name == "gemini":
         return not body[at:].strip()
@@ -37,7 +37,7 @@ def is_whole(name: str, body: bytes, at: int) -> bool:
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_a_stream_cut_anywhere_is_no_clean_end(name: str):
+def test_a_stream_cut_anywhere_has_no_clean_end(name: str):
     body = stream(name, Answer(text=("Hello", " wörld"), reasoning=("hm",)))
     for at in range(len(body) + 1):
         response, _ = parse_stream(name, [body[:at]])
@@ -61,7 +61,7 @@ def test_a_call_in_a_broken_stream_is_not_closed(name: str):
             continue
         assert response.signal.finish_reason is F.UNKNOWN
         closed = [call.closed for call in response.tool_calls]
-        if name == "gemini":  # a call comes in one piece, or not at all
+        if name == "gemini":  # a call arrives in one piece or not at all
             assert all(closed)
         elif name == "anthropic":
             stops = body[:at].count(b'data: {"type": "content_block_stop", "index": ')
@@ -72,7 +72,7 @@ def test_a_call_in_a_broken_stream_is_not_closed(name: str):
 
 @pytest.mark.parametrize("name", ["openai", "openrouter", "xai", "azure", "compatible", "anthropic"])
 def test_a_call_that_lost_a_piece_is_not_closed(name: str):
-    """What is left of the arguments may well be JSON."""
+    """The rest of the arguments may happen to be JSON."""
     body = stream(name, Answer(text=(), calls=(Call("f", {"path": "/tmp/only/this/one"}),), finish=F.TOOL_CALLS))
     events = body.split(b"\n\n")
     (lost,) = [n for n, event in enumerate(events) if b"/only/t" in event]
@@ -85,8 +85,8 @@ def test_a_call_that_lost_a_piece_is_not_closed(name: str):
 @pytest.mark.parametrize("name", WIRES)
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_one_flipped_bit(name: str, data: st.DataObject):
-    """What breaks the framing or the JSON is noticed. A flip inside of a name or a text leaves both sound: nobody can notice it."""
+def test_a_flipped_bit_in_the_framing_is_noticed(name: str, data: st.DataObject):
+    """Damage to the framing or the JSON is noticed. A flip inside a name or a text keeps both valid and cannot be noticed."""
     body = stream(name, Answer(text=("Hello", " there")))
     at = data.draw(st.integers(0, len(body) - 1))
     flipped = bytes([*body[:at], body[at] ^ 1 << data.draw(st.integers(0, 7)), *body[at + 1 :]])
@@ -96,7 +96,7 @@ def test_one_flipped_bit(name: str, data: st.DataObject):
 
 
 def payloads(body: bytes) -> list[Any]:
-    """The events whose data is JSON, or the last word, read in the simplest way."""
+    """The events whose data is JSON, or the last event, read in the simplest way."""
     found = []
     for block in body.split(b"\n\n"):
         for line in block.split(b"\n"):
@@ -116,14 +116,14 @@ def test_a_lost_event_is_noticed(name: str):
         assert not is_clean(response.signal)
 
 
-# Bytes that are no text, and chunks that come twice ---------------------------------------------------------------------------
+# Invalid bytes, and repeated chunks -------------------------------------------------------------------------------------------
 
 CALLS = Answer(text=("Let me see",), calls=(Call("f", {"path": "/tmp/only/this/one"}),), finish=F.TOOL_CALLS)
 
 
-@pytest.mark.parametrize("name", [name for name in WIRES if name != "gemini"])  # there a call comes in one piece
-def test_a_call_of_which_a_byte_is_no_text_is_not_executed_with_what_is_left(name: str):
-    """A spoilt byte in a name hides a piece of the arguments, and what is left of them may well be JSON."""
+@pytest.mark.parametrize("name", [name for name in WIRES if name != "gemini"])  # there a call arrives in one piece
+def test_a_call_with_an_invalid_byte_is_not_executed(name: str):
+    """A damaged byte in a name hides a piece of the arguments, and the rest of them may happen to be JSON."""
     body = stream(name, CALLS)
     whole = {"path": "/tmp/only/this/one"}
     for at in range(len(body)):
@@ -134,7 +134,7 @@ def test_a_call_of_which_a_byte_is_no_text_is_not_executed_with_what_is_left(nam
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_a_byte_that_is_no_text_in_the_text_spoils_a_character_and_the_confidence(name: str):
+def test_an_invalid_byte_in_the_text_costs_a_character_and_the_certainty(name: str):
     body = stream(name, Answer(text=("Hello", " there")))
     at = body.index(b"Hello") + 1
     response, _ = parse_stream(name, [body[:at], b"\xff", body[at + 1 :]])
@@ -143,7 +143,7 @@ def test_a_byte_that_is_no_text_in_the_text_spoils_a_character_and_the_confidenc
     assert [(hole.place, hole.reason) for hole in response.holes] == [(0, "bytes are not UTF-8")]
 
 
-def test_a_call_that_gemini_sends_twice_is_one_and_a_second_one_is_another():
+def test_a_call_that_gemini_repeats_is_one_and_another_call_is_a_second():
     events = stream("gemini", CALLS).split(b"\n\n")
     (at,) = [n for n, event in enumerate(events) if b"functionCall" in event]
     twice, _ = parse_stream("gemini", [b"\n\n".join([*events[: at + 1], *events[at:]])])
@@ -153,7 +153,7 @@ def test_a_call_that_gemini_sends_twice_is_one_and_a_second_one_is_another():
     assert (len(other.tool_calls), other.signal.confidence) == (2, HIGH)
 
 
-# Holes -----------------------------------------------------------------------------------------------------------------------
+# Gaps ------------------------------------------------------------------------------------------------------------------------
 
 PAY = Answer(text=("pay 100 ", "NOT ", "to Bob"), reasoning=("He ", "said ", "no."))
 BROKEN = b'data: {"id": '
@@ -161,16 +161,16 @@ FORMS = (*WIRES, "bedrock", "openai-responses")
 
 
 def pieces(name: str, answer: Answer) -> list[bytes]:
-    """The stream, one event each; of Responses in the manner of servers whose last event is empty."""
+    """The stream, one event each; Responses in the variant of servers whose last event is empty."""
     if name == "bedrock":
         return bedrock_bodies.frames(bedrock_bodies.events(answer))
     body = responses_bodies.stream(answer, "empty end") if name == "openai-responses" else stream(name, answer)
-    body = re.sub(rb', "sequence_number": \d+', b"", body)  # some servers leave it out
+    body = re.sub(rb', "sequence_number": \d+', b"", body)  # some servers omit it
     return [event + b"\n\n" for event in body.split(b"\n\n") if event.strip()]
 
 
 def without(name: str, answer: Answer, piece: bytes) -> list[bytes]:
-    """The stream in which the first event with this piece is unreadable, as are events that say all of it again."""
+    """The stream in which the first event with this piece is unreadable, as are events that repeat it."""
     events = pieces(name, answer)
     at = next(n for n, event in enumerate(events) if piece in event)
     broken = events[at][:-3] + bytes([events[at][-3] ^ 4]) + events[at][-2:] if name == "bedrock" else BROKEN + b"\n\n"
@@ -183,7 +183,7 @@ def lost(name: str, answer: Answer, piece: bytes) -> ModelResponse:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_text_that_lost_a_piece_is_no_end_and_says_where_it_is_missing(name: str):
+def test_text_that_lost_a_piece_has_no_clean_end_and_marks_the_gap(name: str):
     response = lost(name, PAY, b"NOT ")
     assert response.text == "pay 100 to Bob"
     (hole,) = response.holes
@@ -199,7 +199,7 @@ def test_text_that_lost_a_piece_is_no_end_and_says_where_it_is_missing(name: str
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_detect_of_a_payload_with_a_hole(name: str):
+def test_detect_of_a_payload_with_a_gap(name: str):
     body = b"".join(without(name, PAY, b"NOT "))
     signal = lab.detect(name, body)
     assert (signal.finish_reason, signal.confidence) == (F.UNKNOWN, LOW)
@@ -213,18 +213,18 @@ def test_detect_of_a_payload_with_a_hole(name: str):
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_a_hole_in_the_reasoning_alone_does_not_spoil_the_answer(name: str):
+def test_a_gap_in_the_reasoning_alone_does_not_affect_the_answer(name: str):
     response = lost(name, PAY, b"said ")
     assert (response.text, response.reasoning) == ("pay 100 NOT to Bob", "He no.")
     assert [hole.in_reasoning for hole in response.holes] == [True]
     assert not response.is_spoilt
     assert (response.signal.finish_reason, response.signal.confidence) == (F.END_TURN, MEDIUM)
-    assert response.native is None  # a thought with a hole does not go back
+    assert response.native is None  # reasoning with a gap is not sent back
     assert marked(response.text, response.holes) == response.text
 
 
-@pytest.mark.parametrize("name", [name for name in FORMS if name != "gemini"])  # there a call comes in one piece
-def test_a_call_that_lost_a_piece_spoils_the_answer(name: str):
+@pytest.mark.parametrize("name", [name for name in FORMS if name != "gemini"])  # there a call arrives in one piece
+def test_a_call_that_lost_a_piece_affects_the_answer(name: str):
     answer = Answer(text=("Let me see",), calls=(Call("f", {"path": "/tmp/only/this/one"}),), finish=F.TOOL_CALLS)
     response = lost(name, answer, b"only/t" if name == "bedrock" else b"/only/t")
     assert response.is_spoilt
@@ -233,7 +233,7 @@ def test_a_call_that_lost_a_piece_spoils_the_answer(name: str):
 
 
 @pytest.mark.parametrize("name", ["openai", "compatible", "anthropic", "gemini"])
-def test_what_is_lost_behind_the_end_is_no_hole(name: str):
+def test_a_loss_after_the_end_is_no_gap(name: str):
     events = pieces(name, PAY)
     end = {"anthropic": b"message_delta", "gemini": b'"finishReason"'}.get(name, b'"finish_reason": "stop"')
     at = next(n for n, event in enumerate(events) if end in event)
@@ -242,7 +242,7 @@ def test_what_is_lost_behind_the_end_is_no_hole(name: str):
     assert (response.signal.finish_reason, response.signal.confidence) == (F.END_TURN, MEDIUM)
 
 
-def test_a_server_that_says_its_reason_with_each_chunk_has_no_end_before_its_last_text():
+def test_a_reason_in_each_chunk_is_no_end_before_the_last_text():
     chunks = [{"candidates": [{"content": {"parts": [{"text": text}]}, "finishReason": "STOP"}]} for text in ("a", "b", "c")]
     events = sse(chunks).split(b"\n\n")
     response, _ = parse_stream("gemini", [b"\n\n".join([events[0], BROKEN, events[2], b""])])
@@ -250,7 +250,7 @@ def test_a_server_that_says_its_reason_with_each_chunk_has_no_end_before_its_las
     assert response.signal.finish_reason is F.UNKNOWN
 
 
-def test_a_stream_that_says_all_of_it_again_at_its_end_has_no_hole():
+def test_a_stream_that_repeats_everything_at_its_end_has_no_gap():
     events = responses_bodies.stream(PAY).split(b"\n\n")
     at = next(n for n, event in enumerate(events) if b'"NOT ' in event)
     response, _ = parse_stream("openai-responses", [b"\n\n".join([*events[:at], BROKEN, *events[at + 1 :]])])
@@ -258,7 +258,7 @@ def test_a_stream_that_says_all_of_it_again_at_its_end_has_no_hole():
     assert (response.signal.finish_reason, response.signal.confidence) == (F.END_TURN, MEDIUM)
 
 
-def test_events_that_are_numbered_show_which_one_is_missing():
+def test_numbered_events_show_which_one_is_missing():
     again = (b"output_text.done", b"part.done", b"item.done")
     events = [event for event in responses_bodies.stream(PAY, "empty end").split(b"\n\n") if not any(w in event for w in again)]
     events = [event for event in events if b'"NOT ' not in event]
@@ -267,7 +267,7 @@ def test_events_that_are_numbered_show_which_one_is_missing():
     assert (response.text, response.signal.finish_reason) == ("pay 100 to Bob", F.UNKNOWN)
 
 
-def test_blocks_that_are_numbered_show_which_one_is_missing():
+def test_numbered_blocks_show_which_one_is_missing():
     events = pieces("anthropic", Answer(text=("Let me see",), calls=(Call("f", {}), Call("g", {})), finish=F.TOOL_CALLS))
     rest = [event for event in events if b'"index": 1' not in event]
     response, _ = parse_stream("anthropic", rest)
@@ -282,7 +282,7 @@ def test_blocks_that_are_numbered_show_which_one_is_missing():
         pytest.param(b"data:\n\n", 0, id="an empty event"),
         pytest.param(b": keep-alive\n\n", 0, id="a comment"),
         pytest.param(b"X-Proxy: 7\n\n", 0, id="a header"),
-        pytest.param(b'dbta: {"id": "r1"}\n\n', 1, id="a spoilt field name"),
+        pytest.param(b'dbta: {"id": "r1"}\n\n', 1, id="a damaged field name"),
         pytest.param(b'lo"}}]}\n\n', 1, id="the rest of a line"),
         pytest.param(b"data: null\n\n", 1, id="no object"),
         pytest.param(BROKEN + b"\n\n" + BROKEN + b"\n\n", 1, id="two in a row"),
@@ -299,13 +299,13 @@ def test_what_counts_as_a_lost_piece(name: str, junk: bytes, holes: int):
 
 @given(places=st.lists(st.integers(0, 5_000), max_size=30))
 @settings(max_examples=40, deadline=None)
-def test_holes_are_the_same_wherever_the_chunks_end(places: list[int]):
+def test_gaps_do_not_depend_on_the_chunks(places: list[int]):
     for name in ("openai", "anthropic", "gemini", "bedrock", "openai-responses"):
         body = b"".join(without(name, PAY, b"NOT "))
         assert parse_stream(name, cut(body, places))[0] == parse_stream(name, [body])[0]
 
 
-def test_a_mark_stands_apart_and_within_the_text():
+def test_a_gap_mark_is_separate_and_within_the_text():
     assert marked("ab", [Hole(1)]) == "a [… part of the stream was lost here …] b"
     assert marked("ab", [Hole(0), Hole(9), Hole(1, in_reasoning=True)]).count("lost here") == 2
     assert marked("", [Hole(0)]) == "[… part of the stream was lost here …]"

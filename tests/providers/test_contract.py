@@ -1,4 +1,4 @@
-"""The contract for providers: agentlab's own fulfil it, one that is wrong does not, and `verify` runs it as pytest does."""
+"""The contract for providers: agentlab's own satisfy it, a wrong one does not, and `verify` runs it as pytest does."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class TestBedrock(ProviderContract):
         return bedrock_bodies.stream(SAID)
 
 
-# One of one's own, right and wrong -----------------------------------------------------------------------------------------
+# Custom providers, right and wrong -----------------------------------------------------------------------------------------
 
 WORDS = Table(field="choices[].finish_reason", reasons={"fertig": FinishReason.END_TURN})
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway(ChatCompletions):
-    """A gateway with a word of its own."""
+    """A gateway with its own finish reason."""
 
     name: ClassVar[str] = "gateway"
     wire: ClassVar[str] = "gateway.chat"
@@ -104,7 +104,7 @@ class Leaky(Gateway):
 
 
 class Hasty(Gateway):
-    """Takes every body for a proper one."""
+    """Accepts every body as valid."""
 
     def parse(self, payload: Any, *, requested_cap: int | None = None) -> ModelResponse:
         whole = Gateway.parse(self, payload)
@@ -121,13 +121,13 @@ def held(kind: type[Gateway], **others: Callable[[], Any]) -> Any:
     return verify(ProviderContract, **{**fixtures, **others})
 
 
-def test_a_provider_of_ones_own_fulfils_it() -> None:
+def test_a_custom_provider_satisfies_the_contract() -> None:
     found = held(Gateway)
     assert found.ok
     assert repr(found).splitlines()[:2] == ["ProviderContract: 11 of 11 hold", "  holds     it names itself"]
 
 
-def test_what_is_wrong_is_told() -> None:
+def test_each_mistake_is_reported() -> None:
     assert set(held(Leaky).broken) == {"it shows no key"}
     hasty = held(Hasty)
     assert set(hasty.broken) == {"no response raises"}
@@ -139,18 +139,18 @@ def test_what_is_wrong_is_told() -> None:
     assert keyless.broken == {"it shows no key": "give the provider a made-up key for the test to look for"}
 
 
-def test_what_is_left_out_is_told_and_does_not_count() -> None:
+def test_skipped_tests_are_reported_and_do_not_count() -> None:
     found = held(Gateway, stream=lambda: None)
     assert (len(found.kept), len(found.left_out), found.ok) == (8, 3, True)
     assert "left out  streams do not mix: no stream was given" in repr(found)
 
 
-def test_a_missing_fixture_is_told() -> None:
+def test_a_missing_fixture_is_reported() -> None:
     with pytest.raises(ConfigurationError, match=r"verify\(StorageContract\) needs make=, a function without arguments"):
         verify(StorageContract)
 
 
-def test_each_test_gets_fixtures_of_its_own() -> None:
+def test_each_test_gets_its_own_fixtures() -> None:
     class Contract:
         def test_one(self, place: list[int]) -> None:
             place.append(1)

@@ -1,4 +1,4 @@
-"""Responses that real providers gave, recorded by public projects. They lie beside the repository and are not part of it."""
+"""Responses of real providers, recorded by public projects. They are beside the repository, not in it."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ def signal(recording: dict[str, Any]) -> Any:
 
 
 def fills_its_cap(recording: dict[str, Any]) -> bool:
-    """Whether a body says that it used as many tokens as it was allowed to."""
+    """True if a body says that it used as many tokens as it was allowed."""
     caps = re.findall(r'"max_output_tokens":\s*(\d+)', recording["response_body"])
     used = re.findall(r'"output_tokens":\s*(\d+)', recording["response_body"])
     return bool(caps) and caps[-1:] == used[-1:]
 
 
 def judged(recording: dict[str, Any]) -> set[FinishReason]:
-    """What the finish reason has to be, from what a simple script read off the body."""
+    """The expected finish reason, which a simple script read from the body."""
     name, word, tags = PROVIDERS[recording["wire"]], recording["native_value"], recording["tags"]
     if re.search(r'"code": ?"(content_filter|ResponsibleAIPolicyViolation)"', recording["response_body"]):
         return {F.CONTENT_FILTERED}
@@ -132,7 +132,7 @@ def judged(recording: dict[str, Any]) -> set[FinishReason]:
     if any(tag.startswith("promptFeedback.blockReason") for tag in tags):
         return {F.CONTENT_FILTERED}
     if name in RESPONSES:
-        if word is None:  # inferred from what the items, or the last event, say of themselves
+        if word is None:  # inferred from the items, or from the last event
             return {F.END_TURN, F.TOOL_CALLS, F.MAX_TOKENS, F.UNKNOWN}
         if word == "incomplete":
             return {INCOMPLETE.get(recording["native_detail"], F.UNKNOWN)}
@@ -142,12 +142,13 @@ def judged(recording: dict[str, Any]) -> set[FinishReason]:
         if word == "completed" and silent:  # the script did not look for items that wait for the caller
             return {F.END_TURN, F.TOOL_CALLS}
     reason = REASONS[name].get(str(word), F.UNKNOWN)
-    if reason is F.END_TURN and recording["refusal_present"]:  # of several choices the first counts, and another may have refused
+    # the first of several choices counts, and another may have been refused
+    if reason is F.END_TURN and recording["refusal_present"]:
         return {F.CONTENT_FILTERED, F.END_TURN} if "multi_choice" in tags else {F.CONTENT_FILTERED}
     if reason is F.END_TURN and "unparseable_json" in tags:  # where the script saw no calls
         return {F.END_TURN, F.TOOL_CALLS}
     if reason is F.END_TURN and "tool_calls_with_end_turn" in tags:
-        return {F.END_TURN, F.TOOL_CALLS}  # by whether the vendor's own code has answered the calls
+        return {F.END_TURN, F.TOOL_CALLS}  # depends on whether the vendor's own code has answered the calls
     if reason is F.END_TURN and recording["has_tool_calls"]:
         return {F.TOOL_CALLS}
     return {reason}
@@ -170,8 +171,8 @@ def test_every_signal_is_right():
     assert sum(table.values()) == 3_061  # all there are, on every wire
 
 
-def test_documented_values_that_agree_are_sure():
-    """Real recordings of whole bodies without any oddity: no doubt is invented."""
+def test_documented_values_that_agree_are_certain():
+    """Real recordings of ordinary whole bodies: no doubt is invented."""
     doubted = [
         (recording["id"][:8], recording["wire"], recording["native_value"])
         for recording in recordings()
@@ -184,7 +185,7 @@ def test_documented_values_that_agree_are_sure():
     assert doubted == []
 
 
-def test_words_that_are_not_documented_are_kept_and_unsure():
+def test_undocumented_values_are_kept_and_uncertain():
     for recording in recordings():
         word, known = recording["native_value"], REASONS[PROVIDERS[recording["wire"]]]
         if recording["native_field"] != "choices[].finish_reason" or word in (None, "") or word in known:
@@ -194,7 +195,7 @@ def test_words_that_are_not_documented_are_kept_and_unsure():
             assert (found.finish_reason, found.confidence, found.raw_value) == (F.UNKNOWN, Confidence.LOW, word), recording["id"]
 
 
-def test_calls_that_the_vendor_behind_a_gateway_cut_are_not_taken_for_whole():
+def test_calls_cut_by_the_vendor_behind_a_gateway_are_not_complete():
     seen = 0
     for recording in recordings():
         if recording["native_value"] != "tool_calls" or recording["native_finish_reason"] not in ("length", "max_output_tokens"):
@@ -238,7 +239,7 @@ def reports_cost(payload: Any) -> bool:
 
 
 def check_total(recording: dict[str, Any], payload: Any, response: Any) -> None:
-    """The provider's own total is the sum that we make."""
+    """Check that the provider's own total is the sum that we compute."""
     usage = payload.get("usageMetadata") or payload.get("usage") if isinstance(payload, dict) else None
     named = ("totalTokenCount", "total_tokens", "totalTokens")
     total = next((usage[name] for name in named if name in usage), None) if usage else None
@@ -246,26 +247,26 @@ def check_total(recording: dict[str, Any], payload: Any, response: Any) -> None:
         assert response.usage.total_tokens == total, (recording["id"], recording["wire"], usage)
 
 
-def test_streams_are_read_alike_whatever_the_cuts():
+def test_streams_are_read_alike_in_any_chunks():
     chance = random.Random(7)
     for recording in recordings():
         if not recording["streaming"]:
             continue
         name, data, cap = PROVIDERS[recording["wire"]], body(recording), recording["requested_cap"]
-        expected, told = parse_stream(name, [data], cap)
+        expected, emitted = parse_stream(name, [data], cap)
         check_types(expected)
         places = [chance.randrange(len(data) + 1) for _ in range(chance.randrange(1, 30))] if data else []
-        found, told_in_pieces = parse_stream(name, cut(data, places), cap)
-        assert found == expected or repr(found) == repr(expected), recording["id"]  # a NaN in `raw` equals nothing
-        assert told_in_pieces == told
-        # The last event may lack its blank line: then its text is in the response only.
-        spoken = "".join(event.text for event in told if isinstance(event, TextDelta))
+        found, emitted_in_pieces = parse_stream(name, cut(data, places), cap)
+        assert found == expected or repr(found) == repr(expected), recording["id"]  # a NaN in `raw` is equal to nothing
+        assert emitted_in_pieces == emitted
+        # The last event may lack its blank line: its text is then in the response only.
+        spoken = "".join(event.text for event in emitted if isinstance(event, TextDelta))
         assert expected.text.startswith(spoken) or recording["authenticity"] in ("doubtful", "recorded-body"), recording["id"]
-        if any(isinstance(event, SignalSeen) for event in told):
+        if any(isinstance(event, SignalSeen) for event in emitted):
             assert expected.signal.finish_reason is not F.UNKNOWN or expected.signal.raw_value is not None
 
 
-def test_streams_that_break_off_are_no_clean_end():
+def test_broken_streams_have_no_clean_end():
     """Each recorded stream with a clean end, cut before its last events."""
     chance = random.Random(11)
     for recording in recordings():

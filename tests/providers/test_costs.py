@@ -1,4 +1,4 @@
-"""Our costs beside those that genai-prices makes of the same bodies itself: equal, or unknown with a reason, or the provider's own."""
+"""Our costs against those of genai-prices for the same bodies: equal, or unknown with a reason, or reported by the provider."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FLAVOURS = {
 
 @dataclass(frozen=True)
 class Priced:
-    """A body, read by us; `address` where a recording knows it, `at` when it was made, `model` what was asked for."""
+    """A body, read by us; `address` if a recording knows it, `at` its time, `model` the requested one."""
 
     where: str
     name: str
@@ -55,7 +55,7 @@ class Priced:
     at: datetime | None = None
 
 
-# What their extraction leaves out, as the bodies themselves show. Each entry mends their usage; the price of that must then be ours.
+# Omissions of their extraction, as the bodies show. Each entry corrects their usage; the price of that must then equal ours.
 
 MENDED: dict[str, tuple[Callable[[str, dict[str, Any]], bool], Callable[[Any, dict[str, Any]], None]]] = {}
 
@@ -120,7 +120,7 @@ def _(usage: Any, body: dict[str, Any]) -> None:
     lambda name, body: name == "gemini" and '"modality": 1' in json.dumps(body),
 )
 def _(usage: Any, body: dict[str, Any]) -> None:
-    """Done beforehand, in `as_they_read_it`."""
+    """Done earlier, in `as_they_read_it`."""
 
 
 @mended(
@@ -140,7 +140,7 @@ MODALITIES = ["MODALITY_UNSPECIFIED", "TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUME
 
 
 def as_they_read_it(one: Priced) -> dict[str, Any]:
-    """The body with the model where their extraction looks for it, and words for numbers."""
+    """The body with the model where their extraction looks for it, and text in place of numbers."""
     body: dict[str, Any] = one.response.raw
     asked = one.response.model or one.model
     if one.name == "gemini":
@@ -152,13 +152,13 @@ def as_they_read_it(one: Priced) -> dict[str, Any]:
 
 
 def theirs(one: Priced, at: datetime) -> tuple[Decimal | None, str]:
-    """Their price of a body, and why it was mended."""
+    """Their price of a body, and why it was corrected."""
     if one.address:
         who: dict[str, Any] = {"provider_api_url": one.address}
         flavours = [FLAVOURS.get(one.name, ("", "responses" if "responses" in one.name else "chat"))[1], "default"]
     else:
         who, flavours = {"provider_id": FLAVOURS[one.name][0]}, [FLAVOURS[one.name][1]]
-    if "outputs" in one.response.raw:  # as xAI's SDK gets it
+    if "outputs" in one.response.raw:  # as xAI's SDK receives it
         flavours = ["default"]
     tier = of(one.response.raw, "service_tier")
     body = as_they_read_it(one)
@@ -179,7 +179,7 @@ def theirs(one: Priced, at: datetime) -> tuple[Decimal | None, str]:
 
 
 def compared(one: Priced) -> tuple[str, str]:
-    """What the comparison says in a word, and more about it."""
+    """The result of the comparison in a word, with details."""
     model = one.response.model or one.model
     cost = cost_of(one.name, model, one.response.usage, one.response.cost_usd, at=one.at, address=one.address)
     assert bool(cost.reason) is (cost.usd is None), one.where
@@ -198,7 +198,7 @@ def compared(one: Priced) -> tuple[str, str]:
 
 
 def table(found: Iterator[Priced]) -> Counter[tuple[str, str]]:
-    """Compare all, and print how often what came out."""
+    """Compare all, and print the count of each result."""
     words: Counter[tuple[str, str]] = Counter()
     more: Counter[tuple[str, str, str]] = Counter()
     for one in found:
@@ -213,7 +213,7 @@ def table(found: Iterator[Priced]) -> Counter[tuple[str, str]]:
     return words
 
 
-# Where they come from ------------------------------------------------------------------------------------------------------
+# Sources -------------------------------------------------------------------------------------------------------------------
 
 WIRES = (
     ("/chat/completions", ""),
@@ -227,7 +227,7 @@ VENDORS = ("openai", "x.ai", "openrouter", "azure")
 
 
 def provider_at(uri: str) -> str:
-    """The provider that would be asked at this address; empty where none would."""
+    """The provider of this address; empty if there is none."""
     name = next((name for path, name in WIRES if path in uri), None)
     if name is None or name in ("anthropic", "gemini", "bedrock"):
         return name or ""
@@ -273,7 +273,7 @@ def of_recordings() -> tuple[Priced, ...]:
     return tuple(found)
 
 
-def test_every_fixture_costs_what_they_say() -> None:
+def test_every_fixture_costs_what_they_compute() -> None:
     words = table(of_cassettes(FIXTURES))
     assert words["openai", "equal"] > 30
     assert words["anthropic", "equal"] > 30
@@ -282,13 +282,13 @@ def test_every_fixture_costs_what_they_say() -> None:
 
 
 @corpus.pytestmark
-def test_every_recorded_body_costs_what_they_say() -> None:
+def test_every_recorded_body_costs_what_they_compute() -> None:
     words = table(iter(of_recordings()))
     assert sum(number for (_, word), number in words.items() if word == "equal") > 1_300
     assert sum(words.values()) > 3_000
 
 
 @corpus.pytestmark
-def test_other_peoples_recordings_cost_what_they_say() -> None:
+def test_foreign_recordings_cost_what_they_compute() -> None:
     words = table(of_cassettes(CASSETTES))
     assert sum(number for (_, word), number in words.items() if word == "equal") > 50

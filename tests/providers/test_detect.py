@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from work_done import calls_in
+from measured_work import calls_in
 
 import agentlab as lab
 from agentlab.model.finish_reasons import Confidence, FinishReason
@@ -53,7 +53,7 @@ def test_a_list_of_chunks():
 @pytest.mark.parametrize(
     "payload", [b"", "", {}, [], None, 7, "words", b"<html>", b"\xff\xfe", b"null", b"[]", b"0", "[" * 99_999]
 )
-def test_what_is_no_answer(name: str, payload: Any):
+def test_a_payload_that_is_no_answer(name: str, payload: Any):
     for streaming in (None, True, False):
         found = detect(name, payload, streaming=streaming)
         assert (found.finish_reason, found.confidence) == (F.UNKNOWN, LOW)
@@ -71,7 +71,7 @@ def test_what_is_no_answer(name: str, payload: Any):
         pytest.param({"detail": "Slow."}, "status", 429, "Slow.", id="detail"),
         pytest.param(b"", "status", 429, "HTTP 429", id="nothing"),
         pytest.param(b"\x00\xff\x80", "status", 429, "HTTP 429", id="binary"),
-        pytest.param({"choices": [{"finish_reason": "stop"}]}, "status", 429, "HTTP 429", id="an answer under an error's status"),
+        pytest.param({"choices": [{"finish_reason": "stop"}]}, "status", 429, "HTTP 429", id="an answer with an error's status"),
     ],
 )
 @pytest.mark.parametrize("name", WIRES)
@@ -82,7 +82,7 @@ def test_an_error_status_is_an_error(name: str, payload: Any, field: str, value:
     assert found.metadata == {"status": 429}
 
 
-def test_the_last_good_status():
+def test_a_status_below_400_is_no_error():
     assert detect("openai", whole("openai", CUT), status=399).finish_reason is F.MAX_TOKENS
     assert detect("openai", whole("openai", CUT), status=400).finish_reason is F.ERROR
 
@@ -100,18 +100,18 @@ def test_a_model_may_be_named_too():
 @pytest.mark.parametrize("name", WIRES)
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_nothing_that_is_sent_raises(name: str, data: st.DataObject):
+def test_no_payload_raises(name: str, data: st.DataObject):
     payload = data.draw(st.binary(max_size=60) | st.text(max_size=60) | odd(name) | odd(name).map(json.dumps))
     status = data.draw(st.sampled_from([200, 404]))
     detect(name, payload, streaming=data.draw(st.sampled_from([None, True, False])), status=status)
 
 
-# A status that is not known, and refusals by a filter ---------------------------------------------------------------------------
+# An unknown status, and refusals by a filter ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [*WIRES, "bedrock", "openai-responses", "nobody-knows-it"])
-def test_a_status_that_is_not_known_is_none(name: str):
-    """As in every recording that did not keep it."""
+def test_an_unknown_status_is_none(name: str):
+    """As in every recording without a status."""
     for payload in (whole("openai", CUT), json.dumps(whole("openai", CUT)), stream("openai", CUT), {}, b"", None, "<html>"):
         for streaming in (None, True, False):
             found = detect(name, payload, streaming=streaming, status=None)
@@ -120,7 +120,7 @@ def test_a_status_that_is_not_known_is_none(name: str):
     assert detect("openai", line, status=None).finish_reason is F.MAX_TOKENS
 
 
-def test_a_detector_of_ones_own_takes_a_status_that_is_not_known():
+def test_a_custom_detector_accepts_an_unknown_status():
     for one in (lambda body: lab.TerminationSignal(F.PAUSED, LOW), "openai"):
         undo = lab.signals.register("my-gateway", one)
         try:
@@ -164,7 +164,7 @@ def test_a_refusal_by_a_filter_is_no_error(name: str, body: Any, status: int, fi
         found = detect(name, payload, status=status)
         assert (found.finish_reason, found.confidence) == (F.CONTENT_FILTERED, HIGH)
         assert (found.raw_field, found.raw_value, found.metadata["status"]) == (field, word, status)
-    if "error" in body:  # in a body with status 200, as in a stream that had begun, and in a batch
+    if "error" in body:  # in a body with status 200, as in a started stream, and in a batch
         assert detect(name, body).finish_reason is F.CONTENT_FILTERED
         line = {"custom_id": "1", "response": {"status_code": status, "body": body}}
         assert detect(name, line).finish_reason is F.CONTENT_FILTERED
@@ -175,23 +175,24 @@ def test_other_refusals_stay_errors(code: Any):
     assert detect("openai", {"error": {"code": code, "message": "content_filter"}}, status=400).finish_reason is F.ERROR
 
 
-# How much is examined -----------------------------------------------------------------------------------------------------------
+# Size limits --------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [*WIRES, "bedrock", "openai-responses", "nobody-knows-it"])
 @pytest.mark.parametrize("streaming", [None, True, False])
-def test_a_body_that_is_too_large_is_not_examined_and_said_so(name: str, streaming: bool | None, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("agentlab.providers.finish_detection.LARGEST_ANSWER_BYTES", 2_000)
+def test_a_too_large_body_is_not_examined_and_reported(name: str, streaming: bool | None, monkeypatch: pytest.MonkeyPatch):
+    for module in ("detectors", "finish_detection"):
+        monkeypatch.setattr(f"agentlab.providers.{module}.MAX_ANSWER_BYTES", 2_000)
     body = stream("openai", Answer()) if streaming else json.dumps(whole("openai", Answer())).encode()
     just = body + b"\n" * (2_000 - len(body))
     assert detect(name, just, streaming=streaming) == detect(name, body, streaming=streaming)
     for payload in (just + b"\n", (just + b"\n").decode()):
         found = detect(name, payload, streaming=streaming)
         assert (found.finish_reason, found.confidence, found.raw_value) == (F.UNKNOWN, LOW, None)
-        assert found.message == "The body has 2,001 bytes, and at most 2,000 are examined: why it ended is unknown."
+        assert found.message == "The body has 2,001 bytes, and at most 2,000 are read: the finish reason is unknown."
     chunks = [{"choices": [{"delta": {"content": "a" * 2_000}, "finish_reason": "stop"}]}]
     if streaming is not False:
-        assert "at most 2,000 are examined" in detect(name, chunks, streaming=streaming).message
+        assert "at most 2,000 are read" in detect(name, chunks, streaming=streaming).message
     undo = lab.signals.register(name, lambda body: lab.TerminationSignal(F.END_TURN, HIGH))
     try:
         assert detect(name, just + b"\n", streaming=streaming).finish_reason is F.UNKNOWN
@@ -204,8 +205,8 @@ def test_a_refusal_of_any_size_is_an_error():
     assert (detect("openai", body, status=500).finish_reason, detect("openai", body, status=500).raw_value) == (F.ERROR, 500)
 
 
-def test_the_largest_body_that_is_examined_takes_the_work_of_its_size():
-    """Each event is looked at once, by an unknown name too and whatever the chunks."""
+def test_the_work_for_the_largest_body_is_linear_in_its_size():
+    """Each event is read once, for an unknown provider too and in any chunks."""
 
     def read(events: int) -> int:
         parser = lab.signals.stream("nobody-knows-it")
@@ -228,7 +229,7 @@ def test_deep_nesting_is_no_answer(name: str, body: bytes):
     assert (found.finish_reason, found.confidence) == (F.UNKNOWN, LOW)
 
 
-def test_objects_that_are_nested_deeply_are_no_answer():
+def test_deeply_nested_objects_are_no_answer():
     nested: Any = []
     for _ in range(DEEP):
         nested = [nested]
@@ -236,11 +237,11 @@ def test_objects_that_are_nested_deeply_are_no_answer():
         for payload in (nested, {"choices": nested}, {"choices": [{"message": {"content": nested}, "finish_reason": nested}]}):
             assert detect("openai", payload).finish_reason is not F.END_TURN
     finally:
-        while nested:  # or Python itself runs out of stack when it lets go of it
+        while nested:  # otherwise Python itself runs out of stack when it frees the object
             nested = nested.pop()
 
 
-def test_an_unknown_wire_that_lost_a_piece_is_no_end():
-    said = [b'data: {"text": "pay 100 "}', b'data: {"text": ', b'data: {"text": "to Bob", "finish_reason": "stop"}']
-    assert detect("nobody-knows-it", b"\n\n".join([*said, b""])).finish_reason is F.UNKNOWN
-    assert detect("nobody-knows-it", b"\n\n".join([said[0], said[2], b""])).finish_reason is F.END_TURN
+def test_an_unknown_wire_that_lost_a_piece_has_no_clean_end():
+    lines = [b'data: {"text": "pay 100 "}', b'data: {"text": ', b'data: {"text": "to Bob", "finish_reason": "stop"}']
+    assert detect("nobody-knows-it", b"\n\n".join([*lines, b""])).finish_reason is F.UNKNOWN
+    assert detect("nobody-knows-it", b"\n\n".join([lines[0], lines[2], b""])).finish_reason is F.END_TURN

@@ -1,4 +1,4 @@
-"""One provider object, many streams at once: they do not mix. The parser holds all of the state, and the provider none."""
+"""One provider object, many concurrent streams: they do not mix. All state is in the parser, none in the provider."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .bodies import Answer, Call, cut, provider
 every_provider = pytest.mark.parametrize("name", names())
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
-"""Each stream says nothing but its own word."""
+"""Each stream contains only its own word."""
 
 
 def answer(word: str, *, calls: bool = True) -> Answer:
@@ -43,16 +43,16 @@ def answer(word: str, *, calls: bool = True) -> Answer:
     )
 
 
-def stream(name: str, said: Answer) -> bytes:
+def stream(name: str, spoken: Answer) -> bytes:
     if name == "bedrock":
-        return bedrock_bodies.stream(said)
-    return responses_bodies.stream(said) if name.endswith("-responses") else bodies.stream(name, said)
+        return bedrock_bodies.stream(spoken)
+    return responses_bodies.stream(spoken) if name.endswith("-responses") else bodies.stream(name, spoken)
 
 
 def read(parser: StreamParser, pieces: Sequence[bytes]) -> tuple[list[StreamEvent], ModelResponse]:
-    told = [event for piece in pieces for event in parser.feed(piece)]
+    emitted = [event for piece in pieces for event in parser.feed(piece)]
     parser.finish()
-    return told, parser.response()
+    return emitted, parser.response()
 
 
 def pieces(data: bytes, seed: int) -> list[bytes]:
@@ -62,35 +62,35 @@ def pieces(data: bytes, seed: int) -> list[bytes]:
 
 @every_provider
 @pytest.mark.parametrize("words", [WORDS[:2], WORDS], ids=["two", "five"])
-def test_streams_chunk_by_chunk_through_one_object(name: str, words: Sequence[str]):
+def test_interleaved_streams_through_one_object(name: str, words: Sequence[str]):
     one = provider(name)
     alone = {word: read(one.stream_parser(), [stream(name, answer(word))]) for word in words}
     chance = random.Random(17)
     for _ in range(10):
         parsers = {word: one.stream_parser() for word in words}
         waiting = {word: pieces(stream(name, answer(word)), chance.randrange(10**6)) for word in words}
-        told: dict[str, list[StreamEvent]] = {word: [] for word in words}
+        emitted: dict[str, list[StreamEvent]] = {word: [] for word in words}
         while any(waiting.values()):
             word = chance.choice([word for word in words if waiting[word]])
-            told[word] += parsers[word].feed(waiting[word].pop(0))
+            emitted[word] += parsers[word].feed(waiting[word].pop(0))
         for word, parser in parsers.items():
             parser.finish()
-            assert told[word] == alone[word][0]
+            assert emitted[word] == alone[word][0]
             assert parser.response() == alone[word][1]
-            assert_says_only(word, parser.response())
+            assert_contains_only(word, parser.response())
 
 
-def assert_says_only(word: str, response: ModelResponse) -> None:
+def assert_contains_only(word: str, response: ModelResponse) -> None:
     assert response.text == f"{word} one {word} two {word} thrée"
     assert response.reasoning == f"{word}? {word}!"
-    said = [(call.name, json.loads(call.arguments), call.closed) for call in response.tool_calls]
-    assert said == [(f"tool_{word}", {"say": f"{word} and {word}"}, True), ("both", {word: [1, 2]}, True)]
+    spoken = [(call.name, json.loads(call.arguments), call.closed) for call in response.tool_calls]
+    assert spoken == [(f"tool_{word}", {"say": f"{word} and {word}"}, True), ("both", {word: [1, 2]}, True)]
     assert response.signal.finish_reason is FinishReason.TOOL_CALLS
     assert response.usage.output_tokens == len(word)
 
 
 @every_provider
-def test_a_stream_that_breaks_off_leaves_nothing_behind(name: str):
+def test_a_broken_stream_leaves_no_state_behind(name: str):
     one = provider(name)
     whole = stream(name, answer("alpha"))
     broken, sound = one.stream_parser(), one.stream_parser()
@@ -100,9 +100,9 @@ def test_a_stream_that_breaks_off_leaves_nothing_behind(name: str):
         sound.feed(second)
     broken.finish()
     sound.finish()
-    assert_says_only("beta", sound.response())
+    assert_contains_only("beta", sound.response())
     broken.reset()
-    assert_says_only("alpha", read(broken, [whole])[1])
+    assert_contains_only("alpha", read(broken, [whole])[1])
 
 
 @every_provider
@@ -125,14 +125,14 @@ def test_streams_in_threads_through_one_object(name: str):
     for number in range(4):
         assert len(found[number]) == 15
         for response in found[number]:
-            assert_says_only(WORDS[number], response)
+            assert_contains_only(WORDS[number], response)
 
 
 # Two runs of one agent ---------------------------------------------------------------------------------------------------------
 
 
 @every_provider
-def test_two_runs_of_one_agent_at_once(name: str, tmp_path: Path):
+def test_two_concurrent_runs_of_one_agent(name: str, tmp_path: Path):
     one = provider(name)
     file = tmp_path / "two.json"
     file.write_text(json.dumps({"version": 1, "interactions": [recorded(one, word) for word in WORDS[:2]]}))
@@ -153,7 +153,7 @@ def test_two_runs_of_one_agent_at_once(name: str, tmp_path: Path):
         assert (result.stop_reason, result.text) == (StopReason.COMPLETED, f"{word} one {word} two {word} thrée")
         assert "".join(text for who, text in heard if who == word) == result.text
     speakers = [who for who, _ in heard]
-    assert speakers != sorted(speakers)  # they did speak at once
+    assert speakers != sorted(speakers)  # they did stream concurrently
 
 
 async def _finished(run: lab.Run) -> lab.RunResult:

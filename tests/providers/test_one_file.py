@@ -1,4 +1,4 @@
-"""A provider is one file: found by its name, with no edit anywhere else, and knowing no other provider."""
+"""A provider is one file: found by its name, without an edit anywhere else, and independent of other providers."""
 
 from __future__ import annotations
 
@@ -90,23 +90,23 @@ def vendor_files() -> list[Path]:
     return sorted(path for path in FOLDER.glob("*.py") if "\nPROVIDERS = " in path.read_text())
 
 
-def test_the_name_of_a_provider_begins_with_its_files() -> None:
+def test_the_name_of_a_provider_begins_with_its_file_name() -> None:
     for path in vendor_files():
         kinds = importlib.import_module(f"agentlab.providers.{path.stem}").PROVIDERS
         assert all(f"{kind.name}-".startswith(f"{path.stem}-") for kind in kinds)
 
 
-def test_only_the_file_asked_for_is_imported() -> None:
+def test_only_the_requested_file_is_imported() -> None:
     ask = "import sys; import agentlab as lab; lab.Provider('openai-responses', model='m')"
-    told = f"{ask}; print(*[name for name in sys.modules if name.startswith('agentlab.providers.')])"
-    loaded = subprocess.run([sys.executable, "-c", told], check=True, capture_output=True, text=True).stdout.split()
+    code = f"{ask}; print(*[name for name in sys.modules if name.startswith('agentlab.providers.')])"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     others = {f"agentlab.providers.{path.stem}" for path in vendor_files()} - {"agentlab.providers.openai"}
     assert "agentlab.providers.openai" in loaded and not others & set(loaded)
 
 
 @pytest.mark.parametrize("path", vendor_files(), ids=lambda path: path.stem)
-def test_it_imports_no_other_provider(path: Path) -> None:
-    """A contract of the import linter would name each provider, and so be a second place to edit."""
+def test_a_provider_imports_no_other_provider(path: Path) -> None:
+    """An import-linter contract would name each provider and so be a second place to edit."""
     others = {f"agentlab.providers.{other.stem}" for other in vendor_files()} - {f"agentlab.providers.{path.stem}"}
     imported: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):

@@ -1,4 +1,4 @@
-"""OpenRouter: what the vendor behind it said, what is paid, and what goes back."""
+"""OpenRouter: the upstream vendor's finish reason, the price, and the turn to send back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def answer(finish: Any, native: Any, message: dict[str, Any] | None = None, **mo
 
 
 NATIVE = [
-    # The gateway's word, the native one, the message: the reason, how sure, and whether the last call is closed.
+    # The gateway's reason, the native one, the message: the reason, its confidence, and whether the last call is closed.
     pytest.param("stop", "stop", None, (F.END_TURN, HIGH), id="agree"),
     pytest.param("stop", "STOP", None, (F.END_TURN, HIGH), id="agree, another word"),
     pytest.param("stop", "completed", None, (F.END_TURN, HIGH), id="agree, a status"),
@@ -97,7 +97,7 @@ def test_the_native_reason_in_a_stream(
     ("native", "arguments", "closed"),
     [("length", '{"a": ', False), ("max_output_tokens", '{"a": ', False), ("length", '{"a": 1}', True), ("stop", '{"a": ', True)],
 )
-def test_a_call_over_a_native_cut_is_closed_only_if_it_is_complete(native: str, arguments: str, closed: bool) -> None:
+def test_a_call_with_a_native_cut_is_closed_only_if_it_is_complete(native: str, arguments: str, closed: bool) -> None:
     call = {**CALL, "function": {"name": "f", "arguments": arguments}}
     (found,) = provider("openrouter").parse(answer("tool_calls", native, {"tool_calls": [call]})).tool_calls
     assert (found.closed, found.arguments) == (closed, arguments)
@@ -144,7 +144,7 @@ def test_errors_inside_a_200(where: str, finish: str | None) -> None:
         pytest.param({"cost": 0.00014}, "0.00014", id="credits"),
         pytest.param({"cost": 0, "is_byok": False, "cost_details": {"upstream_inference_cost": None}}, "0", id="free"),
         pytest.param(
-            {"cost": 0.5, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.5}}, "0.5", id="upstream is in it"
+            {"cost": 0.5, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.5}}, "0.5", id="upstream is included"
         ),
         pytest.param(
             {"cost": 0.05, "is_byok": True, "cost_details": {"upstream_inference_cost": 1}}, "1.05", id="own key: the sum"
@@ -160,22 +160,22 @@ def test_errors_inside_a_200(where: str, finish: str | None) -> None:
         pytest.param({}, None, id="none"),
     ],
 )
-def test_what_is_paid(usage: dict[str, Any], cost: str | None) -> None:
+def test_the_price_paid(usage: dict[str, Any], cost: str | None) -> None:
     found = provider("openrouter").parse(chat(usage={"prompt_tokens": 1, "completion_tokens": 1, **usage})).cost_usd
     assert found == (None if cost is None else Decimal(cost))
 
 
-def test_caches_are_read_and_written() -> None:
+def test_cache_reads_and_writes() -> None:
     details = {"cached_tokens": 7, "cache_write_tokens": 2}
     usage = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11, "prompt_tokens_details": details}
     found = provider("openrouter").parse(chat(usage=usage)).usage
     assert (found.input_tokens, found.cache_read_tokens, found.cache_write_tokens) == (10, 7, 2)
 
 
-# What goes out and back ------------------------------------------------------------------------------------------------------
+# Requests and returned turns -------------------------------------------------------------------------------------------------
 
 
-def test_the_request() -> None:
+def test_the_body_of_a_request() -> None:
     model = lab.Provider("openrouter", model="x-ai/grok-4.3", api_key="own", headers={"X-Title": "Trip"})
     sent = model.build_request(
         ModelRequest([Message("user", "Hi")], max_output_tokens=9, options={"provider": {"only": ["xai"]}})
@@ -194,7 +194,7 @@ def detail(text: str, **more: Any) -> dict[str, Any]:
     return {"type": "reasoning.text", "index": 0, "format": "anthropic-claude-v1", "text": text, **more}
 
 
-def test_streamed_reasoning_goes_back_as_the_blocks_that_it_is() -> None:
+def test_streamed_reasoning_is_sent_back_in_its_blocks() -> None:
     pieces: list[Any] = [
         [detail("I look")],
         [detail(" it up.")],

@@ -19,7 +19,7 @@ def test_a_string_names_provider_and_model():
     assert (provider.name, provider.model) == ("openai", "gpt-4.1-mini")
 
 
-def test_a_model_may_hold_colons_and_slashes():
+def test_a_model_may_contain_colons_and_slashes():
     assert resolve("gemini:models/x:y").model == "models/x:y"
 
 
@@ -35,7 +35,7 @@ def test_a_model_may_hold_colons_and_slashes():
         pytest.param("openai:  ", ["write provider:model"], id="blank model"),
         pytest.param(":gpt", ["write provider:model"], id="empty provider"),
         pytest.param("", ["write provider:model"], id="empty"),
-        pytest.param("_base:x", ["'_base'"], id="a file that is none"),
+        pytest.param("_base:x", ["'_base'"], id="an unknown file"),
         pytest.param("anthropic/claude-sonnet-4-6", ["write 'anthropic:claude-sonnet-4-6'."], id="slash"),
         pytest.param("openai/gpt-5", ["write 'openai:gpt-5'."], id="slash of openai"),
         pytest.param("openrouter/openai/gpt-5", ["write 'openrouter:openai/gpt-5'."], id="two slashes"),
@@ -50,14 +50,14 @@ def test_a_model_may_hold_colons_and_slashes():
         pytest.param("nobody/x", ["write provider:model, e.g. 'openai:gpt-4.1-mini'"], id="slash of an unknown name"),
     ],
 )
-def test_wrong_strings(spec: str, words: list[str]):
+def test_wrong_strings_get_advice(spec: str, words: list[str]):
     with pytest.raises(UnknownProviderError) as error:
         resolve(spec)
     for word in words:
         assert word in str(error.value)
 
 
-def test_an_empty_model_is_told():
+def test_an_empty_model_is_reported():
     with pytest.raises(UnknownProviderError, match="model=''"):
         Provider("openai", model="")
 
@@ -74,13 +74,13 @@ def test_an_address_must_be_http(name: str):
 
 
 @pytest.mark.parametrize("address", [f"https://user:{SECRET}@h/v1", f"https://h/v1?key={SECRET}", f"https://h/v1#{SECRET}"])
-def test_an_address_holds_no_secret(address: str):
+def test_an_address_must_contain_no_secret(address: str):
     with pytest.raises(ConfigurationError, match="api_key=") as error:
         Provider("compatible", model="m", base_url=address)
     assert SECRET not in str(error.value)
 
 
-def test_a_mistyped_setting_is_told():
+def test_a_mistyped_setting_is_reported():
     with pytest.raises(ConfigurationError, match="api_kee"):
         Provider("openai", model="m", api_kee=SECRET)
 
@@ -124,7 +124,7 @@ def test_keys_are_read_when_they_are_needed(name, variables, header, value, monk
     assert provider.auth_headers()[header] == value
 
 
-def test_a_key_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch):
+def test_a_given_key_takes_precedence_over_the_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", "environment")
     assert Provider("openai", model="m", api_key="given").auth_headers() == {"authorization": "Bearer given"}
 
@@ -135,7 +135,7 @@ def test_a_key_that_no_header_can_carry_is_not_shown():
     assert SECRET not in str(error.value)
 
 
-def test_compatible_sends_nobody_elses_key(monkeypatch: pytest.MonkeyPatch):
+def test_compatible_sends_no_other_vendors_key(monkeypatch: pytest.MonkeyPatch):
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(variable, SECRET)
     assert Provider("compatible", model="m", base_url="http://h").auth_headers() == {}

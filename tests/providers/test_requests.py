@@ -1,4 +1,4 @@
-"""What is sent: truth tables for each wire."""
+"""Requests: truth tables for each wire."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def call(arguments: str = '{"q":"x"}', call_id: str = "t1") -> Message:
         ("gemini", True, "http://127.0.0.1:1/v1/models/some-model:streamGenerateContent?alt=sse"),
     ],
 )
-def test_addresses(name: str, stream: bool, url: str):
+def test_addresses_of_requests(name: str, stream: bool, url: str):
     request = provider(name).build_request(ModelRequest([USER], stream=stream))
     assert request.url == url
     assert request.headers["accept"] == ("text/event-stream" if stream else "application/json")
@@ -161,7 +161,7 @@ FUNCTION = {"name": "search", "arguments": '{"q":"x"}'}
             "compatible",
             Message("tool", tool_results=(ToolResult("t1", "search", "a"), ToolResult("t2", "search", "b", error="exception"))),
             [{"role": "tool", "tool_call_id": "t1", "content": "a"}, {"role": "tool", "tool_call_id": "t2", "content": "b"}],
-            id="chat: results are messages of their own",
+            id="chat: results are separate messages",
         ),
         pytest.param(
             "anthropic",
@@ -206,7 +206,7 @@ FUNCTION = {"name": "search", "arguments": '{"q":"x"}'}
             "gemini",
             call(call_id="call_1"),
             [{"role": "model", "parts": [{"text": "Let me see"}, {"functionCall": {"name": "search", "args": {"q": "x"}}}]}],
-            id="gemini: a made-up id stays here",
+            id="gemini: a made-up id is not sent",
         ),
         pytest.param(
             "gemini",
@@ -232,7 +232,7 @@ FUNCTION = {"name": "search", "arguments": '{"q":"x"}'}
         pytest.param("openai", Message("tool"), [], id="chat: no results are left out"),
     ],
 )
-def test_messages(name: str, message: Message, expected: list[dict[str, Any]]):
+def test_messages_on_each_wire(name: str, message: Message, expected: list[dict[str, Any]]):
     assert sent(name, message) == expected
 
 
@@ -259,7 +259,7 @@ def arguments_sent(name: str, arguments: str) -> Any:
         pytest.param('{"q": NaN}', {"q": None}, id="not a number"),
     ],
 )
-def test_arguments_are_an_object_for_every_wire(name: str, arguments: str, expected: Any):
+def test_arguments_are_an_object_on_every_wire(name: str, arguments: str, expected: Any):
     assert arguments_sent(name, arguments) == expected
 
 
@@ -277,7 +277,7 @@ def test_any_text_can_be_sent(name: str, text: str, arguments: str, call_id: str
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_a_native_turn_goes_back_unchanged(name: str):
+def test_a_native_turn_is_sent_back_unchanged(name: str):
     wire = provider(name)
     content = [{"type": "x", "b": 1, "a": [None]}] if name == "anthropic" else {"role": "model", "x": [{"b": 1, "a": None}]}
     message = Message("assistant", "other text", native=NativeContent(wire.wire, content))
@@ -286,13 +286,13 @@ def test_a_native_turn_goes_back_unchanged(name: str):
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_another_wires_turn_is_built_anew(name: str):
+def test_another_wires_turn_is_rebuilt(name: str):
     message = Message("assistant", "the text", native=NativeContent("another.wire", {"never": "sent"}))
     assert "the text" in json.dumps(sent(name, message))
     assert "never" not in json.dumps(sent(name, message))
 
 
-def test_ids_of_other_wires_are_made_fit_for_anthropic():
+def test_ids_of_other_wires_are_adapted_to_anthropic():
     encoded = body(
         "anthropic",
         call(call_id="functions.search:0"),
@@ -336,7 +336,7 @@ def test_gemini_generation_config(options: dict[str, Any], config: dict[str, Any
     assert body("gemini", USER, max_output_tokens=9, options=options)["generationConfig"] == config
 
 
-def test_gemini_other_options_stay_at_the_top():
+def test_gemini_other_options_stay_at_the_top_level():
     encoded = body("gemini", USER, options={"safetySettings": [1], "toolConfig": {"a": 1}})
     assert encoded["safetySettings"] == [1]
     assert encoded["toolConfig"] == {"a": 1}
@@ -344,7 +344,7 @@ def test_gemini_other_options_stay_at_the_top():
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_tools_of_options_are_added(name: str):
+def test_tools_in_options_are_added(name: str):
     encoded = body(name, USER, tools=(SEARCH,), options={"tools": [{"vendor": "tool"}]})
     assert len(encoded["tools"]) == 2
     assert encoded["tools"][1] == {"vendor": "tool"}
@@ -363,7 +363,7 @@ def test_stream_options_are_merged():
     ("name", "field"),
     [("openai", "messages"), ("openai", "stream"), ("compatible", "model"), ("anthropic", "stream"), ("gemini", "contents")],
 )
-def test_what_agentlab_writes_is_not_for_options(name: str, field: str):
+def test_fields_set_by_agentlab_are_refused_in_options(name: str, field: str):
     with pytest.raises(ConfigurationError, match=field):
         body(name, USER, options={field: 1})
 
@@ -374,7 +374,7 @@ def test_frozen_options_are_sent():
     assert (encoded["generationConfig"], encoded["x"]) == ({"topK": 1}, {"a": [1, 2]})
 
 
-def test_options_that_are_no_json_are_told():
+def test_options_that_are_no_json_are_reported():
     with pytest.raises(ConfigurationError, match=r"options\['x'\].*set"):
         body("openai", USER, options={"x": {1, 2}})
 
@@ -391,9 +391,9 @@ def test_gemini_model_names(model: str, path: str):
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_an_instruction_in_mid_conversation_has_the_role_that_the_wire_knows(name: str):
-    said = body(name, USER, Message("assistant", "I think so."), Message("system", "Call it."), instructions="Be brief.")
-    newest = said["contents" if name == "gemini" else "messages"][-1]
+def test_an_instruction_in_mid_conversation_has_the_wires_role(name: str):
+    request_body = body(name, USER, Message("assistant", "I think so."), Message("system", "Call it."), instructions="Be brief.")
+    newest = request_body["contents" if name == "gemini" else "messages"][-1]
     if name == "gemini":
         assert newest == {"role": "user", "parts": [{"text": "Call it."}]}
     else:
@@ -427,7 +427,7 @@ def asking(name: str, ids: list[str]) -> dict[str, Any]:
 
 
 class Parsed:
-    """A model that answers with the same body each time, read and asked by a real provider; `asked` are the requests."""
+    """A model that answers with the same body each time, parsed and requested by a real provider; `asked` are the requests."""
 
     def __init__(self, name: str, answer: dict[str, Any]) -> None:
         self.name, self.model, self.answer = name, "some-model", answer
@@ -470,7 +470,7 @@ WIRES_WITH_IDS = {
     ids=["unique", "the-same", "taken", "none", "made-and-taken"],
 )
 @pytest.mark.parametrize("name", WIRES_WITH_IDS)
-def test_each_call_has_an_id_of_its_own_in_the_step_and_on_the_wire(name: str, ids: list[str], given: list[str]) -> None:
+def test_each_call_has_a_unique_id_in_the_step_and_on_the_wire(name: str, ids: list[str], given: list[str]) -> None:
     seen: list[int] = []
 
     def note(x: int) -> int:
@@ -487,7 +487,7 @@ def test_each_call_has_an_id_of_its_own_in_the_step_and_on_the_wire(name: str, i
     assert [result.call_id for result in step.tool_results] == given
     asked, answered = WIRES_WITH_IDS[name]
     sent = model.asked[1]
-    if name == "gemini":  # a call that came without an id goes without, and so does its result
+    if name == "gemini":  # a call that came without an id is sent without one, as is its result
         given = [one for one in given if not one.startswith("call_")]
         found = fields_named(sent["contents"], "id")
         if ids != ["call_2", ""]:

@@ -1,4 +1,4 @@
-"""What is read from whole bodies beside the reason of their end: usage, cost, content, calls, and the turn to send back."""
+"""The content of whole bodies beside the finish reason: usage, cost, text, calls, and the turn to send back."""
 
 from __future__ import annotations
 
@@ -120,9 +120,9 @@ def known(*values: int | None) -> Usage:
         pytest.param("gemini", {}, Usage(), id="gemini: empty"),
     ],
 )
-def test_usage(name: str, reported: Any, expected: Usage):
+def test_usage_of_whole_bodies(name: str, reported: Any, expected: Usage):
     found = usage(name, reported)
-    if name in ("anthropic", "gemini") and expected != Usage():  # these wires count their searches, so no word of one is none
+    if name in ("anthropic", "gemini") and expected != Usage():  # these wires count their searches, so a missing count means none
         expected = replace(expected, web_searches=0)
     assert found == expected
     if None not in (found.input_tokens, found.output_tokens):
@@ -157,14 +157,14 @@ def test_places_of_usage(payload: Any):
         ("[1]", None),
     ],
 )
-def test_reported_cost_keeps_its_digits(text: str, cost: Decimal | None):
+def test_a_reported_cost_keeps_its_digits(text: str, cost: Decimal | None):
     payload = {"usage": {"prompt_tokens": 1, "completion_tokens": 1, "cost": json.loads(text)}}
     found = provider("compatible").parse(payload).cost_usd
     assert found == cost
     assert str(found) == str(cost)
 
 
-# What stands in a response -------------------------------------------------------------------------------------------------
+# Content of a response -----------------------------------------------------------------------------------------------------
 
 FULL = Answer(
     text=("Hello ", "wörld"),
@@ -211,8 +211,8 @@ def test_a_whole_response(name: str):
         ),
         pytest.param([{"type": "image_url"}, {"text": 3}, None, 4], "", "", id="parts without text"),
         pytest.param({"a": 1}, "", "", id="an object"),
-        pytest.param("\ud83d\ude00", "😀", "", id="halves of one character"),
-        pytest.param("a\ud83d", "a�", "", id="half a character"),
+        pytest.param("\ud83d\ude00", "😀", "", id="both surrogates of a character"),
+        pytest.param("a\ud83d", "a�", "", id="a lone surrogate"),
     ],
 )
 def test_chat_content(content: Any, text: str, reasoning: str):
@@ -236,7 +236,7 @@ def entry(arguments: Any, **more: Any) -> dict[str, Any]:
         pytest.param("tool_calls", "", ("t1", "{}", True), id="empty"),
         pytest.param("tool_calls", None, ("t1", "{}", True), id="null"),
         pytest.param("tool_calls", '{"a":', ("t1", '{"a":', True), id="wrong"),
-        pytest.param("length", '{"a":1}', ("t1", '{"a":1}', True), id="cut behind the arguments"),
+        pytest.param("length", '{"a":1}', ("t1", '{"a":1}', True), id="cut after the arguments"),
         pytest.param("length", '{"a":', ("t1", '{"a":', False), id="cut in the arguments"),
         pytest.param("length", "", ("t1", "", False), id="cut before the arguments"),
         pytest.param(None, '{"a":', ("t1", '{"a":', False), id="no finish reason"),
@@ -248,7 +248,7 @@ def test_chat_calls(finish: Any, arguments: Any, expected: tuple[str, str, bool]
     assert (call.id, call.arguments, call.closed) == expected
 
 
-def test_a_call_that_another_follows_is_closed():
+def test_a_call_followed_by_another_is_closed():
     assert [call.closed for call in calls_of("length", entry('{"a":1}'), entry('{"b":'))] == [True, False]
 
 
@@ -267,7 +267,7 @@ def test_legacy_function_call():
     ("stop_reason", "last", "closed"),
     [
         pytest.param("tool_use", TOOL_USE, [True], id="tool_use"),
-        pytest.param("max_tokens", TOOL_USE, [False], id="cut in the call, as it may be"),
+        pytest.param("max_tokens", TOOL_USE, [False], id="cut in the call, possibly complete"),
         pytest.param("model_context_window_exceeded", TOOL_USE, [False], id="window full"),
         pytest.param("max_tokens", {"type": "text", "text": "a"}, [], id="cut in text"),
     ],
@@ -320,7 +320,7 @@ def test_an_error_keeps_the_finish_reason_beside_it():
     assert "Provider returned error" in found.message
 
 
-# Turns that go back --------------------------------------------------------------------------------------------------------
+# Returned turns ------------------------------------------------------------------------------------------------------------
 
 
 def native(name: str, payload: Any) -> Any:
@@ -328,7 +328,7 @@ def native(name: str, payload: Any) -> Any:
     return None if found.native is None else found.native.content
 
 
-def test_chat_native_leaves_out_what_is_only_sent():
+def test_chat_native_omits_response_only_fields():
     message = {"role": "assistant", "content": "a", "refusal": None, "annotations": [], "audio": None, "reasoning_content": "hm"}
     assert native("openai", chat("stop", message)) == {"role": "assistant", "content": "a"}
 
@@ -354,14 +354,14 @@ def test_chat_native_keeps_reasoning_and_additions_with_calls():
     }
 
 
-def test_anthropic_native_leaves_out_what_is_refused():
+def test_anthropic_native_omits_refused_fields():
     thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
     content = [thinking, {"type": "thinking", "thinking": "cut"}, {"type": "text", "text": ""}, {**TOOL_USE, "input": '{"a"'}]
     assert native("anthropic", claude("max_tokens", content)) == [thinking, {**TOOL_USE, "input": {"_unparsed": '{"a"'}}]
     assert native("anthropic", claude("end_turn", [])) is None
 
 
-def test_gemini_native_is_what_came():
+def test_gemini_native_is_unchanged():
     parts = [{"text": "hm", "thought": True}, {"text": "a", "thoughtSignature": "s"}, {**FUNCTION_CALL, "thoughtSignature": "t"}]
     assert native("gemini", google("STOP", parts)) == {"role": "model", "parts": parts}
     assert native("gemini", google("STOP", [])) is None

@@ -1,4 +1,4 @@
-"""What is read from whole bodies on the Responses wire: why they ended, usage, cost, content, calls, and the turn to send back."""
+"""Whole bodies on the Responses wire: why they ended, usage, cost, content, calls, and the turn to send back."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ STATUS, REASON = "status", "incomplete_details.reason"
             body(status="incomplete", reason="content_filter"), F.CONTENT_FILTERED, HIGH, REASON, "content_filter", id="filter"
         ),
         pytest.param(body(status="incomplete", reason="steered"), F.PAUSED, HIGH, REASON, "steered", id="steered"),
-        pytest.param(body(status="incomplete", reason="max_messages"), F.UNKNOWN, LOW, REASON, "max_messages", id="no meaning"),
+        pytest.param(body(status="incomplete", reason="max_messages"), F.UNKNOWN, LOW, REASON, "max_messages", id="unclear"),
         pytest.param(body(status="incomplete", reason="FAKE"), F.UNKNOWN, LOW, REASON, "FAKE", id="an unknown reason"),
         pytest.param(body(status="incomplete"), F.UNKNOWN, LOW, STATUS, "incomplete", id="incomplete without a reason"),
         pytest.param(
@@ -159,7 +159,7 @@ STATUS, REASON = "status", "incomplete_details.reason"
         pytest.param([], F.UNKNOWN, LOW, STATUS, None, id="a list"),
     ],
 )
-def test_why_it_ended(payload: Any, reason: FinishReason, confidence: Confidence, field: str, value: Any):
+def test_why_a_response_ended(payload: Any, reason: FinishReason, confidence: Confidence, field: str, value: Any):
     for name in RESPONSES:
         signal = parse(payload, name=name).signal
         assert (signal.finish_reason, signal.confidence, signal.raw_field, signal.raw_value) == (reason, confidence, field, value)
@@ -170,25 +170,25 @@ def test_why_it_ended(payload: Any, reason: FinishReason, confidence: Confidence
 @pytest.mark.parametrize(
     ("payload", "cap", "reason", "confidence"),
     [
-        pytest.param(body(**used(8)), 8, F.END_TURN, MEDIUM, id="at the cap asked for"),
-        pytest.param(body(max_output_tokens=8, **used(8)), None, F.END_TURN, MEDIUM, id="at the cap told"),
-        pytest.param(body(max_output_tokens=9, **used(8)), 8, F.END_TURN, MEDIUM, id="the one asked for counts"),
+        pytest.param(body(**used(8)), 8, F.END_TURN, MEDIUM, id="at the requested cap"),
+        pytest.param(body(max_output_tokens=8, **used(8)), None, F.END_TURN, MEDIUM, id="at the reported cap"),
+        pytest.param(body(max_output_tokens=9, **used(8)), 8, F.END_TURN, MEDIUM, id="the requested cap counts"),
         pytest.param(body(function_call(), **used(8)), 8, F.TOOL_CALLS, MEDIUM, id="a call at the cap"),
         pytest.param(body(**used(9)), 8, F.END_TURN, MEDIUM, id="above it"),
         pytest.param(body(**used(90, 85)), 8, F.END_TURN, HIGH, id="above it by reasoning that does not count"),
-        pytest.param(body(**used(90, 82)), 8, F.END_TURN, MEDIUM, id="what counts is at the cap"),
+        pytest.param(body(**used(90, 82)), 8, F.END_TURN, MEDIUM, id="the counted tokens are at the cap"),
         pytest.param(body(**used(7)), 8, F.END_TURN, HIGH, id="below it"),
         pytest.param(body(**used(8)), None, F.END_TURN, HIGH, id="no cap"),
         pytest.param(body(cut_message(), **used(8)), 8, F.MAX_TOKENS, MEDIUM, id="the message is incomplete, too"),
         pytest.param(body(status="incomplete", reason="max_output_tokens", **used(8)), 8, F.MAX_TOKENS, HIGH, id="incomplete"),
     ],
 )
-def test_completed_at_the_cap_is_doubted(payload: Any, cap: int | None, reason: FinishReason, confidence: Confidence):
+def test_completed_at_the_cap_is_uncertain(payload: Any, cap: int | None, reason: FinishReason, confidence: Confidence):
     signal = parse(payload, cap).signal
     assert (signal.finish_reason, signal.confidence) == (reason, confidence)
 
 
-def test_what_waits_for_the_caller_is_named():
+def test_items_that_wait_for_the_caller_are_named():
     signal = parse(body(waits("mcp_approval_request"), waits("computer_call"))).signal
     assert signal.metadata["waiting_for"] == ["computer_call", "mcp_approval_request"]
     assert "mcp_approval_request" in signal.message
@@ -225,7 +225,7 @@ def test_the_status_and_the_error_are_kept():
         pytest.param("failed", "completed", '{"a', '{"a', False, id="failed"),
     ],
 )
-def test_calls(status: str, item: str | None, arguments: Any, expected: str, closed: bool):
+def test_calls_in_a_response(status: str, item: str | None, arguments: Any, expected: str, closed: bool):
     reason = "max_output_tokens" if status == "incomplete" else None
     (call,) = parse(body(function_call(arguments, status=item), status=status, reason=reason)).tool_calls
     assert call == ToolCall("t1", "f", expected, closed)
@@ -275,12 +275,12 @@ def test_text_reasoning_and_refusals():
         pytest.param({"input_tokens": 3}, (3, None, None, None, None), id="half of it"),
     ],
 )
-def test_usage(reported: Any, expected: tuple[int | None, ...]):
+def test_usage_of_a_response(reported: Any, expected: tuple[int | None, ...]):
     assert parse(body(usage=reported)).usage == Usage(*expected, source=UsageSource.REPORTED, web_searches=0, file_searches=0)
 
 
 @pytest.mark.parametrize("reported", [None, [], {}, {"input_tokens": "7"}, {"input_tokens": -1, "output_tokens": True}])
-def test_usage_that_is_none(reported: Any):
+def test_missing_or_invalid_usage_is_unknown(reported: Any):
     assert parse(body(usage=reported)).usage == Usage()
 
 
@@ -295,9 +295,9 @@ def test_usage_that_is_none(reported: Any):
         pytest.param(
             {"cost": 0.001, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.02}},
             "0.021",
-            id="OpenRouter, with a key of the vendor: its fee and the vendor's price",
+            id="OpenRouter, with a vendor's key: its fee and the vendor's price",
         ),
-        pytest.param({"cost": 0.001, "is_byok": True}, None, id="OpenRouter, with a key of the vendor, whose price is not told"),
+        pytest.param({"cost": 0.001, "is_byok": True}, None, id="OpenRouter, with a vendor's key, unknown vendor's price"),
         pytest.param(
             {"cost": 0.001, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.001}},
             "0.001",
@@ -307,7 +307,7 @@ def test_usage_that_is_none(reported: Any):
         pytest.param({}, None, id="not reported"),
     ],
 )
-def test_cost(reported: dict[str, Any], cost: str | None):
+def test_cost_of_a_response(reported: dict[str, Any], cost: str | None):
     found = parse(body(usage={"input_tokens": 1, "output_tokens": 1, **reported})).cost_usd
     assert found == (None if cost is None else Decimal(cost))
 
@@ -323,7 +323,7 @@ def native(*output: dict[str, Any], **more: Any) -> Any:
 SEALED = reasoning(encrypted_content="sealed")
 
 
-def test_items_go_back_as_they_came():
+def test_items_are_sent_back_unchanged():
     search = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {"query": None}}
     output = [SEALED, search, message(phase="commentary"), function_call()]
     assert native(*output) == output
@@ -344,7 +344,7 @@ def test_items_go_back_as_they_came():
             [reasoning(content=[{"type": "reasoning_text", "text": "Hm."}]), message()],
             id="reasoning as text",
         ),
-        pytest.param([message(), SEALED], [message()], id="reasoning that nothing follows"),
+        pytest.param([message(), SEALED], [message()], id="reasoning without a following item"),
         pytest.param([SEALED], None, id="only reasoning"),
         pytest.param([SEALED, message(content=[])], None, id="a message without content"),
         pytest.param([function_call("")], [function_call("{}")], id="no arguments"),
@@ -352,15 +352,15 @@ def test_items_go_back_as_they_came():
         pytest.param([function_call({"a": 1})], [function_call('{"a":1}')], id="arguments that are no text"),
     ],
 )
-def test_what_no_server_takes_back(output: list[dict[str, Any]], expected: Any):
+def test_content_that_no_server_accepts_is_dropped(output: list[dict[str, Any]], expected: Any):
     assert native(*output) == expected
 
 
-def test_a_server_that_stores_finds_reasoning_by_its_id():
+def test_a_storing_server_finds_reasoning_by_its_id():
     assert native(reasoning(), message(), store=True) == [reasoning(), message()]
 
 
-# Whatever comes ------------------------------------------------------------------------------------------------------------
+# Odd input -----------------------------------------------------------------------------------------------------------------
 
 
 @given(payload=ODD, cap=st.none() | st.integers(1, 5))

@@ -1,4 +1,4 @@
-"""What is sent on the Responses wire, where to, and with which key."""
+"""Requests on the Responses wire: their body, address and key."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_provider_is_found_by_its_name():
 
 @each
 @pytest.mark.parametrize("stream", [False, True])
-def test_addresses(name: str, stream: bool):
+def test_addresses_of_requests(name: str, stream: bool):
     request = provider(name).build_request(ModelRequest([USER], stream=stream))
     azure = "/openai/v1" if name == "azure-responses" else ""
     assert request.url == f"http://127.0.0.1:1/v1{azure}/responses"
@@ -87,7 +87,7 @@ FULL_BODY = {
         ("compatible-responses", {}),
     ],
 )
-def test_bodies(name: str, more: dict[str, Any]):
+def test_bodies_of_requests(name: str, more: dict[str, Any]):
     assert body(name, USER, **FULL) == {**FULL_BODY, **more}
     assert body(name, USER) == {"model": "some-model", "input": [{"role": "user", "content": "Hi"}], **more}
 
@@ -105,7 +105,7 @@ def test_bodies(name: str, more: dict[str, Any]):
         ("my-model", False),
     ],
 )
-def test_azure_asks_reasoning_models_for_their_reasoning(deployment: str, asked: bool):
+def test_azure_requests_the_reasoning_of_reasoning_models(deployment: str, asked: bool):
     azure = Provider("azure-responses", model=deployment, base_url="https://h")
     sent = json.loads(azure.build_request(ModelRequest([USER])).body)
     assert sent.get("include") == (ENCRYPTED if asked else None)
@@ -114,7 +114,7 @@ def test_azure_asks_reasoning_models_for_their_reasoning(deployment: str, asked:
 
 
 @each
-def test_options(name: str):
+def test_options_are_merged(name: str):
     assert body(name, USER, options={"store": True})["store"] is True
     assert body(name, USER, options={"include": ["x"]})["include"] == ["x"]
     assert body(name, USER, options={"reasoning": {"effort": "low"}})["reasoning"] == {"effort": "low"}
@@ -132,15 +132,15 @@ FUNCTION_CALL = {"type": "function_call", "call_id": "t1", "name": "search", "ar
 
 
 @each
-def test_another_wires_turn_is_built_anew(name: str):
-    said, called = body(name, CALL)["input"]
+def test_another_wires_turn_is_rebuilt(name: str):
+    message_item, called = body(name, CALL)["input"]
     full = name in ("openrouter-responses", "compatible-responses")
     if full:
-        assert said.pop("id").startswith("msg_")
+        assert message_item.pop("id").startswith("msg_")
         assert called.pop("id") == "fc_t1"
-        assert (said.pop("status"), called.pop("status")) == ("completed", "completed")
+        assert (message_item.pop("status"), called.pop("status")) == ("completed", "completed")
     content = [{"type": "output_text", "text": "Let me see", "annotations": []}] if full else "Let me see"
-    assert said == {"type": "message", "role": "assistant", "content": content}
+    assert message_item == {"type": "message", "role": "assistant", "content": content}
     assert called == FUNCTION_CALL
 
 
@@ -160,12 +160,12 @@ def test_another_wires_turn_is_built_anew(name: str):
         pytest.param(Message("tool"), [], id="no results are left out"),
     ],
 )
-def test_messages(name: str, message: Message, expected: list[Any]):
+def test_messages_on_the_wire(name: str, message: Message, expected: list[Any]):
     assert body(name, message)["input"] == expected
 
 
 @each
-def test_a_native_turn_goes_back_item_by_item(name: str):
+def test_a_native_turn_is_sent_back_item_by_item(name: str):
     items = [{"type": "reasoning", "id": "rs_1", "x": {"b": 1, "a": None}}, {"type": "message", "id": "m"}]
     own = Message("assistant", "other", native=NativeContent(provider(name).wire, items))
     assert body(name, USER, own, USER)["input"][1:3] == items
@@ -221,7 +221,7 @@ def test_any_text_can_be_sent(name: str, text: str, arguments: str, call_id: str
         ("azure-responses", "AZURE_OPENAI_API_KEY", "api-key", ""),
     ],
 )
-def test_keys(name: str, variable: str, header: str, prefix: str, monkeypatch: pytest.MonkeyPatch):
+def test_keys_of_each_provider(name: str, variable: str, header: str, prefix: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv(variable, raising=False)
     with pytest.raises(MissingKeyError, match=variable):
         provider(name).auth_headers()
@@ -240,7 +240,7 @@ def test_keys_and_headers_are_in_no_repr(name: str):
     assert pickle.loads(pickle.dumps(keyed)) == keyed
 
 
-def test_compatible_sends_nobody_elses_key(monkeypatch: pytest.MonkeyPatch):
+def test_compatible_sends_no_other_vendors_key(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     assert provider("compatible-responses").auth_headers() == {}
     keyed = Provider("compatible-responses", model="m", base_url="http://h", api_key="own")
@@ -250,7 +250,7 @@ def test_compatible_sends_nobody_elses_key(monkeypatch: pytest.MonkeyPatch):
 
 
 @each
-def test_an_address_must_be_http_and_hold_no_secret(name: str):
+def test_an_address_must_be_http_and_contain_no_secret(name: str):
     for address in ("ftp://x", f"https://user:{SECRET}@h/v1", f"https://h/v1?key={SECRET}"):
         with pytest.raises(ConfigurationError) as error:
             Provider(name, model="m", base_url=address)
@@ -311,7 +311,7 @@ def test_azure_versions_are_checked():
         Provider("azure-responses", model="d", base_url="https://r/openai/responses?api-version=2025-04-01-preview")
 
 
-def test_an_entra_token_goes_instead_of_a_key(monkeypatch: pytest.MonkeyPatch):
+def test_an_entra_token_replaces_a_key(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("AZURE_OPENAI_API_KEY", raising=False)
     headers = {"Authorization": "Bearer token"}
     azure = Provider("azure-responses", model="d", base_url="https://r", headers=headers)
@@ -319,7 +319,7 @@ def test_an_entra_token_goes_instead_of_a_key(monkeypatch: pytest.MonkeyPatch):
 
 
 @each
-def test_an_instruction_in_mid_conversation_is_one_of_the_system(name: str):
-    said = body(name, USER, Message("assistant", "I think so."), Message("system", "Call it."), instructions="Be brief.")
+def test_an_instruction_in_mid_conversation_has_the_role_system(name: str):
+    message_item = body(name, USER, Message("assistant", "I think so."), Message("system", "Call it."), instructions="Be brief.")
     newest = {"role": "system", "content": "Call it."}
-    assert said["input"][-1] in (newest, {"type": "message", **newest})
+    assert message_item["input"][-1] in (newest, {"type": "message", **newest})

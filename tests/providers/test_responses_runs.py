@@ -49,9 +49,9 @@ def test_two_turns_over_a_server(name: str, manner: str | None):
     assert served.asked[0].path.endswith("/responses")
     assert first["input"] == [{"role": "user", "content": "go"}]
     assert first["instructions"] == second["instructions"] == "Be brief"
-    thought, said, call, outcome = second["input"][1:]
+    thought, answer_item, call, outcome = second["input"][1:]
     assert (thought["type"], thought["encrypted_content"]) == ("reasoning", "sealed")
-    assert (said["type"], said["content"][0]["text"]) == ("message", "Let me see")
+    assert (answer_item["type"], answer_item["content"][0]["text"]) == ("message", "Let me see")
     assert (call["type"], call["call_id"], json.loads(call["arguments"])) == ("function_call", "c0", {"q": "tea"})
     assert outcome == {"type": "function_call_output", "call_id": "c0", "output": "saw tea"}
     assert "previous_response_id" not in second
@@ -61,7 +61,7 @@ async def _finished(run: lab.Run) -> lab.RunResult:
     return await run
 
 
-def test_a_stream_that_breaks_off_runs_no_tool():
+def test_a_broken_stream_runs_no_tool():
     events = [event + b"\n\n" for event in stream(LOOK).split(b"\n\n") if event.strip()]
     with serving(server.stream(*events[:-1])) as served:
         provider = lab.Provider("compatible-responses", model="some-model", base_url=served.base)

@@ -1,5 +1,6 @@
-"""Streams on the Responses wire: the same response as a whole body gives, whatever the cuts and the server's manners; never a clean end
-for one that broke off."""
+"""Streams on the Responses wire: the same response as from a whole body, for any chunks and server variants; no clean end of a
+broken stream.
+"""
 
 from __future__ import annotations
 
@@ -33,26 +34,26 @@ TALK = Answer(text=("Hello", " wörld"), reasoning=("hm",))
 @settings(max_examples=60, deadline=None)
 def test_a_stream_is_read_like_a_whole_body(manner: str, answer: Answer, places: list[int], newline: str):
     expected = provider(NAME).parse(whole(answer))
-    found, told = parse_stream(NAME, cut(stream(answer, manner, newline=newline), places))
+    found, emitted = parse_stream(NAME, cut(stream(answer, manner, newline=newline), places))
     assert comparable(found) == comparable(expected)
     assert (found.native and found.native.content) == (expected.native and expected.native.content)
     assert found.signal.confidence is HIGH
-    assert "".join(event.text for event in told if isinstance(event, TextDelta)) == found.text
-    assert "".join(event.text for event in told if isinstance(event, ReasoningDelta)) == found.reasoning
+    assert "".join(event.text for event in emitted if isinstance(event, TextDelta)) == found.text
+    assert "".join(event.text for event in emitted if isinstance(event, ReasoningDelta)) == found.reasoning
     for number, call in enumerate(found.tool_calls):
-        pieces = [event for event in told if isinstance(event, ToolCallDelta) and event.index == number]
+        pieces = [event for event in emitted if isinstance(event, ToolCallDelta) and event.index == number]
         assert "".join(piece.arguments for piece in pieces) == call.arguments
         assert {(piece.id, piece.name) for piece in pieces} == {(call.id, call.name)}
-    assert [event.signal for event in told if isinstance(event, SignalSeen)] == [found.signal]
+    assert [event.signal for event in emitted if isinstance(event, SignalSeen)] == [found.signal]
 
 
 @pytest.mark.parametrize("manner", MANNERS)
-def test_a_stream_cut_at_every_byte(manner: str):
+def test_every_cut_into_two_chunks(manner: str):
     data = stream(SPOKEN, manner)
-    expected, told = parse_stream(NAME, [data])
+    expected, emitted = parse_stream(NAME, [data])
     for at in range(len(data) + 1):
-        found, told_in_two = parse_stream(NAME, [data[:at], data[at:]])
-        assert (found, told_in_two) == (expected, told)
+        found, emitted_in_two = parse_stream(NAME, [data[:at], data[at:]])
+        assert (found, emitted_in_two) == (expected, emitted)
 
 
 @pytest.mark.parametrize("name", RESPONSES)
@@ -86,11 +87,11 @@ def test_a_parser_can_be_used_again():
     assert (parser.response().text, parser.response().tool_calls) == ("second", ())
 
 
-# Streams that broke off ----------------------------------------------------------------------------------------------------
+# Broken streams ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("manner", MANNERS)
-def test_a_stream_cut_anywhere_is_no_clean_end(manner: str):
+def test_a_stream_cut_anywhere_has_no_clean_end(manner: str):
     data = stream(TALK, manner)
     last = data.rindex(b"}")
     if manner == "unnamed":
@@ -105,23 +106,23 @@ def test_a_stream_cut_anywhere_is_no_clean_end(manner: str):
 
 @pytest.mark.parametrize("manner", MANNERS)
 def test_a_stream_that_ends_after_any_event_keeps_its_text(manner: str):
-    told = events(SPOKEN, manner)
-    last = next(n for n, event in enumerate(told) if isinstance(event, dict) and event["type"] == "response.completed")
+    emitted = events(SPOKEN, manner)
+    last = next(n for n, event in enumerate(emitted) if isinstance(event, dict) and event["type"] == "response.completed")
     for number in range(last):
-        data = sse(told[:number], named=manner != "unnamed")
+        data = sse(emitted[:number], named=manner != "unnamed")
         response, pieces = parse_stream(NAME, [data])
         assert (response.signal.finish_reason, response.signal.confidence) == (F.UNKNOWN, LOW)
         assert response.text == "".join(event.text for event in pieces if isinstance(event, TextDelta))
-        done = {event["item"]["call_id"] for event in told[:number] if "item" in event and event["item"].get("arguments")}
-        for event in told[:number]:
+        done = {event["item"]["call_id"] for event in emitted[:number] if "item" in event and event["item"].get("arguments")}
+        for event in emitted[:number]:
             if event["type"] == "response.function_call_arguments.done":
                 done.add({"fc_0": "c0", "fc_1": "c1"}[event["item_id"]])
         assert {call.id for call in response.tool_calls if call.closed} == done
 
 
 def test_done_without_a_last_event_is_inferred():
-    told = [event for event in events(TALK, "unnamed") if event == "[DONE]" or event["type"] != "response.completed"]
-    signal = parse_stream(NAME, [sse(told)])[0].signal
+    emitted = [event for event in events(TALK, "unnamed") if event == "[DONE]" or event["type"] != "response.completed"]
+    signal = parse_stream(NAME, [sse(emitted)])[0].signal
     assert (signal.finish_reason, signal.confidence, signal.raw_value) == (F.END_TURN, MEDIUM, None)
 
 
@@ -144,7 +145,7 @@ def test_a_lost_event_is_noticed():
 
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
-def test_one_flipped_bit(data: st.DataObject):
+def test_a_flipped_bit_is_noticed(data: st.DataObject):
     sound = stream(TALK, "empty end")
     at = data.draw(st.integers(0, len(sound) - 1))
     flipped = bytes([*sound[:at], sound[at] ^ 1 << data.draw(st.integers(0, 7)), *sound[at + 1 :]])
@@ -164,7 +165,9 @@ FAILED = {"type": "response.failed", "response": body(status="failed", error={"c
     ("last", "where", "value", "confidence"),
     [
         pytest.param([ERROR], "error.code", "server_error", HIGH, id="an error event"),
-        pytest.param([{"type": "error", "error": {"type": "t", "message": "No."}}], "error.type", "t", HIGH, id="a nested one"),
+        pytest.param(
+            [{"type": "error", "error": {"type": "t", "message": "No."}}], "error.type", "t", HIGH, id="a nested error event"
+        ),
         pytest.param([FAILED], "status", "failed", HIGH, id="failed"),
         pytest.param([ERROR, FAILED], "status", "failed", HIGH, id="both"),
         pytest.param(
@@ -177,8 +180,8 @@ FAILED = {"type": "response.failed", "response": body(status="failed", error={"c
     ],
 )
 def test_errors_in_mid_stream(named: bool, last: list[dict[str, Any]], where: str, value: str, confidence: Confidence):
-    told = [*events(Answer(text=("some", " text")))[:6], *last]
-    response, pieces = parse_stream(NAME, [sse(told, named=named)])
+    emitted = [*events(Answer(text=("some", " text")))[:6], *last]
+    response, pieces = parse_stream(NAME, [sse(emitted, named=named)])
     signal = response.signal
     assert (signal.finish_reason, signal.raw_field, signal.raw_value, signal.confidence) == (F.ERROR, where, value, confidence)
     assert "No." in signal.message
@@ -187,18 +190,18 @@ def test_errors_in_mid_stream(named: bool, last: list[dict[str, Any]], where: st
         assert response.text == "some text"
 
 
-def test_an_error_body_where_a_stream_was_asked_for():
+def test_an_error_body_in_place_of_a_stream():
     signal = parse_stream(NAME, [b'{"error": {"type": "x", "message": "No."}}'])[0].signal
     assert (signal.finish_reason, signal.confidence) == (F.ERROR, HIGH)
     assert "No." in signal.message
 
 
-# Bodies that are no events, and servers that leave things out ----------------------------------------------------------------
+# Bodies without events, and servers that omit fields -------------------------------------------------------------------------
 
 
 @given(places=places)
 @settings(max_examples=20, deadline=None)
-def test_a_whole_body_where_a_stream_was_asked_for(places: list[int]):
+def test_a_whole_body_in_place_of_a_stream(places: list[int]):
     for indent in (None, 2):
         data = b"\n \n" + json.dumps(whole(SPOKEN), indent=indent).encode() + b"\n"
         assert comparable(parse_stream(NAME, cut(data, places))[0]) == comparable(provider(NAME).parse(whole(SPOKEN)))
@@ -221,14 +224,14 @@ COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}
 
 
 @pytest.mark.parametrize(
-    ("told", "text", "calls"),
+    ("emitted", "text", "calls"),
     [
         pytest.param([text_delta("a"), text_delta("b"), COMPLETED], "ab", [], id="text only"),
         pytest.param(
             [text_delta("a", item_id="m1"), text_delta("b", item_id="m2"), text_delta("c", item_id="m1"), COMPLETED],
             "acb",
             [],
-            id="ids, and no places",
+            id="ids without indexes",
         ),
         pytest.param(
             [text_delta("a", output_index=0, item_id="x"), text_delta("b", output_index=0, item_id="y"), COMPLETED],
@@ -237,7 +240,7 @@ COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}
             id="an id that changes",
         ),
         pytest.param(
-            [text_delta("b", output_index=1), text_delta("a", output_index=0), COMPLETED], "ab", [], id="places out of order"
+            [text_delta("b", output_index=1), text_delta("a", output_index=0), COMPLETED], "ab", [], id="indexes out of order"
         ),
         pytest.param(
             [text_delta("a", output_index=0, content_index=0), text_delta("b", output_index=0, content_index=1), COMPLETED],
@@ -268,7 +271,7 @@ COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}
             ],
             "",
             [("t1", '{"a":1}')],
-            id="a call that is never said to be done",
+            id="a call without a done event",
         ),
         pytest.param(
             [
@@ -313,9 +316,9 @@ COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}
         ),
     ],
 )
-def test_what_servers_leave_out(told: list[dict[str, Any]], text: str, calls: list[tuple[str, str]]):
+def test_fields_that_servers_omit(emitted: list[dict[str, Any]], text: str, calls: list[tuple[str, str]]):
     for name in ("compatible-responses", NAME):
-        response, pieces = parse_stream(name, [sse(told)])
+        response, pieces = parse_stream(name, [sse(emitted)])
         assert (response.text, [(call.id, call.arguments) for call in response.tool_calls]) == (text, calls)
         assert all(call.closed for call in response.tool_calls)
         assert response.signal.finish_reason is (F.TOOL_CALLS if calls else F.END_TURN)
@@ -323,7 +326,7 @@ def test_what_servers_leave_out(told: list[dict[str, Any]], text: str, calls: li
         assert [event.signal for event in pieces if isinstance(event, SignalSeen)] == [response.signal]
 
 
-def test_the_last_event_may_say_what_the_status_does_not():
+def test_the_last_event_may_add_what_the_status_lacks():
     response, _ = parse_stream(NAME, [sse([text_delta("Hi"), {"type": "response.completed", "response": {}}])])
     signal = response.signal
     assert (signal.raw_field, signal.raw_value) == ("type", "response.completed")
@@ -331,16 +334,16 @@ def test_the_last_event_may_say_what_the_status_does_not():
 
 
 def test_the_last_event_may_contradict_the_status():
-    told = [text_delta("Hi"), {"type": "response.completed", "response": {"status": "in_progress"}}]
-    signal = parse_stream(NAME, [sse(told)])[0].signal
+    emitted = [text_delta("Hi"), {"type": "response.completed", "response": {"status": "in_progress"}}]
+    signal = parse_stream(NAME, [sse(emitted)])[0].signal
     assert (signal.raw_value, signal.finish_reason, signal.confidence) == ("response.completed", F.END_TURN, LOW)
 
 
 def test_a_refusal_in_pieces():
-    told = [
+    emitted = [
         {"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "delta": piece} for piece in ("I ", "can't.")
     ]
-    response, pieces = parse_stream(NAME, [sse([*told, COMPLETED])])
+    response, pieces = parse_stream(NAME, [sse([*emitted, COMPLETED])])
     assert (response.refusal, response.text, response.signal.finish_reason) == ("I can't.", "", F.CONTENT_FILTERED)
     assert not any(isinstance(event, TextDelta) for event in pieces)
     assert parse_stream(NAME, [sse([{"type": "response.completed", "response": body(refusal())}])])[0].refusal
@@ -350,9 +353,9 @@ def test_paragraphs_of_reasoning_are_kept_apart():
     def thought(text: str, part: int) -> dict[str, Any]:
         return {"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": part, "delta": text}
 
-    told = [thought("One", 0), thought(".", 0), thought("Two.", 1), COMPLETED]
-    told.insert(3, {"type": "response.reasoning_text.delta", "output_index": 1, "content_index": 0, "delta": "Three."})
-    response, pieces = parse_stream(NAME, [sse(told)])
+    emitted = [thought("One", 0), thought(".", 0), thought("Two.", 1), COMPLETED]
+    emitted.insert(3, {"type": "response.reasoning_text.delta", "output_index": 1, "content_index": 0, "delta": "Three."})
+    response, pieces = parse_stream(NAME, [sse(emitted)])
     assert response.reasoning == "One.\n\nTwo.\n\nThree."
     assert "".join(event.text for event in pieces if isinstance(event, ReasoningDelta)) == response.reasoning
 
@@ -374,8 +377,8 @@ ODD_EVENT = st.fixed_dictionaries(
 )
 
 
-@given(told=st.lists(ODD_EVENT, max_size=6), other=ODD)
+@given(emitted=st.lists(ODD_EVENT, max_size=6), other=ODD)
 @settings(max_examples=300, deadline=None)
-def test_odd_events_raise_nothing(told: list[Any], other: Any):
-    check_types(parse_stream(NAME, [sse(told)])[0])
-    check_types(parse_stream(NAME, [sse([other, *told, "[DONE]"])])[0])
+def test_odd_events_raise_nothing(emitted: list[Any], other: Any):
+    check_types(parse_stream(NAME, [sse(emitted)])[0])
+    check_types(parse_stream(NAME, [sse([other, *emitted, "[DONE]"])])[0])

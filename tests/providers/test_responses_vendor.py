@@ -1,4 +1,4 @@
-"""The types of OpenAI's client as a second opinion: they read what we send, what we take for their bodies, and list their words."""
+"""The types of OpenAI's client as a second opinion: they read our requests and our test bodies, and list the vendor's values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMPLETE = {
     "tool_choice": "auto",
     "tools": [],
 }
-"""What a body has beside, and nobody here reads."""
+"""Other fields of a body, which no reader here uses."""
 
 
 def whole_body(answer: Answer) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def whole_body(answer: Answer) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", RESPONSES)
-def test_openai_reads_what_we_send(name: str):
+def test_openais_types_read_our_requests(name: str):
     tool = ToolSpec("f", "Does f", SCHEMA, json.dumps(SCHEMA))
     native = provider(name).parse(whole_body(FULL)).native
     request = ModelRequest([*MESSAGES, Message("assistant", "Hello", native=native)], "Be brief", (tool,), 9, stream=True)
@@ -54,7 +54,7 @@ def test_openai_reads_what_we_send(name: str):
     assert set(sent) <= set(known)
 
 
-def test_openai_takes_our_body_for_its_own():
+def test_openais_types_read_our_body():
     theirs = vendor.Response.model_validate(whole_body(FULL))
     ours = provider("openai-responses").parse(whole_body(FULL))
     assert (ours.text, ours.signal.raw_value) == (theirs.output_text, theirs.status)
@@ -66,14 +66,14 @@ def test_openai_takes_our_body_for_its_own():
     assert ours.usage.reasoning_tokens == theirs.usage.output_tokens_details.reasoning_tokens
 
 
-def test_openai_takes_our_events_for_its_own():
+def test_openais_types_read_our_events():
     event_type = TypeAdapter(vendor.ResponseStreamEvent)
     for event in events(FULL):
         if isinstance(event, dict) and "response" not in event:
             event_type.validate_python(event)
 
 
-def test_all_their_words_are_in_our_tables():
+def test_all_values_of_the_vendor_are_in_our_tables():
     assert set(get_args(vendor.ResponseStatus)) == set(STATUSES.reasons)
     reason = vendor.response.IncompleteDetails.model_fields["reason"].annotation
     assert set(get_args(get_args(reason)[0])) == set(INCOMPLETE_REASONS.reasons)
@@ -82,7 +82,7 @@ def test_all_their_words_are_in_our_tables():
     assert set(LAST_EVENTS.reasons) <= kinds
 
 
-def test_the_items_that_wait_are_those_with_an_output_to_be_given():
+def test_waiting_items_are_those_that_need_an_output():
     kinds = {get_args(item.model_fields["type"].annotation)[0] for item in get_args(get_args(vendor.ResponseOutputItem)[0])}
-    with_output = {kind for kind in kinds if f"{kind}_output" in kinds} - {"program"}  # whose output is the vendor's
+    with_output = {kind for kind in kinds if f"{kind}_output" in kinds} - {"program"}  # whose output the vendor provides
     assert {kind for kind in kinds if is_waiting_kind(kind)} == with_output | {"mcp_approval_request", "tool_search_call"}

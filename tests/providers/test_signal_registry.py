@@ -1,4 +1,4 @@
-"""The registry of detectors: who reads what, replaceable while everything runs."""
+"""The registry of detectors, replaceable at any time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def registry() -> SignalRegistry:
 
 
 def all_is_well(body: Any) -> TerminationSignal:
-    """A person's own reading: whatever was said, it is the end."""
+    """A custom reading: every response completed."""
     return TerminationSignal(F.END_TURN, HIGH, raw_field="mine", raw_value="fine", metadata={"keys": sorted(body)})
 
 
@@ -44,7 +44,7 @@ def all_is_well(body: Any) -> TerminationSignal:
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_a_stream_chunk_by_chunk_with_no_agent(registry: SignalRegistry, name: str) -> None:
+def test_a_stream_chunk_by_chunk_without_an_agent(registry: SignalRegistry, name: str) -> None:
     parser = registry.get(name).stream()
     data, early = stream(name, CUT), None
     for position in range(0, len(data), 7):
@@ -59,11 +59,12 @@ def test_a_stream_chunk_by_chunk_with_no_agent(registry: SignalRegistry, name: s
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_a_version_and_a_model_may_stand_in_the_name(registry: SignalRegistry, name: str) -> None:
+def test_a_name_may_include_a_version_and_a_model(registry: SignalRegistry, name: str) -> None:
     assert registry.detect(f"{name}:some-model", whole(name, CUT)).finish_reason is F.MAX_TOKENS
 
 
-# How a body says a value in a field of its wire. OpenRouter's native word is one of several, and xAI's outputs are gRPC's.
+# The body that states a value in a field of its wire. OpenRouter's native reason is one of several, and xAI's outputs are
+# gRPC's.
 SAYING: dict[str, Any] = {
     "choices[].finish_reason": lambda one: {"choices": [{"message": {"content": "Hi"}, "finish_reason": one}]},
     "stop_reason": lambda one: {"type": "message", "content": [{"type": "text", "text": "Hi"}], "stop_reason": one},
@@ -78,18 +79,18 @@ SAYING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", lab.capabilities())
-def test_a_wire_sends_the_reasons_that_its_capabilities_list(name: str) -> None:
+def test_a_wire_sends_the_reasons_listed_in_its_capabilities(name: str) -> None:
     read = 0
     for reason, fields in lab.capabilities(name).reasons.items():
         for field, values in fields.items():
             for value in values if field in SAYING else ():
                 found = lab.detect(name, SAYING[field](value)).finish_reason
-                assert found is reason or reason is FinishReason.TOOL_CALLS, (field, value)  # that one needs a call
+                assert found is reason or reason is FinishReason.TOOL_CALLS, (field, value)  # this one needs a call
                 read += 1
     assert read >= 5
 
 
-def test_a_dialect_of_its_own_is_among_the_reasons() -> None:
+def test_reasons_of_a_custom_dialect_are_listed() -> None:
     @dataclass(frozen=True, slots=True)
     class Kiosk(ChatCompletions):
         name = "kiosk"
@@ -120,17 +121,17 @@ def test_the_signal_keeps_the_model(registry: SignalRegistry, name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["openai", "somebody-else"])
-def test_unknown_words_are_logged_once_per_provider_model_and_word(
+def test_unknown_reasons_are_logged_once_per_provider_model_and_value(
     registry: SignalRegistry, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     word = f"word of {name}, seen here alone"
     for model in ("a", "b", "a"):
         registry.detect(f"{name}:{model}", {"choices": [{"message": {"content": "Hi"}, "finish_reason": word}]})
-    said = [record.message for record in caplog.records if record.name == "agentlab.providers"]
+    logged = [record.message for record in caplog.records if record.name == "agentlab.providers"]
     models = [f"({model})" if name == "openai" else f"({name}:{model})" for model in "ab"]
-    assert [next(one for one in models if one in text) for text in said] == models
+    assert [next(one for one in models if one in text) for text in logged] == models
     looked = [record for record in caplog.records if record.name == "agentlab.signals"]
-    assert len(looked) == (name != "openai")  # an unknown provider is logged once, whatever the model
+    assert len(looked) == (name != "openai")  # an unknown provider is logged once, for any model
 
 
 SAID = "the harbour is open"
@@ -144,7 +145,7 @@ LOGGED = [
 
 
 def debugged(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the logger of signals got, without what is for everybody."""
+    """The records of the signals logger, without logging's own attributes."""
     return [one.getMessage() for one in caplog.records if one.name == "agentlab.signals" and one.levelno == logging.DEBUG]
 
 
@@ -177,7 +178,7 @@ def test_every_provider_has_a_detector_and_capabilities(registry: SignalRegistry
 # Registering -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_function_replaces_a_provider_and_undo_brings_it_back(registry: SignalRegistry) -> None:
+def test_a_function_replaces_a_provider_and_undo_restores_it(registry: SignalRegistry) -> None:
     undo = registry.register("openai", all_is_well)
     for payload in (whole("openai", CUT), json.dumps(whole("openai", CUT)), stream("openai", CUT)):
         found = registry.detect("openai", payload)
@@ -189,7 +190,7 @@ def test_a_function_replaces_a_provider_and_undo_brings_it_back(registry: Signal
     assert registry.detect("openai", whole("openai", CUT)).finish_reason is F.MAX_TOKENS
 
 
-def test_undo_brings_back_what_was_registered_before(registry: SignalRegistry) -> None:
+def test_undo_restores_the_previous_registration(registry: SignalRegistry) -> None:
     registry.register("openai", all_is_well)
     undo = registry.register("openai", lambda body: TerminationSignal(F.PAUSED, LOW))
     assert registry.detect("openai", {}).finish_reason is F.PAUSED
@@ -197,7 +198,7 @@ def test_undo_brings_back_what_was_registered_before(registry: SignalRegistry) -
     assert registry.detect("openai", {"a": 1}).finish_reason is F.END_TURN
 
 
-def test_the_function_gets_no_early_signal_and_all_of_the_text(registry: SignalRegistry) -> None:
+def test_the_function_gets_the_whole_text_and_no_early_signal(registry: SignalRegistry) -> None:
     registry.register("anthropic", all_is_well)
     parser = registry.stream("anthropic")
     events = parser.feed(stream("anthropic", CUT))
@@ -207,21 +208,21 @@ def test_the_function_gets_no_early_signal_and_all_of_the_text(registry: SignalR
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_a_stream_that_broke_off_is_no_sure_end_whatever_the_function_says(registry: SignalRegistry, name: str) -> None:
+def test_a_broken_stream_is_never_a_certain_end_for_any_function(registry: SignalRegistry, name: str) -> None:
     registry.register(name, all_is_well)
     data = stream(name, Answer())
     for end in range(len(data) // 2):
         assert registry.detect(name, data[:end], streaming=True).confidence is not HIGH
 
 
-def test_another_name_for_a_wire(registry: SignalRegistry) -> None:
+def test_an_alias_for_a_wire(registry: SignalRegistry) -> None:
     registry.register("my-gateway", "anthropic")
     found = registry.detect("my-gateway", whole("anthropic", CUT))
     assert (found.finish_reason, found.confidence, found.provider) == (F.MAX_TOKENS, HIGH, "my-gateway")
     assert registry.stream("my-gateway").feed(stream("anthropic", CUT))
 
 
-def test_a_version_has_a_detector_of_its_own(registry: SignalRegistry) -> None:
+def test_a_version_may_have_its_own_detector(registry: SignalRegistry) -> None:
     registry.register("gateway@2", all_is_well, like="openai")
     registry.register("gateway", "openai")
     assert registry.detect("gateway@2:m", whole("openai", CUT)).finish_reason is F.END_TURN
@@ -232,7 +233,7 @@ def test_a_version_has_a_detector_of_its_own(registry: SignalRegistry) -> None:
 @pytest.mark.parametrize(
     "wrong", [lambda body: "stop", lambda body: body["nothing"], lambda body: TerminationSignal("done", HIGH)]
 )  # type: ignore[arg-type]
-def test_a_function_that_fails_gives_a_low_signal_with_the_reason(
+def test_a_failing_function_gives_a_low_confidence_signal_with_the_reason(
     registry: SignalRegistry, wrong: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     registry.register("openai", wrong)
@@ -243,13 +244,13 @@ def test_a_function_that_fails_gives_a_low_signal_with_the_reason(
     assert "registered for 'openai'" in caplog.text
 
 
-def test_an_http_error_is_one_in_anybodys_view(registry: SignalRegistry) -> None:
+def test_an_http_error_is_an_error_for_every_detector(registry: SignalRegistry) -> None:
     registry.register("openai", all_is_well)
     assert registry.detect("openai", b"busy", status=529).finish_reason is F.ERROR
 
 
 @pytest.mark.parametrize(("name", "detector"), [("", all_is_well), (7, all_is_well), ("x", 7), ("x", None)])
-def test_what_cannot_be_registered(registry: SignalRegistry, name: Any, detector: Any) -> None:
+def test_invalid_registrations_are_refused(registry: SignalRegistry, name: Any, detector: Any) -> None:
     with pytest.raises(ConfigurationError):
         registry.register(name, detector)
 
@@ -259,7 +260,7 @@ def test_a_misspelt_wire_is_refused(registry: SignalRegistry) -> None:
         registry.register("mine", "openia")
 
 
-def test_threads_may_register_and_detect_at_once(registry: SignalRegistry) -> None:
+def test_threads_may_register_and_detect_concurrently(registry: SignalRegistry) -> None:
     def work(number: int) -> None:
         for _ in range(50):
             undo = registry.register(f"p{number}", all_is_well, like="openai")
@@ -275,7 +276,7 @@ def test_threads_may_register_and_detect_at_once(registry: SignalRegistry) -> No
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_run_is_read_by_what_is_registered(streamed: bool) -> None:
+def test_a_run_uses_the_registered_detector(streamed: bool) -> None:
     def capped(body: Any) -> TerminationSignal:
         return TerminationSignal(F.MAX_TOKENS, MEDIUM, raw_field="mine", raw_value="cut")
 
@@ -293,7 +294,7 @@ async def _run(agent: lab.Agent) -> RunResult:  # type: ignore[name-defined]
     return await agent.run("Do I need an umbrella?", budget=lab.Budget(max_turns=1))
 
 
-# Providers that nobody told of -----------------------------------------------------------------------------------------------
+# Unknown providers -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", WIRES)
@@ -311,7 +312,7 @@ def test_an_unknown_provider_is_read_by_the_pattern(registry: SignalRegistry, na
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_its_streams_may_be_cut_anywhere(registry: SignalRegistry, name: str) -> None:
+def test_streams_of_an_unknown_provider_may_be_cut_anywhere(registry: SignalRegistry, name: str) -> None:
     data = stream(name, CUT)
     for place in range(len(data)):
         parser = registry.stream("nobody-knows")
@@ -340,7 +341,7 @@ def test_its_streams_may_be_cut_anywhere(registry: SignalRegistry, name: str) ->
         ("words", F.UNKNOWN, LOW, ""),
     ],
 )
-def test_other_shapes_are_read_by_the_names_of_their_fields(
+def test_other_shapes_are_read_by_their_field_names(
     registry: SignalRegistry, payload: Any, reason: FinishReason, confidence: Confidence, field: str
 ) -> None:
     found = registry.detect("nobody-knows", payload)
@@ -358,7 +359,7 @@ def test_a_stream_of_no_known_wire(registry: SignalRegistry) -> None:
     assert parser.response().text == "ba" or parser.response().text == "ab"
 
 
-def test_a_misspelt_provider_is_told_of_in_the_log_once(registry: SignalRegistry, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_misspelt_provider_is_logged_once(registry: SignalRegistry, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             registry.detect("gemin", {})
@@ -366,7 +367,7 @@ def test_a_misspelt_provider_is_told_of_in_the_log_once(registry: SignalRegistry
 
 
 @pytest.mark.parametrize(
-    ("payload", "told"),
+    ("payload", "explanation"),
     [
         (b"", "empty"),
         ("", "empty"),
@@ -377,10 +378,10 @@ def test_a_misspelt_provider_is_told_of_in_the_log_once(registry: SignalRegistry
     ],
 )
 @pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "nobody-knows"])
-def test_what_is_no_response_is_told(registry: SignalRegistry, name: str, payload: Any, told: str) -> None:
+def test_a_payload_that_is_no_response_is_reported(registry: SignalRegistry, name: str, payload: Any, explanation: str) -> None:
     found = registry.detect(name, payload)
     assert (found.finish_reason, found.confidence) == (F.UNKNOWN, LOW)
-    assert told in found.message
+    assert explanation in found.message
 
 
 JSON = st.recursive(
@@ -401,7 +402,7 @@ JSON = st.recursive(
 
 @given(payload=JSON, bits=st.binary(max_size=80), cut=st.integers(0, 80))
 @settings(max_examples=300, deadline=None)
-def test_nothing_raises(payload: Any, bits: bytes, cut: int) -> None:
+def test_no_payload_raises(payload: Any, bits: bytes, cut: int) -> None:
     registry = SignalRegistry()
     data = json.dumps(payload).encode()
     for body in (payload, data, b"data: " + data + b"\n\n", bits, data[:cut], b"data: " + data[:cut]):

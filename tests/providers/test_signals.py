@@ -45,7 +45,7 @@ CHAT = [
     pytest.param(chat(None), (F.UNKNOWN, LOW, None), id="null"),
     pytest.param(chat(""), (F.UNKNOWN, LOW, ""), id="empty"),
     pytest.param(chat("eos"), (F.UNKNOWN, LOW, "eos"), id="eos"),
-    pytest.param(chat("STOP"), (F.UNKNOWN, LOW, "STOP"), id="another case is another word"),
+    pytest.param(chat("STOP"), (F.UNKNOWN, LOW, "STOP"), id="the case of a reason matters"),
     pytest.param(chat(7), (F.UNKNOWN, LOW, 7), id="a number"),
     pytest.param(chat(["stop"]), (F.UNKNOWN, LOW, '["stop"]'), id="a list"),
     pytest.param(chat(True), (F.UNKNOWN, LOW, "true"), id="true"),
@@ -108,7 +108,7 @@ ANTHROPIC = [
             ],
         ),
         (F.END_TURN, HIGH, "end_turn"),
-        id="calls of code that has ended are settled",
+        id="calls of code that has finished are complete",
     ),
     pytest.param(
         claude("tool_use", [{**TOOL_USE, "caller": {"type": "code_execution", "tool_id": "s"}}]),
@@ -209,7 +209,7 @@ CHAT_USAGE = {"usage": {"prompt_tokens": 3, "completion_tokens": 20, "total_toke
         ),
     ],
 )
-def test_an_end_at_the_cap_is_less_sure(name: str, payload: Any, cap: int | None, expected: tuple[FinishReason, Confidence]):
+def test_an_end_at_the_cap_is_less_certain(name: str, payload: Any, cap: int | None, expected: tuple[FinishReason, Confidence]):
     assert signal(name, payload, cap)[:2] == expected
 
 
@@ -257,5 +257,5 @@ def test_the_memory_of_unknown_values_is_bounded():
     ],
 )
 @pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
-def test_the_vendors_own_words(name: str, payload: Any, words: str):
+def test_the_vendors_own_finish_reasons(name: str, payload: Any, words: str):
     assert provider(name).error_message(payload) == words

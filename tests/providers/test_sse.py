@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from work_done import takes_no_more
+from measured_work import takes_no_more
 
 from agentlab.providers.wires.incoming import Incoming, SSEDecoder, read_json
 
@@ -21,7 +21,7 @@ TABLE = [
     pytest.param(b"data: a\r\r", [(b"", b"a")], id="cr"),
     pytest.param(b"data: a\r\n\ndata: b\n\r\n", [(b"", b"a"), (b"", b"b")], id="mixed line ends"),
     pytest.param(b"data:a\n\n", [(b"", b"a")], id="no space"),
-    pytest.param(b"data:  a\n\n", [(b"", b" a")], id="one space is taken off"),
+    pytest.param(b"data:  a\n\n", [(b"", b" a")], id="one space is stripped"),
     pytest.param(b"data: a\ndata: b\n\n", [(b"", b"a\nb")], id="several lines"),
     pytest.param(b"data\n\n", [(b"", b"")], id="field without a colon"),
     pytest.param(b"event: x\ndata: a\n\n", [(b"x", b"a")], id="name"),
@@ -39,7 +39,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("body", "events"), TABLE)
-def test_events(body: bytes, events: list[tuple[bytes, bytes]]):
+def test_events_of_a_body(body: bytes, events: list[tuple[bytes, bytes]]):
     assert decode(body) == events
     assert decode(*(bytes([byte]) for byte in body)) == events
 
@@ -52,14 +52,14 @@ def test_events(body: bytes, events: list[tuple[bytes, bytes]]):
     st.lists(st.integers(0, 200), max_size=12),
 )
 @settings(max_examples=60, deadline=None)
-def test_cuts_change_nothing(lines: list[bytes], newline: bytes, places: list[int]):
+def test_chunk_boundaries_change_nothing(lines: list[bytes], newline: bytes, places: list[int]):
     body = newline.join(lines)
     assert decode(*cut(body, places)) == decode(body)
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=12))
 @settings(max_examples=60, deadline=None)
-def test_any_bytes(body: bytes, places: list[int]):
+def test_any_bytes_are_split_alike(body: bytes, places: list[int]):
     assert decode(*cut(body, places)) == decode(body)
 
 
@@ -79,7 +79,7 @@ def test_unknown_fields_are_damage(body: bytes, damaged: bool):
 
 
 def test_a_long_event_takes_linear_time():
-    """2 MiB in pieces of 256 bytes; a search that starts anew each time would look at some 8 GB, 64 times as many as of an eighth."""
+    """2 MiB in pieces of 256 bytes; a search that restarts each time would read about 8 GB, 64 times as much as for an eighth."""
 
     def read(count: int) -> None:
         decoder = SSEDecoder()
@@ -101,7 +101,7 @@ def test_a_long_event_takes_linear_time():
         pytest.param(b'\n \n{"a": 1}\n', [], [{"a": 1}], id="white space before an object"),
         pytest.param(b'\xef\xbb\xbf{"a": 1}', [], [{"a": 1}], id="byte order mark before an object"),
         pytest.param(b'[{"a": 1},\r\n{"a": 2}]', [], [{"a": 1}, {"a": 2}], id="an array"),
-        pytest.param(b'{"a": 1}\n{"a": 2}\n', [], [{"a": 1}, {"a": 2}], id="an object a line"),
+        pytest.param(b'{"a": 1}\n{"a": 2}\n', [], [{"a": 1}, {"a": 2}], id="one object per line"),
         pytest.param(b"", [], [], id="nothing"),
         pytest.param(b"   ", [], [], id="white space"),
         pytest.param(b"\xef\xbb", [], [], id="half a byte order mark"),
@@ -110,9 +110,9 @@ def test_a_long_event_takes_linear_time():
 def test_kinds_of_bodies(body: bytes, events: list[tuple[bytes, bytes]], values: list[object]):
     for pieces in ([body], [bytes([byte]) for byte in body]):
         incoming = Incoming()
-        told = [event for piece in pieces for event in incoming.feed(piece)]
+        emitted = [event for piece in pieces for event in incoming.feed(piece)]
         last, read = incoming.finish()
-        assert (told + last, read) == (events, values)
+        assert (emitted + last, read) == (events, values)
         assert not incoming.damaged
 
 
@@ -122,11 +122,11 @@ def test_kinds_of_bodies(body: bytes, events: list[tuple[bytes, bytes]], values:
         pytest.param('[{"a":1},{"a":2', [{"a": 1}], False, id="a broken array"),
         pytest.param('[{"a":1},', [{"a": 1}], False, id="an array broken between items"),
         pytest.param("[", [], False, id="an opened array"),
-        pytest.param('{"a":1}\nPOST http', [{"a": 1}], False, id="garbage behind"),
+        pytest.param('{"a":1}\nPOST http', [{"a": 1}], False, id="garbage after the end"),
         pytest.param('{"a":1', [], False, id="a broken object"),
         pytest.param("[" * 100_000, [], False, id="too deep"),
         pytest.param("1" * 10_000, [], False, id="too long an integer"),
-        pytest.param('"\\ud83d"', ["\ud83d"], True, id="half a character"),
+        pytest.param('"\\ud83d"', ["\ud83d"], True, id="a lone surrogate"),
         pytest.param("NaN", None, True, id="not a number"),
     ],
 )

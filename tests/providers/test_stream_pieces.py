@@ -1,4 +1,4 @@
-"""What streams do that whole bodies do not: pieces, ends, and orders of events."""
+"""Differences between streams and whole bodies: pieces, ends, and orders of events."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def read(name: str, *events: Any, named: bool = False) -> ModelResponse:
 
 CHAT_ENDS = [
     pytest.param([chunk({"content": "a"}, "stop"), "[DONE]"], (F.END_TURN, HIGH), id="stop"),
-    pytest.param([chunk({"content": "a"}, "stop")], (F.END_TURN, MEDIUM), id="stop, no last word"),
+    pytest.param([chunk({"content": "a"}, "stop")], (F.END_TURN, MEDIUM), id="stop, no last event"),
     pytest.param([chunk({"content": "a"}), "[DONE]"], (F.END_TURN, MEDIUM), id="closed properly, no finish reason"),
     pytest.param([chunk({"content": "a"})], (F.UNKNOWN, LOW), id="broken off"),
-    pytest.param(["[DONE]"], (F.UNKNOWN, LOW), id="nothing but the last word"),
+    pytest.param(["[DONE]"], (F.UNKNOWN, LOW), id="only the last event"),
     pytest.param([], (F.UNKNOWN, LOW), id="nothing"),
     pytest.param([chunk({"content": "a"}, "length"), chunk(error={"code": 502})], (F.ERROR, MEDIUM), id="error after length"),
     pytest.param([chunk({"content": "a"}), {"error": {"code": 502}}], (F.ERROR, HIGH), id="error in mid-stream"),
@@ -131,14 +131,14 @@ def test_pieces_of_chat_calls(events: list[Any], calls: list[tuple[str, str, str
     assert response.signal.confidence is HIGH
 
 
-def test_usage_after_the_finish_reason_is_taken():
+def test_usage_after_the_finish_reason_is_read():
     usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "cost": 0.00125}
     response = read("compatible", chunk({"content": "a"}, "stop"), {"choices": [], "usage": usage}, "[DONE]")
     assert response.usage.total_tokens == 7
     assert str(response.cost_usd) == "0.00125"
 
 
-def test_usage_that_grows_is_not_added_up():
+def test_cumulative_usage_is_not_added_up():
     events = [chunk({"content": "a"}, usage={"prompt_tokens": 3, "completion_tokens": n}) for n in (1, 2, 3)]
     assert read("compatible", *events, chunk({}, "stop"), "[DONE]").usage.output_tokens == 3
 
@@ -149,7 +149,7 @@ def test_only_the_first_choice_is_read():
     assert (response.text, response.signal.finish_reason) == ("yes", F.END_TURN)
 
 
-def test_a_character_cut_between_its_escapes_is_one_again():
+def test_a_surrogate_pair_cut_between_its_escapes_is_one_character():
     body = b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}\n\n'
     body += b'data: {"choices":[{"index":0,"delta":{"content":"\\ude00"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     assert parse_stream("compatible", [body])[0].text == "😀"
@@ -210,7 +210,7 @@ def test_anthropic_calls_in_streams(events: list[Any], arguments: str, closed: b
     ("events", "expected"),
     [
         pytest.param([], (F.UNKNOWN, LOW), id="broken off"),
-        pytest.param([{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}], (F.END_TURN, MEDIUM), id="no last word"),
+        pytest.param([{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}], (F.END_TURN, MEDIUM), id="no last event"),
         pytest.param([{"type": "message_stop"}], (F.END_TURN, MEDIUM), id="closed properly, no stop reason"),
         pytest.param([{"type": "error", "error": {"type": "overloaded_error"}}], (F.ERROR, HIGH), id="error in mid-stream"),
     ],
@@ -225,7 +225,7 @@ def test_ends_of_anthropic_streams(events: list[Any], expected: tuple[FinishReas
     assert (signal.finish_reason, signal.confidence) == expected
 
 
-def test_anthropic_event_names_are_enough():
+def test_anthropic_event_names_are_sufficient():
     body = b'event: message_delta\ndata: {"delta":{"stop_reason":"end_turn"}}\n\nevent: message_stop\ndata: {}\n\n'
     assert parse_stream("anthropic", [body])[0].signal.finish_reason is F.END_TURN
 
@@ -253,7 +253,7 @@ def test_gemini_usage_of_the_last_chunk_counts():
     assert (usage.input_tokens, usage.output_tokens) == (33, 2)
 
 
-def test_gemini_says_its_reason_once():
+def test_gemini_reports_its_reason_once():
     event = {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]}
     _, events = parse_stream("gemini", [sse([event, event, event])])
     assert sum(isinstance(event, SignalSeen) for event in events) == 1

@@ -1,4 +1,4 @@
-"""Streams: the same response as a whole body gives, whatever the cuts and whatever the form of the body."""
+"""Streams: the same response as from a whole body, for any chunks and any form of the body."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def answers(draw: st.DrawFn) -> Answer:
 
 
 def comparable(response: ModelResponse) -> ModelResponse:
-    """Without `raw`, and without the white space of arguments, which a wire with objects cannot keep."""
+    """Without `raw`, and without white space in arguments, which a wire with objects cannot keep."""
     calls = tuple(replace(call, arguments=json.dumps(json.loads(call.arguments))) for call in response.tool_calls)
     return replace(response, raw=None, tool_calls=calls, native=None)
 
@@ -66,7 +66,7 @@ def test_a_stream_is_read_like_a_whole_body(name: str, answer: Answer, places: l
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_the_signal_is_told_before_the_usage(name: str):
+def test_the_signal_is_emitted_before_the_usage(name: str):
     parser = provider(name).stream_parser()
     body = stream(name, Answer())
     for at in range(0, len(body), 50):
@@ -100,7 +100,7 @@ def test_a_parser_can_be_used_again(name: str):
     assert (parser.response().text, parser.response().tool_calls) == ("second", ())
 
 
-# Bodies that are no events -------------------------------------------------------------------------------------------------
+# Bodies without events -----------------------------------------------------------------------------------------------------
 
 SPOKEN = Answer(text=("Hello", " you"), calls=(Call("f", {"a": 1}),), finish=F.TOOL_CALLS)
 
@@ -108,7 +108,7 @@ SPOKEN = Answer(text=("Hello", " you"), calls=(Call("f", {"a": 1}),), finish=F.T
 @pytest.mark.parametrize("name", WIRES)
 @given(places=places)
 @settings(max_examples=20, deadline=None)
-def test_a_whole_body_where_a_stream_was_asked_for(name: str, places: list[int]):
+def test_a_whole_body_in_place_of_a_stream(name: str, places: list[int]):
     payload = whole(name, SPOKEN)
     for indent in (None, 2):
         body = b"\n \n" + json.dumps(payload, indent=indent).encode() + b"\n"
@@ -127,7 +127,7 @@ def test_chunks_as_plain_json(name: str, form: str):
 
 
 @pytest.mark.parametrize("name", WIRES)
-def test_an_error_body_where_a_stream_was_asked_for(name: str):
+def test_an_error_body_in_place_of_a_stream(name: str):
     response, _ = parse_stream(name, [b'{"error": {"type": "x", "message": "No."}}'])
     assert (response.signal.finish_reason, response.signal.confidence) == (F.ERROR, HIGH)
     assert "No." in response.signal.message

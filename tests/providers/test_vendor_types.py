@@ -1,4 +1,4 @@
-"""The vendors' own types as a second opinion: they read what we send, what we take for their bodies, and list their words."""
+"""The vendors' own types as a second opinion: they read our requests and our test bodies, and list the vendors' values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sent(name: str) -> dict[str, Any]:
     return json.loads(provider(name).build_request(ModelRequest(messages, "Be brief", (tool,), 9)).body)
 
 
-def test_openai_reads_what_we_send():
+def test_openais_types_read_our_requests():
     body = sent("openai")
     message = TypeAdapter(openai_chat.ChatCompletionMessageParam)
     for entry in body["messages"]:
@@ -44,7 +44,7 @@ def test_openai_reads_what_we_send():
     TypeAdapter(openai_chat.ChatCompletionToolParam).validate_python(body["tools"][0])
 
 
-def test_anthropic_reads_what_we_send():
+def test_anthropics_types_read_our_requests():
     body = sent("anthropic")
     message = TypeAdapter(anthropic_types.MessageParam)
     for entry in body["messages"]:
@@ -52,8 +52,8 @@ def test_anthropic_reads_what_we_send():
     TypeAdapter(anthropic_types.ToolParam).validate_python(body["tools"][0])
 
 
-def test_google_reads_what_we_send():
-    """Its types refuse fields that they do not know."""
+def test_googles_types_read_our_requests():
+    """Google's types refuse unknown fields."""
     body = sent("gemini")
     for content in body["contents"]:
         google_types.Content.model_validate(content)
@@ -62,7 +62,7 @@ def test_google_reads_what_we_send():
     google_types.GenerationConfig.model_validate(body["generationConfig"])
 
 
-def test_openai_takes_our_body_for_its_own():
+def test_openais_types_read_our_body():
     theirs = openai_chat.ChatCompletion.model_validate(whole("openai", FULL))
     ours = provider("openai").parse(whole("openai", FULL))
     choice = theirs.choices[0]
@@ -73,7 +73,7 @@ def test_openai_takes_our_body_for_its_own():
     assert (ours.usage.input_tokens, ours.usage.total_tokens) == (theirs.usage.prompt_tokens, theirs.usage.total_tokens)
 
 
-def test_anthropic_takes_our_body_for_its_own():
+def test_anthropics_types_read_our_body():
     theirs = anthropic_types.Message.model_validate(whole("anthropic", FULL))
     ours = provider("anthropic").parse(whole("anthropic", FULL))
     assert ours.signal.raw_value == theirs.stop_reason
@@ -82,7 +82,7 @@ def test_anthropic_takes_our_body_for_its_own():
     assert ours.usage.reasoning_tokens == theirs.usage.output_tokens_details.thinking_tokens
 
 
-def test_google_takes_our_body_for_its_own():
+def test_googles_types_read_our_body():
     theirs = google_types.GenerateContentResponse.model_validate(whole("gemini", FULL))
     ours = provider("gemini").parse(whole("gemini", FULL))
     assert ours.text == theirs.candidates[0].content.parts[1].text
@@ -90,7 +90,7 @@ def test_google_takes_our_body_for_its_own():
     assert ours.usage.total_tokens == theirs.usage_metadata.total_token_count
 
 
-def test_all_their_words_are_in_our_tables():
+def test_all_values_of_the_vendors_are_in_our_tables():
     chat = get_args(openai_chat.chat_completion.Choice.model_fields["finish_reason"].annotation)
     assert set(chat) <= set(chat_wire.FINISH_REASONS.reasons)
     assert set(get_args(anthropic_types.beta.BetaStopReason)) == set(anthropic.FINISH_REASONS.reasons)

@@ -73,7 +73,7 @@ NO_VERSIONS = ["1", "v1/beta", "v1 beta", "v", "latest", "v1?key=x", "../v1", "â
 @pytest.mark.parametrize("version", NO_VERSIONS)
 @pytest.mark.parametrize("in_the_name", [True, False])
 @pytest.mark.parametrize("name", ["gemini", "openai", "openrouter", "xai", "anthropic"])
-def test_what_is_no_version_is_told(name: str, in_the_name: bool, version: str) -> None:
+def test_an_invalid_version_is_reported(name: str, in_the_name: bool, version: str) -> None:
     named, given = (f"{name}@{version}", {}) if in_the_name else (name, {"api_version": version})
     with pytest.raises(ConfigurationError, match="is not an API version of") as caught:
         lab.Provider(named, model="m", **given)
@@ -104,13 +104,13 @@ def test_sampling_parameters_are_refused_before_the_request_is_sent(option: dict
     (name, value), sent = next(iter(option.items())), replace(REQUEST, options=option)
     with pytest.raises(ConfigurationError) as caught:
         resolve("anthropic@2026-10-21:claude-sonnet-4-6").build_request(sent)
-    said = f"options['{name}']={value}: Anthropic's API version 2026-10-21 refuses temperature, top_k, top_p. Leave it out, or write "
-    assert str(caught.value) == said + "anthropic@2023-06-01:claude-sonnet-4-6."
+    text = f"options['{name}']={value}: Anthropic's API version 2026-10-21 refuses temperature, top_k, top_p. Leave it out, or write "
+    assert str(caught.value) == text + "anthropic@2023-06-01:claude-sonnet-4-6."
     assert json.loads(resolve("anthropic:claude-sonnet-4-6").build_request(sent).body)[name] == value
     assert json.loads(resolve("anthropic@2023-01-01:claude-sonnet-4-6").build_request(sent).body)[name] == value
 
 
-def test_a_run_with_a_refused_parameter_asks_nobody() -> None:
+def test_a_run_with_a_refused_parameter_sends_no_request() -> None:
     agent = lab.Agent("anthropic@2026-10-21:claude-sonnet-4-6", options={"temperature": 0.2})
     with lab.replay(RARE / "anthropic-2026-10-21.yaml"):
         run = agent.run("Is the harbour open?")
@@ -119,7 +119,7 @@ def test_a_run_with_a_refused_parameter_asks_nobody() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_run_under_the_version_of_2026(stream: bool) -> None:
+def test_a_run_with_the_version_of_2026(stream: bool) -> None:
     agent = lab.Agent("anthropic@2026-10-21:claude-sonnet-4-6", stream=stream)
     with lab.replay(RARE / f"anthropic-2026-10-21{'-stream' * stream}.yaml"):
         result = agent.run("Is the harbour open?").start().wait()
@@ -132,7 +132,7 @@ def test_a_run_under_the_version_of_2026(stream: bool) -> None:
     ("version", "key"),
     [("2023-06-01", {"x-api-key": "k"}), ("2023-01-01", {"x-api-key": "k"}), ("2026-10-21", {"authorization": "Bearer k"})],
 )
-def test_the_key_goes_where_the_version_has_it(version: str, key: dict[str, str]) -> None:
+def test_the_key_is_sent_where_the_version_expects_it(version: str, key: dict[str, str]) -> None:
     found = lab.Provider("anthropic", model="m", api_version=version, api_key="k", headers={"anthropic-beta": "b"})
     assert found.auth_headers() == {"anthropic-beta": "b", **key}
 

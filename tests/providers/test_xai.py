@@ -1,4 +1,4 @@
-"""xAI: ticks, reasoning on top, and what its SDK was recorded to get over gRPC."""
+"""xAI: ticks, reasoning on top, and recordings of its SDK over gRPC."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ F, HIGH, MEDIUM, LOW = FinishReason, Confidence.HIGH, Confidence.MEDIUM, Confide
         (True, None),
     ],
 )
-def test_ticks(ticks: Any, usd: str | None) -> None:
+def test_ticks_are_converted_to_dollars(ticks: Any, usd: str | None) -> None:
     body = chat(usage={"prompt_tokens": 1, "completion_tokens": 1, "cost_in_usd_ticks": ticks})
     assert provider("xai").parse(body).cost_usd == (None if usd is None else Decimal(usd))
     assert provider("azure").parse(body).cost_usd is None
@@ -55,22 +55,22 @@ def test_reasoning_is_part_of_the_output(usage: dict[str, Any], output: int) -> 
     assert (found.output_tokens, found.reasoning_tokens) == (output, 3)
 
 
-def test_the_request() -> None:
+def test_the_body_of_a_request() -> None:
     sent = lab.Provider("xai", model="grok-4.3").build_request(ModelRequest([Message("user", "Hi")], max_output_tokens=9))
     assert sent.url == "https://api.x.ai/v1/chat/completions"
     assert json.loads(sent.body)["max_completion_tokens"] == 9
 
 
-def test_a_turn_that_goes_on_is_no_end() -> None:
-    """`end_turn` stands in the chunks that are not the last."""
+def test_an_unfinished_turn_is_no_end() -> None:
+    """Chunks before the last one contain `end_turn`."""
     on = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "end_turn"}]}
     end = {"choices": [{"index": 0, "delta": {"content": "b"}, "finish_reason": "length"}]}
-    found, told = parse_stream("xai", [sse([on, on, end, "[DONE]"])])
+    found, emitted = parse_stream("xai", [sse([on, on, end, "[DONE]"])])
     assert (found.signal.finish_reason, found.signal.confidence) == (F.MAX_TOKENS, HIGH)
-    assert [event.signal.finish_reason for event in told if isinstance(event, SignalSeen)] == [F.MAX_TOKENS]
-    torn, told = parse_stream("xai", [sse([on, on])])
+    assert [event.signal.finish_reason for event in emitted if isinstance(event, SignalSeen)] == [F.MAX_TOKENS]
+    torn, emitted = parse_stream("xai", [sse([on, on])])
     assert (torn.signal.finish_reason, torn.signal.confidence, torn.signal.raw_value) == (F.UNKNOWN, LOW, None)
-    assert not [event for event in told if isinstance(event, SignalSeen)]
+    assert not [event for event in emitted if isinstance(event, SignalSeen)]
     whole = provider("xai").parse(chat("end_turn")).signal
     assert (whole.finish_reason, whole.confidence, whole.raw_value) == (F.UNKNOWN, LOW, "end_turn")
 
@@ -127,7 +127,7 @@ TURNS = {
 
 
 @pytest.mark.parametrize(("outputs", "expected", "text", "calls"), TURNS.values(), ids=TURNS.keys())
-def test_a_sample(outputs: list[Any], expected: tuple[Any, ...], text: str, calls: list[str]) -> None:
+def test_a_sample_is_read(outputs: list[Any], expected: tuple[Any, ...], text: str, calls: list[str]) -> None:
     payload = sample(*outputs)
     found = provider("xai").parse(payload)
     assert (found.signal.finish_reason, found.signal.confidence, found.signal.raw_value) == expected
@@ -147,11 +147,11 @@ def test_a_streamed_sample_is_read_like_the_whole(
         chunks += [sample({"index": index, "delta": {key: value}}) for key, value in message.items() if key == "role"]
         chunks.append(sample({"index": index, "delta": message, **{k: v for k, v in part.items() if k == "finish_reason"}}))
     body = sse([*chunks, "[DONE]"])
-    found, told = parse_stream("xai", [body])
+    found, emitted = parse_stream("xai", [body])
     assert (found.signal.finish_reason, found.signal.confidence, found.signal.raw_value) == expected
     assert (found.text, [call.id for call in found.tool_calls]) == (text, calls)
-    assert "".join(event.text for event in told if isinstance(event, TextDelta)) == text
-    assert {event.signal.finish_reason for event in told if isinstance(event, SignalSeen)} <= {expected[0]}
+    assert "".join(event.text for event in emitted if isinstance(event, TextDelta)) == text
+    assert {event.signal.finish_reason for event in emitted if isinstance(event, SignalSeen)} <= {expected[0]}
     assert parse_stream("xai", cut(body, range(0, len(body), 7)))[0] == found
 
 
@@ -171,7 +171,7 @@ def test_a_streamed_sample_is_read_like_the_whole(
         ),
         pytest.param({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}, (10, 5, None, None), id="plain"),
         pytest.param({"prompt_tokens": 10, "total_tokens": 10}, (10, 0, None, None), id="a zero is left out"),
-        pytest.param({"prompt_tokens": 10}, (10, None, None, None), id="unknown is no zero"),
+        pytest.param({"prompt_tokens": 10}, (10, None, None, None), id="unknown is not zero"),
         pytest.param({}, (None, None, None, None), id="empty"),
     ],
 )
@@ -180,7 +180,7 @@ def test_usage_of_a_sample(sampled: dict[str, Any], expected: tuple[int | None, 
     assert (found.input_tokens, found.output_tokens, found.cache_read_tokens, found.reasoning_tokens) == expected
 
 
-def test_fragments_of_a_call_that_comes_whole_are_left_out() -> None:
+def test_fragments_of_a_call_that_also_arrives_whole_are_dropped() -> None:
     part = {**CLIENT, "status": "TOOL_CALL_STATUS_IN_PROGRESS", "index": 0}
     whole = {**CLIENT, "status": "TOOL_CALL_STATUS_COMPLETED"}
     chunks = [sample({"delta": {"tool_calls": [entry]}}) for entry in (part, part, whole)]

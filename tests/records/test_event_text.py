@@ -1,4 +1,4 @@
-"""The events frame says in words what happened."""
+"""The events frame describes each event in words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def detail(event: events.Event) -> Any:
         pytest.param(
             events.ContinuationAttempted(1.0, 2, 1, 1234, 5678, 2, 1766, 4322, 1, None, Remaining()),
             "attempt 1, 2 left: 1,234 output tokens and 5,678 characters so far, 1,766 tokens and 4,322 characters left",
-            id="with what is left of the caps",
+            id="with the remaining caps",
         ),
         pytest.param(
             events.ContinuationEnded(1.0, 2, "retry_limit", 3, 2.25), "retry_limit after 3 attempts and 2.2 s", id="its end"
@@ -50,16 +50,18 @@ def detail(event: events.Event) -> Any:
         pytest.param(
             events.ContinuationEnded(1.0, 2, "completed", 1, 0.5, (Seam(2, 9), Seam(3, 30, "once more"))),
             "completed after 1 attempt and 0.5 s, 9 characters dropped where the pieces meet",
-            id="with something dropped",
+            id="with dropped text",
         ),
         pytest.param(
             events.ToolPayloadRepair(1.0, 2, "incomplete", True, True), "incomplete tool call: asked again, whole", id="repaired"
         ),
         pytest.param(
-            events.ToolPayloadRepair(1.0, 2, "malformed", True, False), "malformed tool call: asked again, in vain", id="in vain"
+            events.ToolPayloadRepair(1.0, 2, "malformed", True, False), "malformed tool call: asked again, in vain", id="failed"
         ),
         pytest.param(
-            events.ToolPayloadRepair(1.0, 2, "incomplete", False, False), "incomplete tool call: not asked again", id="left"
+            events.ToolPayloadRepair(1.0, 2, "incomplete", False, False),
+            "incomplete tool call: not asked again",
+            id="not attempted",
         ),
         pytest.param(
             events.AskedAgain(1.0, 2, 3, 1, 1, (Hole(8, 17, "an event could not be read"), Hole(9))),
@@ -93,13 +95,13 @@ def test_details_of_events_around_a_cut_answer(event: events.Event, expected: st
     ],
 )
 def test_every_changed_setting_is_named(change: dict[str, Any], expected: str) -> None:
-    told = detail(events.LimitsChanged(1.0, BEFORE, replace(BEFORE, **change), "panel"))
+    text = detail(events.LimitsChanged(1.0, BEFORE, replace(BEFORE, **change), "panel"))
 
-    assert told.startswith(expected)
-    assert told.endswith(" (by panel)")
+    assert text.startswith(expected)
+    assert text.endswith(" (by panel)")
 
 
-def test_a_field_of_the_terminating_tools_is_named_alone() -> None:
+def test_a_changed_field_of_the_terminating_tools_is_named_alone() -> None:
     one, two = (replace(BEFORE, terminating=TerminatingTools(["end"], consecutive_nudges=n)) for n in (1, 2))
 
     assert detail(events.LimitsChanged(1.0, one, two, "code")) == "consecutive_nudges 1 -> 2 (by code)"

@@ -1,4 +1,4 @@
-"""Frames: the declared columns with the declared dtypes, NA where something is unknown, one shape for all runs."""
+"""Frames: the declared columns with the declared dtypes, NA for unknown values, one shape for all runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from engine.made import agent, go, look, looping, result_of, run_of
+from engine.builders import agent, go, look, looping, result_of, run_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -312,8 +312,8 @@ def test_an_error_is_in_the_frame() -> None:
     assert frame["stop_reason"].tolist()[-1] == "error"
 
 
-def test_half_surrogate_pairs_are_replaced() -> None:
-    """A provider may cut an answer inside an escaped emoji: half a surrogate pair is no text to Arrow."""
+def test_lone_surrogates_are_replaced() -> None:
+    """A provider may cut an answer inside an escaped emoji: a lone surrogate is not text for Arrow."""
     half = json.loads('"cut: \\ud83d"')
     result = result_of([call("look", {"q": half}, text=half), say(half)])
     assert result.to_frame()["text"].tolist() == ["cut: ?", "cut: ?"]
@@ -341,7 +341,7 @@ class Tags(HTMLParser):
         self.seen.add(tag)
 
 
-def test_what_a_notebook_shows_is_escaped() -> None:
+def test_frames_are_escaped_in_a_notebook() -> None:
     evil = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 
     @lab.tool(inline=True)
@@ -368,7 +368,7 @@ def test_an_unknown_frame_is_an_error_that_lists_the_frames() -> None:
 
 
 @pytest.mark.parametrize("wrong", [[5], 5, ["run"], None], ids=repr)
-def test_a_frame_of_something_else_is_refused(wrong: Any) -> None:
+def test_a_frame_of_another_object_is_refused(wrong: Any) -> None:
     with pytest.raises(errors.ConfigurationError, match="is not a run or a result"):
         lab.frame(wrong)
 

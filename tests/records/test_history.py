@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from engine.made import step, steps
+from engine.builders import step, steps
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from engine.made import result_of
+from engine.builders import result_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,7 +65,7 @@ def test_reading_by_column_equals_reading_by_row(runs: list[Any]) -> None:
 
 
 def test_the_steps_of_many_runs_are_in_order() -> None:
-    """There are more steps than are read at once."""
+    """There are more steps than one query reads."""
     results = [result_of([call("look", cost="0.1")] * 19 + [say("end", cost="0.2")]) for _ in range(40)]
     frame = lab.frame(results)
     assert len(frame) == 800 > STEPS_AT_ONCE

@@ -1,4 +1,4 @@
-"""`python -m agentlab serve`: agents out of modules and notebooks, and contexts that outlive the process."""
+"""`python -m agentlab serve`: agents from modules and notebooks, and contexts that survive the process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentlab.__main__ import main
 from agentlab.errors import ConfigurationError
 from agentlab.serving.loader import NOTEBOOK_MODULE, load
 
-from .made import PATIENCE_S, ROOT, process
+from .builders import PATIENCE_S, ROOT, process
 
 AGENT = """
 import asyncio
@@ -46,7 +46,7 @@ number = 5
 
 
 def notebook(folder: Path, *cells: str | list[str], name: str = "book.ipynb") -> Path:
-    """A notebook with these code cells, a text cell before each."""
+    """A notebook with these code cells, each after a text cell."""
     path = folder / name
     listed: list[dict[str, Any]] = []
     for cell in cells:
@@ -65,7 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def test_contexts_outlive_the_process_however_it_ends(folder: Path) -> None:
+def test_contexts_survive_every_end_of_the_process(folder: Path) -> None:
     for end, known in [
         (signal.SIGTERM, []),
         (signal.SIGKILL, ["1"]),
@@ -79,7 +79,7 @@ def test_contexts_outlive_the_process_however_it_ends(folder: Path) -> None:
     assert (folder / "kept.sqlite").exists()
 
 
-def test_a_crash_in_the_middle_of_a_request_leaves_the_context_as_it_was(folder: Path) -> None:
+def test_a_crash_in_the_middle_of_a_request_leaves_the_context_unchanged(folder: Path) -> None:
     def ask(client: httpx.Client, message: str) -> httpx.Response:
         return client.post("/chat", json={"context_id": "a", "message": message})
 
@@ -93,7 +93,7 @@ def test_a_crash_in_the_middle_of_a_request_leaves_the_context_as_it_was(folder:
         waiting.start()
         until = time.monotonic() + PATIENCE_S
         while not (folder / "in-the-middle").exists():
-            assert time.monotonic() < until, "the request never came to the agent"
+            assert time.monotonic() < until, "the request never reached the agent"
             time.sleep(0.01)
     waiting.join(PATIENCE_S)
     assert not waiting.is_alive()
@@ -116,12 +116,12 @@ def test_a_token_comes_from_the_environment_or_the_command_line(folder: Path) ->
 def test_the_quickstart_notebook_is_served(folder: Path) -> None:
     notebook = ROOT / "notebooks" / "01_quickstart.ipynb"
     with process(f"{notebook}:clerk", "--db", "kept.sqlite", cwd=folder) as client:
-        told = client.get("/openapi.json").json()["info"]["description"]
-        assert "search_lost_property" in told
-    assert (folder / "kept.sqlite").exists()  # in the folder of the command, not in that of the notebook
+        description = client.get("/openapi.json").json()["info"]["description"]
+        assert "search_lost_property" in description
+    assert (folder / "kept.sqlite").exists()  # in the working folder of the command, not in that of the notebook
 
 
-def test_a_chat_out_of_a_notebook_keeps_its_recordings(folder: Path) -> None:
+def test_a_chat_from_a_notebook_keeps_its_recordings(folder: Path) -> None:
     notebook(
         folder,
         "import agentlab as lab\nfrom tests.fixtures.scenarios import get_weather",
@@ -136,13 +136,13 @@ def test_a_chat_out_of_a_notebook_keeps_its_recordings(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reason"),
     [
-        (["bots_for_tests:agent", "--host", "0.0.0.0"], "--host 0.0.0.0 can be reached from elsewhere: set a token"),
-        (["bots_for_tests:agent", "--host", "lab.example"], "set a token by AGENTLAB_SERVE_TOKEN"),
+        (["bots_for_tests:agent", "--host", "0.0.0.0"], "--host 0.0.0.0 can be reached from other machines: set a token"),
+        (["bots_for_tests:agent", "--host", "lab.example"], "set a token with AGENTLAB_SERVE_TOKEN"),
         (["bots_for_tests:agent", "--token", ""], "The token cannot be used"),
         (["bots_for_tests:agent", "--token", "two words"], "without spaces"),
-        (["bots_for_tests:agent", "--port", "70000"], "--port 70000: give a number from 0 to 65535"),
+        (["bots_for_tests:agent", "--port", "70000"], "--port 70000: pass a number from 0 to 65535"),
         (["bots_for_tests:agent", "--db", "none/c.sqlite"], "Pass a file in a folder that exists"),
         (["bots_for_tests:number"], "'bots_for_tests:number' is int: name an Agent, or a Chat"),
         (["bots_for_tests"], "'bots_for_tests' is not the name of an agent: write it as module:name"),
@@ -153,17 +153,17 @@ def test_a_chat_out_of_a_notebook_keeps_its_recordings(folder: Path) -> None:
         (["no.ipynb:agent"], "There is no file 'no.ipynb'"),
     ],
 )
-def test_what_cannot_be_served_is_told(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+def test_an_object_that_cannot_be_served_is_reported(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], reason: str
 ) -> None:
     monkeypatch.delenv("AGENTLAB_SERVE_TOKEN", raising=False)
     assert main(["serve", *arguments]) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert "Traceback" not in told
+    output = capsys.readouterr().err
+    assert reason in output
+    assert "Traceback" not in output
 
 
-def test_without_the_extra_the_next_step_is_told(folder: Path) -> None:
+def test_without_the_extra_the_error_says_what_to_install(folder: Path) -> None:
     check = "import sys; sys.modules['uvicorn'] = sys.modules['fastapi'] = None; sys.argv[1:] = ['serve', 'x:y']; " \
             "from agentlab.__main__ import main; sys.exit(main())"  # fmt: skip
     done = subprocess.run(
@@ -200,7 +200,7 @@ def test_a_notebook_is_executed_up_to_the_cell_that_defines_the_name(folder: Pat
 
 
 @pytest.mark.parametrize(
-    ("cells", "said"),
+    ("cells", "reason"),
     [
         (["agent = 1 / 0"], "Cell 2 of book.ipynb failed with ZeroDivisionError: division by zero. Fix that first."),
         (["x = 1", "raise KeyError(5)", "agent = 1"], "Cell 4 of book.ipynb failed with KeyError"),
@@ -210,15 +210,15 @@ def test_a_notebook_is_executed_up_to_the_cell_that_defines_the_name(folder: Pat
         (["if False:\n    agent = 1"], "There is no name defined in book.ipynb, cell 2,: 'agent'"),
     ],
 )
-def test_a_notebook_that_does_not_give_the_name_is_told(folder: Path, cells: list[str], said: str) -> None:
+def test_a_notebook_without_the_name_is_reported(folder: Path, cells: list[str], reason: str) -> None:
     notebook(folder, *cells)
     with pytest.raises(ConfigurationError) as caught:
         load("book.ipynb:agent")
-    assert said in str(caught.value)
+    assert reason in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"cells": [5]}', '{"worksheets": []}', "\x00"])
-def test_a_file_that_is_no_notebook_is_told(folder: Path, text: str) -> None:
+def test_a_file_that_is_no_notebook_is_reported(folder: Path, text: str) -> None:
     (folder / "book.ipynb").write_text(text)
     with pytest.raises(ConfigurationError, match="not a notebook in format 4"):
         load("book.ipynb:agent")

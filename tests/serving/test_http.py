@@ -1,4 +1,4 @@
-"""What only HTTP has: errors and their status, who may come in, sizes, many at once, and the OpenAPI document."""
+"""HTTP only: errors and their status, access, sizes, concurrency, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentlab.serving import access
 from agentlab.serving.access import MAX_BODY_BYTES, is_loopback
 from agentlab.testing import call, say
 
-from .made import FINISH, PATIENCE_S, Parrot, finalize, parrot, scripted, serving
+from .builders import FINISH, PATIENCE_S, Parrot, finalize, parrot, scripted, serving
 
 OK = {"context_id": "a", "message": "go"}
 CONFIG, NUDGES, CALLS = "terminating_config", "consecutive_nudges", "max_invocations"
@@ -67,8 +67,8 @@ def error_of(answer: httpx.Response) -> tuple[int, str, str]:
     return answer.status_code, body[1]["type"], body[1]["message"]
 
 
-def test_the_endpoints_have_the_form_that_was_agreed_on() -> None:
-    """The bodies and answers literally, as clients of other servers of this form send and read them."""
+def test_the_endpoints_have_the_documented_form() -> None:
+    """Literal request and response bodies, as clients of other servers of this form use them."""
     config = b'{"tool_ids": ["t-1"], "consecutive_nudges": 1, "nudge_message": "Call it.", "max_invocations": 64}'
     headers = {"content-type": "application/json"}
     script = [call("look", {"q": "trains"}), call("finalize", {"answer": "IC 41"})]
@@ -92,35 +92,35 @@ def test_the_endpoints_have_the_form_that_was_agreed_on() -> None:
         ]:
             answer = client.post(path, content=body % config, headers=headers)
             assert answer.status_code == 200, answer.text
-            told = answer.json()
-            assert {name: told[name] for name in ("response", "saved_ai_messages", "generated_messages")} == {
+            received = answer.json()
+            assert {name: received[name] for name in ("response", "saved_ai_messages", "generated_messages")} == {
                 "response": '{"answer":"IC 41"}',
                 "saved_ai_messages": True,
                 "generated_messages": [*first, look, seen, ended, gave],
             }
 
 
-def test_what_is_sent_wrongly_is_told_with_field_and_next_step() -> None:
+def test_an_invalid_request_is_answered_with_field_and_advice() -> None:
     chat = lab.Chat(parrot())
     with serving(chat) as client:
-        for name, (path, body, status, kind, said) in WRONG.items():
+        for name, (path, body, status, kind, error_text) in WRONG.items():
             raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-            told = error_of(client.post(path, content=raw, headers={"content-type": "application/json"}))
-            assert told[:2] == (status, kind), (name, told)
-            assert said in told[2], (name, told)
-            assert len(told[2]) < 1000
-        assert error_of(client.get("/chat")) == (405, "wrong_method", "/chat takes POST.")
+            received = error_of(client.post(path, content=raw, headers={"content-type": "application/json"}))
+            assert received[:2] == (status, kind), (name, received)
+            assert error_text in received[2], (name, received)
+            assert len(received[2]) < 1000
+        assert error_of(client.get("/chat")) == (405, "wrong_method", "/chat accepts POST.")
         assert chat.context_ids() == []
         whole = {**OK, "terminating_config": {**FINISH, "max_invocations": 2.0}}  # JSON has one kind of number
         assert client.post("/chat", json=whole).json()["stop_reason"] == "nudges_exhausted"
 
 
-def test_what_went_wrong_inside_has_the_status_of_whose_fault_it_is() -> None:
+def test_an_internal_error_has_the_status_of_its_cause() -> None:
     def failing_with(error: Exception) -> lab.Agent:
         return scripted([error])
 
     refused = ProviderStatusError("openai (gpt) answered with status 401: no. Check the API key.", status=401)
-    for agent, status, kind, said in [
+    for agent, status, kind, error_text in [
         (failing_with(refused), 502, "provider", "Check the API key"),
         (scripted([say("half", finish=FinishReason.ERROR)]), 502, "provider", ""),
         (scripted([]), 502, "provider", "The script has 0 answers"),
@@ -135,20 +135,20 @@ def test_what_went_wrong_inside_has_the_status_of_whose_fault_it_is() -> None:
     ]:
         chat = lab.Chat(agent)
         with serving(chat) as client:
-            told = error_of(client.post("/chat", json=OK))
-            assert told[:2] == (status, kind), told
-            assert said in told[2]
-            assert "sk-proj" not in told[2]
-            assert chat.context_ids() == []  # as it was before
+            received = error_of(client.post("/chat", json=OK))
+            assert received[:2] == (status, kind), received
+            assert error_text in received[2]
+            assert "sk-proj" not in received[2]
+            assert chat.context_ids() == []  # unchanged
 
 
-def test_a_key_in_what_a_provider_said_is_not_told() -> None:
+def test_a_key_in_a_providers_message_is_redacted() -> None:
     key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ"
     with serving(scripted([ProviderStatusError(f"no such key {key}", status=401)])) as client:
         assert error_of(client.post("/chat", json=OK))[2] == "ProviderStatusError: no such key REDACTED"
 
 
-def test_storage_that_fails_is_told(tmp_path: Path) -> None:
+def test_a_storage_failure_is_reported(tmp_path: Path) -> None:
     chat = lab.Chat(parrot(), tmp_path / "c.sqlite")
     with serving(chat) as client:
         assert client.post("/chat", json=OK).status_code == 200
@@ -158,7 +158,7 @@ def test_storage_that_fails_is_told(tmp_path: Path) -> None:
         assert error_of(client.post("/chat", json=OK))[:2] == (503, "storage")
 
 
-def test_another_process_that_wrote_meanwhile_is_a_conflict(tmp_path: Path) -> None:
+def test_a_concurrent_write_by_another_process_is_a_conflict(tmp_path: Path) -> None:
     class Meddler(Parrot):
         async def respond(self, request: Any, context: Any) -> Any:
             with lab.Chat(parrot(), tmp_path / "c.sqlite") as other:
@@ -167,12 +167,12 @@ def test_another_process_that_wrote_meanwhile_is_a_conflict(tmp_path: Path) -> N
 
     chat = lab.Chat(lab.Agent(Meddler()), tmp_path / "c.sqlite")
     with serving(chat) as client:
-        told = error_of(client.post("/chat", json=OK))
-        assert told[:2] == (409, "context_changed")
+        received = error_of(client.post("/chat", json=OK))
+        assert received[:2] == (409, "context_changed")
         assert [message.text for message in chat.messages("a")] == ["I was faster."]
 
 
-def test_a_body_of_more_than_a_mebibyte_is_refused_however_it_comes() -> None:
+def test_a_body_over_a_mebibyte_is_refused_in_any_encoding() -> None:
     def message(size: int) -> bytes:
         return json.dumps({**OK, "message": "x" * (size - len(json.dumps({**OK, "message": ""})))}).encode()
 
@@ -185,7 +185,7 @@ def test_a_body_of_more_than_a_mebibyte_is_refused_however_it_comes() -> None:
         assert client.post("/chat", json=OK).status_code == 200
 
 
-def test_a_body_that_does_not_come_is_refused_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_never_arrives_is_refused_and_blocks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "BODY_TIMEOUT_S", 1.0)
     body = json.dumps(OK).encode()
     head = b"POST /chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -201,7 +201,7 @@ def test_a_body_that_does_not_come_is_refused_and_holds_up_nobody(monkeypatch: p
                 one.sendall(b"1\r\n{\r\n" if chunked else body[:1])
             assert client.post("/chat", json=OK).status_code == 200  # while all of them are open
             for one in slow:
-                answer = b"".join(iter(partial(one.recv, 65536), b""))  # up to the end of the connection
+                answer = b"".join(iter(partial(one.recv, 65536), b""))  # until the connection ends
                 assert answer.startswith(b"HTTP/1.1 408 ")
                 assert b'{"error":{"type":"body_too_slow","message":"The body was not complete after 1 s' in answer
         assert client.post("/chat", json=OK).status_code == 200
@@ -227,7 +227,7 @@ def test_a_body_that_does_not_come_is_refused_and_holds_up_nobody(monkeypatch: p
         ({"host": ""}, "wrong_host"),
     ],
 )
-def test_only_pages_of_the_server_itself_get_in(headers: dict[str, str], kind: str | None) -> None:
+def test_only_pages_of_the_server_itself_are_allowed(headers: dict[str, str], kind: str | None) -> None:
     with serving(parrot()) as client:
         answer = client.post("/chat", json=OK, headers=headers)
         if kind is None:
@@ -236,7 +236,7 @@ def test_only_pages_of_the_server_itself_get_in(headers: dict[str, str], kind: s
             assert error_of(answer)[:2] == (403, kind)
 
 
-def test_a_token_is_asked_for_everywhere() -> None:
+def test_a_token_is_required_everywhere() -> None:
     with serving(parrot(), token="open-sesame") as client:
         for given in (
             "",
@@ -266,29 +266,30 @@ def test_a_token_is_asked_for_everywhere() -> None:
     [("127.0.0.1", True), ("127.8.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False),
      ("10.0.0.1", False), ("lab.example", False), ("", False)],
 )  # fmt: skip
-def test_what_loopback_is(host: str, is_it: bool) -> None:
+def test_which_addresses_are_loopback(host: str, is_it: bool) -> None:
     assert is_loopback(host) is is_it
 
 
-def test_a_hundred_contexts_at_once_do_not_mix() -> None:
+def test_a_hundred_concurrent_contexts_do_not_mix() -> None:
     model = Parrot(together=100)
     chat = lab.Chat(lab.Agent(model, tools=[finalize]))
 
     async def talk(client: httpx.AsyncClient, context_id: str) -> list[str]:
-        said = []
+        error_text = []
         for turn in range(3):
             answer = await client.post("/chat", json={"context_id": context_id, "message": f"{context_id}-{turn}"})
-            said.append(answer.json()["response"])
-        return said
+            error_text.append(answer.json()["response"])
+        return error_text
 
     async def main(url: Any) -> list[list[str]]:
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)  # the server closes what idles for 5 s
+        # the server closes connections that idle for 5 s
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         async with httpx.AsyncClient(base_url=url, limits=limits, timeout=60, trust_env=False) as client:
             return await asyncio.gather(*[talk(client, f"c{number}") for number in range(100)])
 
     with serving(chat) as client:
-        told = asyncio.run(main(client.base_url))
-        for number, answers in enumerate(told):
+        received = asyncio.run(main(client.base_url))
+        for number, answers in enumerate(received):
             assert answers == [" | ".join(f"c{number}-{turn}" for turn in range(upto + 1)) for upto in range(3)]
             assert [message.text for message in chat.messages(f"c{number}")][::2] == [f"c{number}-{turn}" for turn in range(3)]
     assert model.most_at_once == 100
@@ -313,7 +314,7 @@ def test_requests_of_one_context_wait_for_each_other() -> None:
     assert kept[-1] == " | ".join(kept[::2])  # the last one saw all the others, in order
 
 
-def test_the_openapi_document_says_what_holds() -> None:
+def test_the_openapi_document_matches_the_endpoints() -> None:
     with serving(parrot()) as client:
         document = client.get("/openapi.json").json()
         assert client.get("/docs").status_code == 404
@@ -350,10 +351,10 @@ def test_the_openapi_document_says_what_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "said"),
+    ("ask", "error_text"),
     [
         (lambda chat: chat.chat("", "go"), "context_id=''"),
-        (lambda chat: chat.chat("ä", "go"), "context_id='\\xe4': give 1 to 200 printable ASCII characters"),
+        (lambda chat: chat.chat("ä", "go"), "context_id='\\xe4': pass 1 to 200 printable ASCII characters"),
         (lambda chat: chat.chat(5, "go"), "context_id=5"),
         (lambda chat: chat.chat("a", " "), "message=' ': pass a non-empty text"),
         (lambda chat: chat.chat("a", None), "message=None"),
@@ -362,7 +363,7 @@ def test_the_openapi_document_says_what_holds() -> None:
         (lambda chat: chat.invoke("a"), "The context 'a' has no message"),
         (lambda chat: chat.add_ai_message("a", ""), "prompt=''"),
         (lambda chat: chat.add_message("a", ""), "message=''"),
-        (lambda chat: chat.add_message("a", "go", "tool"), "role='tool': give 'assistant' or 'user'"),
+        (lambda chat: chat.add_message("a", "go", "tool"), "role='tool': pass 'assistant' or 'user'"),
         (lambda chat: chat.chat("a", "go", {"tool_id": ["finalize"]}), "Did you mean 'tool_ids'?"),
         (lambda chat: chat.chat("a", "go", {"max_invocations": 3}), "tool_ids is missing"),
         (lambda chat: chat.chat("a", "go", {"tool_ids": "finalize"}), "give the names in a list"),
@@ -370,19 +371,19 @@ def test_the_openapi_document_says_what_holds() -> None:
         (lambda chat: chat.chat("a", "go", ["finalise"]), "Did you mean 'finalize'?"),
     ],
 )
-def test_the_methods_name_what_is_wrong(ask: Any, said: str) -> None:
+def test_the_methods_name_the_invalid_value(ask: Any, error_text: str) -> None:
     with lab.Chat(parrot()) as chat, pytest.raises(ChatInputError) as caught:
         asyncio.run(ask(chat))
-    assert said in str(caught.value)
+    assert error_text in str(caught.value)
 
 
-def test_the_methods_take_what_a_run_takes() -> None:
+def test_the_methods_accept_the_arguments_of_a_run() -> None:
     with lab.Chat(parrot()) as chat:
         for config in (["finalize"], lab.TerminatingTools([finalize]), FINISH):
             assert asyncio.run(chat.ask("finish", config)).stop_reason is lab.StopReason.TERMINATING_TOOL
 
 
-def test_a_run_that_failed_is_raised_with_all_that_it_left() -> None:
+def test_a_failed_run_is_raised_with_its_partial_result() -> None:
     with lab.Chat(scripted([ProviderStatusError("no", status=500)])) as chat:
         with pytest.raises(RunFailed) as caught:
             asyncio.run(chat.chat("a", "go"))
@@ -391,12 +392,12 @@ def test_a_run_that_failed_is_raised_with_all_that_it_left() -> None:
         assert chat.messages("a") == ()
 
 
-def test_a_request_that_is_cancelled_leaves_the_context_as_it_was_and_free() -> None:
+def test_a_cancelled_request_leaves_the_context_unchanged_and_free() -> None:
     with lab.Chat(parrot(30)) as chat:
 
         async def main() -> None:
             task = asyncio.create_task(chat.chat("a", "go"))
-            await asyncio.sleep(0.05)  # it may have come to the model by then, or not
+            await asyncio.sleep(0.05)  # it may have reached the model by then, or not
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -412,6 +413,6 @@ def test_a_chat_needs_an_agent() -> None:
 
 
 @pytest.mark.parametrize("ids", [{"7f3a": "finalise"}, {"look": "finalize"}], ids=["no-such-tool", "name-of-another"])
-def test_an_id_that_names_no_tool_is_refused(ids: dict[str, str]) -> None:
+def test_an_id_of_no_tool_is_refused(ids: dict[str, str]) -> None:
     with pytest.raises(lab.errors.ConfigurationError, match=r"Chat\(tool_ids=.*: look, finalize\."):
         lab.Chat(parrot(), tool_ids=ids)

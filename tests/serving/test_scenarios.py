@@ -1,4 +1,4 @@
-"""The endpoints and the methods, in the same scenarios: one door is a Chat in this process, the other real HTTP."""
+"""The endpoints and the methods in the same scenarios: a Chat in this process, and real HTTP."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from agentlab.serving.app import served
 from agentlab.testing import call, say
 from tests.fixtures import scenarios
 
-from .made import FINISH, finalize, parrot, scripted, serving
+from .builders import FINISH, finalize, parrot, scripted, serving
 
 Reply = dict[str, Any]
 
 
 class Door:
-    """What a client can do, whichever way it comes in; each gives the reply as JSON."""
+    """A client's actions, by either access; each returns the reply as JSON."""
 
     def __init__(self, chat: lab.Chat, client: httpx.Client | None) -> None:
         self.kept = chat
@@ -75,7 +75,7 @@ def ai(text: str) -> dict[str, str]:
     return {"sender": "ai", "message": text}
 
 
-def test_a_conversation_goes_on_in_its_context(opened: Callable[..., Door]) -> None:
+def test_a_conversation_continues_in_its_context(opened: Callable[..., Door]) -> None:
     door = opened(parrot())
     assert door.chat(context_id="a", message="one")["response"] == "one"
     second = door.chat(context_id="a", message="two")
@@ -92,7 +92,7 @@ def roles(request: ModelRequest, index: int) -> str:
     return " | ".join(f"{message.role}: {message.text}" for message in request.messages)
 
 
-def test_what_is_asked_without_a_context_is_not_kept(opened: Callable[..., Door]) -> None:
+def test_a_request_without_a_context_is_not_stored(opened: Callable[..., Door]) -> None:
     door = opened(parrot())
     alone = door.ask(prompt="one")
     assert (alone["response"], alone["saved_ai_messages"]) == ("one", False)
@@ -100,7 +100,7 @@ def test_what_is_asked_without_a_context_is_not_kept(opened: Callable[..., Door]
     assert door.kept.context_ids() == []
 
 
-def test_a_context_is_run_as_it_is(opened: Callable[..., Door]) -> None:
+def test_a_context_is_run_unchanged(opened: Callable[..., Door]) -> None:
     door = opened(scripted(roles))
     door.add_message(context_id="a", message="Hello", role="user")
     first = door.invoke(context_id="a")
@@ -110,7 +110,7 @@ def test_a_context_is_run_as_it_is(opened: Callable[..., Door]) -> None:
     assert [message.role for message in door.kept.messages("a")] == ["user", "assistant", "assistant"]
 
 
-def test_what_a_limit_cut_off_goes_on_without_a_message(opened: Callable[..., Door]) -> None:
+def test_a_run_cut_by_a_limit_continues_without_a_message(opened: Callable[..., Door]) -> None:
     script = lambda request, index: call("look") if len(request.messages) == 1 else "Done."  # noqa: E731
     door = opened(scripted(script, budget=lab.Budget(max_turns=1)))
     assert door.chat(context_id="a", message="go")["stop_reason"] == "turn_limit"
@@ -118,7 +118,7 @@ def test_what_a_limit_cut_off_goes_on_without_a_message(opened: Callable[..., Do
     assert [message.role for message in door.kept.messages("a")] == ["user", "assistant", "tool", "assistant"]
 
 
-def test_the_assistants_next_message_is_written_as_instructed(opened: Callable[..., Door]) -> None:
+def test_the_assistants_next_message_follows_the_instructions(opened: Callable[..., Door]) -> None:
     door = opened(scripted(roles))
     assert door.add_ai_message(context_id="a", prompt="Greet.")["generated_messages"][0] == human("Greet.")
     reply = door.add_ai_message(context_id="a", prompt="Say good bye.")
@@ -130,17 +130,17 @@ def test_the_assistants_next_message_is_written_as_instructed(opened: Callable[.
     assert kept[-1].text == reply["response"]
 
 
-def test_words_put_into_the_assistants_mouth_are_seen_by_the_model(opened: Callable[..., Door]) -> None:
+def test_an_inserted_assistant_message_is_sent_to_the_model(opened: Callable[..., Door]) -> None:
     door = opened(scripted(roles))
     added = door.add_message(context_id="a", message="Your parcel is here.")
     assert (added["response"], added["stop_reason"], added["generated_messages"]) == ("Your parcel is here.", None, [])
     assert added["saved_ai_messages"] is True
     assert added["messages"] == [{"role": "assistant", "content": "Your parcel is here."}]
-    told = door.chat(context_id="a", message="Thanks")["response"]
-    assert told == "assistant: Your parcel is here. | user: Thanks"
+    response_text = door.chat(context_id="a", message="Thanks")["response"]
+    assert response_text == "assistant: Your parcel is here. | user: Thanks"
 
 
-def test_tool_calls_and_results_are_told_and_saved_in_order(opened: Callable[..., Door]) -> None:
+def test_tool_calls_and_results_are_returned_and_stored_in_order(opened: Callable[..., Door]) -> None:
     door = opened(parrot())
     reply = door.chat(context_id="a", message="look there")
     assert reply["generated_messages"] == [
@@ -150,12 +150,12 @@ def test_tool_calls_and_results_are_told_and_saved_in_order(opened: Callable[...
         {"type": "tool_response", "tool_call_id": "call_look", "tool_output": "saw there"},
         ai("look there"),
     ]
-    _, made, result, said = reply["messages"]
+    _, made, result, last_message = reply["messages"]
     assert (made["role"], made["content"]) == ("assistant", "I look.")
     assert made["tool_calls"] == [{"id": "call_look", "name": "look", "arguments": '{"q": "there"}'}]
     assert result["role"] == "tool"
     assert result["tool_results"] == [{"call_id": "call_look", "name": "look", "content": "saw there", "error": None}]
-    assert said["content"] == reply["response"] == "look there"
+    assert last_message["content"] == reply["response"] == "look there"
     assert [message.role for message in door.kept.messages("a")] == ["user", "assistant", "tool", "assistant"]
 
 
@@ -173,12 +173,12 @@ def test_tool_calls_and_results_are_told_and_saved_in_order(opened: Callable[...
     ],
     ids=["none", "nested", "infinite", "not-a-number", "list", "half-a-pair", "deep", "key"],
 )
-def test_whatever_a_model_writes_is_a_tool_input(opened: Callable[..., Door], arguments: str, given: Any) -> None:
+def test_any_arguments_of_a_model_are_a_tool_input(opened: Callable[..., Door], arguments: str, given: Any) -> None:
     reply = opened(scripted([call("look", arguments), "Done."])).ask(prompt="go")
     assert reply["generated_messages"][1]["tool_input"] == given
 
 
-def test_a_terminating_tool_is_named_by_its_id_too(opened: Callable[..., Door]) -> None:
+def test_a_terminating_tool_can_be_named_by_its_id(opened: Callable[..., Door]) -> None:
     door = opened(lab.Chat(parrot(), tool_ids={"7f3a": "finalize"}))
     reply = door.chat(context_id="a", message="finish", terminating_config={"tool_ids": ["7f3a"]})
     assert (reply["stop_reason"], reply["generated_messages"][1]["tool_name"]) == ("terminating_tool", "finalize")
@@ -193,7 +193,7 @@ def test_a_terminating_tool_gives_the_response(opened: Callable[..., Door]) -> N
     assert door.chat(context_id="a", message="and now")["response"] == "finish | and now"
 
 
-def test_an_answer_in_words_is_nudged_and_then_given_up(opened: Callable[..., Door]) -> None:
+def test_an_answer_without_a_call_is_nudged_a_limited_number_of_times(opened: Callable[..., Door]) -> None:
     door = opened(scripted(lambda request, index: f"words {index}"))
     config = {**FINISH, "consecutive_nudges": 2, "nudge_message": "Call it!"}
     reply = door.chat(context_id="a", message="go", terminating_config=config)
@@ -204,14 +204,14 @@ def test_an_answer_in_words_is_nudged_and_then_given_up(opened: Callable[..., Do
     assert reply["generated_messages"] == [human("go"), ai("words 1"), nudge, ai("words 2"), nudge, ai("words 3")]
 
 
-def test_a_reminder_without_an_answer_is_not_saved(opened: Callable[..., Door]) -> None:
+def test_an_unanswered_reminder_is_not_stored(opened: Callable[..., Door]) -> None:
     door = opened(scripted(lambda request, index: f"words {index}", budget=lab.Budget(max_turns=1)))
     reply = door.chat(context_id="a", message="go", terminating_config=FINISH)
     assert reply["stop_reason"] == "turn_limit"
     assert [message.role for message in door.kept.messages("a")] == ["user", "assistant"]
 
 
-def test_calls_are_capped_by_max_invocations(opened: Callable[..., Door]) -> None:
+def test_calls_are_limited_by_max_invocations(opened: Callable[..., Door]) -> None:
     door = opened(scripted(lambda request, index: call("look", {"q": str(index)}, text=f"try {index}")))
     reply = door.ask(prompt="go", terminating_config={**FINISH, "max_invocations": 3})
     assert (reply["stop_reason"], reply["response"]) == ("call_limit", "try 3")
@@ -225,7 +225,7 @@ def test_a_limit_is_an_outcome(opened: Callable[..., Door]) -> None:
     assert [message.role for message in door.kept.messages("a")] == ["user", "assistant", "tool", "assistant", "tool"]
 
 
-def test_an_answer_that_stays_cut_says_so_and_is_kept_as_it_came(opened: Callable[..., Door]) -> None:
+def test_an_answer_that_remains_cut_says_so_and_is_stored_unchanged(opened: Callable[..., Door]) -> None:
     cut = say("Night trains are coming ba", finish=FinishReason.MAX_TOKENS)
     door = opened(scripted([cut], continuation=NO_CONTINUATION))
     reply = door.chat(context_id="a", message="go")
@@ -235,7 +235,7 @@ def test_an_answer_that_stays_cut_says_so_and_is_kept_as_it_came(opened: Callabl
     assert door.kept.messages("a")[-1].text == "Night trains are coming ba"
 
 
-def test_an_answer_that_the_budget_cut_says_so(opened: Callable[..., Door]) -> None:
+def test_an_answer_cut_by_the_budget_says_so(opened: Callable[..., Door]) -> None:
     cut = say("Night trains are coming ba", finish=FinishReason.MAX_TOKENS)
     reply = opened(scripted([cut], budget=lab.Budget(max_calls=1))).ask(prompt="go")
     assert reply["response"] == f"Night trains are coming ba\n\n[{reply['detail']}]"
@@ -245,7 +245,7 @@ def test_an_answer_that_the_budget_cut_says_so(opened: Callable[..., Door]) -> N
 @pytest.mark.parametrize(
     "cut", [say("Night trains are coming ba", finish=FinishReason.MAX_TOKENS), call("look", '{"q": "tr', text="I")]
 )
-def test_what_the_budget_cut_off_is_told_in_the_detail(opened: Callable[..., Door], cut: Any, budget: lab.Budget) -> None:
+def test_the_budgets_cut_is_in_the_detail(opened: Callable[..., Door], cut: Any, budget: lab.Budget) -> None:
     reply = opened(scripted([cut], budget=budget, stream=True)).ask(prompt="go")
     assert reply["stop_reason"] in ("call_limit", "token_budget")
     assert "cut off" in reply["detail"]
@@ -253,14 +253,14 @@ def test_what_the_budget_cut_off_is_told_in_the_detail(opened: Callable[..., Doo
     assert reply["response"] == f"{cut.text}\n\n[{reply['detail']}]"
 
 
-def test_a_cut_answer_that_could_be_continued_is_whole(opened: Callable[..., Door]) -> None:
+def test_a_continued_cut_answer_is_complete(opened: Callable[..., Door]) -> None:
     script = [say("Night trains are coming ba", finish=FinishReason.MAX_TOKENS), say("ck.")]
     reply = opened(scripted(script)).chat(context_id="a", message="go")
     assert (reply["stop_reason"], reply["response"]) == ("completed", "Night trains are coming back.")
     assert reply["generated_messages"] == [human("go"), ai("Night trains are coming back.")]
 
 
-def test_a_request_that_brings_no_answer_leaves_the_context_as_it_was(opened: Callable[..., Door]) -> None:
+def test_a_request_without_an_answer_leaves_the_context_unchanged(opened: Callable[..., Door]) -> None:
     door = opened(scripted([say("", finish=FinishReason.CONTENT_FILTERED)]))
     door.add_message(context_id="a", message="Hello")
     reply = door.chat(context_id="a", message="something bad")
@@ -269,7 +269,7 @@ def test_a_request_that_brings_no_answer_leaves_the_context_as_it_was(opened: Ca
     assert [message.text for message in door.kept.messages("a")] == ["Hello"]
 
 
-def test_what_is_no_unicode_is_kept_as_it_came_and_sent_as_it_can_be(opened: Callable[..., Door]) -> None:
+def test_invalid_unicode_is_stored_unchanged_and_sent_in_a_valid_form(opened: Callable[..., Door]) -> None:
     door = opened(scripted(["half \ud83c a pair"]))
     assert door.chat(context_id="a", message="go")["response"] == "half \ufffd a pair"
     assert door.kept.messages("a")[-1].text == "half \ud83c a pair"
@@ -284,7 +284,7 @@ def test_recorded_providers_converse(opened: Callable[..., Door], model: str) ->
     assert first["stop_reason"] == "completed"
     assert [message["role"] for message in first["messages"]] == ["user", "assistant", "tool", "assistant"]
     assert first["generated_messages"][-1] == ai(first["response"]) != ai("")
-    second = door.chat(context_id="a", message="Are you sure?")  # goes on from messages in the provider's own form, from the disk
+    second = door.chat(context_id="a", message="Are you sure?")  # continues from stored messages in the provider's native form
     assert second["response"] == first["response"]
     kept = door.kept.messages("a")
     assert len(kept) == 8

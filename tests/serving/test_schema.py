@@ -1,6 +1,6 @@
-"""Schemathesis asks the endpoints whatever their OpenAPI document allows, and what it does not: no 5xx, and every answer as documented.
+"""Schemathesis sends every request that the OpenAPI document allows, and others: no 5xx, and every answer as documented.
 
-It is run by its own command against a real server, so that all its phases take part: examples, every edge of the document, random
+Its own command runs it against a real server, so that all its phases are included: examples, the document's edge cases, random
 bodies.
 """
 
@@ -14,11 +14,11 @@ import pytest
 
 import agentlab as lab
 
-from .made import parrot, serving
+from .builders import parrot, serving
 
 
 @pytest.mark.parametrize("token", [None, "open-sesame"])
-def test_whatever_is_asked_is_answered_as_the_document_says(tmp_path: Path, token: str | None) -> None:
+def test_every_answer_is_as_documented(tmp_path: Path, token: str | None) -> None:
     command = [str(Path(sys.executable).with_name("schemathesis")), "run", "--max-examples", "18", "--no-color"]
     command += ["--generation-deterministic"]
     if token is not None:

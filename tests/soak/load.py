@@ -1,6 +1,6 @@
-"""One measurement of load, in a process of its own: `python -m tests.soak.load WHAT SIZE FOLDER` prints it as JSON.
+"""One measurement of load, in a separate process: `python -m tests.soak.load WHAT SIZE FOLDER` prints it as JSON.
 
-Times are CPU seconds of the process, so that other work on the machine does not count; memory is what the kernel says of it.
+Times are CPU seconds of the process, so that other work on the machine does not count; memory is as the kernel reports it.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ def now_mb() -> float:
 
 
 def forget_peak() -> None:
-    """Let the peak begin anew with what is resident now."""
+    """Reset the peak to the memory that is resident now."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_since() -> float:
-    """The peak since `forget_peak`, as the kernel keeps it."""
+    """The peak since `forget_peak`, as the kernel records it."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024 / 1e6
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
-    """CPU seconds that this took, megabytes that it needed at its peak beyond what was there, and what it gave."""
+    """The CPU seconds of a call, the additional megabytes at its peak, and its result."""
     forget_peak()
     before, start = now_mb(), time.process_time()
     given = work()
     return time.process_time() - start, peak_since() - before, given
 
 
-# Many runs at once ---------------------------------------------------------------------------------------------------------------
+# Many concurrent runs ------------------------------------------------------------------------------------------------------------
 
 
 def search_notes(query: str) -> str:
@@ -59,7 +59,7 @@ def search_notes(query: str) -> str:
 
 
 def runs_at_once(size: int, folder: Path) -> dict[str, float]:
-    """So many runs over replay, all under way at the same time, all results held; then what is left when nobody holds them."""
+    """This many concurrent runs over replay with all results held; then the memory after they are released."""
 
     def search_notes(query: str) -> str:
         """Search the notes."""
@@ -88,7 +88,7 @@ def runs_at_once(size: int, folder: Path) -> dict[str, float]:
             "us_a_step": cpu_s / steps * 1e6,
             "kb_a_run": peak / size * 1e3,
             "objects_left_a_run": (len(gc.get_objects()) - objects) / size,
-            "lanes_left": len(recorded.index._lanes),
+            "lanes_left": len(recorded.index._progress),
         }
 
 
@@ -96,18 +96,18 @@ def runs_at_once(size: int, folder: Path) -> dict[str, float]:
 
 
 def scripted(*observers: Any) -> lab.Agent:
-    """An agent that looks things up for ever."""
+    """An agent that looks things up without end."""
 
     async def lookup(key: str) -> str:
         """Look a key up."""
         return "value of " + key
 
-    said = ScriptedProvider(lambda request, number: call("lookup", {"key": f"k{number}"}, cost="0.0001", id=f"c{number}"))
-    return lab.Agent(said, tools=[lookup], observers=observers)
+    model = ScriptedProvider(lambda request, number: call("lookup", {"key": f"k{number}"}, cost="0.0001", id=f"c{number}"))
+    return lab.Agent(model, tools=[lookup], observers=observers)
 
 
 def steps_in_a_run(size: int, folder: Path) -> dict[str, float]:
-    """One run of so many steps, kept in a file step by step."""
+    """One run of this many steps, stored in a file step by step."""
     store = lab.Store(folder / f"long-{size}.db")
     store.storage._database.execute("PRAGMA synchronous = OFF")  # type: ignore[attr-defined]
     agent = scripted(store)
@@ -134,7 +134,7 @@ def steps_in_a_run(size: int, folder: Path) -> dict[str, float]:
 
 
 def steps_on_the_wire(size: int, folder: Path) -> dict[str, float]:
-    """One run of so many steps over replay: each request carries the whole conversation, as the wire wants it."""
+    """One run of this many steps over replay: each request carries the whole conversation, as the wire requires."""
     body = {
         "id": "synthetic",
         "object": "chat.completion",
@@ -184,7 +184,7 @@ def steps_on_the_wire(size: int, folder: Path) -> dict[str, float]:
 
 
 def filled_store(size: int, folder: Path) -> lab.Store:
-    """A store of so many steps, made where it is not there yet: runs that were really made, copied under other ids."""
+    """A store of this many steps, made if it does not exist: real runs, copied under other ids."""
     path = folder / f"store-{size}.db"
     if path.exists():
         return lab.Store(path)
@@ -204,7 +204,7 @@ def filled_store(size: int, folder: Path) -> lab.Store:
 
 
 def steps_in_a_store(size: int, folder: Path) -> dict[str, float]:
-    """Open a store of so many steps, and summarise it: the steps are not read."""
+    """Open a store of this many steps and summarise it: the steps are not read."""
     filled_store(size, folder).close()
     path = folder / f"store-{size}.db"
     lab.summary(filled_store(DISTINCT * STEPS_A_RUN, folder).frame("runs"))
@@ -245,7 +245,7 @@ def backtest_of_a_store(size: int, folder: Path) -> dict[str, float]:
 
 
 def timeouts_of_results(size: int, folder: Path) -> dict[str, float]:
-    """Five timeouts, with a condition beside them, over so many runs that are in memory: each may break any step off."""
+    """Five timeouts, combined with a condition, over this many runs in memory: each may cut any step."""
 
     async def made() -> list[lab.RunResult]:
         agent = scripted()

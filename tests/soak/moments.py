@@ -1,7 +1,7 @@
-"""Every moment at which a task gives way to the others: something is done at the n-th of them, for each n until nothing is left.
+"""Every moment at which a task yields: an action happens at the n-th of them, for each n until none is left.
 
-Tasks are made of coroutines that are counted (a task factory sees to that), so that it needs no hook inside of what is tested, and
-sees the tasks that it starts of its own too. What is done is done while the task stands at that very `await`.
+Tasks are made of counting coroutines (by a task factory), so that the tested code needs no hook, and tasks that it starts
+are counted too. The action happens while the task is at exactly that `await`.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import pytest
 import agentlab as lab
 
 ALLOWED_S = 3.0
-"""What a run may take whose time is to run out. Longer than any run of these takes by itself, and shorter than every other wait that
-has a limit of its own (a tool's is 5 s), so that turning the clock on by it ends nothing else."""
+"""The time limit of a run that is about to run out: longer than any of these runs takes, and shorter than every other wait that
+has its own limit (a tool's is 5 s), so that advancing the clock by it ends nothing else."""
 
 Act = Callable[["Moments"], object]
 
 
 class ManualClock:
-    """The time as it is, and as far ahead as somebody has turned it."""
+    """The real time plus the time by which a test has advanced it."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0
 
     def monotonic(self) -> float:
-        """What `time.monotonic` gives to those who have this clock."""
+        """The replacement of `time.monotonic` for users of this clock."""
         return time.monotonic() + self.ahead_s
 
     @contextlib.contextmanager
     def for_runs(self) -> Iterator[None]:
-        """Have runs count their active time by this clock."""
+        """Make runs measure their active time by this clock."""
         with pytest.MonkeyPatch.context() as patch:
             for module in ("engine.timeline", "limits.evaluation"):
                 patch.setattr(f"agentlab.{module}.time", self)
@@ -47,8 +47,8 @@ class ManualClock:
 
 @dataclass
 class Moments:
-    """Counts from 1; at number `at` it does `act` once. `waited_for` is what the task waits for there: a future, or None. With a
-    `clock` the loop's timers are by that one."""
+    """Counts from 1; at number `at` it runs `act` once. `waited_for` is what the task waits for there: a future, or None. With a
+    `clock` the loop's timers use it."""
 
     at: int
     act: Act
@@ -62,19 +62,21 @@ class Moments:
 
     @property
     def done(self) -> bool:
-        """Whether the moment has come."""
+        """True if the moment has come."""
         return self.count >= self.at
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Count what the loop's tasks do from here on, and keep what is reported to the loop as nobody's."""
+        """Count the yields of the loop's tasks from now on, and keep errors that the loop reports as unhandled."""
         self.loop = loop
         if self.clock is not None:
             loop.time = self.clock.monotonic  # type: ignore[method-assign]
         loop.set_task_factory(self._made)
-        loop.set_exception_handler(lambda _, told: self.problems.append(f"told to the loop: {told.get('message')}"))
+        loop.set_exception_handler(
+            lambda _, loop_context: self.problems.append(f"told to the loop: {loop_context.get('message')}")
+        )
 
     def leave(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         self.on = False
         if self.loop is not None:
             self.loop.set_task_factory(None)
@@ -82,11 +84,11 @@ class Moments:
     def _made(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **more: Any) -> asyncio.Task[Any]:
         task = asyncio.Task(_Counted(coroutine, self), loop=loop, **more)
         if self.task is None:
-            self.task = task  # the first is that of whoever awaits the run
+            self.task = task  # the first task is the one that awaits the run
         return task
 
     def came(self, waited_for: Any) -> None:
-        """A task gives way."""
+        """A task yields."""
         if not self.on:
             return
         self.count += 1
@@ -116,17 +118,17 @@ class _Counted(Coroutine[Any, Any, Any]):
         return waited_for
 
 
-# What is done at a moment ------------------------------------------------------------------------------------------------------
+# Actions -----------------------------------------------------------------------------------------------------------------------
 
 
 def cancel_the_task(moments: Moments) -> None:
-    """Cancel who awaits the run, at the very await."""
+    """Cancel the task that awaits the run, at exactly this await."""
     assert moments.task is not None
     moments.task.cancel()
 
 
 def cancel_the_task_late(moments: Moments) -> None:
-    """Cancel who awaits the run when what it waits for has come, and it has not seen that yet."""
+    """Cancel the task that awaits the run when its awaited result has arrived but has not been delivered yet."""
     task, loop, waited_for = moments.task, moments.loop, moments.waited_for
     assert task is not None and loop is not None
     if waited_for is None:
@@ -137,17 +139,17 @@ def cancel_the_task_late(moments: Moments) -> None:
 
 @dataclass(frozen=True)
 class Doing:
-    """What a run was doing when its time ran out. `held`: it waited, in a call or a tool, for something that had not come."""
+    """The run's activity when its time ran out. `held`: it waited, in a call or a tool, for a result that had not arrived."""
 
     paused: bool
     at_work: bool
     held: bool
-    whole_steps: int
+    complete_steps: int
 
 
 class TimeRunsOut:
-    """Turn the clock on by all the time that `runs` are allowed: while the task stands at the await or, `late`, at the moment at which
-    what it waits for has come. Remembers what each was doing then."""
+    """Advance the clock by the whole time limit of `runs`: while the task is at the await or, `late`, when its awaited result
+    has arrived. Records the activity of each run."""
 
     def __init__(self, *runs: lab.Run, late: bool = False) -> None:
         self.runs, self.late = runs, late
@@ -166,7 +168,7 @@ class TimeRunsOut:
 
     def _turn(self, clock: ManualClock, *, held: bool) -> None:
         for run in self.runs:
-            at_work, whole = run.timeline.clock.is_running, run.timeline.whole_steps
+            at_work, whole = run.timeline.clock.is_running, run.timeline.complete_steps
             in_the_step = at_work and len(run.history) == whole
             self.before[run.id] = Doing(
                 run.state is lab.RunState.PAUSED, at_work, held and in_the_step and len(self.runs) == 1, whole
@@ -174,29 +176,29 @@ class TimeRunsOut:
         clock.ahead_s += ALLOWED_S
 
     def check(self) -> None:
-        """Time counts only while a run is at work; where it did, the step under way was cut off at its await, no further one was begun,
-        and the run ended for that reason or by an end that the step came to by itself."""
+        """Time counts only while a run is active; if it did, the current step was cut at its await, no further step started,
+        and the run ended for that reason or by an end that the step reached itself."""
         for run in self.runs:
-            if run.id not in self.before:  # what was waited for never came, since the run ended first
+            if run.id not in self.before:  # the awaited result never arrived, since the run ended first
                 continue
             doing, result = self.before[run.id], run.result
             assert result is not None
             if doing.paused or not doing.at_work:
-                assert result.stop_reason != "timeout", "time counted while the run stood still"
+                assert result.stop_reason != "timeout", "time counted while the run was idle"
                 continue
             assert result.stop_reason in {"timeout", "completed", "terminating_tool", "error"}
-            assert len(run.history) <= doing.whole_steps + 1, "a step was begun after the time had run out"
+            assert len(run.history) <= doing.complete_steps + 1, "a step started after the time had run out"
             if doing.held:
-                assert result.history[-1].decision.stop_reason == "timeout", "the step was not cut off where it waited"
+                assert result.history[-1].decision.stop_reason == "timeout", "the step was not cut at its await"
 
 
 def press_ctrl_c(_: Moments) -> None:
-    """What a terminal does."""
+    """The effect of Ctrl-C in a terminal."""
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def from_a_thread(what: Callable[[], object]) -> Act:
-    """Do it on a thread of its own, while the loop stands at the await."""
+    """Do it on a separate thread while the loop is at the await."""
 
     def act(_: Moments) -> None:
         thread = threading.Thread(target=what)

@@ -1,4 +1,4 @@
-"""Runs with an await in every place that can have one, each with a ledger of what its tools really did."""
+"""Runs with an await in every possible place, each with a ledger of what its tools really did."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.made import Slow
-from engine.made_calls import HELLO, LOOK, before_the_end, reply_to
-from engine.made_calls import agent as agent_on
+from engine.builders import Slow
+from engine.call_builders import HELLO, LOOK, before_the_end, reply_to
+from engine.call_builders import agent as agent_on
 from engine.server import status, stream
 
 import agentlab as lab
@@ -23,16 +23,16 @@ from agentlab.testing import Said, call, say
 
 @dataclass
 class Ledger:
-    """What tools did, by their own account, in order: `began`, `ended`, `cut`, `cleaned`, each with the tool's name."""
+    """The tools' own record of their actions, in order: `began`, `ended`, `cut`, `cleaned`, each with the tool's name."""
 
     entries: list[tuple[str, str]] = field(default_factory=list)
 
     def note(self, what: str, tool: str) -> None:
-        """Write it down."""
+        """Record an action."""
         self.entries.append((what, tool))
 
     def count(self, what: str, tool: str) -> int:
-        """How often that was noted of the tool."""
+        """How often that action of the tool was recorded."""
         return self.entries.count((what, tool))
 
 
@@ -41,7 +41,7 @@ Drive = Callable[[lab.Run], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Scene:
-    """One kind of run. `make` gets the ledger, the store as an observer and a server's address; `replies` are those of the server."""
+    """One kind of run. `make` gets the ledger, the store as an observer and a server's address; `replies` are the server's."""
 
     make: Callable[[Ledger, Any, str], lab.Run]
     drive: Drive
@@ -49,12 +49,12 @@ class Scene:
 
 
 async def to_the_end(run: lab.Run) -> object:
-    """What `await run` in a cell does."""
+    """Like `await run` in a cell."""
     return await run
 
 
 async def by_hand(run: lab.Run) -> object:
-    """Step by step, as a person does."""
+    """Step by step, as a user does."""
     while run.result is None:
         await run.step()
     return run.result
@@ -66,7 +66,7 @@ async def one_by_one(run: lab.Run) -> object:
 
 
 async def with_a_pause(run: lab.Run) -> object:
-    """Paused after the first step; the person goes on a little later."""
+    """Paused after the first step, resumed a little later."""
     run.pause()
     await run.step()
     asyncio.get_running_loop().call_later(0.005, lambda: run.result is None and run.resume())
@@ -81,7 +81,7 @@ def tools(ledger: Ledger) -> list[Any]:
 
     @lab.tool
     async def ponder() -> str:
-        """Think for a few turns of the loop, and clean up."""
+        """Think for a few iterations of the loop, then clean up."""
         ledger.note("began", "ponder")
         try:
             for _ in range(3):
@@ -110,7 +110,7 @@ def tools(ledger: Ledger) -> list[Any]:
 
     @lab.tool
     async def shield() -> str:
-        """Work that the tool itself keeps from being cancelled."""
+        """Work that the tool itself shields from cancellation."""
 
         async def inner() -> str:
             await asyncio.sleep(0)
@@ -128,7 +128,7 @@ def tools(ledger: Ledger) -> list[Any]:
 
     @lab.tool(on_cancel="wait")
     async def book() -> str:
-        """Something that must not be half done."""
+        """Work that must not be interrupted."""
         ledger.note("began", "book")
         for _ in range(3):
             await asyncio.sleep(0)
@@ -145,7 +145,7 @@ def tools(ledger: Ledger) -> list[Any]:
 
     @lab.tool(timeout_s=5)
     async def limited() -> str:
-        """With a limit of its own."""
+        """With its own time limit."""
         ledger.note("began", "limited")
         await asyncio.sleep(0)
         ledger.note("ended", "limited")
@@ -176,20 +176,20 @@ async def passing(request: ModelRequest, ask: Any) -> Any:
 
 
 async def weigh(history: lab.RunHistory) -> bool:
-    """A condition that takes its time."""
+    """A slow condition."""
     for _ in range(2):
         await asyncio.sleep(0)
     return False
 
 
 async def ponder_over(history: lab.RunHistory) -> bool:
-    """Another, awaited together with the first."""
+    """Another condition, awaited together with the first."""
     await asyncio.sleep(0)
     return False
 
 
 def scripted(
-    *said: Said, stop: object = None, timeout: float | None = None, **more: Any
+    *script: Said, stop: object = None, timeout: float | None = None, **more: Any
 ) -> Callable[[Ledger, Any, str], lab.Run]:
     """A run on a script, with all tools."""
 
@@ -197,14 +197,14 @@ def scripted(
         more.setdefault("continuation", None)
         terminating = more.get("terminating")
         kept = {name: value for name, value in more.items() if name != "terminating"}
-        agent = lab.Agent(Slow(said), tools=tools(ledger), observers=[store], **kept)
+        agent = lab.Agent(Slow(script), tools=tools(ledger), observers=[store], **kept)
         return agent.run("go", stop=stop, budget=Budget(max_turns=20, timeout=timeout), terminating=terminating)
 
     return make
 
 
 def with_a_sub_agent(ledger: Ledger, store: Any, base: str) -> lab.Run:
-    """A run that has another agent do something, on the same store."""
+    """A run that delegates to another agent, on the same store."""
     scout = lab.Agent(Slow([calls("ponder"), "found"]), tools=tools(ledger), name="scout", continuation=None)
     boss = lab.Agent(
         Slow([call("scout", {"task": "look"}), "done"]),

@@ -1,4 +1,4 @@
-"""What was tried and what happened, as a table of plain text: printed, and kept in test-output/soak."""
+"""The attempts and their results as a plain text table: printed, and kept in test-output/soak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which moments of a run are tried, and what came of them."""
+"""The moments of a run that are tried, and their outcomes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 import agentlab as lab
 
-from .agreeing import family
+from .invariants import family
 
 MOST_MOMENTS = 500
 EVERY_SECOND, THE_OTHERS = "every second moment", "the other moments"
 
 
 def moments_of(part: str, *names: str) -> list[int]:
-    """The numbers of the moments of a part: the first one and the even or the odd ones, or what that leaves."""
+    """The numbers of the moments of a part: the first one and the even or the odd ones, or the rest."""
     by_lot = zlib.crc32(" ".join(names).encode()) % 2
     every_second = {1, *range(1 + by_lot, MOST_MOMENTS, 2)}
     return sorted(every_second if part == EVERY_SECOND else set(range(1, MOST_MOMENTS)) - every_second)
@@ -23,7 +23,7 @@ def moments_of(part: str, *names: str) -> list[int]:
 
 @dataclass
 class Tally:
-    """What came of the moments of one scene, cut off in one way; `of` is how many it has."""
+    """The outcomes of one scene's moments, cut in one way; `of` is their number."""
 
     moments: int = 0
     of: int = 0
@@ -32,7 +32,7 @@ class Tally:
     slowest_s: float = 0.0
 
     def note(self, *runs: lab.Run, resumable: bool = False) -> None:
-        """Count how these ended, and what became of their tools."""
+        """Count the stop reasons and the outcomes of their tools."""
         for run in runs:
             assert run.result is not None
             self.ends[("resumable, then " if resumable else "") + str(run.result.stop_reason)] += 1
@@ -44,7 +44,7 @@ TALLIES: dict[tuple[str, str], Tally] = {}
 
 
 def rows_of_the_table() -> list[tuple[str, ...]]:
-    """A row for each scene and way that was tried."""
+    """One row for each scene and way."""
     rows = []
     for (scene, way), tally in TALLIES.items():
         ends = ", ".join(f"{count} {name}" for name, count in sorted(tally.ends.items()))

@@ -1,8 +1,8 @@
-"""A run is cut off at every moment at which it gives way, in every manner; whatever was going on, nothing is lost and all agree.
+"""A run is cut short at every moment at which it yields, in every way; whatever it was doing, nothing is lost and all parts agree.
 
-`make test` takes some ways with every kind of run, each at every second of its moments: at the even ones or at the odd ones, which is
-drawn by lot once for all. `-m "soak or not soak"` takes all ways and all moments. The table says what was tried, of how many, and how
-it ended.
+`make test` takes some ways with every kind of run, each at every second moment: the even or the odd ones,
+drawn once at random. `-m "soak or not soak"` takes all ways and all moments. The table lists the attempts, their totals and
+their outcomes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine.made import Slow
+from engine.builders import Slow
 from engine.server import serving
 
 import agentlab as lab
@@ -27,14 +27,14 @@ from agentlab.engine import worker
 from agentlab.model.finish_reasons import StopReason
 from agentlab.storage.store import Store
 
-from .agreeing import assert_agreement, assert_it_goes_on, assert_live_panel_agrees
+from .invariants import assert_agreement, assert_it_continues, assert_live_panel_agrees
 from .moments import Act, ManualClock, Moments, TimeRunsOut, cancel_the_task, cancel_the_task_late, from_a_thread, press_ctrl_c
 from .scenes import SCENES, Ledger, Scene, calls, tools
 from .table import show
 from .tallies import EVERY_SECOND, MOST_MOMENTS, TALLIES, THE_OTHERS, Tally, moments_of, rows_of_the_table
 
 EVERY = 25
-"""So often a live panel and all frames are looked at too, which takes long: at the fourth moment or the fifth, and so many later."""
+"""How often a live panel and all frames are checked too, which is slow: at the fourth or fifth moment, and at every n-th after it."""
 
 WAYS: dict[str, Callable[[lab.Run], Act]] = {
     "task.cancel()": lambda run: cancel_the_task,
@@ -50,7 +50,7 @@ WAYS: dict[str, Callable[[lab.Run], Act]] = {
 
 
 @pytest.fixture(autouse=True)
-def _someone_to_click(monkeypatch: pytest.MonkeyPatch) -> None:
+def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
@@ -72,7 +72,7 @@ def _table() -> Iterator[None]:
     yield
     rows = rows_of_the_table()
     if rows:
-        show("cancelling", ("what goes on", "cut off by", "moments", "ended", "tools", "slowest end"), rows)
+        show("cancelling", ("activity", "cut off by", "moments", "ended", "tools", "slowest end"), rows)
 
 
 def tools_now() -> set[threading.Thread]:
@@ -81,7 +81,7 @@ def tools_now() -> set[threading.Thread]:
 
 
 def wait_for_threads() -> None:
-    """A thread cannot be ended; it comes to its end by itself."""
+    """A thread cannot be ended; wait until it finishes."""
     until = time.monotonic() + 60
     while tools_now() and time.monotonic() < until:
         time.sleep(0.001)
@@ -89,13 +89,13 @@ def wait_for_threads() -> None:
 
 
 async def leftovers() -> list[str]:
-    """Tasks that nobody ended."""
+    """Tasks that are still running."""
     mine = asyncio.current_task()
     return [repr(task) for task in asyncio.all_tasks() if task is not mine]
 
 
 def cut_off(scene: Scene, way: str, at: int, store: Store) -> tuple[lab.Run, Ledger, Moments, str, float]:
-    """Cut the run off at its moment number `at`: the run, and how awaiting it ended."""
+    """Cut the run short at its moment number `at`; return the run and the outcome of awaiting it."""
     ledger = Ledger()
     with contextlib.ExitStack() as stack:
         base = stack.enter_context(serving(*scene.replies)).base if scene.replies else ""
@@ -122,7 +122,7 @@ def cut_off(scene: Scene, way: str, at: int, store: Store) -> tuple[lab.Run, Led
             took_s = time.perf_counter() - cut_at[0] if cut_at[0] else 0.0
             moments.leave()
             assert runner.run(leftovers()) == []
-            if run.result is None:  # cut off between two steps: it stands there, and goes on
+            if run.result is None:  # cut between two steps: the run is paused there and continues
                 how = "resumable"
                 if run.control.pausing:
                     run.resume()
@@ -130,7 +130,7 @@ def cut_off(scene: Scene, way: str, at: int, store: Store) -> tuple[lab.Run, Led
                 runner.run(finished(run))
             if isinstance(act, TimeRunsOut):
                 act.check()
-            runner.run(assert_it_goes_on(run))
+            runner.run(assert_it_continues(run))
         return run, ledger, moments, how, took_s
 
 
@@ -139,7 +139,7 @@ async def finished(run: lab.Run) -> lab.RunResult:
 
 
 def try_the_moments(name: str, way: str, part: str, store: Store) -> None:
-    """Cut one kind of run off at each of these of its moments."""
+    """Cut one kind of run short at each of these moments."""
     scene, tally = SCENES[name], TALLIES.setdefault((name, way), Tally())
     for at in moments_of(part, name, way):
         run, ledger, moments, how, took_s = cut_off(scene, way, at, store)
@@ -156,12 +156,12 @@ def try_the_moments(name: str, way: str, part: str, store: Store) -> None:
         tally.slowest_s = max(tally.slowest_s, took_s)
     else:
         pytest.fail(f"{name} has more than {MOST_MOMENTS} moments")
-    gc.collect()  # a coroutine that nobody awaited, or an error that nobody saw, is told now
+    gc.collect()  # coroutines that were never awaited and unseen errors are reported now
     assert tally.moments >= 1 or part == THE_OTHERS
 
 
 def check(run: lab.Run, ledger: Ledger, moments: Moments, how: str, way: str, store: Store, *, thorough: bool) -> None:
-    """All that has to hold after one cut."""
+    """Check the invariants after one cut."""
     assert moments.problems == []
     assert run.result is not None
     wait_for_threads()
@@ -179,7 +179,7 @@ def check(run: lab.Run, ledger: Ledger, moments: Moments, how: str, way: str, st
     if way.startswith("run."):
         assert how == "returned"
     elif reason is StopReason.CANCELLED:
-        assert how == ("interrupted" if way == "Ctrl-C" else "cancelled"), "who was cancelled has to know"
+        assert how == ("interrupted" if way == "Ctrl-C" else "cancelled"), "a cancelled caller must get the cancellation"
 
 
 QUICK = ("task.cancel()", "run.cancel(), thread", "Budget(timeout)")
@@ -188,12 +188,12 @@ QUICK = ("task.cancel()", "run.cancel(), thread", "Budget(timeout)")
 @pytest.mark.parametrize("part", [EVERY_SECOND, pytest.param(THE_OTHERS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("way", [way if way in QUICK else pytest.param(way, marks=pytest.mark.soak) for way in WAYS])
 @pytest.mark.parametrize("name", SCENES)
-def test_a_run_is_cut_off_at_every_moment(name: str, way: str, part: str, store: Store) -> None:
+def test_a_run_is_cut_short_at_every_moment(name: str, way: str, part: str, store: Store) -> None:
     try_the_moments(name, way, part, store)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_parts_are_all_moments(way: str) -> None:
+def test_the_two_parts_together_are_all_moments(way: str) -> None:
     parts = [set(moments_of(part, "a pause", way)) for part in (EVERY_SECOND, THE_OTHERS)]
     assert parts[0] | parts[1] == set(range(1, MOST_MOMENTS))
     assert not parts[0] & parts[1]
@@ -202,7 +202,7 @@ def test_the_parts_are_all_moments(way: str) -> None:
 # In the background -------------------------------------------------------------------------------------------------------------
 
 BEHIND_CLOCK = ManualClock()
-"""One for all, since the loop in the background is: the time of a loop never goes back."""
+"""One clock for all tests, since the background loop is shared: a loop's time never goes back."""
 
 BEHIND = [
     name
@@ -221,10 +221,10 @@ BEHIND = [
     ],
 )
 @pytest.mark.parametrize("name", BEHIND)
-def test_a_run_in_the_background_is_cut_off_at_every_moment(
+def test_a_background_run_is_cut_short_at_every_moment(
     name: str, way: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By another thread while the cell has returned; by Ctrl-C where nobody can click and `start()` waits for the end."""
+    """By another thread after the cell has returned; by Ctrl-C without a front end, where `start()` waits for the end."""
     scene, tally = SCENES[name], TALLIES.setdefault((name + ", start()", way), Tally())
     waits = way == "Ctrl-C in start()"
     if waits:
@@ -253,7 +253,7 @@ def test_a_run_in_the_background_is_cut_off_at_every_moment(
             assert left == []
             if isinstance(act, TimeRunsOut):
                 act.check()
-            worker.submit(assert_it_goes_on(run)).result()
+            worker.submit(assert_it_continues(run)).result()
         assert moments.problems == []
         wait_for_threads()
         assert_agreement(run, ledger, store, frames=at % EVERY == 4)
@@ -271,7 +271,7 @@ def test_a_run_in_the_background_is_cut_off_at_every_moment(
 
 
 def on_loop(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> None:
-    """Do it on that loop, and wait until it is done."""
+    """Run it on that loop and wait for it."""
     done = threading.Event()
     loop.call_soon_threadsafe(lambda: (what(), done.set()))
     assert done.wait(60)
@@ -290,7 +290,7 @@ def on_loop(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> None
         ),
     ],
 )
-def test_runs_in_lockstep_are_cut_off_at_every_moment(way: str, store: Store) -> None:
+def test_runs_in_lockstep_are_cut_short_at_every_moment(way: str, store: Store) -> None:
     tally = TALLIES.setdefault(("runs in lockstep", way), Tally())
     for at in range(1, MOST_MOMENTS):
         ledgers = (Ledger(), Ledger())
@@ -336,8 +336,8 @@ async def all_of(both: lab.Lockstep) -> object:
 
 @pytest.mark.parametrize("part", [EVERY_SECOND, pytest.param(THE_OTHERS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("way", ["task.cancel()", pytest.param("task.cancel(), late", marks=pytest.mark.soak)])
-def test_an_experiment_is_cut_off_at_every_moment_and_goes_on(way: str, part: str, tmp_path: Path) -> None:
-    """What was kept is not asked for again, and all is as if nothing had been cut off."""
+def test_an_experiment_is_cut_short_at_every_moment_and_resumes(way: str, part: str, tmp_path: Path) -> None:
+    """Stored steps are not requested again, and the results equal those of an uninterrupted experiment."""
     tally = TALLIES.setdefault(("an experiment", way), Tally())
     asked: list[int] = []
 

@@ -1,6 +1,6 @@
-"""Every fault on every wire, whole and streamed: it is tried again, or it is a step that says why; nothing of before is lost.
+"""Every fault on every wire, whole and streamed: it is retried, or it is a step that says why; earlier steps are kept.
 
-The faults are injected over a recording; test_faults_on_the_wire.py does those that are about bytes through a real socket.
+The faults are injected over a recording; test_faults_on_the_wire.py covers those on the level of bytes through a real socket.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from own_time import OwnTime
+from fake_time import OwnTime
 
 import agentlab as lab
-from agentlab.engine.client import _says_nothing
+from agentlab.engine.client import _is_unrecognised
 from agentlab.errors import ProviderConnectionError, ProviderPayloadError, ProviderStatusError
 from agentlab.model.finish_reasons import Confidence, FinishReason
 from agentlab.providers.wires.read import ends_early
 from agentlab.testing import faults, faulty
 
+from .conversation import ANSWERS, NAMES, SPOILT, TALKS, WHOLE, Held, Talk
 from .table import show
-from .talk import ANSWERS, NAMES, SPOILT, TALKS, WHOLE, Held, Talk
 
 SILENCE_S = 0.01
 SOON_S = 10.0
@@ -38,7 +38,7 @@ ANSWERED, RETRIED, BROKEN, REFUSED, NO_ANSWER, REPORTED = (
 )
 
 FAULTS: dict[str, tuple[Callable[[int], faults.Fault], str, str]] = {
-    # the fault, made for a body of so many bytes; what comes of it where the body is whole, and where it is a stream
+    # the fault, made for a body of this many bytes; the outcome for a whole body, and for a stream
     "connection refused": (lambda size: faults.Refused(), RETRIED, RETRIED),
     "reset before or within the headers": (lambda size: faults.Reset(), RETRIED, RETRIED),
     "reset before the first byte of the body": (lambda size: faults.Reset(0), RETRIED, RETRIED),
@@ -69,7 +69,7 @@ FAULTS: dict[str, tuple[Callable[[int], faults.Fault], str, str]] = {
 
 
 def held(talk: Talk, fault: Any, **more: Any) -> Held:
-    """The conversation with its second request spoilt, and all that has to hold whatever the fault."""
+    """The conversation with its second response damaged, and all invariants of every fault."""
     transport = faulty(fault, at=SPOILT, over=talk.recording())
     with OwnTime().is_everybodys():
         before = time.monotonic()
@@ -81,7 +81,7 @@ def held(talk: Talk, fault: Any, **more: Any) -> Held:
 
 
 def assert_nothing_lost(found: Held) -> None:
-    """The first step is as it was; the tool was never asked something else than the model did; the end says why."""
+    """The first step is unchanged; the tool was only called as the model asked; the end says why."""
     result = found.result
     first = result.history[0]
     assert (first.text, first.usage.total_tokens) == ("Let me see", 15)
@@ -99,7 +99,7 @@ def assert_nothing_lost(found: Held) -> None:
 
 
 def assert_ended_so(found: Held, expected: str) -> None:
-    """The run came to what the table has for it."""
+    """The run has the outcome of the table."""
     result, signal = found.result, found.result.history[1].signal
     if expected in (ANSWERED, RETRIED):
         assert (found.outcome, result.text) == (expected, "Hello there")
@@ -122,13 +122,13 @@ def assert_ended_so(found: Held, expected: str) -> None:
 
 
 @pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.id)
-def test_every_fault_is_tried_again_or_is_a_step_that_says_why(talk: Talk) -> None:
+def test_every_fault_is_retried_or_is_a_step_that_says_why(talk: Talk) -> None:
     size = len(talk.bodies()[SPOILT - 1])
     for name, (fault, whole, streamed) in FAULTS.items():
         found = held(talk, fault(size))
         expected = streamed if talk.streaming else whole
         if name == "every chunk twice" and talk.streaming:
-            assert found.outcome == "answered"  # what was said twice cannot be told from what was repeated; see below
+            assert found.outcome == "answered"  # deliberate repetition cannot be distinguished from duplicated chunks; see below
             assert (found.result.stop_reason, found.retries) == ("completed", [])
             outcome = "called once" if found.looked == WHOLE else "not called"
         else:
@@ -141,14 +141,14 @@ _seen: list[tuple[str, Talk, str]] = []
 
 
 def test_the_table_of_the_faults() -> None:
-    """Runs after the matrix, and prints what that has seen."""
+    """Runs after the matrix and prints its observations."""
     if len(_seen) != len(FAULTS) * len(TALKS):
         pytest.skip("only a part of the matrix was run")
 
-    def told(name: str, streaming: bool) -> str:
+    def outcome_of(name: str, streaming: bool) -> str:
         return counted(outcome for fault, talk, outcome in _seen if fault == name and talk.streaming is streaming)
 
-    rows = [(name, told(name, False), told(name, True)) for name in FAULTS]
+    rows = [(name, outcome_of(name, False), outcome_of(name, True)) for name in FAULTS]
     text = show("faults", (f"fault, on {len(NAMES)} wires", "a whole body", "a stream"), rows)
     assert len(text.splitlines()) == len(FAULTS) + 1
     for streaming, words in ((False, "whole bodies"), (True, "streams")):
@@ -158,7 +158,7 @@ def test_the_table_of_the_faults() -> None:
 
 
 def counted(outcomes: Iterable[str]) -> str:
-    """How often each came."""
+    """How often each occurred."""
     return ", ".join(f"{count} {outcome}" for outcome, count in Counter(outcomes).most_common())
 
 
@@ -166,7 +166,7 @@ def counted(outcomes: Iterable[str]) -> str:
 
 
 @pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.id)
-def test_a_fault_that_stays_ends_the_run_after_the_attempts_that_were_allowed(talk: Talk) -> None:
+def test_a_persistent_fault_ends_the_run_after_the_allowed_attempts(talk: Talk) -> None:
     for fault, error in ((faults.Refused(), ProviderConnectionError), (faults.Status(529), ProviderStatusError)):
         transport = faulty(fault, at=SPOILT, times=None, over=talk.recording())
         found = asyncio.run(talk.held(transport))
@@ -183,11 +183,11 @@ def test_one_fault_after_the_other(talk: Talk) -> None:
     assert [step.calls[0].retries for step in found.result.history] == [3, 2, 0]
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("after", [None, 0, 60])
 def test_the_budget_ends_a_silence(streaming: bool, after: int | None) -> None:
-    """The wait for data alone is five minutes."""
+    """The read timeout alone is five minutes."""
     talk = Talk("compatible", streaming)
     transport = faulty(faults.Stalled(after), at=SPOILT, over=talk.recording())
     before = time.monotonic()
@@ -197,17 +197,17 @@ def test_the_budget_ends_a_silence(streaming: bool, after: int | None) -> None:
     assert found.result.history.known_tokens == 15
 
 
-# Chunks that come twice -----------------------------------------------------------------------------------------------------
+# Repeated chunks ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("talk", [talk for talk in TALKS if talk.streaming], ids=lambda talk: talk.id)
 @pytest.mark.parametrize("times", [2, 3])
-def test_a_call_whose_chunks_come_again_is_executed_once_or_not_at_all_and_never_surely(talk: Talk, times: int) -> None:
+def test_a_call_with_repeated_chunks_is_executed_at_most_once_and_is_uncertain(talk: Talk, times: int) -> None:
     found = held(talk, faults.Repeated(times))
     signal = found.result.history[1].signal
     assert signal is not None
     assert signal.confidence is not Confidence.HIGH
-    if found.looked == WHOLE[:1]:  # the model was told that what it asked for is no JSON
+    if found.looked == WHOLE[:1]:  # the model was told that its arguments are no JSON
         assert [one.error for one in found.result.history[1].tool_results] == ["invalid_arguments"]
 
 
@@ -215,12 +215,12 @@ def test_a_call_whose_chunks_come_again_is_executed_once_or_not_at_all_and_never
 
 
 def places(size: int, step: int) -> list[int]:
-    """Places all over a body; every one where the step is 1."""
+    """Places all over a body; every one if the step is 1."""
     return sorted({*range(0, size, step), *range(max(0, size - 5), size)})
 
 
 def spoilt_anywhere(kind: str, step: int) -> list[tuple[str, str, int, str]]:
-    """Each conversation with its second answer spoilt at each of many places, one after the other."""
+    """Each conversation with its second answer damaged at each of many places, one after the other."""
     make = {"reset": faults.Reset, "cut": faults.Cut, "garbled": faults.Garbled}[kind]
     rows = []
     for streaming in (False, True):
@@ -229,13 +229,13 @@ def spoilt_anywhere(kind: str, step: int) -> list[tuple[str, str, int, str]]:
             body = talk.bodies()[SPOILT - 1]
             for at in places(len(body), step):
                 outcomes[one_place(talk, kind, make(at))] += 1
-        told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
-        rows.append((kind, "streams" if streaming else "whole bodies", outcomes.total(), told))
+        outcome_of = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
+        rows.append((kind, "streams" if streaming else "whole bodies", outcomes.total(), outcome_of))
     return rows
 
 
 def one_place(talk: Talk, kind: str, fault: faults.Fault) -> str:
-    """What came of it; for a byte that is spoilt only what a stream can know."""
+    """The outcome; for a damaged byte only what a stream can detect."""
     if kind == "garbled" and not talk.streaming:
         found = asyncio.run(talk.held(faulty(fault, at=SPOILT, over=talk.recording())))
         assert found.result.history[0].text == "Let me see"
@@ -249,7 +249,7 @@ def one_place(talk: Talk, kind: str, fault: faults.Fault) -> str:
         return found.outcome
     assert_nothing_lost(found)
     assert not isinstance(result.error, ProviderPayloadError), "the beginning of an answer was taken for something else"
-    if found.outcome == "answered":  # the end had come: there is nothing that is not there
+    if found.outcome == "answered":  # the end had arrived: nothing is missing
         assert found.looked == WHOLE
         assert talk.streaming
     elif found.outcome == "retried":
@@ -258,28 +258,28 @@ def one_place(talk: Talk, kind: str, fault: faults.Fault) -> str:
     else:
         assert found.outcome == "error", fault
         assert found.retries == []
-        assert talk.streaming, "a whole body that is not all there is never anything but tried again"
+        assert talk.streaming, "an incomplete whole body is always retried"
     return found.outcome
 
 
 @pytest.mark.parametrize("talk", TALKS, ids=lambda talk: talk.id)
-def test_a_body_of_which_nothing_came_through_is_known_to_have_ended_early_wherever_that_was(talk: Talk) -> None:
-    """By the readers alone, which is quick enough for every byte."""
+def test_a_body_without_any_content_is_known_to_be_truncated_at_every_place(talk: Talk) -> None:
+    """With the readers alone, which is fast enough for every byte."""
     body = talk.bodies()[SPOILT - 1]
     if not talk.streaming:
         assert [at for at in range(1, len(body)) if not ends_early(body[:at])] == []
         return
     for at in range(1, len(body)):
         parser = talk.provider().stream_parser()
-        told = parser.feed(body[:at])
+        outcome_of = parser.feed(body[:at])
         parser.finish()
-        if told or not _says_nothing(parser.response()):
+        if outcome_of or not _is_unrecognised(parser.response()):
             break
         assert parser.cut_short, body[:at]
     assert at > len(b"data: {")
 
 
-PLACES = ("fault", "where", "places", "what came of it")
+PLACES = ("fault", "where", "places", "outcome")
 
 
 @pytest.mark.parametrize("kind", ["reset", "cut", "garbled"])

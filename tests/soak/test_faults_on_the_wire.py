@@ -1,4 +1,4 @@
-"""The faults that are about bytes, by a real server over a real socket: what httpx raises is what the injected faults raise."""
+"""Faults on the level of bytes, by a real server over a real socket: httpx raises what the injected faults raise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from engine.made_calls import everything_shown
+from engine.call_builders import everything_shown
 from engine.server import Handler, Reply, cut, hang, raw, reset, serving, status
 
 import agentlab as lab
@@ -22,8 +22,8 @@ from agentlab.engine import client
 from agentlab.errors import ProviderConnectionError
 from agentlab.testing import faults, faulty
 
+from .conversation import KEY, NAMES, SPOILT, TALKS, Held, Talk
 from .table import show
-from .talk import KEY, NAMES, SPOILT, TALKS, Held, Talk
 from .test_faults import ANSWERED, BROKEN, NO_ANSWER, REFUSED, RETRIED, assert_ended_so, assert_nothing_lost, counted
 
 SILENCE_S = 0.4
@@ -35,7 +35,7 @@ def good(talk: Talk, body: bytes) -> Reply:
 
 
 def in_mid_headers(to: Handler) -> None:
-    """The status line and half a header come, and then no more."""
+    """The status line and half a header arrive, and nothing more."""
     to.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-ty")
     to.reset()
 
@@ -51,7 +51,7 @@ def slowly(talk: Talk, body: bytes) -> Reply:
 
 
 def zipped_badly(talk: Talk, body: bytes) -> Reply:
-    """Half of it, and then bytes that begin no block of gzip's."""
+    """Half of it, then bytes that start no gzip block."""
     packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
     half = packer.compress(body[: len(body) // 2]) + packer.flush(zlib.Z_FULL_FLUSH)
 
@@ -65,7 +65,7 @@ def zipped_badly(talk: Talk, body: bytes) -> Reply:
 
 
 def closed(talk: Talk, body: bytes) -> Reply:
-    """A part of it, and the connection is closed; no header says how much there should be."""
+    """A part of it, then the connection is closed; no header states the length."""
 
     def reply(to: Handler) -> None:
         to.begin(200, ("content-type", talk.kind))
@@ -76,12 +76,12 @@ def closed(talk: Talk, body: bytes) -> Reply:
 
 
 def too_short(talk: Talk, body: bytes) -> Reply:
-    """A part of it, of just the length that the header says, as of a proxy that has a limit."""
+    """A part of it, with exactly the length in the header, as from a proxy with a limit."""
     return raw(body[: len(body) // 2], ("content-type", talk.kind))
 
 
 def half_zipped(talk: Talk, body: bytes) -> Reply:
-    """The beginning of a gzip, which nothing of HTTP says is not all."""
+    """The beginning of a gzip body that HTTP declares complete."""
     packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
     half = packer.compress(body[: len(body) // 2]) + packer.flush(zlib.Z_FULL_FLUSH)
     return raw(half, ("content-type", talk.kind), ("content-encoding", "gzip"))
@@ -127,13 +127,13 @@ _seen: list[tuple[str, Talk, str]] = []
 def test_every_fault_of_the_wire(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     bodies, patience_s = talk.bodies(), client.LONGEST_SILENCE_S
     for name, (make, whole, streamed) in ON_THE_WIRE.items():
-        # elsewhere a server that a busy machine keeps waiting is no silent one
+        # a server delayed by a busy machine must not count as silent
         monkeypatch.setattr(client, "LONGEST_SILENCE_S", SILENCE_S if name.startswith("silence") else patience_s)
         expected = streamed if talk.streaming else whole
         found, asked = over_a_server(talk, make)
         assert_nothing_lost(found)
         if name.startswith("gzip") and talk.streaming and found.outcome == "retried":
-            expected = RETRIED  # nothing of the answer could be unpacked before
+            expected = RETRIED  # nothing of the answer could be decompressed before
         assert_ended_so(found, expected)
         assert asked == {ANSWERED: 3, RETRIED: 4}.get(expected, 2)
         if name == "429, Retry-After: 0.1":
@@ -145,7 +145,7 @@ def test_every_fault_of_the_wire(talk: Talk, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def over_a_server(talk: Talk, make: Make) -> tuple[Held, int]:
-    """The conversation with a server that spoils its second answer; and how often it was asked."""
+    """The conversation with a server that damages its second answer, and the number of its requests."""
     bodies = talk.bodies()
     replies = [good(talk, body) for body in bodies]
     replies.insert(SPOILT - 1, make(talk, bodies[SPOILT - 1]))
@@ -156,14 +156,14 @@ def over_a_server(talk: Talk, make: Make) -> tuple[Held, int]:
 
 
 def test_the_table_of_the_wire() -> None:
-    """Runs after the matrix, and prints what that has seen."""
+    """Runs after the matrix and prints its observations."""
     if len(_seen) != len(ON_THE_WIRE) * len(TALKS):
         pytest.skip("only a part of the matrix was run")
 
-    def told(name: str, streaming: bool) -> str:
+    def outcome_of(name: str, streaming: bool) -> str:
         return counted(outcome for fault, talk, outcome in _seen if fault == name and talk.streaming is streaming)
 
-    rows = [(name, told(name, False), told(name, True)) for name in ON_THE_WIRE]
+    rows = [(name, outcome_of(name, False), outcome_of(name, True)) for name in ON_THE_WIRE]
     show("faults-on-the-wire", (f"by a real server, on {len(NAMES)} wires", "a whole body", "a stream"), rows)
 
 
@@ -182,7 +182,7 @@ SAME: dict[str, tuple[Make, Callable[[int], faults.Fault]]] = {
 
 @pytest.mark.parametrize(("make", "fault"), SAME.values(), ids=SAME)
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
-def test_an_injected_fault_is_what_a_real_one_is(
+def test_an_injected_fault_equals_a_real_one(
     make: Make, fault: Callable[[int], faults.Fault], streaming: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "LONGEST_SILENCE_S", SILENCE_S)
@@ -200,11 +200,11 @@ def test_an_injected_fault_is_what_a_real_one_is(
 
 
 def essence(detail: str) -> str:
-    """The words without the address and what stands in brackets."""
+    """The message without the address and the text in brackets."""
     return " ".join(re.sub(r"\([^)]*\)|http://\S+:", "", detail).replace(" .", ".").split())
 
 
-def test_a_refused_connection_is_what_an_injected_one_is() -> None:
+def test_an_injected_refused_connection_equals_a_real_one() -> None:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
@@ -221,8 +221,8 @@ def test_a_refused_connection_is_what_an_injected_one_is() -> None:
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
-def test_an_answer_that_does_not_end_is_left(streaming: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.engine.client.LARGEST_ANSWER_BYTES", 2_000_000)
+def test_an_endless_answer_is_abandoned(streaming: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentlab.engine.client.MAX_ANSWER_BYTES", 2_000_000)
     sent = 0
 
     def endless(to: Handler) -> None:
@@ -237,14 +237,14 @@ def test_an_answer_that_does_not_end_is_left(streaming: bool, monkeypatch: pytes
         found = asyncio.run(talk.held(None, base=server.base))
     assert_nothing_lost(found)
     assert found.result.detail == (
-        "ProviderPayloadError: the answer is larger than 2,000,000 bytes and was left. "
+        "ProviderPayloadError: the answer is larger than 2,000,000 bytes and was discarded. "
         "Check that base_url is the address of an API."
     )
-    assert sent < 40_000_000  # what the sockets between had room for
+    assert sent < 40_000_000  # the buffers of the sockets in between
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
-def test_a_refusal_that_does_not_end_is_left(streaming: bool) -> None:
+def test_an_endless_refusal_is_abandoned(streaming: bool) -> None:
     def endless(to: Handler) -> None:
         to.begin(400, ("transfer-encoding", "chunked"))
         while True:
@@ -261,7 +261,7 @@ MEASURE = """
 import asyncio, json, sys
 from pathlib import Path
 sys.path.insert(0, "tests")
-from soak.talk import Talk
+from soak.conversation import Talk
 from providers.bodies import Answer
 talk, kind, base = Talk(sys.argv[1], sys.argv[2] == "stream"), sys.argv[3], sys.argv[4]
 

@@ -1,4 +1,4 @@
-"""Files, answers and arguments that mean harm. What was tried and what happened; nothing of it may do any."""
+"""Malicious files, answers and arguments: the attempts and their results; none may do harm."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from agentlab.tools import execute
 from .table import show
 
 PATIENCE = 1_000
-"""How many times the counting to a million something hostile may take, of the processor's time: what is not bounded takes for ever."""
+"""Time limit for hostile input, as a multiple of counting to a million: unbounded work takes forever."""
 
 OWNED = "owned-by-a-file"
 
 
 @functools.cache
 def count_s() -> float:
-    """What this machine takes to count to a million: the least of some times."""
+    """The time in which this machine counts to a million: the least of several."""
     taken = []
     for _ in range(5):
         began_s = time.process_time()
@@ -40,30 +40,30 @@ def count_s() -> float:
     return min(taken)
 
 
-def told(what: Callable[[], object], longest: int = 150) -> str:
-    """What came of it: refused by an error of ours, or taken. Anything else is a fault of ours, and is raised."""
+def outcome_of(what: Callable[[], object], longest: int = 150) -> str:
+    """The outcome: refused with an error of ours, or accepted. Anything else is our bug and is raised."""
     began_s = time.process_time()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             gave = what()
     except lab.AgentlabError as error:
-        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        outcome = f"{type(error).__name__}: {' '.join(str(error).split())}"
     else:
-        said = f"taken: {gave}" if isinstance(gave, str) else "taken"
+        outcome = f"taken: {gave}" if isinstance(gave, str) else "taken"
     assert time.process_time() - began_s < PATIENCE * count_s(), "it took too long"
-    return re.sub(r"(?:/[^/' ]+)+/pytest-\d+/[^/' ]+/", "…/", said)[:longest]
+    return re.sub(r"(?:/[^/' ]+)+/pytest-\d+/[^/' ]+/", "…/", outcome)[:longest]
 
 
 def refused_as(expected: Mapping[str, str], rows: Iterable[Sequence[object]]) -> None:
-    """Each row ended as it should: `taken`, or refused with such an error of ours, whose message has such a word in it."""
-    said = {str(row[0]): str(row[1]) for row in rows}
+    """Assert that each row ended as designed: `taken`, or refused with one of our errors whose message contains such a word."""
+    outcome = {str(row[0]): str(row[1]) for row in rows}
     usual = "MalformedCassetteError" if expected is CASSETTES_END else "StorageError"
     kinds = {name: (usual, word) for name, word in expected.items()}
     kinds |= {name: (word.partition(": ")[0], word.partition(": ")[2]) for name, word in expected.items() if "Error: " in word}
     kinds |= {name: (word, word) for name, word in expected.items() if word.startswith("taken")}
-    assert {name: text for name, text in said.items() if name not in kinds} == {}
-    wrong = {name: (text, kinds[name]) for name, text in said.items() if not _is(text, *kinds[name])}
+    assert {name: text for name, text in outcome.items() if name not in kinds} == {}
+    wrong = {name: (text, kinds[name]) for name, text in outcome.items() if not _is(text, *kinds[name])}
     assert wrong == {}
 
 
@@ -121,8 +121,8 @@ CASSETTES_END = {
     "NUL bytes in JSON": "not JSON",
     "bytes that are no UTF-8": "not UTF-8 text",
     "a status of 10^400": "response.status: expected",
-    "chunks larger than the body, and below 0": "response.chunks: expected a list of numbers, none below 0",
-    "a delay of 10^300 s": "taken: error",  # its body is {}, which is no answer; without pace= delays play no part
+    "chunks larger than the body, and below 0": "response.chunks: expected a list of numbers of at least 0",
+    "a delay of 10^300 s": "taken: error",  # its body is {}, which is no answer; without pace= delays are ignored
     "a delay that is NaN": "response.delays_s: expected a list of numbers",
     "a header with a line break": "taken: error",
     "a body that is a mapping of mappings": "response.body: expected text",
@@ -131,7 +131,7 @@ CASSETTES_END = {
 }
 
 
-def test_cassettes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_cassettes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     provider = lab.Provider("compatible", model="m", base_url="http://h/v1")
 
@@ -145,13 +145,13 @@ def test_cassettes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         folder = tmp_path / f"c{number}"
         folder.mkdir()
         (folder / f"h.{kind}").write_bytes(text)
-        rows.append([name, told(lambda folder=folder: use(folder))])
+        rows.append([name, outcome_of(lambda folder=folder: use(folder))])
     loop = tmp_path / "loop"
     loop.mkdir()
     (loop / "again").symlink_to(loop)
     (loop / "secret.yaml").symlink_to("/proc/self/environ")
     (loop / "endless.yaml").symlink_to("/dev/zero")
-    rows.append(["a folder with links to itself, /proc and /dev/zero", told(lambda: use(loop))])
+    rows.append(["a folder with links to itself, /proc and /dev/zero", outcome_of(lambda: use(loop))])
     show("hostile-cassettes", ["a cassette with", "what happened"], rows)
     refused_as(CASSETTES_END, rows)
     assert not (tmp_path / OWNED).exists()
@@ -213,7 +213,7 @@ STORES_END = dict.fromkeys(STORES, DAMAGED) | {
 }
 
 
-def test_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = []
     for number, (name, spoil) in enumerate(STORES.items()):
@@ -222,16 +222,16 @@ def test_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with sqlite3.connect(path) as database:
             spoil(database)
         database.close()
-        rows.append([name, told(lambda path=path: _all_of(path))])
+        rows.append([name, outcome_of(lambda path=path: _all_of(path))])
     for name, data in {
         "noise": b"\x93" * 5000,
         "the head of a database and noise": b"SQLite format 3\0" + b"\x93" * 5000,
     }.items():
         path = tmp_path / f"{name}.sqlite"
         path.write_bytes(data)
-        rows.append([name, told(lambda path=path: _all_of(path))])
+        rows.append([name, outcome_of(lambda path=path: _all_of(path))])
     (tmp_path / "link.sqlite").symlink_to("/dev/zero")
-    rows.append(["a link to /dev/zero", told(lambda: _all_of(tmp_path / "link.sqlite"))])
+    rows.append(["a link to /dev/zero", outcome_of(lambda: _all_of(tmp_path / "link.sqlite"))])
     show("hostile-stores", ["a store with", "what happened"], rows)
     refused_as(STORES_END, rows)
     assert not (tmp_path / OWNED).exists()
@@ -304,8 +304,8 @@ PARQUET_END = {
 }
 
 
-def test_parquet(tmp_path: Path) -> None:
-    rows = [[name, told(read)] for name, read in _parquet(tmp_path)]
+def test_hostile_parquet_files(tmp_path: Path) -> None:
+    rows = [[name, outcome_of(read)] for name, read in _parquet(tmp_path)]
     show("hostile-parquet", ["a Parquet file", "what happened"], rows)
     refused_as(PARQUET_END, rows)
 
@@ -322,14 +322,14 @@ OTEL_END = {
 
 
 def _read(path: Path) -> str:
-    """What became of it, as plain data."""
+    """The result as plain data."""
     found = lab.importers.otel(path)
     tokens, time_s = found.steps["input_tokens"].iloc[0], found.runs["elapsed_s"].iloc[0]
-    told_ = ["unknown" if value is pd.NA or value != value else str(value) for value in (tokens, time_s)]
-    return f"{len(found.runs)} run, {len(found.steps)} step, input tokens {told_[0]}, time {told_[1]}"
+    reported = ["unknown" if value is pd.NA or value != value else str(value) for value in (tokens, time_s)]
+    return f"{len(found.runs)} run, {len(found.steps)} step, input tokens {reported[0]}, time {reported[1]}"
 
 
-def test_otel(tmp_path: Path) -> None:
+def test_hostile_otel_spans(tmp_path: Path) -> None:
     span = {"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "chat m", "startTimeUnixNano": "1", "endTimeUnixNano": "2"}  # fmt: skip  # noqa: E501
     usual = {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}
 
@@ -350,7 +350,7 @@ def test_otel(tmp_path: Path) -> None:
     for number, (name, text) in enumerate(tried.items()):
         path = tmp_path / f"{number}.jsonl"
         path.write_text(text + "\n", encoding="utf-8")
-        rows.append([name, told(lambda path=path: _read(path))])
+        rows.append([name, outcome_of(lambda path=path: _read(path))])
     show("hostile-otel", ["spans", "what happened"], rows)
     refused_as(OTEL_END, rows)
 
@@ -368,7 +368,7 @@ ARGUMENTS: dict[str, tuple[str, bool]] = {
     "a field too many": ('{"count": 3, "ratio": 1, "name": "x", "admin": true}', False),
     "__proto__": ('{"count": 3, "ratio": 1, "name": "x", "__proto__": {"admin": true}}', False),
     "__class__": ('{"count": 3, "ratio": 1, "name": "x", "__class__": "os"}', False),
-    "the same key twice": ('{"count": 3, "count": 4, "ratio": 1, "name": "x"}', True),  # the last one holds, as everywhere
+    "the same key twice": ('{"count": 3, "count": 4, "ratio": 1, "name": "x"}', True),  # the last one counts, as everywhere
     "a list for an object": ('[3, 1, "x"]', False),
     "no JSON behind it": ('{"count": 3, "ratio": 1, "name": "x"} rm -rf', False),
     "half a character": ('{"count": 3, "ratio": 1, "name": "\\ud800"}', False),
@@ -378,7 +378,7 @@ ARGUMENTS: dict[str, tuple[str, bool]] = {
 }
 
 
-def test_arguments() -> None:
+def test_hostile_tool_arguments() -> None:
     got: list[tuple[int, float, str]] = []
 
     @lab.tool(inline=True)
@@ -391,8 +391,8 @@ def test_arguments() -> None:
     for name, (arguments, is_taken) in ARGUMENTS.items():
         got.clear()
         result = asyncio.run(execute(ToolCall("1", "work", arguments), {"work": work}))
-        said = "taken: " + ascii(got[0])[:60] if got else f"{result.error}: {' '.join(result.content.split())}"[:110]
-        rows.append([name, ascii(said)[1:-1]])
-        wrong += [(name, said)] if bool(got) is not is_taken else []
+        outcome = "taken: " + ascii(got[0])[:60] if got else f"{result.error}: {' '.join(result.content.split())}"[:110]
+        rows.append([name, ascii(outcome)[1:-1]])
+        wrong += [(name, outcome)] if bool(got) is not is_taken else []
     show("hostile-arguments", ["arguments", "what happened"], rows)
     assert wrong == []

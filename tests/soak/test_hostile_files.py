@@ -1,4 +1,4 @@
-"""Real files made to do harm, on a real disk: where recordings are read and written, and as Inspect's logs."""
+"""Malicious files on a real disk: where recordings are read and written, and as Inspect's logs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from engine.server import serving
 import agentlab as lab
 from agentlab.errors import AgentlabError
 
-from .planted import SOURCES
+from .planted_keys import SOURCES
 from .table import show
-from .test_hostile import _finished, told
+from .test_hostile import _finished, outcome_of
 
 MALFORMED, NOT_FOUND, CONFIGURATION, STORAGE = (
     "MalformedCassetteError",
@@ -40,7 +40,7 @@ GOOD = json.dumps({
 
 
 def replayed(path: Path) -> str:
-    """The answer of a run over what is recorded there."""
+    """The answer of a run over the recording there."""
     with lab.replay(path, match="order"):
         run = lab.Agent(lab.Provider("compatible", model="m", base_url="http://h/v1"), retry=lab.RetryPolicy(attempts=1)).run(
             "go"
@@ -104,32 +104,34 @@ READ: dict[str, tuple[str, Made, str]] = {
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes and links")
-def test_files_where_recordings_are_read(tmp_path: Path) -> None:
+def test_hostile_files_where_recordings_are_read(tmp_path: Path) -> None:
     rows, wrong = [], []
     for number, (name, (file, make, expected)) in enumerate(READ.items()):
         place = tmp_path / str(number)
         place.mkdir()
         make(place / file)
         answered: list[str] = []
-        said = told(lambda place=place, file=file, answered=answered: answered.append(replayed(place / file)), longest=400)
-        said = answered[0] if answered else said.replace(str(place), "…")
-        rows.append([name, ascii(said[:110])[1:-1]])
-        wrong += [] if _is(said, expected) else [(name, said, expected)]
+        outcome = outcome_of(
+            lambda place=place, file=file, answered=answered: answered.append(replayed(place / file)), longest=400
+        )
+        outcome = answered[0] if answered else outcome.replace(str(place), "…")
+        rows.append([name, ascii(outcome[:110])[1:-1]])
+        wrong += [] if _is(outcome, expected) else [(name, outcome, expected)]
     show("hostile-files-read", ["recordings are read from", "what happened"], rows)
     assert wrong == []
     assert "root:" not in str(rows)
 
 
-def _is(said: str, expected: str) -> bool:
+def _is(outcome: str, expected: str) -> bool:
     if "|" in expected:
-        return any(one in said for one in expected.split("|"))
+        return any(one in outcome for one in expected.split("|"))
     kind, _, word = expected.partition(": ")
-    return said.startswith(kind) and word in said
+    return outcome.startswith(kind) and word in outcome
 
 
 def recorded(path: Path, prepare: Callable[[str], None]) -> str:
-    """What is warned of, or raised, while a run is recorded there. `prepare` is told the name of the host's file beforehand."""
-    said: list[str] = []
+    """The warnings or the exception of a recorded run. `prepare` gets the name of the host's file before it starts."""
+    outcome: list[str] = []
     source = SOURCES["environment, api_key= (nothing repeats them)"]
     with serving(script=source.says) as server, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -142,8 +144,8 @@ def recorded(path: Path, prepare: Callable[[str], None]) -> str:
         except AgentlabError as error:
             return f"{type(error).__name__}: {error}"
     assert result.text == "Hello", "the answer was paid for, and is lost"
-    said = [str(one.message) for one in warned if "record" in str(one.message)]
-    return " ".join(said) or "recorded"
+    outcome = [str(one.message) for one in warned if "record" in str(one.message)]
+    return " ".join(outcome) or "recorded"
 
 
 REFUSED = "could not be recorded"
@@ -162,19 +164,19 @@ WRITE: dict[str, tuple[Callable[[Path, Path], Any], str]] = {
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes and links")
-def test_files_where_recordings_are_written(tmp_path: Path) -> None:
+def test_hostile_files_where_recordings_are_written(tmp_path: Path) -> None:
     rows, wrong = [], []
     for number, (name, (make, expected)) in enumerate(WRITE.items()):
         folder, outside = tmp_path / str(number) / "rec", tmp_path / str(number) / "outside.yaml"
         folder.mkdir(parents=True)
         outside.write_text(GOOD)
-        said = recorded(folder, lambda file, make=make, folder=folder, outside=outside: make(folder / file, outside))
+        outcome = recorded(folder, lambda file, make=make, folder=folder, outside=outside: make(folder / file, outside))
         files = [path for path in sorted(folder.parent.rglob("*")) if path.is_file() and not path.is_symlink()]
         without = [path.name for path in files if path.parent != folder]
-        said = re.sub(r"127\.0\.0\.1-\d+", "HOST", " ".join(said.replace(str(folder), "…").split()))
-        rows.append([name, said[:110], sum(path.parent == folder for path in files)])
-        if expected not in said or outside.read_text() != GOOD or without != ["outside.yaml"]:
-            wrong.append((name, said, without))
+        outcome = re.sub(r"127\.0\.0\.1-\d+", "HOST", " ".join(outcome.replace(str(folder), "…").split()))
+        rows.append([name, outcome[:110], sum(path.parent == folder for path in files)])
+        if expected not in outcome or outside.read_text() != GOOD or without != ["outside.yaml"]:
+            wrong.append((name, outcome, without))
     show("hostile-files-written", ["recorded into a folder in which", "what happened", "files in it"], rows)
     assert wrong == []
 
@@ -211,18 +213,24 @@ LOGS: dict[str, tuple[Made, str]] = {
 @pytest.mark.parametrize(
     "python", [None, pytest.param("inspect", marks=pytest.mark.inspect)], ids=["its reader not reached", "Inspect"]
 )
-def test_logs_of_inspect(tmp_path: Path, python: str | None) -> None:
+def test_hostile_logs_of_inspect(tmp_path: Path, python: str | None) -> None:
     found = os.environ.get("AGENTLAB_INSPECT_PYTHON") if python else sys.executable
     rows, wrong = [], []
     before = {path for path in (Path("/tmp/owned"), tmp_path.parent / "owned") if path.exists()}
     for number, (name, (make, expected)) in enumerate(LOGS.items()):
         place = tmp_path / f"{number}.eval"
         make(place)
-        said = told(lambda place=place: lab.importers.inspect(place, python=found), longest=400).replace(str(tmp_path), "…")
-        reached = python is None and not expected  # without Inspect it ends where that would read the log
-        word = "has no package inspect-ai" if reached else expected or "No run can be read"
-        rows.append([name, " ".join(said.split())[:130]])
-        wrong += [] if said.startswith("ConfigurationError" if reached else "StorageError") and word in said else [(name, said)]
+        outcome = outcome_of(lambda place=place: lab.importers.inspect(place, python=found), longest=400).replace(
+            str(tmp_path), "…"
+        )
+        reached = python is None and not expected  # without Inspect it ends before the log would be read
+        word = "does not have the package inspect-ai" if reached else expected or "No run can be read"
+        rows.append([name, " ".join(outcome.split())[:130]])
+        wrong += (
+            []
+            if outcome.startswith("ConfigurationError" if reached else "StorageError") and word in outcome
+            else [(name, outcome)]
+        )
     show(f"hostile-logs{'-with-inspect' if python else ''}", ["an .eval log", "what happened"], rows)
     assert wrong == []
     assert {path for path in (Path("/tmp/owned"), tmp_path.parent / "owned") if path.exists()} == before

@@ -1,4 +1,4 @@
-"""Requests that mean harm, sent byte by byte to a real server. What was tried and what it answered."""
+"""Malicious requests, sent byte by byte to a real server, and its answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import json
 import socket
 
-from serving.made import parrot, serving
+from serving.builders import parrot, serving
 
 import agentlab as lab
 
@@ -16,13 +16,13 @@ BODY = b'{"context_id": "a", "message": "hello"}'
 
 
 def _ask(port: int, *lines: str, body: bytes = BODY, method: str = "POST", path: str = "/chat", wait_s: float = 60.0) -> str:
-    """The status line that the server answers to these bytes with."""
+    """The status line of the server's answer to these bytes."""
     headers = [f"{method} {path} HTTP/1.1", *lines]
     if not any(line.lower().startswith(("content-length", "transfer-encoding")) for line in lines):
         headers.append(f"content-length: {len(body)}")
     with socket.create_connection(("127.0.0.1", port), timeout=wait_s) as wire:
         try:
-            with contextlib.suppress(ConnectionError):  # it may answer, and close, before it has taken all of it
+            with contextlib.suppress(ConnectionError):  # it may answer and close before it has received everything
                 wire.sendall("\r\n".join(headers).encode("latin-1") + b"\r\n\r\n" + body)
             answer = wire.recv(4096)
         except TimeoutError:
@@ -37,7 +37,7 @@ def _ask(port: int, *lines: str, body: bytes = BODY, method: str = "POST", path:
         return status
 
 
-def test_server() -> None:
+def test_hostile_requests_to_the_server() -> None:
     rows: list[list[object]] = []
     for token in (None, "a-token-of-the-server-1"):
         chat = lab.Chat(parrot())

@@ -1,4 +1,4 @@
-"""What a model, a tool or a provider says may be anything: wherever it is shown it stays text, and pictures are drawn all the same."""
+"""Hostile text from a model, a tool or a provider: it stays text in every display, and pictures are still drawn."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from agentlab.limits.combinators import Custom
 from agentlab.model.finish_reasons import Confidence, TerminationSignal
 from agentlab.testing import ScriptedProvider, call, say
 
-from .shown import Displayable, all_of, displays_of, of_picture
+from .displays import Displayable, all_of, displays_of, of_picture
 from .table import show
 
-# conditions that name hostile tools are what is shown here
+# conditions that name hostile tools are intended here
 pytestmark = pytest.mark.filterwarnings("ignore:[\\s\\S]*can never be met:agentlab.errors.AgentlabWarning")
 
 M = "zqx"
-"""Stands in each of the hostile texts, in whatever elements, attributes and addresses could come of it."""
+"""In each of the hostile texts, for elements, attributes and addresses that could result from it."""
 
 TEXTS: dict[str, str] = {
     "elements": f"</pre></td></style></script></textarea></select><{M} {M}=1><script>{M}()</script><img src={M} onerror={M}()>",
@@ -52,7 +52,8 @@ SHORT = [name for name in TEXTS if name != "20,000 letters"]
 
 
 def runs_of(text: str) -> list[lab.Run]:
-    """Runs with this text in every free place: one that completes, one that fails, one that a condition ends or breaks, a branch."""
+    """Runs with this text in every free-text position: one completes, one fails, one is ended or broken by a condition, one is
+    a branch."""
 
     def archive(query: str = "") -> str:
         """Look it up."""
@@ -64,9 +65,9 @@ def runs_of(text: str) -> list[lab.Run]:
         if index == 4 and request.instructions == "fails":
             raise ProviderConnectionError(text)
         calls = {1: call(text, text, id=text), 2: call("archive", {"query": text}), 3: call("archive", {"query": "fail"})}
-        said = calls.get(index) or say(text)
-        signal = TerminationSignal(said.signal.finish_reason, Confidence.LOW, text, text, text)
-        return replace(said, text=text, reasoning=text, signal=signal, model=text, response_id=text, raw={text: text})
+        response = calls.get(index) or say(text)
+        signal = TerminationSignal(response.signal.finish_reason, Confidence.LOW, text, text, text)
+        return replace(response, text=text, reasoning=text, signal=signal, model=text, response_id=text, raw={text: text})
 
     def met(history: lab.RunHistory) -> str:
         return text if len(history) > 1 else ""
@@ -95,7 +96,7 @@ async def _to_the_end(runs: list[lab.Run]) -> None:
         await run
 
 
-# What may be wrong with something shown -----------------------------------------------------------------------------------------
+# Faults of a display ------------------------------------------------------------------------------------------------------------
 
 OURS = re.compile("bdi|b|i|p|div|span|pre|code|br|ul|li|dl|dt|dd|style|img|details|summary|caption|table|thead|tbody|tr|th|td")
 TEXT_ATTRIBUTES = re.compile(r"alt|title|aria-[a-z]+|data-[a-z-]+|label")
@@ -105,7 +106,7 @@ LONGEST_ALT = 20_000
 
 
 def wrong_with(one: Displayable) -> Iterator[str]:
-    """What came of a hostile text that is no text."""
+    """The faults of a displayed hostile text that is not plain text."""
     if one.kind == "html":
         yield from _wrong_with_html(one.text, formulas=not _is_frame(one))
     elif one.kind == "svg":
@@ -117,12 +118,12 @@ def wrong_with(one: Displayable) -> Iterator[str]:
 
 
 def _is_frame(one: Displayable) -> bool:
-    """Whether pandas shows it: the data themselves, as they came."""
+    """True if pandas displays it: the data themselves, unchanged."""
     return one.where.startswith(("frame", "summary", "paired", "backtest")) or ".frame" in one.where or ".others" in one.where
 
 
 def _is_typed_in(one: Displayable) -> bool:
-    """Whether it is in a box in which a person edits it."""
+    """True if it is in an editable box."""
     return one.where.endswith(("Textarea.value", "Text.value"))
 
 
@@ -138,7 +139,7 @@ def _wrong_with_html(text: str, *, formulas: bool) -> Iterator[str]:
         if tag == "style" and M in (element.text or ""):
             yield "a style"
         for name, value in element.attrib.items():
-            if name == "src":  # a picture's letters may spell anything
+            if name == "src":  # the drawn letters of a picture may form any text
                 if not PICTURE.fullmatch(value):
                     yield f"an address {value[:40]!a}"
                 continue
@@ -152,7 +153,7 @@ def _wrong_with_html(text: str, *, formulas: bool) -> Iterator[str]:
 
 
 def _formulas(element: Any, *, ignored: bool) -> Iterator[str]:
-    """Texts of which MathJax would make formulas."""
+    """Texts that MathJax would render as formulas."""
     ignored = ignored or "mathjax_ignore" in element.get("class", "") or element.tag in ("pre", "code", "style")
     for text in (element.text, *(child.tail for child in element)):
         if not ignored and re.search(r"\$[^$]+\$|\\\(|\\\[", text or ""):
@@ -182,7 +183,7 @@ def _wrong_with_svg(text: str) -> Iterator[str]:
 # The tests ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_checks_see_what_is_wrong() -> None:
+def test_the_checks_detect_each_fault() -> None:
     wrong = {
         "html": [
             f"<{M}>",
@@ -205,8 +206,8 @@ def test_the_checks_see_what_is_wrong() -> None:
     assert list(wrong_with(Displayable("html", "x", f'<div class="mathjax_ignore"><b title="{M}">$x$</b></div>'))) == []
 
 
-def _told(name: str, shown: Iterator[Displayable]) -> tuple[list[object], list[tuple[str, str, str]]]:
-    """A row of the table, and what was wrong."""
+def _row(name: str, shown: Iterator[Displayable]) -> tuple[list[object], list[tuple[str, str, str]]]:
+    """A row of the table, and its faults."""
     kinds = dict.fromkeys(("html", "text", "trait", "svg"), 0)
     wrong = []
     for one in shown:
@@ -215,25 +216,25 @@ def _told(name: str, shown: Iterator[Displayable]) -> tuple[list[object], list[t
     return [name, *kinds.values(), len(wrong) or "text"], wrong
 
 
-COLUMNS = ["said, in every free place", "HTML", "plain text", "texts of widgets", "SVG", "what came of it"]
+COLUMNS = ["text, in every free place", "HTML", "plain text", "texts of widgets", "SVG", "outcome"]
 
 
 @pytest.mark.timeout(300)
-def test_whatever_is_said_is_shown_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_output_is_shown_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     everything = " ".join(TEXTS[name] for name in SHORT)
-    row, wrong = _told("all of these at once", displays_of(runs_of(everything)))
+    row, wrong = _row("all of these at once", displays_of(runs_of(everything)))
     show("hostile-shown", COLUMNS, [row])
     assert wrong == []
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_each_that_is_said_is_shown_as_text_in_every_display_and_plot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_hostile_text_is_shown_as_text_in_every_display_and_plot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
     rows, wrong = [], []
     for name, text in TEXTS.items():
-        row, found = _told(name, all_of(runs_of(text)))
+        row, found = _row(name, all_of(runs_of(text)))
         rows.append(row)
         wrong += found
     show("hostile-shown-each", COLUMNS, rows)
@@ -241,14 +242,14 @@ def test_each_that_is_said_is_shown_as_text_in_every_display_and_plot(monkeypatc
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=list(TEXTS))
-def test_a_run_in_which_it_is_said_comes_to_its_end(text: str) -> None:
+def test_a_run_with_hostile_output_finishes(text: str) -> None:
     assert [run.result is not None and str(run.result.stop_reason) for run in runs_of(text)] == [
         "completed", "error", "stop_condition", "error", "completed",
     ]  # fmt: skip
 
 
 def frames_of(texts: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Frames as another program may have written them: a group for each text, which stands in every column of words."""
+    """Frames as another program may have written them: a group for each text, which is in every text column."""
     runs, steps = [], []
     for place, text in enumerate(texts):
         words = dict.fromkeys(("provider", "model", "prompt", "tools"), text)
@@ -284,12 +285,12 @@ def test_plots_draw_names_letter_by_letter() -> None:
             "small_multiples": lambda steps=steps: plots.small_multiples(plots.tokens, steps),
         }
         for plot, draw in made.items():
-            row, found = _told(f"{plot}: {part[0]} … {part[-1]}", of_picture(plot, drawn := draw()))
+            row, found = _row(f"{plot}: {part[0]} … {part[-1]}", of_picture(plot, drawn := draw()))
             written = _texts_in(drawn)
             lost = [name for name in part if not any(_beginning(TEXTS[name]) in text for text in written)]
             rows.append([row[0], len(part) - len(lost), ", ".join(lost) or "none", row[-1]])
             wrong += found + [(plot, name, "not drawn") for name in lost]
-    show("hostile-plots", ["plot of groups", "names drawn as they are", "lost", "what came of them"], rows)
+    show("hostile-plots", ["plot of groups", "names drawn as they are", "lost", "outcome"], rows)
     assert wrong == []
 
 

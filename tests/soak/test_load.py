@@ -1,4 +1,4 @@
-"""Load: what a run, a step and a row cost where there are ten times as many. Each measurement has a process of its own."""
+"""Load: the cost of a run, a step and a row at ten times the number. Each measurement has a separate process."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.soak.table import show
 HERE = Path(__file__).parents[2]
 
 NOISE = 1.9
-"""Times of one machine differ by so much from one measurement to the next while others use it; what grows with the number grows tenfold."""  # noqa: E501
+"""Noise between measurements on a busy machine; a figure that grows with the number grows tenfold."""
 
 TIMES = 3
-"""How often the sizes of one kind are measured at most."""
+"""Maximum number of measurements of one kind."""
 
 SIZES = {
     "runs_at_once": (100, 1_000, 10_000),
@@ -31,10 +31,10 @@ SIZES = {
 }
 
 MAY_GROW = {
-    ("steps_on_the_wire", "us_a_step"): 5.0,  # each request carries the whole conversation: that is the wire's, not ours
+    ("steps_on_the_wire", "us_a_step"): 5.0,  # each request carries the whole conversation: the wire requires that
     ("steps_in_a_store", "open_ms"): 2.5,
 }
-"""By how much a figure may grow in a tenfold; all others not at all, but for noise."""
+"""Allowed growth of a figure per tenfold; other figures must not grow, except for noise."""
 
 AT_MOST = {
     ("runs_at_once", "kb_a_run"): 60.0,
@@ -53,7 +53,7 @@ AT_MOST = {
 
 
 def measured(what: str, size: int, folder: Path) -> dict[str, float]:
-    """One measurement, in a process of its own."""
+    """One measurement, in a separate process."""
     command = [sys.executable, "-m", "tests.soak.load", what, str(size), str(folder)]
     done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -62,7 +62,7 @@ def measured(what: str, size: int, folder: Path) -> dict[str, float]:
 
 
 def too_much(what: str, name: str, values: list[float]) -> list[str]:
-    """What of a figure is not as it must be, over sizes that grow tenfold each."""
+    """Violations of a figure's bounds, over sizes that grow tenfold each."""
     before, last = values[-2:]
     bound = AT_MOST.get((what, name))
     if bound is not None:
@@ -74,9 +74,9 @@ def too_much(what: str, name: str, values: list[float]) -> list[str]:
 
 
 def least(what: str, sizes: tuple[int, ...], folder: Path) -> list[dict[str, float]]:
-    """The figures at each size. Where one breaks its bound, all sizes are measured again, and the least of each figure counts.
+    """The figures at each size. If one exceeds its bound, all sizes are measured again, and the least of each figure counts.
 
-    What else the machine does only ever adds to a figure, by chance; what grows with the size does so every time.
+    Other load on the machine only adds to a figure, at random; growth with the size occurs every time.
     """
     found = [measured(what, size, folder) for size in sizes]
     for _ in range(TIMES - 1):
@@ -88,7 +88,7 @@ def least(what: str, sizes: tuple[int, ...], folder: Path) -> list[dict[str, flo
 
 
 def over_sizes(name: str, places: slice, folder: Path) -> None:
-    """Measure all at these sizes, print the table, and hold the figures to their bounds."""
+    """Measure all at these sizes, print the table, and check the figures against their bounds."""
     rows, wrong = [], []
     for what, sizes in SIZES.items():
         some = sizes[places]
@@ -105,11 +105,11 @@ def over_sizes(name: str, places: slice, folder: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_ten_times_as_much_costs_no_more_each(tmp_path: Path) -> None:
+def test_ten_times_as_many_cost_no_more_each(tmp_path: Path) -> None:
     over_sizes("load", slice(0, 2), tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
-def test_a_hundred_times_as_much_costs_no_more_each(tmp_path: Path) -> None:
+def test_a_hundred_times_as_many_cost_no_more_each(tmp_path: Path) -> None:
     over_sizes("load-large", slice(0, 3), tmp_path)

@@ -1,4 +1,4 @@
-"""Keys are planted wherever they could come from, and looked for wherever they could have gone to. None is found."""
+"""Keys are planted in every possible source and searched for in every possible sink. None is found."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ import ipywidgets
 import pytest
 from engine.server import serving
 from interop.collected import Collected
-from other_threads import drawn, undisturbed
+from thread_tools import drawn, undisturbed
 
 import agentlab as lab
 from agentlab._internal import secrets as known_keys
 from agentlab.limits.combinators import Custom
 from agentlab.records.frames import FRAMES
 
-from .planted import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, Source, found_in
+from .planted_keys import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, Source, found_in
 from .table import show
 
 QUICK = lab.RetryPolicy(attempts=2, first_wait_s=0.0, longest_wait_s=0.0)
 Sinks = dict[str, str]
-"""What came out at each place, as text."""
+"""The output of each sink, as text."""
 
 
 @pytest.fixture(autouse=True)
 def _planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, value in IN_ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    known_keys.look()
+    known_keys.read_environment()
     yield
     monkeypatch.undo()
-    known_keys.look()
+    known_keys.read_environment()
 
 
 class Everything(logging.Handler):
-    """All that is logged, by whomever, as a file would have it."""
+    """All log records of any logger, as in a log file."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -76,7 +76,7 @@ def _raises(history: lab.RunHistory) -> bool:
 
 
 def went_through(source: Source, folder: Path) -> Sinks:
-    """A run from this source, with everything on that can write or show it."""
+    """A run from this source, with every recorder and display turned on."""
     logged, collected, observed = Everything(), Collected(content=True), []
     root = logging.getLogger()
     level = root.level
@@ -150,12 +150,12 @@ def _cells(frame: Any) -> str:
 
 
 def _bytes_of(folder: Path, beginning: str) -> str:
-    """The bytes of a database, its journal among them, or of all files of a folder."""
+    """The bytes of a database, including its journal, or of all files of a folder."""
     return "".join(path.read_bytes().decode("latin-1") for path in sorted(folder.glob(f"{beginning}*")) if path.is_file())
 
 
 def _traceback(result: lab.RunResult) -> str:
-    """What is printed of an error: plainly, and by IPython with the values of variables."""
+    """The printed traceback: plain, and by IPython with the values of variables."""
     shown = []
     for error in (result.error, *(step.error for step in result.history)):
         if isinstance(error, lab.AgentlabError):
@@ -176,7 +176,7 @@ def _verbose(error: BaseException) -> str:
 
 
 def _panel(run: lab.Run) -> str:
-    """The texts of every widget of the panel, each step opened with all of its parts."""
+    """The texts of every widget of the panel, with all sections of each step opened."""
     from agentlab.notebook.panel import step_detail
 
     with pytest.MonkeyPatch.context() as patch:
@@ -198,14 +198,14 @@ def _below(widget: Any) -> Iterator[ipywidgets.Widget]:
 
 
 def _what_if(store: lab.Store) -> str:
-    said = []
+    parts = []
     for call in (lambda: lab.backtest(store, lab.StepCountIs([1, 2])), lambda: lab.suggest(store, lab.StepCountIs([1, 2]))):
         try:
-            told = call()
-            said.append(repr(told) + (_cells(told) if hasattr(told, "to_csv") else ""))
+            returned = call()
+            parts.append(repr(returned) + (_cells(returned) if hasattr(returned, "to_csv") else ""))
         except lab.AgentlabError as error:
-            said += traceback.format_exception(error)
-    return "\n".join(said)
+            parts += traceback.format_exception(error)
+    return "\n".join(parts)
 
 
 @pytest.mark.timeout(300)
@@ -215,7 +215,7 @@ def test_no_planted_key_is_found(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         sinks = went_through(source, folder)
-        empty = [sink for sink, text in sinks.items() if not text]  # where nothing went wrong, or nothing came
+        empty = [sink for sink, text in sinks.items() if not text]  # if nothing went wrong or nothing arrived
         assert not {*empty} - {"traceback", "fixture (yaml)", "fixture (json)"}, (name, empty)
         leaks = {sink: found_in(text) for sink, text in sinks.items()}
         found += [(name, sink, keys) for sink, keys in leaks.items() if keys]
@@ -249,7 +249,7 @@ run.panel()
 
 @pytest.mark.kernel
 @pytest.mark.timeout(180)
-def test_no_planted_key_is_in_a_notebook_that_was_executed_and_saved(tmp_path: Path) -> None:
+def test_no_planted_key_is_in_an_executed_and_saved_notebook(tmp_path: Path) -> None:
     import os
 
     import nbformat
@@ -286,13 +286,13 @@ def test_no_planted_key_is_in_a_notebook_that_was_executed_and_saved(tmp_path: P
     assert all(row[-1] == "none" for row in rows), _around(saved_all)
 
 
-def test_what_goes_to_other_processes_and_comes_back_holds_no_key(tmp_path: Path) -> None:
+def test_data_sent_to_other_processes_and_back_contain_no_key(tmp_path: Path) -> None:
     import pickle
 
     source = SOURCES["tool result"]
     with serving(script=source.says) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", SENT)
-        agent = lab.Agent(lab.Provider("openai", model="some-model", base_url=server.base), tools=[tells_all], retry=QUICK)
+        agent = lab.Agent(lab.Provider("openai", model="some-model", base_url=server.base), tools=[verbose], retry=QUICK)
         sent = pickle.dumps(agent)
         study = lab.Experiment([agent], ["go"], store=tmp_path / "study.sqlite", budget=lab.Budget(max_turns=5))
         results = asyncio.run(study.run(progress=False))
@@ -315,10 +315,10 @@ def look(q: str = "") -> str:
     return ALL
 
 
-tells_all = look
+verbose = look
 
 
-def test_importers_hide_what_others_wrote(tmp_path: Path) -> None:
+def test_importers_redact_foreign_records(tmp_path: Path) -> None:
     line = {
         "resourceSpans": [{"scopeSpans": [{"spans": [{
             "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "chat some-model",
@@ -343,5 +343,5 @@ def test_importers_hide_what_others_wrote(tmp_path: Path) -> None:
 
 
 def _around(outputs: list[tuple[str, str]]) -> list[str]:
-    """Where keys stand in a notebook's outputs."""
+    """The positions of keys in a notebook's outputs."""
     return [f"{name}: …{text[max(text.find('lanted') - 300, 0) :][:400]}…" for name, text in outputs if found_in(text)]

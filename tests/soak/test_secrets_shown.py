@@ -1,5 +1,6 @@
-"""Keys are planted in runs, and looked for in all that shows runs: plots, the explorer, several panels, figures, other frames. None is
-found."""
+"""Keys are planted in runs and searched for in all displays of runs: plots, the explorer, several panels, figures, other
+frames. None is found.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ from agentlab._internal import secrets as known_keys
 from agentlab.interop.import_inspect import from_lines
 from agentlab.testing import ScriptedProvider, call, say
 
-from .planted import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, found_in
-from .shown import displays_of, of_frame, of_html, plots
+from .displays import displays_of, of_frame, of_html, plots
+from .planted_keys import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, found_in
 from .table import show
 from .test_secrets import _finished, agent_of
 
-# conditions that name hostile tools are what is shown here
+# conditions that name hostile tools are intended here
 pytestmark = pytest.mark.filterwarnings("ignore:[\\s\\S]*can never be met:agentlab.errors.AgentlabWarning")
 
 INSPECT_LINES = Path(__file__).parents[1] / "interop" / "inspect_lines.jsonl"
@@ -40,15 +41,15 @@ def _planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, value in IN_ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AGENTLAB_FRONTEND", "none")
-    known_keys.look()
+    known_keys.read_environment()
     known_keys.remember([SENT])
     yield
     monkeypatch.undo()
-    known_keys.look()
+    known_keys.read_environment()
 
 
 def runs_from_everywhere() -> list[lab.Run]:
-    """A run from each of the sources, and one in which keys stand in all names."""
+    """A run from each of the sources, and one with keys in all names."""
     runs = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -75,8 +76,8 @@ def named_after_keys() -> list[lab.Run]:
     return runs
 
 
-def told(name: str, columns: list[str], texts: Iterator[tuple[str, str]]) -> list[tuple[str, list[str], str]]:
-    """A row for each place and how many keys stand there; what was found, with what stands around it."""
+def report(name: str, columns: list[str], texts: Iterator[tuple[str, str]]) -> list[tuple[str, list[str], str]]:
+    """A row for each place with its number of keys; the found keys with the surrounding text."""
     rows: dict[str, list[int]] = {}
     found = []
     for where, text in texts:
@@ -98,17 +99,17 @@ COLUMNS = ["looked for in", "texts", "characters", "found"]
 
 
 @pytest.mark.timeout(300)
-def test_no_planted_key_is_in_what_shows_runs() -> None:
+def test_no_planted_key_is_in_displays_of_runs() -> None:
     runs = runs_from_everywhere()
     shown = ((one.where.partition(",")[0].partition(" by ")[0], one.text) for one in displays_of(runs))
-    assert told("secrets-shown", COLUMNS, shown) == []
+    assert report("secrets-shown", COLUMNS, shown) == []
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_no_planted_key_is_in_a_plot() -> None:
     shown = ((one.where.partition(":")[0], one.text) for one in plots(named_after_keys(), by=("provider",)))
-    assert told("secrets-plots", COLUMNS, shown) == []
+    assert report("secrets-plots", COLUMNS, shown) == []
 
 
 def test_no_planted_key_is_in_an_experiment(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +127,7 @@ def test_no_planted_key_is_in_an_experiment(capfd: pytest.CaptureFixture[str], m
                 with pytest.raises(lab.errors.ConfigurationError, match=r"REDACTED.* contains a key"):
                     lab.Experiment([agent], ["go"], **named)
             for names in ({"run_id": SENT}, {"run_id": "a", "label": KEYS["ghp_"]}):
-                with pytest.raises(lab.errors.ConfigurationError, match=r"REDACTED.* holds a key"):
+                with pytest.raises(lab.errors.ConfigurationError, match=r"REDACTED.* contains a key"):
                     agent.run("go").with_id(**names)
             study = lab.Experiment(
                 {"a": agent, "broken": broken, "c": called},
@@ -144,11 +145,11 @@ def test_no_planted_key_is_in_an_experiment(capfd: pytest.CaptureFixture[str], m
             yield from ((one.where, one.text) for one in of_html("agreement", results.agreement()))
             yield "its picture: alt", results.plot().alt
             yield "warnings", " ".join(str(one.message) for one in warned)
-        told_ = capfd.readouterr()
-        assert "100%" in told_.err or "1/1" in told_.err
-        yield "bars", told_.out + told_.err
+        reported = capfd.readouterr()
+        assert "100%" in reported.err or "1/1" in reported.err
+        yield "bars", reported.out + reported.err
 
-    assert told("secrets-experiment-shown", COLUMNS, texts()) == []
+    assert report("secrets-experiment-shown", COLUMNS, texts()) == []
 
 
 def test_no_planted_key_is_in_figures_or_reprs(tmp_path: Path) -> None:
@@ -174,10 +175,10 @@ def test_no_planted_key_is_in_figures_or_reprs(tmp_path: Path) -> None:
         yield from ((one.where, one.text) for one in of_frame("suggestion.frame", suggested.frame))
         yield "suggestion.why", " ".join(suggested.why)
 
-    assert told("secrets-figures", COLUMNS, texts()) == []
+    assert report("secrets-figures", COLUMNS, texts()) == []
 
 
-def test_no_planted_key_is_in_what_others_recorded(tmp_path: Path) -> None:
+def test_no_planted_key_is_in_imported_records(tmp_path: Path) -> None:
     def texts() -> Iterator[tuple[str, str]]:
         attributes = [
             {"key": name, "value": {"stringValue": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": ALL}]}]) if "messages" in name else ALL}}  # noqa: E501
@@ -211,7 +212,7 @@ def test_no_planted_key_is_in_what_others_recorded(tmp_path: Path) -> None:
         steps.to_parquet(tmp_path / "steps.parquet")
         yield from _imported("Parquet of others", lambda: lab.importers.parquet(tmp_path / "steps.parquet"))
 
-    assert told("secrets-imported", COLUMNS, texts()) == []
+    assert report("secrets-imported", COLUMNS, texts()) == []
 
 
 def _imported(name: str, read: Any) -> Iterator[tuple[str, str]]:
@@ -275,11 +276,11 @@ def test_no_planted_key_is_in_a_traceback_with_the_values_of_variables() -> None
                 )
                 yield "rich, show_locals", out.file.getvalue()  # type: ignore[attr-defined]
 
-    assert told("secrets-locals", COLUMNS, texts()) == []
+    assert report("secrets-locals", COLUMNS, texts()) == []
 
 
 def _errors(name: str) -> Iterator[BaseException]:
-    """What a run from this source raises, without the frames of this file."""
+    """The exception of a run from this source, without the frames of this file."""
     source = SOURCES[name]
     with serving(script=source.says) as server, warnings.catch_warnings():
         warnings.simplefilter("ignore")

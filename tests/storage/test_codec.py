@@ -1,4 +1,4 @@
-"""Steps, settings and events as text and back: equal for whatever values they hold, told where that cannot be."""
+"""Steps, settings and events as text and back: equal for all values, and reported if that is impossible."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from engine.made import step
+from engine.builders import step
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +29,7 @@ from agentlab.records.history import RunHistory
 from agentlab.records.step import ChildUse, ModelCall, Seam, StepResult
 from agentlab.storage import codec
 
-# What may stand in a step --------------------------------------------------------------------------------------------------------
+# Values in a step ----------------------------------------------------------------------------------------------------------------
 
 texts = st.text(st.characters(), max_size=12) | st.just("half \ud83d")
 counts = st.none() | st.integers(0, 2**70)
@@ -193,7 +193,7 @@ often = settings(max_examples=60, deadline=None, suppress_health_check=list(Heal
 
 @given(steps)
 @often
-def test_a_step_comes_back_equal(one: StepResult) -> None:
+def test_a_step_is_restored_equal(one: StepResult) -> None:
     text = codec.encode(one)
     assert text.isascii()
     again = codec.decode(StepResult, text)
@@ -203,7 +203,7 @@ def test_a_step_comes_back_equal(one: StepResult) -> None:
 
 @given(all_settings)
 @often
-def test_settings_come_back_equal(one: RunSettings) -> None:
+def test_settings_are_restored_equal(one: RunSettings) -> None:
     again = codec.decode(RunSettings, codec.encode(one))
     assert again == one
     assert repr(again) == repr(one)
@@ -211,7 +211,7 @@ def test_settings_come_back_equal(one: RunSettings) -> None:
 
 @given(conditions)
 @often
-def test_conditions_come_back_reading_the_same(one: StopCondition) -> None:
+def test_restored_conditions_give_the_same_readings(one: StopCondition) -> None:
     again = codec.decode(RunSettings, codec.encode(RunSettings(stop=one))).stop
     assert again == one
     assert (again.may_wait, again.is_off) == (one.may_wait, one.is_off)
@@ -242,13 +242,13 @@ NOT_BY_THEMSELVES = (events.StepCompleted, events.RunEnded, events.TextReceived)
 @pytest.mark.parametrize("kind", [one for one in codec.EVENT_KINDS.values() if one not in NOT_BY_THEMSELVES])
 @given(st.data())
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-def test_events_come_back_equal(kind: type[events.Event], data: st.DataObject) -> None:
+def test_events_are_restored_equal(kind: type[events.Event], data: st.DataObject) -> None:
     event = data.draw(event_of(kind))
     text = json.dumps(codec.event_to_jsonable(event))
     assert codec.events_from_jsonable([json.loads(text)], []) == [event]
 
 
-def test_a_completed_step_is_that_of_the_history() -> None:
+def test_the_step_of_a_step_completed_event_is_that_of_the_history() -> None:
     history = RunHistory([step(1), step(2)])
     event = events.StepCompleted(1.5, history[1], history.usage)
     kept = codec.event_to_jsonable(event)
@@ -276,19 +276,19 @@ OF_AN_EARLIER_VERSION: list[tuple[dict[str, Any], events.Event]] = [
 
 
 @pytest.mark.parametrize(("stored", "event"), OF_AN_EARLIER_VERSION, ids=[one["event"] for one, _ in OF_AN_EARLIER_VERSION])
-def test_an_event_of_an_earlier_version_whose_steps_were_turns_is_read(stored: dict[str, Any], event: events.Event) -> None:
+def test_an_event_of_an_earlier_version_that_counted_turns_is_read(stored: dict[str, Any], event: events.Event) -> None:
     assert codec.events_from_jsonable([stored], [step(1), step(2)]) == [event]
 
 
-def test_an_event_of_a_newer_version_is_left_out() -> None:
+def test_an_event_of_a_newer_version_is_skipped() -> None:
     assert codec.events_from_jsonable([{"event": "RunDreamt", "at_s": 1.0}], []) == []
 
 
-# What no text can hold -----------------------------------------------------------------------------------------------------------
+# Values without a text form ------------------------------------------------------------------------------------------------------
 
 
 class Sulky:
-    """Gives away nothing."""
+    """Has no public content."""
 
     def __str__(self) -> str:
         raise RuntimeError("no")
@@ -313,7 +313,7 @@ GIVEN: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("case", GIVEN)
-def test_what_a_function_gave_is_kept_as_it_is_or_as_text(case: str) -> None:
+def test_a_functions_return_value_is_stored_unchanged_or_as_text(case: str) -> None:
     value, expected = GIVEN[case]
     result = ToolResult("c", "tool", "text", value, stop=Stop("s", value))
     again = codec.decode(ToolResult, codec.encode(result))
@@ -321,13 +321,13 @@ def test_what_a_function_gave_is_kept_as_it_is_or_as_text(case: str) -> None:
     assert again.stop == Stop("s", expected)
 
 
-def test_a_circle_is_kept_as_text() -> None:
+def test_a_circular_value_is_stored_as_text() -> None:
     circle: list[Any] = []
     circle.append(circle)
     assert codec.decode(ToolResult, codec.encode(ToolResult("c", "t", "", circle))).value == "[[...]]"
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
+def test_numpy_numbers_are_numbers() -> None:
     numpy = pytest.importorskip("numpy")
     reading = Reading("mine", numpy.float64(0.5), None, True)
     assert codec.decode(Reading, codec.encode(reading)).value == 0.5
@@ -335,7 +335,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Own(StopCondition):
-    """One of our own."""
+    """A custom condition."""
 
     share: float = 0.5
     words: tuple[str, ...] = ("a",)
@@ -345,17 +345,17 @@ class Own(StopCondition):
 
 
 class Both(AllOf):
-    """A combination of our own."""
+    """A custom combination."""
 
 
-def test_conditions_of_one_s_own_come_back_where_their_module_is_there() -> None:
+def test_custom_conditions_are_restored_if_their_module_exists() -> None:
     stop = Own(0.25, ("b", "c")) | Both(StepCountIs(3), Own())
     again = codec.decode(RunSettings, codec.encode(RunSettings(stop=stop))).stop
     assert again == stop
     assert repr(again) == repr(stop)
 
 
-def test_conditions_that_are_not_there_any_more_are_known_by_name() -> None:
+def test_missing_conditions_are_known_by_name() -> None:
     text = codec.encode(RunSettings(stop=Own() | StepCountIs(3)))
     for changed in (text.replace("test_codec", "nowhere"), text.replace('"share":0.5', '"share":{"decimal":1}')):
         stop = codec.decode(RunSettings, changed).stop
@@ -371,7 +371,7 @@ def test_other_text_is_no_step(text: str) -> None:
         codec.decode(StepResult, text)
 
 
-def test_what_an_older_text_does_not_have_gets_its_default() -> None:
+def test_values_missing_in_an_older_text_get_their_defaults() -> None:
     kept = json.loads(codec.encode(step()))
     kept["invented_later"] = 5
     assert codec.decode(StepResult, json.dumps(kept)) == step()

@@ -1,4 +1,4 @@
-"""Places for runs: the contract that all of them fulfil, and what is particular to a SQLite file: other formats, faults, processes."""
+"""Storages for runs: their common contract, and the particulars of a SQLite file: other formats, faults, processes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from agentlab.storage import SqliteStorage
 from agentlab.testing.contracts import head, steps
 
 storage = SqliteStorage(sys.argv[1])
-said = [[run.head.run_id, run.steps] for run in storage.runs()], storage.notes("remark"), len(storage.steps("run"))
+found = [[run.head.run_id, run.steps] for run in storage.runs()], storage.notes("remark"), len(storage.steps("run"))
 refused = []
 for write in (
     lambda: storage.begin(head("new")), lambda: storage.note("run", "remark", "x"), lambda: storage.delete("run"),
@@ -72,12 +72,12 @@ for write in (
     except StorageError as error:
         refused.append(str(error))
 storage.close()
-print(json.dumps([*said, refused]))
+print(json.dumps([*found, refused]))
 """
 
 
 def read_where_nothing_can_be_written(path: Path) -> Any:
-    """What a process reads of the file on a disk that is mounted read-only, which holds for root too."""
+    """What a process reads from the file on a disk mounted read-only, which applies to root too."""
     program = [sys.executable, "-W", "error", "-c", READS, str(path)]
     mounted = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
     kept = {one.name: one.read_bytes() for one in path.parent.iterdir()}
@@ -96,7 +96,7 @@ def read_where_nothing_can_be_written(path: Path) -> Any:
 
 
 def kept_file(path: Path, how: str) -> None:
-    """A file with one run of two steps, as a process left it that closed it, or that was killed."""
+    """A file with one run of two steps, left by a process that closed it or was killed."""
     if how == "of-an-earlier-version":
         raw(
             path, *MIGRATIONS[0], "PRAGMA user_version = 1", f"PRAGMA application_id = {APPLICATION_ID}",
@@ -126,7 +126,7 @@ def test_a_file_on_a_read_only_disk_can_be_read(tmp_path: Path, how: str) -> Non
     assert (runs, count) == ([["run", 2]], 2)
     assert notes == ({} if how == "of-an-earlier-version" else {"run": "seen"})
     assert len(refused) == 5
-    assert all(str(path) in said and "cannot be written to" in said for said in refused)
+    assert all(str(path) in reported and "cannot be written to" in reported for reported in refused)
 
 
 # Formats -----------------------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def raw(path: Path, *statements: str) -> None:
     database.close()
 
 
-def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_a_file_of_an_earlier_version_is_upgraded(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     raw(
         path,
@@ -162,12 +162,12 @@ def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> N
     storage.close()
 
 
-def test_a_newer_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_newer_file_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     SqliteStorage(path).close()
     raw(path, f"PRAGMA user_version = {VERSION + 1}")
     with pytest.raises(
-        StorageError, match=rf"newer agentlab \(format {VERSION + 1}, this one knows {VERSION}\): update agentlab"
+        StorageError, match=rf"newer agentlab \(format {VERSION + 1}; this version reads up to {VERSION}\): update agentlab"
     ):
         SqliteStorage(path)
     database = sqlite3.connect(path)
@@ -175,7 +175,7 @@ def test_a_newer_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     database.close()
 
 
-def test_somebody_else_s_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_foreign_database_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     raw(path, "CREATE TABLE runs (a)")
     before = path.read_bytes()
@@ -185,7 +185,7 @@ def test_somebody_else_s_database_is_refused_and_left_as_it_is(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", [b"Dear diary, " * 1000, b"SQLite format 3\0" + b"\xff" * 4000], ids=["text", "header"])
-def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_database_is_refused_and_left_unchanged(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "diary"
     path.write_bytes(content)
     with pytest.raises(StorageError, match="damaged, or not a database"):
@@ -193,7 +193,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path,
     assert path.read_bytes() == content
 
 
-def test_an_empty_file_is_taken(tmp_path: Path) -> None:
+def test_an_empty_file_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "runs.db").touch()
     SqliteStorage(tmp_path / "runs.db").close()
 
@@ -201,7 +201,7 @@ def test_an_empty_file_is_taken(tmp_path: Path) -> None:
 # Faults ------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_damaged_page_is_told(tmp_path: Path) -> None:
+def test_a_damaged_page_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     storage = SqliteStorage(path)
     storage.begin(head(), steps(*range(1, 2001)))
@@ -220,7 +220,7 @@ def test_a_damaged_page_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "where", ["no/such/folder/runs.db", ".", "/proc/runs.db"], ids=["no-folder", "a-folder", "read-only-folder"]
 )
-def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, where: str) -> None:
+def test_an_unwritable_place_is_reported(tmp_path: Path, where: str) -> None:
     with pytest.raises(StorageError, match="Pass a file in a folder that exists and that you may write to"):
         SqliteStorage(tmp_path / where)
 
@@ -238,7 +238,7 @@ def test_a_full_disk_refuses_the_whole_write_and_loses_nothing(tmp_path: Path) -
     storage.begin(head(), steps(1))
     (pages,) = storage._database.execute("PRAGMA page_count").fetchone()
     storage._database.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(StorageError, match=r"database or disk is full. Make room"):
+    with pytest.raises(StorageError, match=r"database or disk is full. Free some space"):
         storage.add("run", "w1", steps(*range(2, 500)), "end")
     assert storage.runs() == [StoredRun(head(), 1, None)]
     storage._database.execute("PRAGMA max_page_count = 1000000")
@@ -270,7 +270,7 @@ print(kept + 1)
 """
 
 
-def test_a_file_that_the_system_lets_grow_no_more_keeps_what_it_has(tmp_path: Path) -> None:
+def test_a_file_at_the_systems_size_limit_keeps_its_content(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     done = subprocess.run([sys.executable, "-c", A_SMALL_DISK, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -297,8 +297,8 @@ for run in range(10):
 """
 
 
-def test_processes_write_into_one_file_at_the_same_time(tmp_path: Path) -> None:
-    path = tmp_path / "runs.db"  # nobody has made it: they all want to
+def test_processes_write_into_one_file_concurrently(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"  # it does not exist: they all try to create it
     command = [sys.executable, "-W", "error", "-c", WRITE, str(path)]
     writing = [subprocess.Popen([*command, str(number)], stderr=subprocess.PIPE) for number in range(3)]
     assert [(one.communicate()[1], one.returncode) for one in writing] == [(b"", 0)] * 3
@@ -329,7 +329,7 @@ def test_a_forked_process_opens_the_file_for_itself(tmp_path: Path) -> None:
     assert is_sound(tmp_path / "runs.db")
 
 
-def test_to_another_process_goes_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pickling_a_storage_sends_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     storage = SqliteStorage("runs.db")
     storage.begin(head())

@@ -1,4 +1,4 @@
-"""The store: what it keeps is what was, whoever ended the run and however; runs go on from it; faults lose nothing."""
+"""The store: it returns what was recorded for every stop reason; runs continue from it; faults lose nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from engine.made import agent, finalize, go, look, looping, run_of
+from engine.builders import agent, finalize, go, look, looping, run_of
 from engine.server import serving, status
 from fixtures.refresh import perform
 from fixtures.scenarios import ALL, Fixture
@@ -33,7 +33,7 @@ from agentlab.storage import codec
 from agentlab.storage.store import Store
 from agentlab.testing import Said, call, say
 
-from .stored import FRAMES, assert_kept, spoken
+from .comparisons import FRAMES, assert_kept, spoken
 
 
 @pytest.fixture
@@ -64,17 +64,17 @@ async def taken(run: lab.Run, steps: int) -> lab.Run:
 
 
 def abandoned(store: Store, steps: int = 2, **more: Any) -> str:
-    """The id of a run that nobody goes on with."""
+    """The id of a run that was abandoned."""
     run_id = go(taken(until_five(store).run("go", **more), steps)).id
     gc.collect()
     return run_id
 
 
-# What was is what is kept ----------------------------------------------------------------------------------------------------------
+# Stored equals recorded ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.id)
-def test_every_frame_of_a_replayed_run_comes_back(fixture: Fixture, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_frame_of_a_replayed_run_is_restored(fixture: Fixture, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = fixture.agent
     with Store(path) as store:
 
@@ -104,7 +104,7 @@ def cautious(signal: Any, context: Any) -> Decision:
 
 @lab.tool(inline=True)
 def thing(q: str = "") -> Any:
-    """A thing that is no JSON."""
+    """A value without a JSON form."""
     return {"when": time.gmtime(0), "set": {1}}
 
 
@@ -146,7 +146,7 @@ ENDINGS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", ENDINGS)
 @pytest.mark.parametrize("where", ["file", "memory"])
-def test_whatever_ends_a_run_it_comes_back(case: str, where: str, path: Path) -> None:
+def test_a_run_is_restored_for_every_stop_reason(case: str, where: str, path: Path) -> None:
     script, of_agent, of_run = ENDINGS[case]
     store = Store(path if where == "file" else None)
     made = agent(script, observers=[store], tools=[look, finalize, thing, stopping, failing], **of_agent)
@@ -163,7 +163,7 @@ def test_whatever_ends_a_run_it_comes_back(case: str, where: str, path: Path) ->
     assert_kept(Store(path) if where == "file" else store, run.result)
 
 
-def test_a_run_ended_between_two_steps_by_a_person_comes_back(store: Store) -> None:
+def test_a_run_ended_between_two_steps_by_the_user_is_restored(store: Store) -> None:
     run = until_five(store).run("go")
     go(taken(run, 2))
     run.limits.max_turns = 7
@@ -176,7 +176,7 @@ def test_a_run_ended_between_two_steps_by_a_person_comes_back(store: Store) -> N
     assert store.load(run.id).limits.max_turns == 7
 
 
-def test_a_cancelled_run_comes_back(store: Store) -> None:
+def test_a_cancelled_run_is_restored(store: Store) -> None:
     async def slow(q: str = "") -> str:
         await asyncio.sleep(5)
         return q
@@ -194,7 +194,7 @@ def test_a_cancelled_run_comes_back(store: Store) -> None:
     assert_kept(store, run.result)
 
 
-def test_a_run_under_way_is_seen_from_another_store(store: Store, path: Path) -> None:
+def test_a_running_run_is_visible_in_another_store(store: Store, path: Path) -> None:
     run = go(taken(until_five(store).run("go"), 3))
     with Store(path) as other:
         assert_kept(other, run)
@@ -202,12 +202,12 @@ def test_a_run_under_way_is_seen_from_another_store(store: Store, path: Path) ->
         assert (row["state"], row["steps"], row["calls"], row["total_tokens"]) == ("open", 3, 3, 45)
         assert (row["cost_usd"], row["elapsed_s"]) == (float(run.history.cost_usd or 0), run.history.elapsed_s)
         assert pd.isna(row["stop_reason"])
-        with pytest.raises(ConfigurationError, match="is running: end it before it is deleted"):
+        with pytest.raises(ConfigurationError, match="is running: stop it before you delete it"):
             other.delete(run.id)
     assert repr(store) == f"Store({str(path)!r})"
 
 
-def test_a_run_with_no_step_is_there(store: Store) -> None:
+def test_a_run_without_a_step_is_stored(store: Store) -> None:
     run = agent(["end"], observers=[store]).run("go", budget=Budget(max_turns=1))
     go(taken(run, 1))
     made = agent([errors.MissingKeyError("no key")], observers=[store]).run("other")
@@ -218,7 +218,7 @@ def test_a_run_with_no_step_is_there(store: Store) -> None:
         assert list(Store().frame(what).columns) == list(lab.frame([], what).columns)
 
 
-def test_the_panel_of_a_kept_run_shows_it(store: Store) -> None:
+def test_the_panel_of_a_stored_run_shows_it(store: Store) -> None:
     run_id = abandoned(store)
     loaded = store.load(run_id)
     assert loaded.state is RunState.READY
@@ -226,10 +226,10 @@ def test_the_panel_of_a_kept_run_shows_it(store: Store) -> None:
     assert all(word in html for word in ("look", "ready"))
 
 
-# Going on --------------------------------------------------------------------------------------------------------------------------
+# Resuming --------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_goes_on_where_it_was_cut_off(store: Store, path: Path) -> None:
+def test_a_run_resumes_where_it_was_cut_short(store: Store, path: Path) -> None:
     whole = go(taken(until_five(Store()).run("go"), 6))
     run_id = abandoned(store, 3, budget=Budget(max_turns=6, timeout=60))
     assert store.state(run_id) == "interrupted"
@@ -249,7 +249,7 @@ def test_a_run_goes_on_where_it_was_cut_off(store: Store, path: Path) -> None:
         assert other.run_ids() == [run_id]
 
 
-def test_a_run_may_be_resumed_several_times_and_only_the_last_is_kept(store: Store) -> None:
+def test_a_run_may_be_resumed_repeatedly_and_only_the_last_is_stored(store: Store) -> None:
     run_id = abandoned(store, 1)
     first = store.resume(run_id, until_five(store))
     second = store.resume(run_id, until_five(store))
@@ -262,7 +262,7 @@ def test_a_run_may_be_resumed_several_times_and_only_the_last_is_kept(store: Sto
     assert_kept(store, second)
 
 
-def test_what_is_running_here_is_not_resumed(store: Store) -> None:
+def test_a_run_that_is_running_here_is_not_resumed(store: Store) -> None:
     async def main() -> None:
         run = looping(observers=[store]).run("go", stop=lambda history: asyncio.sleep(0.01))
         task = asyncio.ensure_future(run.worker.to_the_end())
@@ -277,7 +277,7 @@ def test_what_is_running_here_is_not_resumed(store: Store) -> None:
     go(main())
 
 
-def test_what_a_machine_that_is_gone_had_can_be_taken_over(store: Store) -> None:
+def test_a_run_of_a_lost_machine_can_be_taken_over(store: Store) -> None:
     run_id = abandoned(store)
     kept = store.storage.runs([run_id])[0]
     store.storage.claim(run_id, '["elsewhere", 7, "1", 1]', instead_of=kept.head.writer)
@@ -302,7 +302,7 @@ def test_functions_have_to_be_passed_again(store: Store) -> None:
         store.resume(run_id, until_five(store))
     with pytest.raises(ConfigurationError, match=r"name of the policy 'lenient' was stored.*policy="):
         store.resume(run_id, until_five(store), stop=often)
-    with pytest.raises(ConfigurationError, match=r"is of scripted:script, not of openai:gpt"):
+    with pytest.raises(ConfigurationError, match=r"used scripted:script, but the agent uses openai:gpt"):
         store.resume(run_id, lab.Agent("openai:gpt", tools=[look, finalize]))
     assert store.state(run_id) == "interrupted"
     run = store.resume(run_id, until_five(store, stop=StepCountIs(9) | often, policy=lab.termination.lenient))
@@ -311,7 +311,7 @@ def test_functions_have_to_be_passed_again(store: Store) -> None:
     assert run.result.conditions_met[0].name == "often"
 
 
-def test_an_agent_that_is_made_of_names_need_not_be_passed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_restorable_by_names_need_not_be_passed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def kept(made: lab.Agent) -> lab.Agent:
         return store.load(store.keep(made.run("go")).id).agent
 
@@ -323,7 +323,7 @@ def test_an_agent_that_is_made_of_names_need_not_be_passed(store: Store, monkeyp
         assert type(kept(own).model).__name__ == "NamedModel"
 
 
-def test_a_run_is_kept_once_and_by_other_observers_seen(store: Store) -> None:
+def test_a_run_is_stored_once_and_seen_by_other_observers(store: Store) -> None:
     run_id, seen = abandoned(store, 1), []
     made = until_five(store)
     made.observers = (store, store, seen.append)
@@ -336,7 +336,7 @@ def test_a_run_is_kept_once_and_by_other_observers_seen(store: Store) -> None:
 # Branches --------------------------------------------------------------------------------------------------------------------------
 
 
-def test_branches_are_kept_with_what_they_have_from_their_parent(store: Store) -> None:
+def test_branches_are_stored_with_the_steps_of_their_parent(store: Store) -> None:
     run = go(taken(until_five(store).run("go"), 4))
     branch = run.fork(2, budget=Budget(max_turns=9, max_cost=5), message="and now?")
     go(taken(branch, 1))
@@ -350,19 +350,19 @@ def test_branches_are_kept_with_what_they_have_from_their_parent(store: Store) -
     assert store.load(again.id).fork(at=0, prompt="third").prompt == "third"
 
 
-def test_a_loaded_run_that_goes_on_is_not_kept(store: Store) -> None:
+def test_a_loaded_run_that_continues_is_not_stored(store: Store) -> None:
     run_id = abandoned(store, 2)
     loaded = store.load(run_id, until_five(store))
     go(taken(loaded, 1))
     assert len(store.load(run_id).history) == 2
-    with pytest.raises(StorageError, match="already: delete it, or resume it"):
+    with pytest.raises(StorageError, match=r"already exists.*: delete it, or resume it"):
         store.keep(loaded)
     store.delete(run_id)
     store.keep(loaded)
     assert_kept(store, loaded)
 
 
-def test_keep_takes_a_run_from_its_middle_or_from_its_end(store: Store) -> None:
+def test_keep_stores_a_run_from_its_middle_or_its_end(store: Store) -> None:
     run = go(taken(looping().run("go", stop=StepCountIs(4)), 2))
     run.limits.max_turns = 9
     assert store.keep(run) is run
@@ -376,7 +376,7 @@ def test_keep_takes_a_run_from_its_middle_or_from_its_end(store: Store) -> None:
         assert_kept(store, each.result)
 
 
-def test_a_store_that_is_handed_over_in_mid_run_says_what_to_do(store: Store) -> None:
+def test_a_store_passed_in_mid_run_says_what_to_do(store: Store) -> None:
     run = go(taken(looping().run("go"), 1))
     run.observe(store)
     with pytest.warns(AgentlabWarning, match=r"call store\.keep\(run\)"):
@@ -396,7 +396,7 @@ def roomy(store: Store) -> None:
 
 
 @pytest.mark.parametrize("since", [0, 1, 3], ids=["from-the-beginning", "soon", "later"])
-def test_on_a_full_disk_the_run_goes_on_and_is_written_when_there_is_room(store: Store, since: int) -> None:
+def test_on_a_full_disk_the_run_continues_and_is_written_later(store: Store, since: int) -> None:
     padded = agent(lambda request, index: call("look", {"q": "x" * 9000}, cost="0.01"), observers=[store])
     run = padded.run("go", stop=StepCountIs(5))
     go(taken(run, since))
@@ -404,7 +404,7 @@ def test_on_a_full_disk_the_run_goes_on_and_is_written_when_there_is_room(store:
     full(store)
     with pytest.warns(AgentlabWarning, match=r"disk is full.*stays in memory") as warned:
         go(taken(run, 5 - since))
-    assert len(warned) <= 2  # once while it went on, and once at its end
+    assert len(warned) <= 2  # once during the run, and once at its end
     assert store.unsaved[run.id] > 0
     with pytest.raises(StorageError, match="full"):
         store.save()
@@ -415,7 +415,7 @@ def test_on_a_full_disk_the_run_goes_on_and_is_written_when_there_is_room(store:
     assert_kept(store, run.result)
 
 
-def test_it_is_written_by_itself_where_there_is_room_again(store: Store) -> None:
+def test_it_is_written_automatically_when_there_is_space_again(store: Store) -> None:
     run = agent(lambda request, index: call("look", {"q": "x" * 9000}), observers=[store]).run("go", stop=StepCountIs(5))
     go(taken(run, 1))
     full(store)
@@ -427,7 +427,7 @@ def test_it_is_written_by_itself_where_there_is_room_again(store: Store) -> None
     assert_kept(store, run)
 
 
-def test_what_could_not_be_written_is_held_by_the_store_and_what_could_is_not(store: Store) -> None:
+def test_the_store_holds_only_what_could_not_be_written(store: Store) -> None:
     async def main() -> weakref.ref[lab.Run]:
         run = until_five(store).run("go")
         await run
@@ -459,7 +459,7 @@ def test_a_closed_store_loses_nothing(path: Path) -> None:
         store.frame()
 
 
-def test_what_is_no_json_is_told_and_the_run_goes_on(store: Store) -> None:
+def test_a_value_without_a_json_form_is_reported_and_the_run_continues(store: Store) -> None:
     circle: dict[str, Any] = {}
     circle["itself"] = circle
     response = say("end")
@@ -471,7 +471,7 @@ def test_what_is_no_json_is_told_and_the_run_goes_on(store: Store) -> None:
     assert store.state(run.id) == "open"
 
 
-def test_damaged_text_is_told_with_the_run_it_belongs_to(store: Store) -> None:
+def test_damaged_text_is_reported_with_its_run(store: Store) -> None:
     run_id = abandoned(store)
     database = store.storage._database  # type: ignore[attr-defined]
     database.execute("UPDATE steps SET body = substr(body, 1, 40) WHERE id % 2 = 0")
@@ -482,7 +482,7 @@ def test_damaged_text_is_told_with_the_run_it_belongs_to(store: Store) -> None:
         store.frame("steps")
 
 
-def test_a_run_of_an_earlier_version_whose_steps_were_turns_is_loaded(store: Store) -> None:
+def test_a_run_of_an_earlier_version_that_counted_turns_is_loaded(store: Store) -> None:
     run_id = abandoned(store)
     expected, database = store.load(run_id).events, store.storage._database  # type: ignore[attr-defined]
     assert {"StepStarted", "StepCompleted", "ToolFinished"} <= {type(event).__name__ for event in expected}
@@ -498,8 +498,8 @@ def test_a_run_of_an_earlier_version_whose_steps_were_turns_is_loaded(store: Sto
     assert store.load(run_id).events == expected
 
 
-def test_bad_input_names_the_value(store: Store) -> None:
-    for do, said in (
+def test_invalid_input_names_the_value(store: Store) -> None:
+    for do, problem in (
         (lambda: store.load("nobody"), "There is no run 'nobody'"),
         (lambda: store.resume("nobody"), "There is no run 'nobody'"),
         (lambda: store.delete("nobody"), "There is no run 'nobody'"),
@@ -507,11 +507,11 @@ def test_bad_input_names_the_value(store: Store) -> None:
         (lambda: store.frame("steps", "abc"), "pass a list of ids"),
         (lambda: store.frame("steps", ["abc"]), "There is no run 'abc'"),
     ):
-        with pytest.raises(errors.AgentlabError, match=said):
+        with pytest.raises(errors.AgentlabError, match=problem):
             do()
 
 
-def test_a_store_goes_to_another_process_as_its_place(store: Store) -> None:
+def test_pickling_a_store_sends_its_path(store: Store) -> None:
     run_id = abandoned(store)
     other: Store = pickle.loads(pickle.dumps(store))
     assert other.run_ids() == [run_id]
@@ -534,14 +534,14 @@ def test_no_key_is_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert KEY[8:].encode() not in file.read_bytes()
 
 
-def test_custom_is_itself_again_by_name_only(store: Store) -> None:
+def test_custom_is_restored_only_by_name(store: Store) -> None:
     run_id = abandoned(store, 1, stop=Custom(lambda history: False, "mine"))
     stop = store.load(run_id).limits.stop
     assert repr(stop) == "Custom(mine)"
 
 
 @pytest.mark.parametrize("how", ["stop", "cancel"])
-def test_a_run_that_is_ended_before_it_began_is_kept_as_such(store: Store, how: str) -> None:
+def test_a_run_ended_before_it_started_is_stored(store: Store, how: str) -> None:
     run = looping(observers=[store]).run("go")
     getattr(run, how)()
     assert run.result is not None
@@ -555,7 +555,7 @@ def test_a_run_that_is_ended_before_it_began_is_kept_as_such(store: Store, how: 
     assert_kept(store, branch.result)
 
 
-def test_a_long_result_of_a_tool_is_kept_once_and_comes_back_everywhere() -> None:
+def test_a_long_tool_result_is_stored_once_and_restored_everywhere() -> None:
     @lab.tool(inline=True)
     def read(part: int) -> Any:
         """Read a part."""
@@ -579,13 +579,13 @@ def test_a_long_result_of_a_tool_is_kept_once_and_comes_back_everywhere() -> Non
 def test_a_step_of_an_earlier_version_has_its_results_everywhere() -> None:
     run = run_of([call("look", {"q": "it"}), "end"])
     go(taken(run, 2))
-    step, said = run.history[0], run.timeline.messages_of(1)
+    step, messages = run.history[0], run.timeline.messages_of(1)
     old = {
         "step": {
             **codec.to_jsonable(step),
             "tool_results": [{**codec.to_jsonable(step)["tool_results"][0], "value": {"json": "saw it"}}],
         },
-        "messages": [message_json.plain(message) for message in said],
+        "messages": [message_json.plain(message) for message in messages],
         "events": [codec.event_to_jsonable(event) for event in run.events if isinstance(event, ToolFinished)],
     }
     kept = codec.restore_results(json.loads(json.dumps(old)))

@@ -1,4 +1,4 @@
-"""kill -9 at random moments: no finished step is lost, the file is whole, and the run goes on to the same end."""
+"""kill -9 at random moments: no finished step is lost, the file is intact, and the run continues to the same end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from agentlab.records.events import Event, StepCompleted
 from agentlab.storage.store import Store
 from agentlab.testing import Said, ScriptedProvider, call, say
 
-from .stored import spoken
+from .comparisons import spoken
 
 KILLS, STEPS = 100, 12
 
@@ -41,18 +41,18 @@ def script(request: ModelRequest, index: int) -> Said:
 
 
 class Log:
-    """Writes down, safely, each step that is told to be finished, and then says so: it observes after the store. Behind step `last`
-    it stays for ever: who is to kill it may come as late as may be."""
+    """Records each finished step durably and then reports it: it observes after the store. After step `last`
+    it blocks, so that the kill may come at any later time."""
 
-    def __init__(self, path: Path, told: int, last: int) -> None:
+    def __init__(self, path: Path, report_fd: int, last: int) -> None:
         self.file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-        self.told, self.last = told, last
+        self.report_fd, self.last = report_fd, last
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, StepCompleted):
             os.write(self.file, f"{event.step.index}\n".encode())
             os.fsync(self.file)
-            os.write(self.told, b".")
+            os.write(self.report_fd, b".")
             while event.step.index == self.last:
                 signal.pause()
 
@@ -66,7 +66,7 @@ async def taken(run: lab.Run) -> lab.RunResult:
 
 
 def begun(path: Path, log: Path, last: int) -> tuple[int, int]:
-    """A run in a process of its own: its id, and where it says that it begins, and that a step is finished."""
+    """A run in a separate process: its id, and the place where it reports its start and each finished step."""
     read, write = os.pipe()
     process = os.fork()
     if process:
@@ -83,13 +83,13 @@ def begun(path: Path, log: Path, last: int) -> tuple[int, int]:
 def killed_at_random(path: Path, log: Path, chance: random.Random, step_s: float) -> list[int]:
     """The steps that were finished before the kill."""
     steps = chance.randint(0, STEPS)
-    process, told = begun(path, log, steps + 3 if steps + 3 < STEPS else 0)
+    process, report_fd = begun(path, log, steps + 3 if steps + 3 < STEPS else 0)
     for _ in range(steps):
-        os.read(told, 1)
+        os.read(report_fd, 1)
     time.sleep(chance.uniform(0.0, step_s))
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
-    os.close(told)
+    os.close(report_fd)
     return [int(line) for line in log.read_text().split()] if log.exists() else []
 
 
@@ -127,7 +127,7 @@ def test_a_hundred_kills_lose_no_finished_step(tmp_path: Path) -> None:
 
 
 def payer(paid: Path, *, idempotent: bool, nested: bool = False, model: Any = None, observers: Any = ()) -> lab.Agent:
-    """An agent that looks, pays, and ends. `pay` writes down that it ran, and in the process that is killed stays in its call."""
+    """An agent that looks, pays, and ends. `pay` records that it ran, and in the process that is killed never returns."""
     home = os.getpid()
 
     def pay(eur: int) -> str:
@@ -153,7 +153,7 @@ def payer(paid: Path, *, idempotent: bool, nested: bool = False, model: Any = No
 
 
 def killed_while_it_pays(path: Path, paid: Path, **how: bool) -> str:
-    """The id of a run that was killed in its call of `pay`."""
+    """The id of a run that was killed during its call of `pay`."""
     ready = payer(paid, **how)
     process = os.fork()
     if not process:
@@ -181,7 +181,7 @@ def killed_while_it_pays(path: Path, paid: Path, **how: bool) -> str:
     ],
     ids=["at-least-once", "nobody-to-ask", "refused", "allowed"],
 )
-def test_a_tool_that_must_not_run_twice_is_asked_about(
+def test_the_user_is_asked_about_a_tool_that_must_not_run_twice(
     tmp_path: Path, idempotent: bool, again: Any, times: int, error: Any
 ) -> None:
     path, paid = tmp_path / "runs.db", tmp_path / "paid"
@@ -191,10 +191,10 @@ def test_a_tool_that_must_not_run_twice_is_asked_about(
         result = asyncio.run(taken(run))
         assert (result.stop_reason, result.text) == (StopReason.COMPLETED, "end")
         assert paid.read_bytes() == b"5\n" * times
-        told = result.history[1].tool_results[0]
-        assert told.error == error
+        report_fd = result.history[1].tool_results[0]
+        assert report_fd.error == error
         if error:
-            assert 'it may have run already, with {"eur": 5}.' in told.content
+            assert 'it may have run already, with {"eur": 5}.' in report_fd.content
         assert store.load(run_id).history[1].tool_results[0].error == error
 
 
@@ -210,7 +210,7 @@ def test_an_async_answer_is_awaited(tmp_path: Path) -> None:
     assert paid.read_bytes() == b"5\n"
 
 
-def test_a_sub_agent_with_such_a_tool_is_one_itself(tmp_path: Path) -> None:
+def test_a_sub_agent_with_such_a_tool_must_not_run_twice_either(tmp_path: Path) -> None:
     path, paid = tmp_path / "runs.db", tmp_path / "paid"
     run_id = killed_while_it_pays(path, paid, idempotent=False, nested=True)
     with Store(path) as store:
@@ -219,7 +219,7 @@ def test_a_sub_agent_with_such_a_tool_is_one_itself(tmp_path: Path) -> None:
     assert paid.read_bytes() == b"5\n"
 
 
-def test_the_hold_is_for_one_call_and_lasts_until_it_comes(tmp_path: Path) -> None:
+def test_the_hold_is_for_one_call_and_lasts_until_that_call(tmp_path: Path) -> None:
     """The model does something else first, and the process ends once more; then it calls the tool twice."""
     path, paid = tmp_path / "runs.db", tmp_path / "paid"
     run_id = killed_while_it_pays(path, paid, idempotent=False)
@@ -243,8 +243,8 @@ def errors(result: lab.RunResult) -> list[str | None]:
 
 @pytest.mark.parametrize("loaded", [False, True], ids=["in-process", "loaded"])
 @pytest.mark.parametrize("way", ["error", "cancel", "cancel-first", "whole-then-fork", "fork-of-a-fork"])
-def test_the_hold_goes_along_with_what_comes_from_the_run(tmp_path: Path, way: str, loaded: bool) -> None:
-    """A resumed run that ends before the call comes again, or is forked from before that, has not answered for it."""
+def test_the_hold_is_inherited_by_forks_and_resumed_runs(tmp_path: Path, way: str, loaded: bool) -> None:
+    """A resumed run that ends before the call is repeated, or a fork from before it, does not release the hold."""
     path, paid = tmp_path / "runs.db", tmp_path / "paid"
     run_id = killed_while_it_pays(path, paid, idempotent=False)
     fails = [way == "error"]
@@ -270,7 +270,7 @@ def test_the_hold_goes_along_with_what_comes_from_the_run(tmp_path: Path, way: s
         assert run.result.stop_reason is ended.get(way, StopReason.COMPLETED)
         if way == "whole-then-fork":
             assert errors(run.result) == ["may_have_run"]
-            assert run.fork(at=2).stepper.holds[0].answered == 2
+            assert run.fork(at=2).stepper.context.holds[0].answered == 2
             branch = run.fork(at=0)
         elif way == "fork-of-a-fork":
             branch = run.fork(at=2).fork(at=1)
@@ -293,7 +293,7 @@ def test_a_stored_fork_that_never_ran_keeps_the_hold(tmp_path: Path) -> None:
     assert (errors(result), paid.read_bytes()) == (["may_have_run"], b"5\n")
 
 
-def test_a_middleware_that_tries_again_is_held_again(tmp_path: Path) -> None:
+def test_a_retry_by_a_middleware_is_held_again(tmp_path: Path) -> None:
     async def twice(tool_call: Any, execute: Any) -> Any:
         result = await execute(tool_call)
         return await execute(tool_call) if result.error else result
@@ -323,7 +323,7 @@ def test_an_export_keeps_the_hold(tmp_path: Path) -> None:
     [(lambda call: input(), "EOFError"), (lambda: True, "TypeError"), (lambda call: {}["pay"], "KeyError")],
     ids=["no-terminal", "arity", "key"],
 )
-def test_a_question_that_fails_is_a_refusal(tmp_path: Path, monkeypatch: Any, again: Any, says: str) -> None:
+def test_a_failing_question_is_a_refusal(tmp_path: Path, monkeypatch: Any, again: Any, says: str) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
     path, paid = tmp_path / "runs.db", tmp_path / "paid"
     run_id = killed_while_it_pays(path, paid, idempotent=False)
@@ -333,7 +333,7 @@ def test_a_question_that_fails_is_a_refusal(tmp_path: Path, monkeypatch: Any, ag
     assert f"again raised {says}" in result.history[1].tool_results[0].content
 
 
-def test_what_cannot_be_asked_is_refused_at_resume() -> None:
+def test_an_uncallable_question_is_refused_at_resume() -> None:
     with pytest.raises(ConfigurationError, match="again=5"):
         Store().resume("r1", again=5)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Export to Parquet and back: every run as it was, files that pandas alone can read, and clear errors."""
+"""Export to Parquet and back: every run unchanged, files that pandas alone can read, and clear errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from engine.made import agent, go, looping
+from engine.builders import agent, go, looping
 
 import agentlab as lab
 from agentlab import StepCountIs
@@ -18,7 +18,7 @@ from agentlab.model.messages import ToolCall
 from agentlab.storage.store import Store
 from agentlab.testing import call, say
 
-from .stored import FRAMES
+from .comparisons import FRAMES
 
 
 async def taken(run: lab.Run, steps: int) -> lab.Run:
@@ -28,7 +28,7 @@ async def taken(run: lab.Run, steps: int) -> lab.Run:
 
 
 def odd(history: Any) -> Any:
-    """Not met, and of another type each time."""
+    """Not met, with a value of another type each time."""
     return 0.0 if len(history) > 1 else ""
 
 
@@ -44,7 +44,7 @@ def store() -> Store:
     return made
 
 
-def test_what_was_exported_comes_back_as_it_was(store: Store, tmp_path: Path) -> None:
+def test_an_export_is_imported_unchanged(store: Store, tmp_path: Path) -> None:
     store.export(tmp_path / "new" / "folder")
     with Store(tmp_path / "runs.db") as other:
         assert other.import_from(tmp_path / "new" / "folder") == store.run_ids()
@@ -56,7 +56,7 @@ def test_what_was_exported_comes_back_as_it_was(store: Store, tmp_path: Path) ->
         assert other.import_from(tmp_path / "new" / "folder") == []
 
 
-def test_anything_that_reads_parquet_reads_the_frames(store: Store, tmp_path: Path) -> None:
+def test_every_parquet_reader_reads_the_frames(store: Store, tmp_path: Path) -> None:
     store.export(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs.parquet", "steps.parquet"]
     steps, frame = pd.read_parquet(tmp_path / "steps.parquet"), store.frame("steps")
@@ -74,18 +74,18 @@ def test_an_empty_store_and_a_second_export(store: Store, tmp_path: Path) -> Non
     assert Store().import_from(tmp_path) == store.run_ids()
 
 
-def test_a_run_that_stands_otherwise_here_is_refused(store: Store, tmp_path: Path) -> None:
+def test_a_run_with_different_content_here_is_refused(store: Store, tmp_path: Path) -> None:
     store.export(tmp_path)
     other = Store()
     other.import_from(tmp_path)
     run_id = store.run_ids()[3]
     kept = other.storage.runs([run_id])[0]
     other.storage.add(run_id, kept.head.writer, [], "{}")
-    with pytest.raises(StorageError, match=rf"'{run_id}' is here already and differs"):
+    with pytest.raises(StorageError, match=rf"'{run_id}' is already in this store and differs"):
         other.import_from(tmp_path)
 
 
-def test_an_imported_run_goes_on(store: Store, tmp_path: Path) -> None:
+def test_an_imported_run_continues(store: Store, tmp_path: Path) -> None:
     store.export(tmp_path)
     other = Store()
     other.import_from(tmp_path)
@@ -119,25 +119,25 @@ FAULTS = {
     "cut": (cut, "cannot be used for Parquet"),
     "gone": (lambda folder: (folder / "steps.parquet").unlink(), "cannot be used for Parquet"),
     "others": (others, r"was not written by store\.export"),
-    "newer": (newer, r"newer agentlab \(format 2, this one knows 1\)"),
+    "newer": (newer, r"newer agentlab \(format 2; this version reads up to 1\)"),
     "fewer": (fewer, r"has 2 of 3 steps of the run"),
 }
 
 
-@pytest.mark.parametrize(("harm", "said"), FAULTS.values(), ids=FAULTS.keys())
-def test_faulty_files_are_told(store: Store, tmp_path: Path, harm: Any, said: str) -> None:
+@pytest.mark.parametrize(("harm", "message"), FAULTS.values(), ids=FAULTS.keys())
+def test_faulty_files_are_reported(store: Store, tmp_path: Path, harm: Any, message: str) -> None:
     store.export(tmp_path)
     harm(tmp_path)
-    with pytest.raises(StorageError, match=said):
+    with pytest.raises(StorageError, match=message):
         Store().import_from(tmp_path)
 
 
-def test_a_place_that_cannot_be_written_to_is_told(store: Store) -> None:
+def test_an_unwritable_place_is_reported(store: Store) -> None:
     with pytest.raises(StorageError, match="/proc/export"):
         store.export("/proc/export")
 
 
-def test_without_pyarrow_it_is_said_what_to_install(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_error_says_what_to_install(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for do in (store.export, store.import_from):
         with pytest.raises(ConfigurationError, match=r"pip install 'agentlab-jupyter\[parquet\]'"):

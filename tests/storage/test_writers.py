@@ -1,4 +1,4 @@
-"""Which process writes to a run: as Linux tells it, and as psutil does on other systems."""
+"""The process that writes a run: identified through Linux, and through psutil on other systems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASK = "import os, sys; from agentlab.storage import writer; print(getattr(writer
 
 
 @pytest.mark.parametrize("begun_at", READERS)
-def test_a_process_is_told_from_one_that_is_gone(begun_at: Callable[[int], str]) -> None:
+def test_a_live_process_is_distinguished_from_a_dead_one(begun_at: Callable[[int], str]) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         began = begun_at(child.pid)
         assert began
@@ -25,13 +25,13 @@ def test_a_process_is_told_from_one_that_is_gone(begun_at: Callable[[int], str])
         assert child.stdin is not None
         child.stdin.close()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert begun_at(child.pid) == "", "it has ended, though nobody has asked for its exit code"
+        assert begun_at(child.pid) == "", "it has ended, though its exit code has not been collected"
         child.wait()
         assert begun_at(child.pid) == ""
 
 
 @pytest.mark.parametrize("begun_at", READERS)
-def test_every_process_is_told_the_same(begun_at: Callable[[int], str]) -> None:
+def test_every_process_gets_the_same_answer(begun_at: Callable[[int], str]) -> None:
     asked = [sys.executable, "-c", ASK, begun_at.__name__, str(os.getpid())]
     assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip() == begun_at(os.getpid())
 
@@ -39,7 +39,7 @@ def test_every_process_is_told_the_same(begun_at: Callable[[int], str]) -> None:
 @pytest.mark.parametrize(
     "name", ["", "{", "[]", "[1, 2, 3, 4]", '["{host}", "../../x", "", 1]', '["{host}", -1, "", 1]', "[" * 100_000]
 )
-def test_of_a_name_from_elsewhere_nothing_can_be_said(name: str) -> None:
+def test_a_name_from_another_machine_is_unknown(name: str) -> None:
     name = name.replace("{host}", socket.gethostname())
     assert writer.is_writer_alive(name) is None
     assert not writer.is_writer_here(name)

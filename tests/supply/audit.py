@@ -1,9 +1,9 @@
 """Known vulnerabilities of the pinned versions: `make audit`.
 
-pip-audit asks the package index's advisory database, in an environment of its own, `.venv-audit`. It counts a package that it
-could not look up as one without faults, so it is asked first about a version whose fault everybody knows: where it does not find
-that, nothing was looked up, and this says so. The exit status is 1 for a fault that was found, else 0; with `--must-look-up` 2
-where nothing could be looked up.
+pip-audit asks the package index's advisory database, in a separate environment, `.venv-audit`. It counts a package that it
+could not look up as one without faults, so it is first asked about a version with a well-known fault: if it does not find that,
+nothing was looked up, and this script says so. The exit status is 1 if a fault was found, otherwise 0; with `--must-look-up` 2
+if nothing could be looked up.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tests.supply.declared import CONSTRAINTS, REPOSITORY, pins
 ENVIRONMENT = REPOSITORY / ".venv-audit"
 TOOL = "pip-audit==2.10.1"
 KNOWN_FAULT = "pyyaml==5.3"
-"""CVE-2020-1747: arbitrary code from a YAML file. Asked about, never installed."""
+"""CVE-2020-1747: arbitrary code from a YAML file. Looked up, never installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What pip-audit said: the faults by package, how many packages it looked up, and those that it could not."""
+    """pip-audit's report: the faults by package, the number of packages it looked up, and those that it could not."""
 
     faults: tuple[str, ...]
     looked_up: int
@@ -33,7 +33,7 @@ class Answer:
 
 
 def read(text: str) -> Answer:
-    """pip-audit's JSON. Raises ValueError for anything else."""
+    """Parse pip-audit's JSON. Raise ValueError for anything else."""
     try:
         listed = json.loads(text)["dependencies"]
         skipped = tuple(one["name"] for one in listed if "skip_reason" in one)
@@ -49,7 +49,7 @@ def read(text: str) -> Answer:
 
 
 def verdict(known: Answer | None, answer: Answer | None, *, must_look_up: bool = False) -> tuple[int, str]:
-    """The exit status, and what is to be said. `known` is the answer about the known fault, None where there was none."""
+    """The exit status and the message. `known` is the answer about the known fault, None if there was none."""
     if known is None or not known.faults:
         return (2 if must_look_up else 0), (
             f"NOT AUDITED: no advisory database can be reached from here (the known fault of {KNOWN_FAULT} was not found). "
@@ -57,16 +57,16 @@ def verdict(known: Answer | None, answer: Answer | None, *, must_look_up: bool =
         )
     if answer is None:
         return 2, "NOT AUDITED: the database was there and then gave no answer about the pins. Try again."
-    told = [f"{answer.looked_up} pinned versions were looked up: {len(answer.faults)} known vulnerabilities."]
-    told += [f"  {fault}" for fault in answer.faults]
+    lines = [f"{answer.looked_up} pinned versions were looked up: {len(answer.faults)} known vulnerabilities."]
+    lines += [f"  {fault}" for fault in answer.faults]
     if answer.skipped:
-        told.append(f"{len(answer.skipped)} could not be looked up: {', '.join(answer.skipped)}.")
+        lines.append(f"{len(answer.skipped)} could not be looked up: {', '.join(answer.skipped)}.")
     status = 1 if answer.faults else 2 if answer.skipped and must_look_up else 0
-    return status, "\n".join(told)
+    return status, "\n".join(lines)
 
 
 def ask(requirements: Path) -> Answer | None:
-    """What pip-audit says of a file of pins; None where it says nothing."""
+    """pip-audit's output for a file of pins; None if it has none."""
     command = [str(ENVIRONMENT / "bin" / "pip-audit"), "--requirement", str(requirements), "--no-deps", "--disable-pip"]
     done = subprocess.run(
         [*command, "--format", "json", "--progress-spinner", "off"], capture_output=True, text=True, check=False
@@ -89,8 +89,8 @@ def main(arguments: list[str]) -> int:
         first.write_text(f"{KNOWN_FAULT}\n")
         known = ask(first)
     answer = ask(CONSTRAINTS) if known is not None and known.faults else None
-    status, told = verdict(known, answer, must_look_up="--must-look-up" in arguments)
-    print(told)
+    status, lines = verdict(known, answer, must_look_up="--must-look-up" in arguments)
+    print(lines)
     return status
 
 

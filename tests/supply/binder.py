@@ -1,8 +1,8 @@
-"""What Binder makes of `binder/`: `make binder`; `make binder ARGS=install` installs it too and runs the first notebook there.
+"""Binder's build of `binder/`: `make binder`; `make binder ARGS=install` installs it too and runs the first notebook there.
 
-repo2docker, in an environment of its own, says without Docker what it would build. With `install` the python packages of its base
-are installed at the versions of its lock file, which are older than ours, then `binder/requirements.txt` over them, with the command
-that it would run; `pip check` has to agree, and the first notebook has to run from top to bottom.
+repo2docker, in a separate environment, prints without Docker what it would build. With `install` the Python packages of its
+base are installed at the versions of its lock file, which are older than ours, then `binder/requirements.txt` over them, with
+the command that it would run; `pip check` must succeed, and the first notebook must run from top to bottom.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_PYTHON = (
     "jsonschema-with-format-nongpl",
     "jupyterhub-singleuser",
 )
-"""Of conda's: parts of it, or of a package that is there under another name."""
+"""Packages of conda: parts of it, or of a package with another name on PyPI."""
 PYPI_NAMES = {
     "brotli-python": "Brotli",
     "nbconvert-core": "nbconvert",
@@ -42,23 +42,23 @@ PYPI_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What repo2docker would build: its python, the commands of ours that it runs, and whether the repository is there by then."""
+    """repo2docker's plan: its Python, our commands that it runs, and whether the repository is there by then."""
 
     python: str | None
     installs: tuple[str, ...]
     after_copy: bool
 
 
-def read(told: str) -> Build:
-    """What `repo2docker --no-build --debug` said."""
-    python = re.search(r"^Building conda environment for python=(\S+)", told, re.MULTILINE)
-    installs = [found.group(1) for found in re.finditer(r"^RUN \S*/bin/pip (install .*)$", told, re.MULTILINE)]
-    copied, run = told.find("COPY --chown=0:0 src/ ${REPO_DIR}/"), told.find("/bin/pip install")
+def read(output: str) -> Build:
+    """Parse the output of `repo2docker --no-build --debug`."""
+    python = re.search(r"^Building conda environment for python=(\S+)", output, re.MULTILINE)
+    installs = [found.group(1) for found in re.finditer(r"^RUN \S*/bin/pip (install .*)$", output, re.MULTILINE)]
+    copied, run = output.find("COPY --chown=0:0 src/ ${REPO_DIR}/"), output.find("/bin/pip install")
     return Build(python and python.group(1), tuple(installs), -1 < copied < run)
 
 
 def faults(build: Build) -> list[str]:
-    """What is not as it should be."""
+    """Problems of the plan."""
     found = []
     if build.python != PYTHON:
         found.append(f"python {build.python} would be installed, not {PYTHON}: see binder/runtime.txt")
@@ -70,7 +70,7 @@ def faults(build: Build) -> list[str]:
 
 
 def base_of(lock: str) -> list[str]:
-    """The python packages in a lock file of conda's, as pins of pip's."""
+    """The Python packages in a conda lock file, as pip pins."""
     found = {}
     for line in lock.splitlines():
         if not line.startswith("https://"):
@@ -82,7 +82,7 @@ def base_of(lock: str) -> list[str]:
 
 
 def tool() -> Path:
-    """Where repo2docker's commands are, installed where they were not."""
+    """The folder of repo2docker's commands, installed if they are missing."""
     if not (ENVIRONMENT / TOOL).exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
         subprocess.run([str(ENVIRONMENT / "bin" / "python"), "-m", "pip", "install", "--quiet", TOOL], check=True)
@@ -91,7 +91,7 @@ def tool() -> Path:
 
 
 def install(place: Path) -> None:
-    """The base, our requirements over it, and the first notebook, in a clone of what is committed."""
+    """The base, our requirements over it, and the first notebook, in a clone of the committed state."""
     lock = next(ENVIRONMENT.glob(f"lib/python*/site-packages/repo2docker/buildpacks/conda/environment.py-{PYTHON}-linux-64.lock"))
     repository, python = place / "repository", place / "base" / "bin" / "python"
     subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(repository)], check=True)
@@ -110,7 +110,7 @@ def install(place: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Say what Binder would build, and with `install` build it as far as pip does."""
+    """Print what Binder would build, and with `install` build it as far as pip does."""
     done = subprocess.run(
         [str(tool() / "repo2docker"), "--no-build", "--debug", str(REPOSITORY)], capture_output=True, text=True, check=False
     )

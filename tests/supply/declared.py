@@ -1,4 +1,4 @@
-"""What pyproject.toml and constraints.txt say of the packages that are needed."""
+"""The required packages according to pyproject.toml and constraints.txt."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ REPOSITORY = Path(__file__).parents[2]
 CONSTRAINTS = REPOSITORY / "constraints.txt"
 
 OF_A_USER = ("bedrock", "telemetry", "cluster", "parquet", "serve", "lab")
-"""The extras of whoever uses agentlab; `inspect` is at odds with the rest, and has an environment of its own."""
+"""The extras for users of agentlab; `inspect` conflicts with the others and has a separate environment."""
 
 
 def name_of(requirement: str) -> str:
-    """The name in a requirement, in the one spelling that package indexes compare by."""
+    """The name in a requirement, in the normalized spelling of package indexes."""
     found = re.match(r"[A-Za-z0-9._-]+", requirement)
     assert found is not None, requirement
     return re.sub(r"[-_.]+", "-", found.group()).lower()
 
 
 def pins(path: Path) -> dict[str, str]:
-    """The version of each package in a file of pins. Raises ValueError for what is no pin, or is there twice."""
+    """The version of each package in a file of pins. Raise ValueError for a line that is no pin or a duplicate."""
     found: dict[str, str] = {}
     for line in path.read_text().splitlines():
         if not line.strip() or line.startswith("#"):
@@ -37,13 +37,13 @@ def pins(path: Path) -> dict[str, str]:
 
 
 def declared(extras: Iterable[str] = ()) -> dict[str, str]:
-    """The requirements of agentlab, and of these extras, by name."""
+    """The requirements of agentlab and of these extras, by name."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     listed = [*project["dependencies"], *(one for extra in extras for one in project["optional-dependencies"][extra])]
     return {name_of(one): one for one in listed}
 
 
 def lower_bound(requirement: str) -> str | None:
-    """The version from which on a requirement is met; None where it says none."""
+    """The lowest version that a requirement allows; None if it has no lower bound."""
     found = re.search(r">=\s*([A-Za-z0-9.]+)", requirement)
     return found and found.group(1)

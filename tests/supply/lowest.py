@@ -1,8 +1,8 @@
 """The tests with the lowest versions that pyproject.toml allows: `make lowest`.
 
-The environment is `.venv-lowest`, of the pins in lowest.txt beside this file. `make lowest ARGS=lock` makes those anew, of the
-lower bounds of all that agentlab and its extras name; what these bring along is as new as it may be, and what only tests need is
-as in constraints.txt.
+The environment is `.venv-lowest`, made from the pins in lowest.txt beside this file. `make lowest ARGS=lock` makes new pins
+from the lower bounds of all requirements of agentlab and its extras; their dependencies are as new as possible, and packages
+that only tests need are as in constraints.txt.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ LOCK = Path(__file__).parent / "lowest.txt"
 UV = "uv==0.13.9"
 
 TOOLS = ("hypothesis", "nbclient", "nbconvert", "pytest", "pytest-socket", "pytest-timeout", "pytest-xdist", "scipy", "vcrpy")
-"""What the tests need beside agentlab's own, as new as in every other environment."""
+"""The tests' other requirements, as new as in every other environment."""
 
 NOT_NEEDED = ("jupyterlab",)
-"""Of the extras: a place to open notebooks in, which the tests that are run here do not."""
+"""Extras for opening notebooks, which these tests do not do."""
 
 BESIDE = ("opentelemetry-sdk>=1.32", "pyparsing>=3.2,<3.3")
-"""The SDK goes with its API. Matplotlib 3.9 calls what pyparsing warns of since 3.3, and warnings are errors here."""
+"""The SDK needs its API. Matplotlib 3.9 triggers a warning of pyparsing 3.3, and warnings are errors here."""
 
 LEFT_OUT = (
     "tests/browser", "tests/kernel", "tests/live", "tests/soak",
-    "tests/fixtures/test_vendors.py", "tests/providers/test_azure.py",  # vendors' libraries as oracles, which are newer than the bounds
-    "tests/interop/test_otel_own.py", "tests/interop/test_otel_others.py",
+    # vendors' libraries as oracles, which are newer than the bounds
+    "tests/fixtures/test_vendors.py", "tests/providers/test_azure.py",
+    "tests/interop/test_otel_round_trip.py", "tests/interop/test_import_otel.py",
     "tests/serving/test_schema.py",
-    "tests/package/test_typed.py",  # builds a wheel and checks its types, with what only development needs
-    "tests/docs",  # the site is built with the newest, and examples show frames as the newest pandas prints them
+    "tests/package/test_typed.py",  # builds a wheel and checks its types, with packages that only development needs
+    "tests/docs",  # the site is built with the newest versions, and examples show frames as the newest pandas prints them
 )  # fmt: skip
 ORACLES = (
-    "tests/providers/test_bedrock.py::test_the_words_are_the_vendors",  # an older botocore knows fewer words
-    "tests/providers/test_bedrock_fixtures.py::test_the_vendor_knows_what_is_asked_and_answered",
+    "tests/providers/test_bedrock.py::test_the_finish_reasons_are_the_vendors",  # an older botocore has fewer values
+    "tests/providers/test_bedrock_fixtures.py::test_the_vendors_model_knows_requests_and_responses",
 )
 CORE = (
     "tests/limits",
@@ -55,14 +56,14 @@ CORE = (
 
 
 def wanted() -> list[str]:
-    """What the lock is made of."""
+    """The input of the lock."""
     own = [requirement for name, requirement in declared(OF_A_USER).items() if name not in NOT_NEEDED]
     pinned = pins(CONSTRAINTS)
     return [*own, *BESIDE, *(f"{name}=={pinned[name]}" for name in TOOLS)]
 
 
 def lock() -> int:
-    """Write the pins anew."""
+    """Write new pins."""
     with tempfile.TemporaryDirectory() as place:
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
         tool = Path(place) / "bin"
@@ -76,7 +77,7 @@ def lock() -> int:
 
 
 def environment() -> Path:
-    """The python of an environment of the pins, made where there is none of these."""
+    """The Python of an environment with the pins, made if it is missing."""
     python, ready = ENVIRONMENT / "bin" / "python", ENVIRONMENT / "ready"
     if not ready.exists() or ready.read_text() != LOCK.read_text():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
@@ -88,7 +89,7 @@ def environment() -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    """Lock, or run the tests: `core` is the part of them that is run for every change."""
+    """Lock, or run the tests: `core` is the part that is run for every change."""
     if arguments == ["lock"]:
         return lock()
     chosen = CORE if arguments == ["core"] else ("tests",)

@@ -1,4 +1,4 @@
-"""What Binder is given fits: its python, its requirements among the pins, and the badge's notebook."""
+"""Binder's input is consistent: its Python, its requirements among the pins, and the badge's notebook."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SAID = "Building conda environment for python=3.11\n"
 
 
 def lines() -> list[str]:
-    """The requirements that Binder installs, without what is said of them."""
+    """The requirements that Binder installs, without their comments."""
     return [line.split(" #")[0].strip() for line in (REPOSITORY / binder.REQUIREMENTS).read_text().splitlines() if line.strip()]
 
 
-def test_its_python_is_one_that_agentlab_runs_on() -> None:
+def test_binders_python_can_run_agentlab() -> None:
     wanted = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["requires-python"]
     assert (REPOSITORY / "binder" / "runtime.txt").read_text().strip() == f"python-{binder.PYTHON}"
     assert binder.PYTHON in SpecifierSet(wanted)
@@ -35,14 +35,14 @@ def test_its_python_is_one_that_agentlab_runs_on() -> None:
 
 def test_its_requirements_are_ours_at_the_pinned_versions() -> None:
     constraints, own, *more = lines()
-    assert (REPOSITORY / "binder" / constraints.removeprefix("-c ")).resolve() == CONSTRAINTS  # pip reads it from beside the file
+    assert (REPOSITORY / "binder" / constraints.removeprefix("-c ")).resolve() == CONSTRAINTS  # pip reads it relative to the file
     assert own == ".[lab]"
-    assert "notebook" in more  # Binder's own is held to an older Lab, and would be broken by ours
+    assert "notebook" in more  # Binder's own is limited to an older Lab, and ours would break it
     assert not {name_of(one) for one in [*declared(["lab"]), *more]} - set(pins(CONSTRAINTS))
 
 
 @pytest.mark.skipif(not AS_PINNED, reason="the lowest versions are not those that Binder has")
-def test_the_pins_fit_each_other() -> None:
+def test_the_pins_are_compatible() -> None:
     pinned = pins(CONSTRAINTS)
     todo = [Requirement(one) for one in [*declared(["lab"]).values(), *lines()[2:]]]
     seen: set[tuple[str, str]] = set()
@@ -59,7 +59,7 @@ def test_the_pins_fit_each_other() -> None:
     assert len(seen) > 50
 
 
-def test_the_badge_opens_a_notebook_that_is_there() -> None:
+def test_the_badge_opens_an_existing_notebook() -> None:
     found = re.search(
         r"\(https://mybinder\.org/v2/gh/agentlab-jupyter/agentlab/main\?(\S+)\)", (REPOSITORY / "README.md").read_text()
     )
@@ -69,7 +69,7 @@ def test_the_badge_opens_a_notebook_that_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("output", "messages"),
     [
         pytest.param(SAID + COPY + RUN, [], id="as it should be"),
         pytest.param(SAID.replace("3.11", "3.10") + COPY + RUN, ["python 3.10 would"], id="another python"),
@@ -78,10 +78,10 @@ def test_the_badge_opens_a_notebook_that_is_there() -> None:
         pytest.param("", ["python None would", "not be installed", "before the repository"], id="nothing"),
     ],
 )
-def test_what_repo2docker_says_is_read(told: str, said: list[str]) -> None:
-    found = binder.faults(binder.read(told))
-    assert len(found) == len(said)
-    assert all(part in fault for part, fault in zip(said, found, strict=True))
+def test_the_output_of_repo2docker_is_parsed(output: str, messages: list[str]) -> None:
+    found = binder.faults(binder.read(output))
+    assert len(found) == len(messages)
+    assert all(part in fault for part, fault in zip(messages, found, strict=True))
 
 
 def test_the_packages_of_its_base_are_pins() -> None:

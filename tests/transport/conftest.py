@@ -38,7 +38,7 @@ async def ask(
     url: str,
     body: Any = b"",
     *,
-    lane: str = "",
+    replay_key: str = "",
     method: str = "POST",
     auth: dict[str, str] | None = None,
     whole: bool = False,
@@ -47,7 +47,7 @@ async def ask(
     """One request, read to its end."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     request = HttpRequest(method, url, {"content-type": "application/json"}, content)
-    async with transport.open(request, auth=auth or {}, lane=lane, timeout_s=timeout_s) as answer:
+    async with transport.open(request, auth=auth or {}, replay_key=replay_key, timeout_s=timeout_s) as answer:
         chunks = [await answer.read()] if whole else [chunk async for chunk in answer.chunks()]
         return Answered(answer.status, dict(answer.headers), chunks)
 
@@ -68,7 +68,7 @@ def base(provider: server.Server) -> str:
 
 
 def interactions(path: Path) -> list[Interaction]:
-    """All that is recorded in a file or a folder."""
+    """All interactions recorded in a file or a folder."""
     return [one for cassette in load_cassettes(path) for one in cassette.interactions]
 
 
@@ -94,7 +94,7 @@ def interaction(
 
 @pytest.fixture
 def cassette(tmp_path: Path) -> Callable[..., Path]:
-    """Write interactions into a file and say where it is."""
+    """Write interactions into a file and return its path."""
 
     def write(*interactions: dict[str, Any], name: str = "turns.json", **head: Any) -> Path:
         file = tmp_path / name

@@ -1,4 +1,4 @@
-"""A provider on loopback: it echoes, streams, compresses, breaks off and waits, by the path that is asked for."""
+"""A provider on loopback: it echoes, streams, compresses, breaks off and waits, depending on the requested path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from read_by_now import wait_until_read
+from socket_reads import wait_until_read
 
 EVENTS = [f'data: {{"n": {number}, "text": "héllo 🌊 {number}"}}\n\n'.encode() for number in range(5)]
 
@@ -51,9 +51,9 @@ class Handler(BaseHTTPRequestHandler):
         elif route == "busy":
             self._send(b'{"error": "busy"}', ("retry-after", "2"), status=429)
         elif route == "leaky":
-            told = {"your header": self.headers.get("authorization"), "sent": sent.decode(), "organization": "acme-research-lab"}
+            echo = {"your header": self.headers.get("authorization"), "sent": sent.decode(), "organization": "acme-research-lab"}
             self._send(
-                json.dumps(told).encode(),
+                json.dumps(echo).encode(),
                 ("set-cookie", "session=c00kie-v4lue-long; path=/"),
                 ("openai-organization", "acme-research-lab"),
                 ("x-request-id", "req_1"),
@@ -87,7 +87,7 @@ class Handler(BaseHTTPRequestHandler):
                 return
             self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
             self.wfile.flush()
-            wait_until_read(self.connection)  # so that each chunk arrives on its own
+            wait_until_read(self.connection)  # so that each chunk arrives separately
             time.sleep(0.02)
         self.wfile.write(b"0\r\n\r\n")
 
@@ -105,7 +105,7 @@ class Server(ThreadingHTTPServer):
         self.lock = threading.Lock()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # clients that leave early are meant to
+        pass  # clients may leave early
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Binary frames: taken apart whatever the cuts, and never in silence about what is missing or damaged."""
+"""Binary frames: split for any chunks, and missing or damaged frames are always reported."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_botocore_reads_our_frames():
     assert [(m.headers[":event-type"].encode(), m.payload) for m in theirs] == read(BODY)[0]
 
 
-def test_every_cut_in_two():
+def test_every_cut_into_two_chunks():
     expected = read(BODY)
     for at in range(len(BODY) + 1):
         assert read(BODY[:at], BODY[at:]) == expected
@@ -56,12 +56,12 @@ def test_every_cut_in_two():
 
 @given(places=st.lists(st.integers(0, 5_000), max_size=60))
 @settings(max_examples=80, deadline=None)
-def test_any_cuts(places: list[int]):
+def test_any_chunks(places: list[int]):
     assert read(*cut(BODY, places)) == read(BODY)
 
 
-def test_an_end_inside_a_frame_is_seen():
-    """botocore says nothing of it."""
+def test_an_end_inside_a_frame_is_noticed():
+    """botocore does not report it."""
     ends = {0} | {len(b"".join(FRAMES[:n])) for n in range(1, len(FRAMES) + 1)}
     for at in range(len(BODY) + 1):
         found, damaged = read(BODY[:at])
@@ -70,7 +70,7 @@ def test_an_end_inside_a_frame_is_seen():
 
 
 @pytest.mark.parametrize("place", ["prelude", "prelude crc", "headers", "payload", "crc"])
-def test_damage_is_seen_and_later_frames_are_read_where_they_can_be_found(place: str):
+def test_damage_is_noticed_and_later_frames_are_read_if_they_can_be_found(place: str):
     at = len(FRAMES[0]) + {"prelude": 1, "prelude crc": 9, "headers": 30, "payload": 110, "crc": len(FRAMES[1]) - 2}[place]
     damaged_body = BODY[:at] + bytes([BODY[at] ^ 4]) + BODY[at + 1 :]
     found, damaged = read(damaged_body)
@@ -83,7 +83,7 @@ def test_damage_is_seen_and_later_frames_are_read_where_they_can_be_found(place:
 
 @given(at=st.integers(0, len(BODY) - 1), bit=st.integers(0, 7))
 @settings(max_examples=150, deadline=None)
-def test_one_flipped_bit_is_seen_always(at: int, bit: int):
+def test_every_flipped_bit_is_noticed(at: int, bit: int):
     incoming = Incoming()
     flipped = BODY[:at] + bytes([BODY[at] ^ 1 << bit]) + BODY[at + 1 :]
     found = incoming.feed(flipped)
@@ -102,14 +102,14 @@ def test_noise_raises_nothing(noise: bytes):
     assert len(found) + damaged == 1
 
 
-def test_a_frame_that_says_it_is_larger_than_can_be():
+def test_a_frame_with_an_impossible_length():
     for lengths in ((2**31, 10), (40, 100), (12, 0), (2**20, 2**19)):
         start = struct.pack(">II", *lengths)
         assert read(start + zlib.crc32(start).to_bytes(4, "big") + bytes(100)) == ([], True)
 
 
-def test_long_streams_take_time_in_proportion():
-    """Also all in one piece: what was read is not copied again and again."""
+def test_long_streams_take_linear_time():
+    """Also in one piece: data that were read are not copied again."""
     one = frame("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "word " * 200}})
     found, damaged = read(one * 3_000)
     assert (len(found), damaged) == (3_000, False)
@@ -128,21 +128,21 @@ def test_an_exception_is_an_error_event():
 
 
 @pytest.mark.parametrize("payload", [b"", b"no json", b"[1]", b'{"Message": "It broke."}'])
-def test_an_exception_whose_payload_is_something_else(payload: bytes):
+def test_an_exception_with_another_payload(payload: bytes):
     ((name, data),), _ = read(frame("throttlingException", payload, "exception"))
     error = json.loads(data)
     assert (name, error["type"]) == (b"error", "throttlingException")
     assert error["message"] == ("It broke." if b"Message" in payload else payload.decode())
 
 
-def test_an_error_of_the_stream_has_no_payload():
+def test_a_stream_error_has_no_payload():
     headers = encode_headers([(":message-type", "error"), (":error-code", "InternalError"), (":error-message", "It broke.")])
     ((name, data),), _ = read(build_frame(headers, b""))
     assert (name, json.loads(data)) == (b"error", {"type": "InternalError", "message": "It broke."})
 
 
 @pytest.mark.parametrize("provider", ["bedrock", "anthropic", "openai", "gemini"])
-def test_every_provider_hears_of_an_exception(provider: str):
+def test_every_provider_is_notified_of_an_exception(provider: str):
     wire = Provider(provider, model="m")
     parser = wire.stream_parser()
     parser.feed(frame("throttlingException", {"message": "Too many requests."}, "exception"))
@@ -157,27 +157,27 @@ def test_every_provider_hears_of_an_exception(provider: str):
 def test_anthropic_wrapped_in_frames_is_the_same_stream():
     plain = text_stream("anthropic", ANSWER)
     wrapped = chunk_frames(plain)
-    expected, told = parse_stream("anthropic", [plain])
+    expected, emitted = parse_stream("anthropic", [plain])
     chance = random.Random(3)
     for _ in range(30):
         pieces = cut(wrapped, [chance.randrange(len(wrapped)) for _ in range(9)])
-        found, told_in_pieces = parse_stream("anthropic", pieces)
-        assert (found, told_in_pieces) == (expected, told)
-    assert any(isinstance(event, TextDelta) for event in told)
-    assert any(isinstance(event, ReasoningDelta) for event in told)
+        found, emitted_in_pieces = parse_stream("anthropic", pieces)
+        assert (found, emitted_in_pieces) == (expected, emitted)
+    assert any(isinstance(event, TextDelta) for event in emitted)
+    assert any(isinstance(event, ReasoningDelta) for event in emitted)
     assert detect("anthropic", wrapped) == expected.signal
     assert detect("anthropic", wrapped[: len(wrapped) // 2]).finish_reason is F.UNKNOWN
 
 
 @pytest.mark.parametrize("payload", [b"{}", b'{"bytes": 1}', b'{"bytes": "?"}', b"nothing", b'["bytes"]'])
-def test_a_chunk_that_wraps_nothing_is_told_as_it_is(payload: bytes):
+def test_a_chunk_that_wraps_nothing_is_emitted_unchanged(payload: bytes):
     assert read(frame("chunk", payload)) == ([(b"chunk", payload)], False)
 
 
 # Headers -------------------------------------------------------------------------------------------------------------------
 
 
-def test_headers_of_every_type_there_and_back():
+def test_headers_of_every_type_are_encoded_and_decoded():
     headers = b"".join(
         bytes([1]) + name + bytes([kind]) + value
         for name, kind, value in [
@@ -206,7 +206,7 @@ def test_headers_of_every_type_there_and_back():
 
 
 @given(name=st.text(max_size=20), value=st.text(max_size=50), payload=st.binary(max_size=100))
-def test_a_frame_there_and_back(name: str, value: str, payload: bytes):
+def test_a_frame_is_encoded_and_decoded(name: str, value: str, payload: bytes):
     built = build_frame(encode_headers([(name, value)]), payload)
     prelude = read_prelude(built)
     assert prelude is not None

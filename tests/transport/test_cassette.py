@@ -1,4 +1,4 @@
-"""Which forms of cassettes load, and what is said of those that do not."""
+"""The forms of cassettes that load, and the errors for others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _in_json(name: str) -> bool:
 @pytest.mark.parametrize(
     ("name", "suffix"), [(name, suffix) for name in BODIES for suffix in ("yaml", "json") if suffix == "yaml" or _in_json(name)]
 )
-def test_bodies(tmp_path: Path, name: str, suffix: str) -> None:
+def test_bodies_in_every_form(tmp_path: Path, name: str, suffix: str) -> None:
     part, expected = BODIES[name]
     entry = interaction()
     del entry["response"]["body"], entry["request"]["body"]
@@ -76,9 +76,7 @@ ENCODED: dict[str, tuple[str, Any, bytes, bool]] = {
 
 
 @pytest.mark.parametrize(("encoding", "body", "expected", "kept"), ENCODED.values(), ids=ENCODED)
-def test_compression_is_undone_where_it_is_there(
-    tmp_path: Path, encoding: str, body: Any, expected: bytes | None, kept: bool
-) -> None:
+def test_compression_is_undone_if_present(tmp_path: Path, encoding: str, body: Any, expected: bytes | None, kept: bool) -> None:
     entry = interaction(answer=body)
     entry["response"]["headers"] = {
         "Content-Encoding": [encoding],
@@ -104,7 +102,7 @@ def test_chunks_are_hints() -> None:
     assert pieces(b"") == []
 
 
-def test_interactions_that_are_not_http_are_counted(cassette: Write) -> None:
+def test_interactions_other_than_http_are_counted(cassette: Write) -> None:
     file = cassette(
         interaction(), {"request_sample": {"raw": ""}, "response_sample": {}}, {"request_stream": {}, "response_stream": {}}
     )
@@ -129,15 +127,15 @@ def test_samples_of_grpc_are_served_as_http(cassette: Write) -> None:
     assert (whole.response.status, whole.response.headers) == (200, {"content-type": "application/json"})
     assert stream.response.body == b'data: {"id":"1"}\n\ndata: {"id":"2"}\n\ndata: [DONE]\n\n'
     assert stream.response.headers == {"content-type": "text/event-stream"}
-    assert (whole.lane, stream.lane) == ("", "a")
+    assert (whole.label, stream.label) == ("", "a")
 
 
 @pytest.mark.parametrize("origin", ["synthetic", {"recorded": "2026-01-02", "from": "llm.example"}, None])
-def test_origin(cassette: Write, origin: Any) -> None:
+def test_origin_of_a_recording(cassette: Write, origin: Any) -> None:
     assert load_cassette(cassette(interaction(), **({} if origin is None else {"origin": origin}))).origin == origin
 
 
-def test_a_folder_is_read_in_the_order_of_names_without_what_is_hidden(cassette: Write, tmp_path: Path) -> None:
+def test_a_folder_is_read_in_name_order_without_hidden_files(cassette: Write, tmp_path: Path) -> None:
     for name in (
         "host-10.json",
         "host-2.json",
@@ -160,7 +158,7 @@ def test_a_folder_is_read_in_the_order_of_names_without_what_is_hidden(cassette:
     assert [one.path.name for one in load_cassettes(str(tmp_path / "host.json"))] == ["host.json"]
 
 
-def test_a_byte_order_mark_is_no_obstacle(cassette: Write) -> None:
+def test_a_byte_order_mark_is_skipped(cassette: Write) -> None:
     file = cassette(interaction())
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
     assert len(load_cassette(file).interactions) == 1
@@ -216,17 +214,17 @@ MALFORMED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("document", "said"), MALFORMED.values(), ids=MALFORMED)
-def test_malformed(tmp_path: Path, document: Any, said: str) -> None:
+@pytest.mark.parametrize(("document", "message"), MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_cassette_is_an_error(tmp_path: Path, document: Any, message: str) -> None:
     file = tmp_path / "set" / "wrong.json"
     file.parent.mkdir()
     file.write_text(json.dumps(document))
-    with pytest.raises(MalformedCassetteError, match=rf"^set/wrong\.json, {said}") as caught:
+    with pytest.raises(MalformedCassetteError, match=rf"^set/wrong\.json, {message}") as caught:
         load_cassettes(tmp_path)
     assert "Repair the file by hand" in str(caught.value)
 
 
-def test_text_that_is_none(tmp_path: Path) -> None:
+def test_text_in_an_invalid_encoding(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b'{"a": "\xff"}')
     with pytest.raises(MalformedCassetteError, match=r"a\.json, the text: byte 7: not UTF-8"):
         load_cassettes(tmp_path)
@@ -235,7 +233,7 @@ def test_text_that_is_none(tmp_path: Path) -> None:
         load_cassettes(tmp_path)
 
 
-def test_gzip_that_is_damaged(tmp_path: Path) -> None:
+def test_a_damaged_gzip_file(tmp_path: Path) -> None:
     entry = interaction(answer=b"\x1f\x8b" + b"no gzip at all")
     entry["response"]["headers"] = {"Content-encoding": ["gzip"]}
     (tmp_path / "one.yaml").write_text(yaml.safe_dump({"interactions": [entry]}))
@@ -245,16 +243,16 @@ def test_gzip_that_is_damaged(tmp_path: Path) -> None:
         load_cassettes(tmp_path)
 
 
-def test_a_missing_folder_says_what_is_there(tmp_path: Path) -> None:
+def test_a_missing_folder_lists_the_existing_ones(tmp_path: Path) -> None:
     (tmp_path / "fixtures" / "other").mkdir(parents=True)
     (tmp_path / "fixtures" / "notes.txt").touch()
     missing = tmp_path / "fixtures" / "research" / "deep"
     with pytest.raises(FixtureNotFoundError) as caught:
         load_cassettes(missing)
-    said = str(caught.value)
-    assert said.startswith(f"{missing} does not exist: ")
-    assert f"{tmp_path / 'fixtures'}, contains notes.txt, other/." in said
-    assert f'with agentlab.record("{missing}")' in said
+    message = str(caught.value)
+    assert message.startswith(f"{missing} does not exist: ")
+    assert f"{tmp_path / 'fixtures'}, contains notes.txt, other/." in message
+    assert f'with agentlab.record("{missing}")' in message
     assert isinstance(caught.value, FileNotFoundError)
     assert isinstance(caught.value, FixtureError)
 
@@ -271,16 +269,16 @@ def test_a_missing_folder_says_what_is_there(tmp_path: Path) -> None:
         pytest.param(".", "fixtures/trip/one.yaml/deep", None, id="a file in the way"),
     ],
 )
-def test_a_missing_folder_that_lies_elsewhere_is_named(tmp_path, monkeypatch, where, given, meant) -> None:
+def test_a_folder_found_elsewhere_is_named(tmp_path, monkeypatch, where, given, meant) -> None:
     (tmp_path / "fixtures" / "trip").mkdir(parents=True)
     (tmp_path / "fixtures" / "trip" / "one.yaml").touch()
     (tmp_path / "notebooks" / "mine").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / where)
     with pytest.raises(FixtureNotFoundError) as caught:
         load_cassettes(given)
-    said = str(caught.value)
-    assert (f"{given} does not exist. Did you mean {meant!r}? That path exists." in said) is (meant is not None)
-    assert ("the nearest folder that does" in said) is (meant is None)
+    message = str(caught.value)
+    assert (f"{given} does not exist. Did you mean {meant!r}? That path exists." in message) is (meant is not None)
+    assert ("the nearest existing folder" in message) is (meant is None)
 
 
 def test_a_folder_without_cassettes(tmp_path: Path) -> None:

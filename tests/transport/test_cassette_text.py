@@ -1,4 +1,4 @@
-"""What we write is what PyYAML and Python's json read, whatever is in it; what we read cannot hurt."""
+"""PyYAML and Python's json read everything that we write; files that we read can do no harm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from work_done import calls_in, takes_no_more
+from measured_work import calls_in, takes_no_more
 
 from agentlab.transport.cassette_text import UnreadableText, read_document, readable_body, write_document, write_interaction
 
@@ -50,7 +50,7 @@ ENTRIES = st.dictionaries(TEXT.filter(lambda key: len(key) < 100), VALUES, min_s
     st.lists(ENTRIES, max_size=3),
     st.dictionaries(TEXT.filter(lambda key: key != "interactions" and len(key) < 100), VALUES, max_size=2),
 )
-def test_yaml_comes_back(entries: list[dict[str, Any]], head: dict[str, Any]) -> None:
+def test_yaml_is_written_and_read_unchanged(entries: list[dict[str, Any]], head: dict[str, Any]) -> None:
     text = write_document(head, [write_interaction(entry, as_json=False) for entry in entries], as_json=False)
     for loader in (yaml.SafeLoader, yaml.CSafeLoader):
         assert yaml.load(text, Loader=loader) == {**head, "interactions": entries}
@@ -65,13 +65,13 @@ JSON_VALUES = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=10), JSON_VALUES, max_size=4), max_size=3))
-def test_json_comes_back(entries: list[dict[str, Any]]) -> None:
+def test_json_is_written_and_read_unchanged(entries: list[dict[str, Any]]) -> None:
     text = write_document({"version": 1}, [write_interaction(entry, as_json=True) for entry in entries], as_json=True)
     assert json.loads(text) == {"version": 1, "interactions": entries}
     assert read_document(text.encode(), as_json=True) == json.loads(text)
 
 
-def test_half_characters() -> None:
+def test_lone_surrogates_are_kept() -> None:
     entry = {"a": "x\ud800y"}
     text = write_document({}, [write_interaction(entry, as_json=True)], as_json=True)
     assert text.isascii()
@@ -92,7 +92,7 @@ def test_bytes_in_json_are_base64() -> None:
 @given(
     JSON_VALUES.filter(lambda value: isinstance(value, dict | list)), st.booleans(), st.sampled_from([(",", ":"), (", ", ": ")])
 )
-def test_a_json_body_is_spread_over_lines_and_stays_the_same(value: Any, ascii_only: bool, separators: tuple[str, str]) -> None:
+def test_a_json_body_is_formatted_over_lines_without_a_change(value: Any, ascii_only: bool, separators: tuple[str, str]) -> None:
     body = json.dumps(value, ensure_ascii=ascii_only, separators=separators).encode("utf-8", "surrogatepass")
     written = readable_body(body, as_json=False)
     if isinstance(written, str):
@@ -117,7 +117,7 @@ def test_a_body_that_would_change_is_left_alone(body: str) -> None:
     assert readable_body(body.encode(), as_json=False) == body
 
 
-def test_what_is_written_is_pleasant_to_read() -> None:
+def test_written_yaml_is_readable() -> None:
     entry = {
         "request": {
             "method": "POST",
@@ -207,14 +207,14 @@ def test_broken_json_is_refused(text: str) -> None:
         read_document(text.encode(), as_json=True)
 
 
-def test_the_place_of_an_error_is_named() -> None:
+def test_the_position_of_an_error_is_named() -> None:
     with pytest.raises(UnreadableText, match=r"line 2, column 8"):
         read_document(b'{\n  "a": }', as_json=True)
     with pytest.raises(UnreadableText, match=r"line 4"):
         read_document(b"a: 1\nb:\n  - [\n", as_json=False)
 
 
-def test_what_recorders_really_write_is_read() -> None:
+def test_files_of_real_recorders_are_read() -> None:
     text = (
         "a: &id001 [x, y]\nb: *id001\nc: !!python/unicode 'ü'\nd: !!python/tuple [1, 2]\ne: !!binary |\n  AAE=\nf: [[[[[1]]]]]\n"
     )

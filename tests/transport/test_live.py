@@ -1,4 +1,4 @@
-"""Real requests over loopback, and what is said when they fail."""
+"""Real requests over loopback, and the errors of failed ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .conftest import KEY, ask, asked
 from .server import EVENTS, Server
 
 
-def test_json(base: str, provider: Server) -> None:
+def test_json_responses(base: str, provider: Server) -> None:
     answer = asked(current(), f"{base}/chat", {"q": "é"}, auth={"Authorization": f"Bearer {KEY}"})
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
@@ -39,21 +39,21 @@ def test_other_methods_and_statuses(base: str) -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("route", ["sse", "gzip-sse"])
-def test_streams(base: str, route: str, whole: bool) -> None:
+def test_streamed_responses(base: str, route: str, whole: bool) -> None:
     answer = asked(current(), f"{base}/{route}", {}, whole=whole)
     assert answer.body == b"".join(EVENTS)
     if route == "sse" and not whole:
         assert answer.chunks == EVENTS
 
 
-def test_gzip(base: str) -> None:
+def test_gzip_responses(base: str) -> None:
     assert asked(current(), f"{base}/gzip", {}).json() == {"count": 1}
 
 
-def test_chunks_come_as_they_arrive(base: str) -> None:
+def test_chunks_arrive_as_they_are_sent(base: str) -> None:
     async def first_chunk_before_the_last_is_sent() -> None:
         seen = []
-        async with current().open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, lane="", timeout_s=60) as answer:
+        async with current().open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, replay_key="", timeout_s=60) as answer:
             started = asyncio.get_running_loop().time()
             async for chunk in answer.chunks():
                 seen.append((chunk, asyncio.get_running_loop().time() - started))
@@ -65,7 +65,9 @@ def test_chunks_come_as_they_arrive(base: str) -> None:
 def test_a_stream_can_be_left_early(base: str) -> None:
     async def leave() -> None:
         for _ in range(3):
-            async with current().open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, lane="", timeout_s=60) as answer:
+            async with current().open(
+                HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, replay_key="", timeout_s=60
+            ) as answer:
                 async for chunk in answer.chunks():
                     assert chunk == EVENTS[0]
                     break
@@ -80,7 +82,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def test_nobody_listens() -> None:
+def test_a_refused_connection_is_reported() -> None:
     with pytest.raises(ProviderConnectionError, match=r"http://127\.0\.0\.1:\d+/v1: no connection .*Check the address") as caught:
         asked(current(), f"http://127.0.0.1:{free_port()}/v1?key={KEY}", {})
     assert isinstance(caught.value.__cause__, httpx.ConnectError)
@@ -88,7 +90,7 @@ def test_nobody_listens() -> None:
 
 
 def test_a_body_that_cannot_be_decoded(base: str) -> None:
-    with pytest.raises(ProviderConnectionError, match="not in the encoding its header names"):
+    with pytest.raises(ProviderConnectionError, match="not in the encoding that its header names"):
         asked(current(), f"{base}/bad-gzip", {})
 
 
@@ -99,17 +101,19 @@ def test_a_provider_that_does_not_connect(monkeypatch: pytest.MonkeyPatch, base:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_stream_that_breaks_off(base: str, whole: bool) -> None:
+def test_a_broken_stream_is_an_error(base: str, whole: bool) -> None:
     with pytest.raises(ProviderConnectionError, match=r"/v1/break: the connection broke off") as caught:
         asked(current(), f"{base}/break", {}, whole=whole)
     assert isinstance(caught.value.__cause__, httpx.TransportError)
 
 
-def test_a_stream_that_breaks_off_gives_what_came(base: str) -> None:
+def test_a_broken_stream_gives_the_received_chunks(base: str) -> None:
     seen = []
 
     async def read() -> None:
-        async with current().open(HttpRequest("POST", f"{base}/break", {}, b"{}"), auth={}, lane="", timeout_s=60) as answer:
+        async with current().open(
+            HttpRequest("POST", f"{base}/break", {}, b"{}"), auth={}, replay_key="", timeout_s=60
+        ) as answer:
             async for chunk in answer.chunks():
                 seen.append(chunk)
 
@@ -118,13 +122,13 @@ def test_a_stream_that_breaks_off_gives_what_came(base: str) -> None:
     assert b"".join(seen) == b"".join(EVENTS[:2])
 
 
-def test_a_provider_that_says_nothing(base: str) -> None:
+def test_a_silent_provider_times_out(base: str) -> None:
     with pytest.raises(ProviderConnectionError, match="sent nothing within the time allowed"):
         asked(current(), f"{base}/silent", {}, timeout_s=0.05)
     assert asked(current(), f"{base}/slow", {}, timeout_s=None).status == 200
 
 
-def test_not_http() -> None:
+def test_a_server_that_does_not_speak_http() -> None:
     server = socket.create_server(("127.0.0.1", 0))
 
     def reply() -> None:
@@ -141,7 +145,7 @@ def test_not_http() -> None:
 
 
 @pytest.mark.parametrize("url", ["llm.example/v1", "ftp://llm.example", "http://", "http://h:port/", "https://\u0000/"])
-def test_addresses_that_are_none(url: str) -> None:
+def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="is not an address"):
         asked(current(), url, {})
 
@@ -154,9 +158,9 @@ def test_a_key_that_cannot_be_sent_is_not_shown(base: str, key: str) -> None:
     assert KEY not in shown
 
 
-def test_errors_of_the_caller_pass_unchanged(base: str) -> None:
+def test_exceptions_of_the_caller_propagate_unchanged(base: str) -> None:
     async def fail() -> None:
-        async with current().open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, lane="", timeout_s=60) as answer:
+        async with current().open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, replay_key="", timeout_s=60) as answer:
             async for _ in answer.chunks():
                 raise KeyError("mine")
 
@@ -164,7 +168,7 @@ def test_errors_of_the_caller_pass_unchanged(base: str) -> None:
         asyncio.run(fail())
 
 
-def test_cancellation_passes(base: str, provider: Server) -> None:
+def test_cancellation_propagates(base: str, provider: Server) -> None:
     async def cancelled() -> None:
         task = asyncio.create_task(ask(current(), f"{base}/silent", {}, timeout_s=None))
         while not provider.seen:
@@ -177,7 +181,7 @@ def test_cancellation_passes(base: str, provider: Server) -> None:
     asyncio.run(cancelled())
 
 
-def test_many_at_once(base: str) -> None:
+def test_many_concurrent_requests(base: str) -> None:
     async def many() -> list[Any]:
         return await asyncio.gather(*(ask(current(), f"{base}/chat", {"n": n}) for n in range(60)))
 
@@ -206,7 +210,7 @@ def test_each_loop_has_its_own_client_which_is_closed_with_it(base: str, recwarn
     assert [str(warning.message) for warning in recwarn if issubclass(warning.category, ResourceWarning)] == []
 
 
-def test_loops_in_threads_at_the_same_time(base: str) -> None:
+def test_concurrent_loops_in_threads(base: str) -> None:
     live = LiveTransport()
     failures: list[BaseException] = []
 
@@ -229,12 +233,12 @@ def test_loops_in_threads_at_the_same_time(base: str) -> None:
     assert not live._hosts
 
 
-def test_a_loop_that_was_closed_without_goodbye_is_forgotten(base: str) -> None:
+def test_an_abandoned_closed_loop_is_forgotten(base: str) -> None:
     live = LiveTransport()
 
     async def once() -> None:
         async with live.open(
-            HttpRequest("POST", f"{base}/chat", {"connection": "close"}, b"{}"), auth={}, lane="", timeout_s=60
+            HttpRequest("POST", f"{base}/chat", {"connection": "close"}, b"{}"), auth={}, replay_key="", timeout_s=60
         ) as answer:
             await answer.read()
 

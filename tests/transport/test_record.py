@@ -1,4 +1,4 @@
-"""What is written, when, and what is not."""
+"""What is recorded, when, and what is left out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def written(path: Path) -> str:
     return "".join(file.read_text("utf-8") for file in sorted(path.rglob("*")) if file.is_file())
 
 
-def test_what_is_recorded_replays_the_same(base: str, tmp_path: Path, provider: Server) -> None:
+def test_a_recording_replays_the_same(base: str, tmp_path: Path, provider: Server) -> None:
     calls: list[tuple[str, Any]] = [
         ("chat", {"q": "é 🌊"}),
         ("sse", {"q": 1}),
@@ -57,7 +57,7 @@ def test_what_is_recorded_replays_the_same(base: str, tmp_path: Path, provider: 
     assert again[4].headers["retry-after"] == "2"
 
 
-def test_one_file_for_each_host_which_is_pleasant_to_read(base: str, tmp_path: Path, provider: Server) -> None:
+def test_one_readable_file_per_host(base: str, tmp_path: Path, provider: Server) -> None:
     with record(tmp_path):
         asked(current(), f"{base}/sse", {"model": "m", "messages": [{"role": "user", "content": "hi\nthere"}]})
     (file,) = tmp_path.iterdir()
@@ -79,7 +79,7 @@ def test_it_is_on_disk_before_the_caller_has_the_end(base: str, tmp_path: Path) 
     recording = record(tmp_path / "one.json")
 
     async def stepwise() -> None:
-        async with recording.open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, lane="", timeout_s=60) as answer:
+        async with recording.open(HttpRequest("POST", f"{base}/sse", {}, b"{}"), auth={}, replay_key="", timeout_s=60) as answer:
             async for _ in answer.chunks():
                 assert not (tmp_path / "one.json").exists()
             assert interactions(tmp_path / "one.json")[0].response.incomplete is False
@@ -103,7 +103,7 @@ def test_recording_again_replaces_the_request_and_keeps_the_rest(base: str, tmp_
     assert counts() == [(2, 2), (1, 4), (1, 5), (3, 6)]
 
 
-def test_older_recordings_in_other_files_are_taken_out(base: str, tmp_path: Path) -> None:
+def test_older_recordings_in_other_files_are_removed(base: str, tmp_path: Path) -> None:
     foreign = {
         "version": 1,
         "note": "mine",
@@ -132,19 +132,22 @@ def test_older_recordings_in_other_files_are_taken_out(base: str, tmp_path: Path
 
 def test_labels_keep_repeats_apart(base: str, tmp_path: Path) -> None:
     with record(tmp_path):
-        for lane in ("a1#first", "a2#second", "a3"):
-            asked(current(), f"{base}/chat", {"q": 1}, lane=lane)
-    assert [one.lane for one in interactions(tmp_path)] == ["first", "second", ""]
+        for replay_key in ("a1#first", "a2#second", "a3"):
+            asked(current(), f"{base}/chat", {"q": 1}, replay_key=replay_key)
+    assert [one.label for one in interactions(tmp_path)] == ["first", "second", ""]
     assert "a1" not in written(tmp_path)
     with record(tmp_path):
-        asked(current(), f"{base}/chat", {"q": 1}, lane="b1#second")
-    assert [(one.lane, json.loads(one.response.body)["count"]) for one in interactions(tmp_path)] == [("first", 1), ("second", 4)]
-    assert asked(replay(tmp_path), f"{base}/chat", {"q": 1}, lane="c#second").json()["count"] == 4
+        asked(current(), f"{base}/chat", {"q": 1}, replay_key="b1#second")
+    assert [(one.label, json.loads(one.response.body)["count"]) for one in interactions(tmp_path)] == [
+        ("first", 1),
+        ("second", 4),
+    ]
+    assert asked(replay(tmp_path), f"{base}/chat", {"q": 1}, replay_key="c#second").json()["count"] == 4
 
 
 @pytest.mark.parametrize("before", [None, "synthetic", {"recorded": "2020-01-01", "from": "old.example", "by": "me"}])
 @pytest.mark.parametrize("origin", [None, "synthetic", {"recorded": "2026-01-02"}])
-def test_origin(base: str, tmp_path: Path, before: Any, origin: Any, provider: Server) -> None:
+def test_origin_of_a_recording(base: str, tmp_path: Path, before: Any, origin: Any, provider: Server) -> None:
     file = tmp_path / "one.yaml"
     if before is not None:
         file.write_text(yaml.safe_dump({"version": 1, "origin": before, "interactions": []}))
@@ -177,7 +180,7 @@ def test_a_full_file_is_followed_by_another(base: str, tmp_path: Path, provider:
     assert [json.loads(one.response.body)["count"] for one in interactions(tmp_path)] == list(range(1, 61))
 
 
-# what is not written -------------------------------------------------------------------------------------------------------------
+# left out ------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suffix", ["", ".yaml", ".json"])
@@ -187,8 +190,8 @@ def test_keys_planted_everywhere_are_not_written(base: str, tmp_path: Path, kind
     body = {"key": planted, "text": f"mine is\n{planted}, and {KEY}", "list": [{planted: KEY}]}
     target = tmp_path / f"rec{suffix}"
     with record(target):
-        answer = asked(current(), f"{base}/leaky?key={KEY}&x={planted}", body, auth=AUTH, lane=f"run#{planted}")
-    assert KEY in json.dumps(answer.json())  # the caller gets what was sent
+        answer = asked(current(), f"{base}/leaky?key={KEY}&x={planted}", body, auth=AUTH, replay_key=f"run#{planted}")
+    assert KEY in json.dumps(answer.json())  # the caller gets the original
     text = written(tmp_path)
     for secret in (KEY, planted, "c00kie-v4lue", "acme-research-lab", "session=", "set-cookie", "authorization:"):
         assert secret not in text.replace("your header", ""), secret
@@ -222,7 +225,7 @@ def test_keys_in_streams_are_not_written_and_the_chunks_still_fit(tmp_path: Path
     assert one.response.pieces()[-1] == b"\n\ndata: b\n\n"
 
 
-def test_headers_are_written_by_a_list_in_ones_own_client(tmp_path: Path) -> None:
+def test_headers_are_allow_listed_in_a_custom_client(tmp_path: Path) -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         return httpx.Response(
             200, headers={"X-Secret-Thing": "hush", "x-request-id": "r1"}, json={"echo": request.headers["x-api-key"]}
@@ -253,11 +256,11 @@ def test_file_names_stay_in_the_folder(tmp_path: Path, host: str) -> None:
     assert {file.parent for file in tmp_path.rglob("*.yaml")} == {tmp_path / "rec"}
 
 
-# streams that do not end ---------------------------------------------------------------------------------------------------------
+# incomplete streams --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("own_client", [False, True])
-def test_a_stream_that_breaks_off_is_kept_as_far_as_it_came(base: str, tmp_path: Path, own_client: bool) -> None:
+def test_a_broken_stream_is_stored_as_far_as_it_arrived(base: str, tmp_path: Path, own_client: bool) -> None:
     if own_client:
         with pytest.raises(httpx.TransportError):
             post_with(RecordTransport(tmp_path), f"{base}/break")
@@ -280,9 +283,11 @@ def post_with(transport: httpx.AsyncBaseTransport, url: str) -> httpx.Response:
 
 
 @pytest.mark.parametrize("route", ["sse", "gzip-sse"])
-def test_a_stream_that_is_abandoned_is_kept_as_far_as_it_came(base: str, tmp_path: Path, route: str) -> None:
+def test_an_abandoned_stream_is_stored_as_far_as_it_arrived(base: str, tmp_path: Path, route: str) -> None:
     async def leave(transport: Record) -> None:
-        async with transport.open(HttpRequest("POST", f"{base}/{route}", {}, b"{}"), auth={}, lane="", timeout_s=60) as answer:
+        async with transport.open(
+            HttpRequest("POST", f"{base}/{route}", {}, b"{}"), auth={}, replay_key="", timeout_s=60
+        ) as answer:
             async for _ in answer.chunks():
                 break
 
@@ -308,7 +313,7 @@ def test_a_cancelled_request_leaves_nothing_or_its_part(provider: Server, base: 
 
     async def read(route: str) -> None:
         request = HttpRequest("POST", f"{base}/{route}", {}, b"{}")
-        async with record(tmp_path).open(request, auth={}, lane="", timeout_s=60) as answer:
+        async with record(tmp_path).open(request, auth={}, replay_key="", timeout_s=60) as answer:
             async for chunk in answer.chunks():
                 came.append(chunk)
 
@@ -326,7 +331,7 @@ def test_a_cancelled_request_leaves_nothing_or_its_part(provider: Server, base: 
     assert interactions(tmp_path)[0].response.incomplete
 
 
-def test_a_request_that_fails_is_not_recorded(tmp_path: Path) -> None:
+def test_a_failed_request_is_not_recorded(tmp_path: Path) -> None:
     with pytest.raises(ProviderConnectionError):
         asked(record(tmp_path), "http://127.0.0.1:9/", {})
     assert list(tmp_path.iterdir()) == []

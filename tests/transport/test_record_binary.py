@@ -1,4 +1,4 @@
-"""Binary event streams on their way into a cassette and out of it: chunks, delays, and frames that are whole without their keys."""
+"""Binary event streams recorded and replayed: chunks, delays, and valid frames without their keys."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import yaml
 from botocore.eventstream import EventStreamBuffer
+from fake_time import OwnTime
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from own_time import OwnTime
-from read_by_now import wait_until_read
+from socket_reads import wait_until_read
 
 import agentlab as lab
 from agentlab._internal.redaction import REDACTED, Redactor
@@ -32,7 +32,7 @@ from agentlab.transport.stream_redaction import redact_frames
 
 from .conftest import KEY, asked, interactions
 
-LEAKED = "AK" + "IA" + "7EXAMPLE" * 2  # looks like a key, wherever it stands
+LEAKED = "AK" + "IA" + "7EXAMPLE" * 2  # looks like a key, wherever it is
 
 
 def frame(name: str, payload: Any, **headers: str) -> bytes:
@@ -60,7 +60,7 @@ PIECES = [BODY[start:end] for start, end in itertools.pairwise(CUTS)]
 
 
 def payloads(body: bytes) -> list[tuple[str, Any]]:
-    """What the vendor's own decoder reads; it raises at a checksum that is wrong."""
+    """The payloads by the vendor's own decoder; it raises at a wrong checksum."""
     buffer = EventStreamBuffer()
     buffer.add_data(body)
     found = [(message.headers[":event-type"], message.payload) for message in buffer]
@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
         for piece in PIECES:
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
             self.wfile.flush()
-            wait_until_read(self.connection)  # so that each chunk arrives on its own
+            wait_until_read(self.connection)  # so that each chunk arrives separately
             time.sleep(0.02)
         self.wfile.write(b"0\r\n\r\n")
 
@@ -134,7 +134,7 @@ def test_recorded_and_replayed(base: str, tmp_path: Path, suffix: str) -> None:
     else:
         assert base64.b64decode(body["base64_string"]) == entry.response.body
 
-    # No key is left, and all frames are whole; those without a key are as they were.
+    # No key is left, and all frames are valid; those without a key are unchanged.
     for secret in (KEY, LEAKED):
         assert secret.encode() not in entry.response.body
         assert secret not in written
@@ -143,7 +143,7 @@ def test_recorded_and_replayed(base: str, tmp_path: Path, suffix: str) -> None:
     assert split(entry.response.body)[:2] + split(entry.response.body)[3:] == FRAMES[:2] + FRAMES[3:]
     assert json.loads(kept[2][1])["delta"] == {"text": f"{REDACTED} and {REDACTED}"}
 
-    # The chunks are those that came, less what was taken out.
+    # The chunks are the received ones without the removed bytes.
     assert sum(entry.response.chunks) == len(entry.response.body)
     assert len(entry.response.chunks) == len(entry.response.delays_s) == len(PIECES)
     assert entry.response.chunks[:2] == tuple(map(len, PIECES[:2]))
@@ -161,7 +161,7 @@ def test_recorded_and_replayed(base: str, tmp_path: Path, suffix: str) -> None:
         assert again.history[-1].signal == live.history[-1].signal
 
 
-def test_nothing_of_a_signature_is_written(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_part_of_a_signature_is_written(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_BEARER_TOKEN_BEDROCK", raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", LEAKED)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cr3t" * 6)
@@ -186,15 +186,15 @@ def test_recording_again_merges(base: str, tmp_path: Path) -> None:
     with record(tmp_path):
         asked(current(), f"{base}/a", {"q": 2}, auth={"authorization": f"Bearer {KEY}"})
     assert [json.loads(one.body)["q"] for one in interactions(tmp_path)] == [1, 2]
-    assert KEY.encode() not in interactions(tmp_path)[0].response.body  # nobody knew then that it is one; now it is known
+    assert KEY.encode() not in interactions(tmp_path)[0].response.body  # it was not known to be a key then; now it is
     assert KEY.encode() not in interactions(tmp_path)[1].response.body
     assert file.read_bytes() != first
     assert payloads(interactions(tmp_path)[1].response.body)
 
 
 @pytest.mark.parametrize("region", ["eu-west-1", ""])
-def test_what_was_recorded_in_one_region_replays_in_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, region: str) -> None:
-    """The region is chosen by the environment, and is no part of the question."""
+def test_a_recording_of_one_region_replays_in_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, region: str) -> None:
+    """The region comes from the environment and is not part of the question."""
     uri = "https://bedrock-runtime.ap-south-1.amazonaws.com/model/m/converse-stream"
     asked_for = {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]}
     response = {
@@ -214,7 +214,7 @@ def test_what_was_recorded_in_one_region_replays_in_another(tmp_path: Path, monk
         assert asyncio.run(once()).stop_reason == "completed"
 
 
-# Frames whose secrets are taken out ----------------------------------------------------------------------------------------
+# Frames with removed secrets -----------------------------------------------------------------------------------------------
 
 REDACT = Redactor([KEY])
 
@@ -228,7 +228,7 @@ def cut(data: bytes, places: list[int]) -> tuple[int, ...]:
     places=st.lists(st.integers(0, 2_000), max_size=20), words=st.lists(st.sampled_from([KEY, LEAKED, "a", "é" * 40]), max_size=6)
 )
 @settings(max_examples=150, deadline=None)
-def test_frames_stay_whole_and_chunks_add_up(places: list[int], words: list[str]) -> None:
+def test_frames_stay_valid_and_chunks_add_up(places: list[int], words: list[str]) -> None:
     body = b"".join(map(delta, words))
     sizes = cut(body, places)
     redacted, moved = redact_frames(REDACT, body, sizes)
@@ -239,11 +239,11 @@ def test_frames_stay_whole_and_chunks_add_up(places: list[int], words: list[str]
     if not {KEY, LEAKED} & set(words):
         assert (redacted, moved) == (body, sizes)
     parser = Bedrock(model="m").stream_parser()
-    told, at = [], 0
+    emitted, at = [], 0
     for size in moved:
-        told += parser.feed(redacted[at : at + size])
+        emitted += parser.feed(redacted[at : at + size])
         at += size
-    assert "".join(event.text for event in told if isinstance(event, TextDelta)) == "".join(texts)
+    assert "".join(event.text for event in emitted if isinstance(event, TextDelta)) == "".join(texts)
 
 
 def test_a_boundary_between_frames_stays_between_them() -> None:

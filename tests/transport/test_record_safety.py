@@ -1,4 +1,4 @@
-"""Several who record at once, power cuts, full disks, and other people's hands in the folder."""
+"""Concurrent recorders, power cuts, full disks, and changes in the folder by other programs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_several_processes_lose_nothing(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("patience_s", [0.0, 0.004, 0.009, 0.013])
-def test_killed_while_writing_the_file_is_whole(tmp_path: Path, patience_s: float) -> None:
+def test_a_kill_during_a_write_leaves_the_file_intact(tmp_path: Path, patience_s: float) -> None:
     victim = writer(tmp_path, "a", 100_000)
     assert victim.stdout is not None
     done = [int(victim.stdout.readline()) for _ in range(8)]
@@ -103,7 +103,7 @@ def test_killed_while_writing_the_file_is_whole(tmp_path: Path, patience_s: floa
     assert [file for file in tmp_path.iterdir() if file.name.startswith(".")] == []
 
 
-def test_somebody_else_edits_the_file_meanwhile(base: str, tmp_path: Path) -> None:
+def test_edits_by_another_program_are_kept(base: str, tmp_path: Path) -> None:
     file = tmp_path / "one.json"
     recording = record(file)
     asked(recording, f"{base}/chat", {"q": 1})
@@ -132,12 +132,10 @@ def test_links_and_modes_are_kept(base: str, tmp_path: Path) -> None:
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
 
 
-# what cannot be written ------------------------------------------------------------------------------------------------------------
+# failed writes ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_place_that_cannot_be_written_to_is_refused_before_anything_is_sent(
-    base: str, tmp_path: Path, provider: Server
-) -> None:
+def test_an_unwritable_place_is_refused_before_anything_is_sent(base: str, tmp_path: Path, provider: Server) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="is a file: record into a folder"):
         record(tmp_path / "file")
@@ -146,14 +144,14 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_anything_is_sent(
     assert provider.seen == []
 
 
-def test_a_broken_cassette_in_the_way_is_refused(tmp_path: Path) -> None:
+def test_a_broken_cassette_at_the_target_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: [")
     with pytest.raises(MalformedCassetteError, match=r"a\.yaml"):
         record(tmp_path)
     assert (tmp_path / "a.yaml").read_text() == "a: ["
 
 
-def test_a_disk_that_fills_up_does_not_cost_the_answer(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_does_not_cost_the_answer(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recording = record(tmp_path)
 
     def full(handle: int) -> None:

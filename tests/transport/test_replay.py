@@ -23,7 +23,7 @@ STREAM = interaction(
 )
 
 
-def test_no_key_is_needed_and_the_repr_says_what_is_there(cassette: Write) -> None:
+def test_no_key_is_needed_and_the_repr_shows_the_recordings(cassette: Write) -> None:
     one = replay(cassette(interaction(), interaction({"q": 2})))
     assert one.needs_key is False
     assert repr(one).startswith("replay('")
@@ -50,15 +50,15 @@ def test_a_miss_and_a_missing_folder(cassette: Write, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pace", [-1, float("inf"), float("nan")])
-def test_paces_that_cannot_be_kept(cassette: Write, pace: float) -> None:
+def test_invalid_paces_are_refused(cassette: Write, pace: float) -> None:
     with pytest.raises(ConfigurationError, match="pace="):
         replay(cassette(interaction()), pace=pace)
 
 
-@pytest.mark.usefixtures("own_time")
+@pytest.mark.usefixtures("fake_time")
 @pytest.mark.parametrize(("pace", "takes_s"), [(0.0, 0.0), (0.5, 0.075), (1.0, 0.15)])
 @pytest.mark.parametrize("whole", [True, False])
-def test_pace(cassette: Write, pace: float, takes_s: float, whole: bool) -> None:
+def test_pace_of_a_replay(cassette: Write, pace: float, takes_s: float, whole: bool) -> None:
     one = replay(cassette(STREAM), pace=pace)
     started = time.monotonic()
     answer = asked(one, URL, {"q": 1}, whole=whole)
@@ -68,7 +68,7 @@ def test_pace(cassette: Write, pace: float, takes_s: float, whole: bool) -> None
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_an_incomplete_recording_breaks_off_where_it_did(cassette: Write, whole: bool) -> None:
+def test_an_incomplete_recording_breaks_off_at_the_same_place(cassette: Write, whole: bool) -> None:
     file = cassette(interaction({"q": 1}, "data: one\n\n", incomplete=True), interaction({"q": 1}, "data: all\n\n"))
     one = replay(file)
     with pytest.raises(ProviderConnectionError, match=r"broke off, as it did when turns\.json, interaction 1 was recorded"):
@@ -76,13 +76,13 @@ def test_an_incomplete_recording_breaks_off_where_it_did(cassette: Write, whole:
     assert asked(one, URL, {"q": 1}, whole=whole).body == b"data: all\n\n"
 
 
-def test_other_tasks_get_their_turn(cassette: Write) -> None:
+def test_a_replay_yields_to_other_tasks(cassette: Write) -> None:
     one = replay(cassette(*(interaction({"q": n}) for n in range(20))))
     order: list[str] = []
 
     async def run(name: str) -> None:
         for n in range(20):
-            await ask(one, URL, {"q": n}, lane=name)
+            await ask(one, URL, {"q": n}, replay_key=name)
             order.append(name)
 
     async def both() -> None:
@@ -92,28 +92,28 @@ def test_other_tasks_get_their_turn(cassette: Write) -> None:
     assert order == ["a", "b"] * 20
 
 
-# in an httpx client of one's own -------------------------------------------------------------------------------------------------
+# in a custom httpx client --------------------------------------------------------------------------------------------------------
 
 
-def posted(transport: httpx.AsyncBaseTransport, *bodies: dict[str, object], lane: str = "") -> list[httpx.Response]:
+def posted(transport: httpx.AsyncBaseTransport, *bodies: dict[str, object], replay_key: str = "") -> list[httpx.Response]:
     async def post() -> list[httpx.Response]:
         async with httpx.AsyncClient(transport=transport) as client:
-            extensions = {"agentlab.lane": lane} if lane else None
+            extensions = {"agentlab.lane": replay_key} if replay_key else None
             return [await client.post(URL, json=body, extensions=extensions) for body in bodies]
 
     return asyncio.run(post())
 
 
-def test_in_a_client_of_ones_own(cassette: Write) -> None:
+def test_replay_in_a_custom_client(cassette: Write) -> None:
     transport = ReplayTransport(cassette(interaction({"q": 1}, {"a": 1}), interaction({"q": 1}, {"a": 2})))
     assert [one.json() for one in posted(transport, {"q": 1}, {"q": 1})] == [{"a": 1}, {"a": 2}]
-    assert [one.json() for one in posted(transport, {"q": 1}, lane="other")] == [{"a": 1}]
+    assert [one.json() for one in posted(transport, {"q": 1}, replay_key="other")] == [{"a": 1}]
     with pytest.raises(ReplayMissError):
         posted(transport, {"q": 1})
     assert "2 interactions" in repr(transport)
 
 
-def test_a_stream_in_a_client_of_ones_own(cassette: Write) -> None:
+def test_a_stream_in_a_custom_client(cassette: Write) -> None:
     async def stream(path: Path) -> list[str]:
         async with (
             httpx.AsyncClient(transport=ReplayTransport(path, pace=0.1)) as client,
@@ -126,7 +126,7 @@ def test_a_stream_in_a_client_of_ones_own(cassette: Write) -> None:
         asyncio.run(stream(cassette(interaction({"q": 1}, "x", incomplete=True))))
 
 
-def test_a_request_body_that_is_a_stream(cassette: Write) -> None:
+def test_a_streamed_request_body(cassette: Write) -> None:
     async def content():  # type: ignore[no-untyped-def]
         yield b'{"q":'
         yield b" 1}"
@@ -138,14 +138,14 @@ def test_a_request_body_that_is_a_stream(cassette: Write) -> None:
     assert asyncio.run(post()) == 200
 
 
-# other people's recordings -------------------------------------------------------------------------------------------------------
+# foreign recordings --------------------------------------------------------------------------------------------------------------
 
 OTHERS = sorted(CORPUS.rglob("*.yaml")) if CORPUS.is_dir() else []
 
 
 @pytest.mark.skipif(not OTHERS, reason="the shared corpus is not beside the repository")
 @pytest.mark.parametrize("file", OTHERS, ids=lambda file: f"{file.parent.name}/{file.stem}"[:70])
-def test_cassettes_of_others_replay_in_order(file: Path) -> None:
+def test_foreign_cassettes_replay_in_order(file: Path) -> None:
     (recorded,) = load_cassettes(file)
     assert len(recorded.interactions) + recorded.skipped > 0
     one = replay(file, match="order")

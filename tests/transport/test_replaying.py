@@ -1,4 +1,4 @@
-"""Which recording a request gets, and what is said when there is none."""
+"""Which recording answers a request, and the error if there is none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from work_done import calls_in
+from measured_work import calls_in
 
 from agentlab.errors import ConfigurationError, ReplayMissError
 from agentlab.transport.replaying import ReplayIndex
@@ -40,7 +40,7 @@ def shuffled(value: Any, random: Any) -> Any:
 
 
 @given(JSON_VALUES, st.randoms(use_true_random=False), st.sampled_from([None, 1, 4]), st.booleans())
-def test_the_spelling_of_json_plays_no_part(value: Any, random: Any, indent: int | None, ascii_only: bool) -> None:
+def test_the_spelling_of_json_does_not_matter(value: Any, random: Any, indent: int | None, ascii_only: bool) -> None:
     other = json.dumps(shuffled(value, random), indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
     assert canonical_body(other) == canonical_body(json.dumps(value).encode())
     assert canonical_body(canonical_body(other)) == canonical_body(other)
@@ -56,7 +56,7 @@ def test_different_json_stays_different(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("field", ["messages", "input"])
-def test_an_instruction_in_mid_conversation_is_found_as_older_recordings_have_it(field: str) -> None:
+def test_an_instruction_in_mid_conversation_matches_older_recordings(field: str) -> None:
     def asked(*roles: str) -> bytes:
         return canonical_body(json.dumps({field: [{"role": role, "content": "x"} for role in roles]}).encode())
 
@@ -67,7 +67,7 @@ def test_an_instruction_in_mid_conversation_is_found_as_older_recordings_have_it
 
 
 @given(st.binary(max_size=40))
-def test_other_bodies_are_compared_as_they_are(body: bytes) -> None:
+def test_other_bodies_are_compared_literally(body: bytes) -> None:
     try:
         json.loads(body)
     except ValueError:
@@ -75,7 +75,7 @@ def test_other_bodies_are_compared_as_they_are(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("field", sorted(VOLATILE_FIELDS))
-def test_volatile_fields_are_left_out_at_the_top_only(field: str) -> None:
+def test_volatile_fields_are_ignored_at_the_top_level_only(field: str) -> None:
     assert canonical_body(json.dumps({"a": 1, field: "x"}).encode()) == canonical_body(b'{"a": 1}')
     assert canonical_body(json.dumps({"a": {field: "x"}}).encode()) != canonical_body(b'{"a": {}}')
 
@@ -116,12 +116,12 @@ def index(*interactions: dict[str, Any], cassette: Write, match: Any = "strict")
     return ReplayIndex.load(cassette(*interactions), match)
 
 
-def served(where: ReplayIndex, body: Any, lane: str = "", url: str = URL) -> Any:
+def served(where: ReplayIndex, body: Any, replay_key: str = "", url: str = URL) -> Any:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return json.loads(where.find("POST", url, content, lane).response.body)
+    return json.loads(where.find("POST", url, content, replay_key).response.body)
 
 
-def test_repeated_requests_get_their_recordings_in_order_in_each_lane(cassette: Write) -> None:
+def test_repeated_requests_get_their_recordings_in_order_for_each_replay_key(cassette: Write) -> None:
     where = index(*(interaction({"q": 1}, n) for n in (1, 2, 3)), interaction({"q": 2}, 9), cassette=cassette)
     assert [served(where, {"q": 1}, "a"), served(where, {"q": 1}, "b"), served(where, {"q": 1}, "a")] == [1, 1, 2]
     assert [served(where, {"q": 1}), served(where, {"q": 2}), served(where, {"q": 1}), served(where, {"q": 1})] == [1, 9, 2, 3]
@@ -130,7 +130,7 @@ def test_repeated_requests_get_their_recordings_in_order_in_each_lane(cassette: 
     assert served(where, {"q": 1}, "c") == 1
 
 
-def test_the_same_bytes_come_first_and_the_same_meaning_next(cassette: Write) -> None:
+def test_the_same_bytes_are_preferred_over_the_same_meaning(cassette: Write) -> None:
     one, other = interaction({"q": 1, "user": "a"}, "1"), interaction({"q": 1, "user": "b"}, "2")
     where = index(one, other, cassette=cassette)
     assert served(where, {"q": 1, "user": "b"}, "x") == 2
@@ -140,7 +140,7 @@ def test_the_same_bytes_come_first_and_the_same_meaning_next(cassette: Write) ->
     assert [served(where, {"q": 1}, "y"), served(where, {"q": 1}, "y")] == [1, 2]
 
 
-def test_the_order_of_an_address_whatever_is_asked(cassette: Write) -> None:
+def test_recordings_of_an_address_in_order_for_any_request(cassette: Write) -> None:
     elsewhere = "https://llm.example/v1/models"
     where = index(
         interaction({"q": 1}, 1),
@@ -153,7 +153,7 @@ def test_the_order_of_an_address_whatever_is_asked(cassette: Write) -> None:
         served(where, b"anything"),
         served(where, b"", url=elsewhere),
         served(where, {"q": 1}),
-        served(where, b"", "other lane"),
+        served(where, b"", "other run"),
     ] == [1, 7, 2, 1]
     with pytest.raises(ReplayMissError, match="was recorded 2 times, and all recordings have been served to this run"):
         served(where, b"")
@@ -212,36 +212,36 @@ def missed(where: ReplayIndex, body: Any, url: str = URL) -> str:
     return str(caught.value)
 
 
-def test_a_miss_shows_the_nearest_recording_and_what_differs(cassette: Write) -> None:
+def test_a_miss_shows_the_nearest_recording_and_the_differences(cassette: Write) -> None:
     recorded = [
         interaction(chat("Hello")),
         interaction(chat("Hello", "Compare the lighthouses", temperature=0)),
         interaction(chat("Bye")),
     ]
-    said = missed(index(*recorded, cassette=cassette), chat("Hello", "Compare the lightships", max_tokens=5))
-    assert said.splitlines()[:4] == [
+    message = missed(index(*recorded, cassette=cassette), chat("Hello", "Compare the lightships", max_tokens=5))
+    assert message.splitlines()[:4] == [
         "No recording matches this request to POST llm.example/v1/chat. The nearest is turns.json, interaction 2, and differs in",
         '  messages[1].content: recorded "Compare the lighthouses", requested "Compare the lightships"',
         "  temperature: recorded 0, requested nothing",
         "  max_tokens: recorded nothing, requested 5",
     ]
-    assert "agentlab.record(" in said
-    assert 'match="order"' in said
+    assert "agentlab.record(" in message
+    assert 'match="order"' in message
 
 
-def test_long_values_are_cut_to_where_they_differ(cassette: Write) -> None:
+def test_long_values_are_cut_to_their_difference(cassette: Write) -> None:
     text = "The same words again and again. " * 30
-    said = missed(index(interaction(chat(text + "left")), cassette=cassette), chat(text + "right"))
-    line = said.splitlines()[1]
+    message = missed(index(interaction(chat(text + "left")), cassette=cassette), chat(text + "right"))
+    line = message.splitlines()[1]
     assert "left" in line
     assert "right" in line
     assert len(line) < 250
 
 
 def test_many_differences_are_counted(cassette: Write) -> None:
-    said = missed(index(interaction({f"f{n}": 0 for n in range(50)}), cassette=cassette), {f"f{n}": 1 for n in range(50)})
-    assert "  and 42 more fields" in said
-    assert len(said) < 1500
+    message = missed(index(interaction({f"f{n}": 0 for n in range(50)}), cassette=cassette), {f"f{n}": 1 for n in range(50)})
+    assert "  and 42 more fields" in message
+    assert len(message) < 1500
 
 
 @pytest.mark.parametrize(
@@ -259,11 +259,11 @@ def test_any_body_can_be_missed(cassette: Write, body: bytes) -> None:
     assert "nearest is turns.json, interaction 1" in missed(index(interaction(chat("a")), cassette=cassette), body)
 
 
-def test_a_miss_elsewhere_lists_what_is_recorded(cassette: Write) -> None:
+def test_a_miss_at_another_address_lists_the_recordings(cassette: Write) -> None:
     where = index(*(interaction(uri=f"https://llm.example/v1/{n}") for n in range(20)), cassette=cassette)
-    said = missed(where, {}, "https://llm.example/v2?key=" + "a" * 20)
-    assert said.startswith("Nothing recorded for POST llm.example/v2. Recorded are:\n  POST llm.example/v1/0\n")
-    assert "and 12 more" in said
+    message = missed(where, {}, "https://llm.example/v2?key=" + "a" * 20)
+    assert message.startswith("Nothing recorded for POST llm.example/v2. Recorded are:\n  POST llm.example/v1/0\n")
+    assert "and 12 more" in message
 
 
 @pytest.mark.parametrize("key", LOOK_LIKE_KEYS.values(), ids=LOOK_LIKE_KEYS)
@@ -278,19 +278,19 @@ def test_a_miss_never_shows_a_key(cassette: Write, key: str) -> None:
         (chat("x"), f"https://llm.example/{key}/x"),
         ({key: 1}, URL),
     ):
-        said = missed(where, body, url)
-        assert key not in said
-        assert key[:16] not in said
+        message = missed(where, body, url)
+        assert key not in message
+        assert key[:16] not in message
 
 
-def test_what_is_not_http_is_mentioned(cassette: Write) -> None:
+def test_interactions_other_than_http_are_mentioned(cassette: Write) -> None:
     where = index(interaction({"q": 1}), {"request_sample": {}, "response_sample": {}}, cassette=cassette)
     assert "1 of its interactions are not HTTP" in missed(where, {"q": 2})
     assert "1 interaction in 1 file (1 more are not HTTP)" in repr(where)
 
 
 @pytest.mark.parametrize("match", ["Strict", "", None, "any"])
-def test_other_ways_to_match_are_refused(cassette: Write, match: Any) -> None:
+def test_unknown_match_modes_are_refused(cassette: Write, match: Any) -> None:
     with pytest.raises(ConfigurationError, match='use "strict"'):
         ReplayIndex.load(cassette(interaction()), match)
 

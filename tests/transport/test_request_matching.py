@@ -1,4 +1,4 @@
-"""The ids of tool calls play no part where a request was recorded with others: they are made anew each time a server is asked."""
+"""Tool call ids do not matter in matching: servers make new ones for each response."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .conftest import asked, interaction, interactions
 
 Body = Callable[..., dict[str, Any]]
 ARGUMENTS = {"id": "a1", "call_id": "a1", "tool_calls": [{"id": "a1"}]}
-"""What a model may call a tool with; it is no id, whatever it is called."""
+"""A tool's arguments; no value in them is an id, whatever its name."""
 
 
 def chat(a: str, b: str, first: str, arguments: Any = ARGUMENTS) -> dict[str, Any]:
     calls = [{"id": one, "type": "function", "function": {"name": "f", "arguments": json.dumps(arguments)}} for one in (a, b)]
-    told = [{"role": "tool", "tool_call_id": one, "content": f"result {n}"} for n, one in enumerate(_order(a, b, first))]
-    return {"messages": [{"role": "user", "content": "go"}, {"role": "assistant", "tool_calls": calls}, *told]}
+    tool_messages = [{"role": "tool", "tool_call_id": one, "content": f"result {n}"} for n, one in enumerate(_order(a, b, first))]
+    return {"messages": [{"role": "user", "content": "go"}, {"role": "assistant", "tool_calls": calls}, *tool_messages]}
 
 
 def responses(a: str, b: str, first: str, arguments: Any = ARGUMENTS) -> dict[str, Any]:
@@ -32,35 +32,41 @@ def responses(a: str, b: str, first: str, arguments: Any = ARGUMENTS) -> dict[st
         {"type": "function_call", "id": f"fc_{one}", "call_id": one, "name": "f", "arguments": json.dumps(arguments)}
         for one in (a, b)
     ]
-    said = {"type": "message", "role": "assistant", "id": f"msg_{a}", "content": [{"type": "output_text", "text": "so"}]}
-    told = [
+    message_item = {"type": "message", "role": "assistant", "id": f"msg_{a}", "content": [{"type": "output_text", "text": "so"}]}
+    tool_messages = [
         {"type": "function_call_output", "call_id": one, "output": f"result {n}"} for n, one in enumerate(_order(a, b, first))
     ]
-    return {"input": [{"role": "user", "content": "go"}, said, *calls, *told]}
+    return {"input": [{"role": "user", "content": "go"}, message_item, *calls, *tool_messages]}
 
 
 def anthropic(a: str, b: str, first: str, arguments: Any = ARGUMENTS) -> dict[str, Any]:
     calls = [{"type": "tool_use", "id": one, "name": "f", "input": arguments} for one in (a, b)]
-    told = [{"type": "tool_result", "tool_use_id": one, "content": f"result {n}"} for n, one in enumerate(_order(a, b, first))]
+    tool_messages = [
+        {"type": "tool_result", "tool_use_id": one, "content": f"result {n}"} for n, one in enumerate(_order(a, b, first))
+    ]
     return {
         "messages": [
             {"role": "user", "content": "go"},
             {"role": "assistant", "content": calls},
-            {"role": "user", "content": told},
+            {"role": "user", "content": tool_messages},
         ]
     }
 
 
 def bedrock(a: str, b: str, first: str, arguments: Any = ARGUMENTS) -> dict[str, Any]:
     calls = [{"toolUse": {"toolUseId": one, "name": "f", "input": arguments}} for one in (a, b)]
-    told = [{"toolResult": {"toolUseId": one, "content": [{"text": f"result {n}"}]}} for n, one in enumerate(_order(a, b, first))]
-    return {"messages": [{"role": "assistant", "content": calls}, {"role": "user", "content": told}]}
+    tool_messages = [
+        {"toolResult": {"toolUseId": one, "content": [{"text": f"result {n}"}]}} for n, one in enumerate(_order(a, b, first))
+    ]
+    return {"messages": [{"role": "assistant", "content": calls}, {"role": "user", "content": tool_messages}]}
 
 
 def gemini(a: str, b: str, first: str, arguments: Any = ARGUMENTS) -> dict[str, Any]:
     calls = [{"functionCall": {"id": one, "name": "f", "args": arguments}} for one in (a, b)]
-    told = [{"functionResponse": {"id": one, "name": "f", "response": {"n": n}}} for n, one in enumerate(_order(a, b, first))]
-    return {"contents": [{"role": "model", "parts": calls}, {"role": "user", "parts": told}]}
+    tool_messages = [
+        {"functionResponse": {"id": one, "name": "f", "response": {"n": n}}} for n, one in enumerate(_order(a, b, first))
+    ]
+    return {"contents": [{"role": "model", "parts": calls}, {"role": "user", "parts": tool_messages}]}
 
 
 def _order(a: str, b: str, first: str) -> tuple[str, str]:
@@ -87,7 +93,7 @@ def test_another_conversation_is_another_question(wire: Body) -> None:
     this = form(wire("a1", "a2", "a1"))
     assert this != form(wire("a1", "a2", "a2")), "the results belong to the other calls"
     assert this != form(wire("a1", "a1", "a1")), "two calls under one id"
-    assert this != form(wire("a1", "a2", "a1", {**ARGUMENTS, "id": "b7"})), "what stands in the arguments is no id of a call"
+    assert this != form(wire("a1", "a2", "a1", {**ARGUMENTS, "id": "b7"})), "values in the arguments are no ids of calls"
 
 
 @pytest.mark.parametrize(
@@ -102,24 +108,24 @@ def test_another_conversation_is_another_question(wire: Body) -> None:
         ["c1"],
     ],
 )
-def test_an_id_that_nothing_in_the_body_declares_finds_something_and_stays(body: Any) -> None:
+def test_an_id_that_the_body_does_not_declare_matches_literally(body: Any) -> None:
     text = json.dumps(body).encode()
     assert with_numbered_calls(text) is None
     assert same_question(text) == canonical_body(text) != same_question(text.replace(b"c1", b"c2"))
 
 
-def test_what_is_no_json_has_no_calls() -> None:
+def test_a_body_that_is_no_json_has_no_calls() -> None:
     for body in (b"", b"\xff", b"{", b"[" * 100_000, b"1"):
         assert with_numbered_calls(body) is None
 
 
-def test_its_own_ids_come_first_and_other_ids_where_there_is_nothing_else(cassette: Callable[..., Path]) -> None:
+def test_equal_ids_are_preferred_and_other_ids_match_otherwise(cassette: Callable[..., Path]) -> None:
     ours, others = (interaction(chat(a, "x", a), n) for n, a in enumerate(("a1", "b1"), 1))
     index = ReplayIndex.load(cassette(ours, others))
 
-    def served(lane: str, a: str, indent: int | None = None) -> Any:
+    def served(replay_key: str, a: str, indent: int | None = None) -> Any:
         body = json.dumps(chat(a, "x", a), indent=indent).encode()
-        return json.loads(index.find("POST", ours["request"]["uri"], body, lane).response.body)
+        return json.loads(index.find("POST", ours["request"]["uri"], body, replay_key).response.body)
 
     assert [served("1", "b1"), served("1", "a1")] == [2, 1]
     assert [served("2", "b1", 2), served("2", "a1", 2)] == [2, 1], "in another spelling too"
@@ -130,7 +136,7 @@ def test_its_own_ids_come_first_and_other_ids_where_there_is_nothing_else(casset
         served("3", "newest")
 
 
-def test_recording_again_leaves_nothing_that_no_run_would_ask_for(tmp_path: Path, base: str) -> None:
+def test_recording_again_leaves_no_recording_that_no_run_would_request(tmp_path: Path, base: str) -> None:
     def session(a: str) -> None:
         with record(tmp_path):
             asked(current(), f"{base}/chat", {"q": 1})

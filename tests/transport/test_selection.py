@@ -53,12 +53,12 @@ def test_a_block_ends_when_it_raises(replays: list[transport.Replay]) -> None:
     assert transport.current() is live
 
 
-def test_left_in_another_context_or_in_another_order(replays: list[transport.Replay]) -> None:
+def test_a_block_left_in_another_context_or_order(replays: list[transport.Replay]) -> None:
     one, two = replays
     live = transport.current()
     elsewhere = contextvars.copy_context()
     elsewhere.run(one.__enter__)
-    one.__exit__(None, None, None)  # as when a cell is left that ran in a context of its own
+    one.__exit__(None, None, None)  # as when a cell that ran in its own context is left
     assert transport.current() is live
     assert elsewhere.run(transport.current) is one
     elsewhere.run(one.__exit__, None, None, None)
@@ -90,15 +90,15 @@ def test_a_captured_replay_outlives_its_block_and_works_in_any_thread_and_loop(r
     thread = threading.Thread(target=lambda: seen.append(transport.current()))
     thread.start()
     thread.join()
-    assert seen == [transport.current()]  # a thread starts without: that is why a run captures it
+    assert seen == [transport.current()]  # a new thread has none: that is why a run captures it
     with ThreadPoolExecutor(4) as pool:
         answers = list(
-            pool.map(lambda n: asked(captured, "https://llm.example/v1/chat", {"q": 1}, lane=str(n)).json(), range(40))
+            pool.map(lambda n: asked(captured, "https://llm.example/v1/chat", {"q": 1}, replay_key=str(n)).json(), range(40))
         )
     assert answers == [1] * 40
 
 
-def test_transports_travel_to_other_processes(replays: list[transport.Replay], tmp_path: Path) -> None:
+def test_transports_can_be_pickled(replays: list[transport.Replay], tmp_path: Path) -> None:
     one = pickle.loads(pickle.dumps(replays[0]))
     assert asked(one, "https://llm.example/v1/chat", {"q": 1}).json() == 1
     assert repr(one) == repr(replays[0])
@@ -107,7 +107,7 @@ def test_transports_travel_to_other_processes(replays: list[transport.Replay], t
     assert (recording.recorder.path, recording.recorder.origin) == (tmp_path / "rec", "synthetic")
 
 
-def test_the_transports_for_httpx_are_found_here_and_nothing_else() -> None:
+def test_only_the_transports_for_httpx_are_exported() -> None:
     from agentlab.transport import live
 
     assert transport.ReplayTransport is live.ReplayTransport

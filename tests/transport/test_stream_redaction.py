@@ -1,4 +1,4 @@
-"""A key that a stream says in pieces is in no recording, and the stream stays one."""
+"""A key that a stream sends in pieces is in no recording, and the stream remains valid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _said(data: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 40])
-def test_a_key_in_pieces_goes_and_the_rest_stays(size: int) -> None:
+def test_a_key_in_pieces_is_removed_and_the_rest_kept(size: int) -> None:
     text = f"Use {KEY} , and nothing else."
     events = [
         b"data: " + json.dumps({"type": "delta", "id": "same", "delta": {"text": text[at : at + size]}}).encode() + b"\n\n"
@@ -35,7 +35,7 @@ def test_a_stream_without_keys_keeps_its_bytes() -> None:
     assert redact_lines(Redactor(), data, (5, len(data) - 5)) == (data, (5, len(data) - 5))
 
 
-def test_what_is_a_key_in_the_environment() -> None:
+def test_keys_of_the_environment() -> None:
     kept = {"A_API_KEY": "abc123abc123", "AWS_SESSION_TOKEN": "x" * 30, "DB_PASSWORD": "hunter2hunter2"}
     others = {
         "GREETING": "abc123abc124", "POSTGRES_PASSWORD": "postgres", "USE_TOKEN": "true", "SOME_TOKEN": "123456789012345",

@@ -1,4 +1,4 @@
-"""vcrpy as the oracle: our cassettes play in plain vcrpy, and what it records replays here."""
+"""vcrpy as the oracle: our cassettes replay in plain vcrpy, and its recordings replay here."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def vcr_for(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("suffix", [".yaml", ".json"])
-def test_ours_plays_in_plain_vcrpy(base: str, tmp_path: Path, suffix: str) -> None:
+def test_our_cassette_replays_in_plain_vcrpy(base: str, tmp_path: Path, suffix: str) -> None:
     calls = [call for call in CALLS if suffix == ".yaml" or call[0] != "binary"]  # vcrpy's JSON has no form for bytes
     file = tmp_path / f"ours{suffix}"
     live = [asked(record(file), f"{base}/{route}", body) for route, body in calls]
@@ -72,7 +72,7 @@ def test_ours_plays_in_plain_vcrpy(base: str, tmp_path: Path, suffix: str) -> No
         assert playing.play_count == len(calls)
 
 
-def test_ours_plays_in_plain_vcrpy_through_httpx(base: str, tmp_path: Path) -> None:
+def test_our_cassette_replays_in_plain_vcrpy_through_httpx(base: str, tmp_path: Path) -> None:
     file = tmp_path / "ours.yaml"
     asked(record(file), f"{base}/sse", {"q": 1})
 
@@ -86,7 +86,7 @@ def test_ours_plays_in_plain_vcrpy_through_httpx(base: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("suffix", [".yaml", ".json"])
-def test_theirs_replays_in_ours(base: str, tmp_path: Path, suffix: str) -> None:
+def test_a_vcrpy_cassette_replays_here(base: str, tmp_path: Path, suffix: str) -> None:
     calls = [call for call in CALLS if suffix == ".yaml" or call[0] not in ("binary", "gzip")]
     file = tmp_path / f"theirs{suffix}"
     recorder = vcr.VCR(serializer=suffix[1:], record_mode="all")
@@ -99,7 +99,7 @@ def test_theirs_replays_in_ours(base: str, tmp_path: Path, suffix: str) -> None:
             assert (answer.status, answer.body) == (response.status, response.content)
 
 
-def test_what_vcrpy_writes_through_httpx_replays_in_ours(base: str, tmp_path: Path) -> None:
+def test_a_vcrpy_cassette_through_httpx_replays_here(base: str, tmp_path: Path) -> None:
     file = tmp_path / "theirs.yaml"
 
     async def post() -> list[httpx.Response]:
@@ -114,7 +114,7 @@ def test_what_vcrpy_writes_through_httpx_replays_in_ours(base: str, tmp_path: Pa
         assert (answer.status, answer.body) == (response.status_code, response.content)
 
 
-def test_what_is_added_to_theirs_still_plays_in_both(base: str, tmp_path: Path) -> None:
+def test_additions_to_a_vcrpy_cassette_replay_in_both(base: str, tmp_path: Path) -> None:
     file = tmp_path / "both.yaml"
     with vcr.use_cassette(str(file), record_mode="all"):
         post(f"{base}/chat", {"q": 1})
@@ -126,7 +126,7 @@ def test_what_is_added_to_theirs_still_plays_in_both(base: str, tmp_path: Path) 
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the shared corpus is not beside the repository")
-def test_others_cassettes_read_by_vcrpy_say_the_same() -> None:
+def test_foreign_cassettes_read_by_vcrpy_have_the_same_content() -> None:
     compared = 0
     for file in sorted(CORPUS.rglob("*.yaml")):
         if "parsed_body" in file.read_text("utf-8") or "request_s" in file.read_text("utf-8"):
@@ -140,7 +140,7 @@ def test_others_cassettes_read_by_vcrpy_say_the_same() -> None:
     assert compared > 0
 
 
-def test_recorded_in_a_client_of_ones_own_plays_in_vcrpy(base: str, tmp_path: Path) -> None:
+def test_a_recording_by_a_custom_client_replays_in_vcrpy(base: str, tmp_path: Path) -> None:
     async def through_httpx() -> bytes:
         async with httpx.AsyncClient(transport=RecordTransport(tmp_path / "own.yaml")) as client:
             return (await client.post(f"{base}/gzip-sse", json={"q": 1})).content

@@ -46,39 +46,36 @@ from agentlab.notebook.explorer.limits import (
 )
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import Face, NumberField
-from agentlab.notebook.panel.live_view import LiveView
+from agentlab.notebook.panel.live_view import LiveView, Picture, StaticOutputs, is_drawing, panel_html
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.pictures import Picture
-from agentlab.notebook.panel.state import is_drawing
-from agentlab.notebook.panel.static_view import StaticOutputs, panel_html
 
 SETTLED_S = 0.8
-"""Time after the last change until the choice is saved in the notebook's file."""
+"""Time between the last change and saving the choice in the notebook's file."""
 SHOW_OTHERS_EVERY_S = 0.5
 """Time between two pictures while other limits are tried."""
 FIRST_OTHERS = 5
 NO_LIMIT, AS_RECORDED = "no limit", "as recorded"
-"""The words for None: no limit, or the limit of each run if they differ."""
+"""The labels of None: no limit, or the limit of each run if they differ."""
 
 
 def explore(recorded: Recorded, *, goal: Goal = None, runs: pd.DataFrame | None = None, limits: object = None) -> Explorer:
-    """A slider for each limit, tried on recorded runs while it moves: cost, success, stop reasons, and the Pareto frontier.
+    """Return an Explorer: a slider for each limit, and cost, success, stop reasons and the Pareto frontier while a slider moves.
 
     recorded  a steps frame, a Store, results of an experiment, a result, a run, or a list of these
     goal      the success criterion, as for `lab.backtest`; None: the agent finished on its own
     runs      with a steps frame, its runs frame
-    limits    names of the limits that get a slider, or a dict of names with values to slide over (None: round ones): `StepCountIs`,
-              `MaxTokensUsed`, `MaxCost`, `HasToolCall`, and of the budget `max_turns`, `max_tokens`, `max_cost`, `max_calls`,
-              `timeout`
+    limits    names of the limits that get a slider, or a dict of names with the values of the slider (None: round values):
+              `StepCountIs`, `MaxTokensUsed`, `MaxCost`, `HasToolCall`, and of the budget `max_turns`, `max_tokens`, `max_cost`,
+              `max_calls`, `timeout`
 
     It opens with the limits that the runs had, and with their recorded figures. A limit that you do not change stays as it was in
-    each run; one that differs between runs is `None`, as recorded, until you set it for all. A frame has the limits in columns such
-    as `max_turns` and `HasToolCall.limit`; the page names limits that are unknown.
+    each run. A limit that differs between runs is `None`, as recorded, until you set it for all runs. A frame has the limits in columns
+    such as `max_turns` and `HasToolCall.limit`; the page names limits that are unknown.
 
-    `explorer.stop` and `explorer.budget` are the chosen limits, for `agent.run(…)`; `explorer.code` is the same as text.
+    `explorer.stop` and `explorer.budget` are the chosen limits, for `agent.run(…)`; `explorer.code` has both as text.
     `explorer.limits["MaxCost"] = 0.02` moves the slider. `explorer.frame` has the figures, `explorer.others` those of the grid
-    behind the frontier, as `lab.backtest` gives them. If some runs are unknown, the success is a range, and a mean is shown only if
-    most runs are known, with their number; it is compared with the record of the same runs.
+    behind the frontier, both with the columns of `lab.backtest`. If some runs are unknown, the success is a range. A mean is shown only
+    if most runs are known, with their number, and compared with the record of the same runs.
     Errors: ConfigurationError if `recorded` has no runs, and for unknown names and goals.
 
     Example:
@@ -117,7 +114,7 @@ class Explorer(LiveView):
 
     @property
     def stop(self) -> StopCondition | None:
-        """The chosen stop condition, for `agent.run(…, stop=…)`; None if there is none."""
+        """The chosen stop condition, for `agent.run(…, stop=…)`; None for no condition."""
         return stop_of(self._trials.complete(self.limits.snapshot()))
 
     @property
@@ -136,12 +133,12 @@ class Explorer(LiveView):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row: the chosen limits and their outcome, as `lab.backtest` gives it."""
+        """One row with the chosen limits and their outcome, with the columns of `lab.backtest`."""
         return self._now().frame.copy()
 
     @property
     def others(self) -> pd.DataFrame:
-        """One row per configuration of the grid behind the frontier, for `lab.plots.what_if`. Waits until all have been tried."""
+        """One row per configuration of the grid behind the frontier, for `lab.plots.what_if`. Waits until all were tried."""
         self._others.finish()
         return self._others.frame()
 
@@ -153,7 +150,7 @@ class Explorer(LiveView):
         return tried
 
     def _without_slider(self) -> str:
-        """The limits without a slider, and why."""
+        """Return the limits without a slider, and why they have none, as HTML."""
         missing = (f"{offer.kind.label}: {offer.why_not}." for offer in self._offered.values() if not offer.values)
         return "".join(map(markup.note, missing)) + notes(self._recorded, list(self.limits))
 
@@ -166,7 +163,7 @@ class Explorer(LiveView):
         self.copy = CopyButton()
         heading = Html("<b>Limits</b>", _dom_classes=("agentlab-heading",))
         code_heading = Html("<b>For agent.run(…)</b>", _dom_classes=("agentlab-heading",))
-        self.back = widgets.Button(description="As recorded", tooltip="Back to the limits that the runs had")
+        self.back = widgets.Button(description="As recorded", tooltip="Restore the limits that the runs had")
         self.back.on_click(lambda _: self.limits.update(self._trials.opening))
         missing = Html(self._without_slider(), _dom_classes=("agentlab-message",))
         left = widgets.VBox(
@@ -184,7 +181,7 @@ class Explorer(LiveView):
         threading.Thread(target=self._try_others, name="agentlab-explorer", daemon=True).start()
 
     def _try_others(self) -> None:
-        """Try the grid on a thread that pauses as long as it works, so that a slider never waits for it."""
+        """Try the grid on a thread. It sleeps as long as it works, so that sliders stay responsive."""
         shown_at = time.monotonic()
         while not self._others.over:
             began = time.monotonic()
@@ -203,17 +200,17 @@ class Explorer(LiveView):
 
     def _show(self) -> bool:
         for row in self.rows.values():
-            row.show()  # first: trying the limits takes a while, and a slider moved meanwhile must not be moved back
+            row.show()  # first: trying takes a while, and a slider that is moved meanwhile must not be moved back
         tried = self._now()
         self.summary.value = summary_html(tried)
         self.figures.value = figures_html(tried, self._trials.record)
         self.ends.value = ends_html(tried)
         self.chart.value = self._pictured(tried).as_html()
         text = self._code_of(tried.chosen)
-        self.copy.text = text  # first: the visible code is what gets copied
+        self.copy.text = text  # first, so that the button copies the visible code
         self.code_text.value = code_html(text)
         done, whole = self._compared, len(self._others.several)
-        self.progress.value = markup.note(f"{done:,} of {whole:,} other limits tried so far." if done < whole else "")
+        self.progress.value = markup.note(f"{done:,} of {whole:,} other configurations tried so far." if done < whole else "")
         return False
 
     def _pictured(self, tried: Tried) -> Picture:
@@ -245,7 +242,7 @@ class Explorer(LiveView):
 
 
 class StaticTrial(StaticOutputs):
-    """The limits and their outcome for a reader without a kernel; `about` is HTML with remarks on both."""
+    """The limits and their outcome for a reader without a kernel. `about` has remarks on both, as HTML."""
 
     def __init__(self, tried: Tried, record: Tried, code: str, about: str, picture: Picture) -> None:
         self._tried, self._record, self._code, self._about, self._picture = tried, record, code, about, picture
@@ -321,7 +318,7 @@ class LimitRow:
 
 
 class ToolTicks:
-    """A check box for each tool; a run stops when a ticked tool was called."""
+    """A check box for each tool. A run stops when a ticked tool was called."""
 
     def __init__(self, offer: Offer, chosen: ChosenLimits, none: str = NO_LIMIT) -> None:
         self._chosen, self._name = chosen, offer.kind.name
@@ -354,7 +351,7 @@ class ToolTicks:
 
 
 def rows_of(offered: Mapping[str, Offer], chosen: ChosenLimits, differing: Set[str]) -> dict[str, LimitRow | ToolTicks]:
-    """A row for each limit that has values; those in `differing` have different values in the runs."""
+    """Return a row for each limit that has values. The limits in `differing` differ between the runs."""
     return {
         name: (ToolTicks if offer.kind.number is tuple else LimitRow)(
             offer, chosen, AS_RECORDED if name in differing else NO_LIMIT
@@ -370,7 +367,7 @@ def _in_words(value: Value, unit: str) -> str:
     return f"{value:f} {unit}" if unit == "USD" else f"{value:g} {unit}"
 
 
-# Controls that ipywidgets does not have; where the page has no anywidget, the number box and the visible code do the same ------
+# Controls that ipywidgets does not have. If the page has no anywidget, the number box and the visible code replace them -------
 
 
 @functools.cache

@@ -1,8 +1,8 @@
 """The outcome of limits on recorded runs: figures, a coarse grid of other limits, their HTML and their picture.
 
-A mean over the known runs is not a mean over all runs: it lacks the long ones, which would continue under these limits. So a mean is
-shown only if most runs are known, with their number, and compared with the record of the same runs. The share that reached the
-goal is then a range: from none to all of the unknown runs.
+Runs that would continue under these limits are unknown, and they are mostly the long ones, so a mean over the known runs is too low for
+all runs. It is shown only if most runs are known, with their number, and compared with the record of the same runs. The share that
+reached the goal is then a range: from none to all of the unknown runs.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from agentlab._internal.formatting import counted
 from agentlab.analysis import outcomes as goals
 from agentlab.analysis import outcomes as reasons
 from agentlab.analysis.grids import Grid, grids, plain_value
-from agentlab.analysis.intervals import FEWEST
+from agentlab.analysis.intervals import MIN_UNITS
 from agentlab.analysis.outcomes import Cells, Sums
 from agentlab.analysis.records import USED, Bools, Records, units_of
 from agentlab.analysis.simulate import FINISHED, STOPPED, UNKNOWN, Judge, Verdict
 from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook.explorer.limits import KINDS, Offer, RecordedLimits, Value, grid_of
 from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.pictures import Picture
+from agentlab.notebook.panel.live_view import Picture
 from agentlab.plots import figure as look
 from agentlab.plots.what_if_frontier import MOST_UNKNOWN, draw_what_if, number, what_if_data
 
@@ -39,16 +39,16 @@ LEVEL = 0.95
 MOST_CONFIGURATIONS = 1_000
 GRID_NAMES = ("StepCountIs", "max_turns", "MaxCost", "max_cost", "MaxTokensUsed", "max_tokens")
 MOST_AXES = 3
-"""Limits that are tried in combination; each is also tried alone."""
-FINISHED_WORD, UNKNOWN_WORD = "ended as recorded", "unknown: the record ends before"
-FAILED_WORD = "ended as recorded, in an error"
-UNCLEAR_WORD = "some of these limits: which is unknown"
+"""Maximum number of limits that are tried in combination. Each limit is also tried alone."""
+FINISHED_WORD, UNKNOWN_WORD = "ended as recorded", "unknown: the record ends earlier"
+FAILED_WORD = "ended as recorded, with an error"
+UNCLEAR_WORD = "one of these limits, unknown which"
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The outcome of limits: `row` has the figures by the column names of `lab.backtest`, None if unknown; `ends` the number of runs
-    per reason, those that the limits stopped first."""
+    """The outcome of limits: `row` has the figures by the column names of `lab.backtest`, None if unknown; `ends` has the number of
+    runs per reason, beginning with the runs that the limits stopped."""
 
     chosen: Mapping[str, Value]
     row: Mapping[str, Any]
@@ -63,8 +63,8 @@ class Tried:
 class Trials:
     """Tries limits on the same records.
 
-    `opening` has the recorded limits that have sliders. A limit without a slider, or unchanged, stays as it was in each run: a run
-    that it ended still ends there.
+    `opening` has the recorded limits that have sliders. A limit without a slider, or that is unchanged, stays as it was in each run: it
+    still ends the runs that it ended.
     """
 
     def __init__(self, records: Records, offered: Mapping[str, Offer], recorded: RecordedLimits, goal: goals.Goal = None) -> None:
@@ -82,7 +82,7 @@ class Trials:
         self.record = replace(known, is_record=True)
 
     def of(self, chosen: Mapping[str, Value]) -> Tried:
-        """The outcome of these limits over all runs; the record, if they are the recorded limits."""
+        """Return the outcome of these limits over all runs; that of the record if they are the recorded limits."""
         if chosen == self.opening:
             return replace(self.record, chosen=chosen)
         verdict, stayed = self._verdict(chosen)
@@ -93,12 +93,13 @@ class Trials:
         sums.add(number, self._as_it_was if chosen == self.opening else self._verdict(chosen)[0], self._last, self._cells)
 
     def complete(self, chosen: Mapping[str, Value]) -> dict[str, Value]:
-        """The chosen limits with those that all runs had and no slider shows, without those that stay as they were in each run."""
+        """Return the chosen limits, without those that stay as they were in each run, and the limits without a slider that all runs
+        had."""
         differing = self._recorded.differing
         return {**self._recorded.shared, **{n: value for n, value in chosen.items() if value is not None or n not in differing}}
 
     def _verdict(self, chosen: Mapping[str, Value]) -> tuple[Verdict, Bools]:
-        """The verdict of these limits, and the runs that end as recorded by an unchanged limit."""
+        """Return the verdict of these limits, and the runs that an unchanged limit ends as recorded."""
         verdict = self.judge.verdict(grid_of(self.complete(chosen)), ())
         changed = {name for name, value in chosen.items() if value != self.opening[name]}
         stayed: Bools = (verdict.outcome == UNKNOWN) & self._recorded.stays(changed)
@@ -118,7 +119,7 @@ class Trials:
         return Tried(chosen, row, ends, frame, self.units.what)
 
     def _ends(self, verdict: Verdict | None, stayed: Bools) -> list[tuple[str, int]]:
-        """Return the number of runs per end: the limits, as recorded, or unknown. `stayed` are the runs that recorded limits ended."""
+        """Return the number of runs per reason for their end. `stayed` are the runs that recorded limits ended."""
         outcome = self._as_it_was.outcome if verdict is None else verdict.outcome
         stopped = Counter() if verdict is None else Counter(self._fired(verdict, (outcome == STOPPED) & ~stayed))
         by_recorded = dict(self._recorded.ends)
@@ -135,24 +136,24 @@ class Trials:
     def _fired(self, verdict: Verdict, stopped: Bools) -> Mapping[str, int]:
         """Return the number of runs per set of limits that stopped them together.
 
-        `reasons.why_ended` names them run by run, which takes longer than everything else; where possible they are only counted.
+        `reasons.why_ended` names the limits run by run, which is slow, so they are only counted if possible.
         """
         found = verdict.found
-        off = stopped & found.broken.off
+        off = stopped & found.cuts.is_cut
         if self.records.histories is not None and off.any():
             return Counter(name or UNCLEAR_WORD for name in reasons.why_ended(self.judge, verdict)[1][stopped].tolist())
         met = stopped & (found.met == verdict.row)
-        unclear = met & (found.broken.off | found.broken.unsure)
+        unclear = met & (found.cuts.is_cut | found.cuts.unsure)
         leaves = [] if found.tree is None else list(found.tree.leaves())
         counts = _together({type(leaf).__name__: self.judge.first_of(leaf) <= verdict.row for leaf in leaves}, met & ~unclear)
         counts[UNCLEAR_WORD] = int(unclear.sum())
-        by_limit = found.broken.by[stopped & ~met]
+        by_limit = found.cuts.by[stopped & ~met]
         for place, limit in enumerate(found.limits):
             counts[limit.name] += int((by_limit == place).sum())
         return +counts
 
     def _as_recorded(self) -> Verdict:
-        """The runs as recorded."""
+        """Return the verdict of the record itself."""
         records, judge = self.records, self.judge
         outcome = np.where(records.own_end, FINISHED, STOPPED).astype(np.uint8)
         done = np.where(judge.goal_open, np.nan, (judge.goal < records.lengths).astype(float))
@@ -160,7 +161,7 @@ class Trials:
 
 
 def _together(names: Mapping[str, Bools], where: Bools) -> Counter[str]:
-    """The number of runs in `where` per set of names that are true together, joined to one name."""
+    """Return the number of runs in `where` per set of names that are true together, joined to one text."""
     bits, counts = np.zeros(len(where), np.int64), Counter[str]()
     for place, those in enumerate(names.values()):
         bits |= those.astype(np.int64) << place
@@ -171,7 +172,7 @@ def _together(names: Mapping[str, Bools], where: Bools) -> Counter[str]:
 
 
 def _all_stops(offered: Mapping[str, Offer]) -> list[Grid]:
-    """Each limit with all its values, which the judge prepares at once."""
+    """Return a grid per limit with all its values, so that the judge prepares them together."""
     found: list[Grid] = []
     for name, offer in offered.items():
         kind = offer.kind
@@ -183,7 +184,7 @@ def _all_stops(offered: Mapping[str, Offer]) -> list[Grid]:
 
 
 def limit_columns(offered: Mapping[str, Offer], several: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
-    """Columns with the limits of several configurations; NA means no limit."""
+    """Return columns with the limits of several configurations; NA means no limit."""
     found = {}
     for name in offered:
         values = [plain_value(one.get(name)) for one in several]
@@ -210,23 +211,23 @@ class Others:
 
     @property
     def over(self) -> bool:
-        """True if all have been tried."""
+        """True if all configurations were tried."""
         return self.done >= len(self.several)
 
     def one_more(self) -> None:
-        """Try the next one, from any thread."""
+        """Try the next configuration, from any thread."""
         with self._lock:
             if not self.over:
                 self._trials.add_to(self._sums, self.done, self.several[self.done])
                 self.done += 1  # last: other threads read the finished ones
 
     def finish(self) -> None:
-        """Try all remaining ones."""
+        """Try all remaining configurations."""
         while not self.over:
             self.one_more()
 
     def frame(self) -> pd.DataFrame:
-        """One row per tried configuration, as `lab.backtest` gives it."""
+        """Return one row per tried configuration, with the columns of `lab.backtest`."""
         done = self.done
         if not done:
             return pd.DataFrame()
@@ -236,8 +237,8 @@ class Others:
 
 
 def coarse(offered: Mapping[str, Offer], opening: Mapping[str, Value]) -> list[dict[str, Value]]:
-    """At most MOST_CONFIGURATIONS variations of the recorded limits: each limit alone, and up to three combined. Tools stay as they
-    were: ending at the first call of any tool would count as success."""
+    """Return at most MOST_CONFIGURATIONS variations of the recorded limits: each limit alone, and up to three combined. Tools stay as
+    they were, since an end at the first call of any tool would count as success."""
     numbers = {name: offer.values for name, offer in offered.items() if offer.kind.measure != "tools"}
     alone: list[dict[str, Value]] = [{name: value} for name, values in numbers.items() for value in values]
     alone += [{}]
@@ -252,20 +253,20 @@ def coarse(offered: Mapping[str, Offer], opening: Mapping[str, Value]) -> list[d
 
 
 def spread(values: Sequence[Value], count: int) -> list[Value]:
-    """At most `count` of these values, evenly spread, the last one included."""
+    """Return at most `count` of these values, evenly spread, with the last one."""
     if len(values) <= count or not values:
         return list(values)
     return [values[round((place + 1) * (len(values) - 1) / count)] for place in range(count)]
 
 
-HEADS = ("mean per run", "these limits", "95% interval", "against the record", "unknown")
+HEADS = ("mean per run", "these limits", "95% interval", "compared with the record", "unknown")
 FIGURES = {"cost": "cost", "tokens": "tokens", "step": "steps", "time": "seconds"}
 MOST_UNKNOWN_FOR_A_MEAN = 0.5
-"""Share of runs with an unknown figure above which no mean is shown."""
+"""If a figure is unknown for a larger share of the runs, no mean is shown."""
 
 
 def summary_html(tried: Tried) -> str:
-    """The main figures in one line, which screen readers announce when it changes."""
+    """Return the main figures in one line, which screen readers announce when it changes."""
     row = tried.row
     unknown = f", <b>{share(row['unknown_share'])}</b> of the runs unknown" if row["unknown_share"] else ""
     recorded = ", as recorded" if tried.is_record else ""
@@ -277,7 +278,7 @@ def summary_html(tried: Tried) -> str:
 
 
 def reached(row: Mapping[str, Any]) -> str:
-    """The share that reached the goal; a range if some runs are unknown."""
+    """Return the share that reached the goal as text; a range if some runs are unknown."""
     if row["success_unknown"] == 1:
         return "unknown"
     least, most = share(row["success_at_least"]), share(row["success_at_most"])
@@ -285,7 +286,7 @@ def reached(row: Mapping[str, Any]) -> str:
 
 
 def mean(row: Mapping[str, Any], prefix: str) -> str:
-    """A mean per run, with the number of known runs if not all are; none if most are unknown."""
+    """Return a mean per run as text, with the number of known runs if some are unknown; no mean if most are unknown."""
     unknown, name = unknown_of(row, prefix), f"{prefix}_mean"
     known = row["runs"] - round(unknown * row["runs"])
     if unknown > MOST_UNKNOWN_FOR_A_MEAN or row[name] is None:
@@ -294,13 +295,13 @@ def mean(row: Mapping[str, Any], prefix: str) -> str:
 
 
 def unknown_of(row: Mapping[str, Any], prefix: str) -> float:
-    """The share of the runs whose figure is unknown."""
+    """Return the share of the runs for which a figure is unknown."""
     return float(row["unknown_share"] if prefix == "step" else row[f"{prefix}_unknown"])
 
 
 def figures_html(tried: Tried, record: Tried, *, timed: bool = True) -> str:
-    """The figures, each with its interval, the difference from the record of the same runs, and the share of unknown runs. Seconds
-    differ at every execution and are left out unless `timed`."""
+    """Return a table of the figures, each with its interval, the difference from the record of the same runs, and the share of unknown
+    runs. Seconds differ at every execution and are left out unless `timed`."""
     row = tried.row
     known = not row["success_unknown"]
     interval = _interval(row, "success", share) if known else "none: not all known"
@@ -320,7 +321,7 @@ def figures_html(tried: Tried, record: Tried, *, timed: bool = True) -> str:
 
 
 def ends_html(tried: Tried) -> str:
-    """The number of runs per reason, with bars."""
+    """Return a table of the number of runs per reason, with bars."""
     runs = tried.row["runs"]
     body = "".join(
         f'<tr><th scope="row">{markup.escape(label)}</th><td class="agentlab-bar-cell">{_bar(label, count / runs)}</td>'
@@ -335,7 +336,7 @@ _ENDS_HEAD = (("ended by", ""), ("", ' aria-hidden="true"'), ("runs", ' class="n
 
 
 def code_html(text: str) -> str:
-    """The code to copy."""
+    """Return the code to copy as HTML."""
     return f'<pre class="agentlab-to-copy" tabindex="0" aria-label="Code for agent.run(…)">{markup.escape(text, 2000)}</pre>'
 
 
@@ -346,7 +347,7 @@ def _bar(label: str, part: float) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share in percent, with one decimal near 0 and 1."""
+    """Return a share in percent, with one decimal near 0 and 1."""
     if value is None:
         return "unknown"
     return f"{value:.0%}" if value in (0, 1) or 0.01 <= value <= 0.99 else f"{value:.1%}"
@@ -370,13 +371,13 @@ def _interval(row: Mapping[str, Any], prefix: str, words: Any) -> str:
     low, high = row[f"{prefix}_low"], row[f"{prefix}_high"]
     if low is not None and high is not None:
         return f"{words(low)} – {words(high)}"
-    if row["units"] < FEWEST:
-        return f"none: {counted(row['units'], 'independent unit')}, and {FEWEST} are needed"
+    if row["units"] < MIN_UNITS:
+        return f"none: {counted(row['units'], 'independent unit')}, and {MIN_UNITS} are needed"
     return "none" if row[f"{prefix}_mean"] is None else "none: all the same"
 
 
 def _against(saved: float | None, mean: float | None, name: str, *, same: bool) -> str:
-    """The saving per run; `same` if it is on the same runs because not all are known."""
+    """Return the saving per run as text; `same` says that it is on the known runs only."""
     if saved is None or mean is None:
         return "unknown"
     where = " on these runs" if same else ""
@@ -388,14 +389,14 @@ def _against(saved: float | None, mean: float | None, name: str, *, same: bool) 
 
 
 def _steps_saved(row: Mapping[str, Any], record: Mapping[str, Any]) -> float | None:
-    """The saved steps if all runs are known; otherwise the means are of different runs."""
+    """Return the saved steps; None if some runs are unknown, since the means are then of different runs."""
     if row["unknown_share"] or row["step_mean"] is None or record["step_mean"] is None:
         return None
     return float(record["step_mean"]) - float(row["step_mean"])
 
 
 def _points(row: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    """The difference of two shares in points, if both are known for all runs."""
+    """Return the difference of two shares in percentage points; unknown unless both are known for all runs."""
     mine, its = row["success_rate"], record["success_rate"]
     if mine is None or its is None or row["success_unknown"] or record["success_unknown"]:
         return "unknown"
@@ -413,7 +414,7 @@ Y = "success_rate"
 class TradeOff:
     """Draws cost and success of the chosen limits, the record and other limits as points with their Pareto frontier.
 
-    One figure is kept while the points are the same: only the chosen point moves.
+    The figure is reused while the other points are the same: only the chosen point moves.
     """
 
     def __init__(self, record: Tried) -> None:
@@ -426,12 +427,12 @@ class TradeOff:
         self._still: Any = None
 
     def compare_with(self, others: pd.DataFrame) -> None:
-        """Draw these other limits from now on, as `lab.backtest` gives them."""
+        """Draw these other limits from now on: a frame with the columns of `lab.backtest`."""
         with self._lock:
             self._others, self._made = what_if_data(others, self.x, Y), False
 
     def draw(self, tried: Tried) -> Picture:
-        """The picture with these limits as the chosen point."""
+        """Return the picture with these limits as the chosen point."""
         with self._lock:
             if not self._made:
                 self._make()
@@ -479,7 +480,7 @@ class TradeOff:
         self._made = True
 
     def _png(self) -> bytes:
-        """The picture: the fixed part is drawn once, the chosen point over it."""
+        """Return the picture as PNG. The fixed part is drawn once, and the chosen point over it each time."""
         if self._still is None:
             self._canvas.draw()
             self._still = self._canvas.copy_from_bbox(self._figure.bbox)
@@ -517,7 +518,7 @@ class TradeOff:
         return self.x.removesuffix("_mean")
 
     def _point(self, tried: Tried) -> tuple[float, float] | None:
-        """The place of the point; None if too much is unknown to compare means."""
+        """Return the coordinates of a point; None if too much is unknown to compare means."""
         x, y = tried.row[self.x], tried.row[Y]
         unknown = max(unknown_of(tried.row, self._stem), tried.row["success_unknown"])
         return None if x is None or y is None or unknown > MOST_UNKNOWN else (float(x), float(y))

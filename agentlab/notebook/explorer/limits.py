@@ -1,4 +1,4 @@
-"""The limits of an explorer: which can be tried and with which values, those that were chosen, and those that the runs had."""
+"""The limits of an explorer: those that can be tried, with their values; the chosen ones; and those of the recorded runs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from agentlab.errors import ConfigurationError
 from agentlab.limits.budget import LIMIT_REASONS, Budget
 from agentlab.limits.combinators import AnyOf, StopCondition
 from agentlab.limits.conditions import HasToolCall, MaxCost, MaxTokensUsed, StepCountIs
-from agentlab.limits.fields import no_such
+from agentlab.limits.fields import unknown_name
 from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook.panel import markup
 
 MOST_STOPS = 40
-"""Values on a slider: more cannot be distinguished."""
+"""Maximum number of values on a slider: more cannot be distinguished."""
 MOST_TOOLS = 12
-"""Tools with a check box; others can be set from code."""
+"""Maximum number of tools with a check box; others can be set from code."""
 SKEWED = 12
-"""Ratio of the largest total to the median from which values rise by factors."""
+"""If the ratio of the largest total to the median is larger, the values on a slider rise by factors."""
 _STEPS = (1, 2, 5)
 _FACTORS = (1, 2, 3, 5, 7)
 
@@ -43,8 +43,8 @@ Value: TypeAlias = Any
 class Kind:
     """A limit: its name in code and its label.
 
-    `number` is the type of its value, `measure` the running total that it bounds, `leaf` makes the stop condition; None for a limit
-    of the budget.
+    `number` is the type of its value, `measure` the running total that it bounds, `leaf` the class of its stop condition (None for a
+    limit of the budget).
     """
 
     name: str
@@ -92,22 +92,22 @@ USUAL = ("StepCountIs", "MaxTokensUsed", "MaxCost", "max_calls", "timeout", "Has
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A limit with the values to try in rising order, or the names of tools. Without any, `why_not` says why."""
+    """A limit with the values to try in rising order, or the names of tools. If there are none, `why_not` has the reason."""
 
     kind: Kind
     values: tuple[Value, ...] = ()
     why_not: str = ""
 
     def place_of(self, value: Value) -> int:
-        """The place of the nearest value; the place after the last means no limit."""
+        """Return the index of the nearest value; the index after the last value means no limit."""
         if value is None:
             return len(self.values)
         return min(range(len(self.values)), key=lambda place: abs(float(self.values[place]) - float(value)), default=0)
 
 
 def offers(records: Records, limits: object, usual: Sequence[str], recorded: Mapping[str, Value]) -> dict[str, Offer]:
-    """The limits by name with their values, the recorded value included. `limits` names the wanted limits; a dict gives values to try,
-    None the usual ones.
+    """Return the limits by name with their values, the recorded value included. `limits` has the names of the wanted limits, or a dict
+    of names with the values to try (None: the usual ones).
 
     Raises ConfigurationError for an unknown name, and LimitError for an invalid value.
     """
@@ -133,9 +133,9 @@ def _wanted(limits: object, usual: Sequence[str]) -> Mapping[str, Sequence[Value
     wanted = dict(limits) if isinstance(limits, Mapping) else dict.fromkeys(limits)
     for name in wanted:
         if name not in KINDS:
-            raise ConfigurationError(f"explore(…, limits=…): {no_such('limit', str(name), list(KINDS))}")
+            raise ConfigurationError(f"explore(…, limits=…): {unknown_name('limit', str(name), list(KINDS))}")
     if not wanted:
-        raise ConfigurationError("explore(…, limits=[]): name at least one, such as 'StepCountIs'.")
+        raise ConfigurationError("explore(…, limits=[]): pass at least one name, such as 'StepCountIs'.")
     return wanted
 
 
@@ -148,7 +148,9 @@ def _offer(records: Records, kind: Kind, given: Sequence[Value] | None) -> Offer
     if given is not None:
         values = sorted({kind.checked(value) for value in given if value is not None})
         if not values:
-            raise ConfigurationError(f"explore(…, limits={{{kind.name!r}: …}}): give at least one value, or None for the usual.")
+            raise ConfigurationError(
+                f"explore(…, limits={{{kind.name!r}: …}}): pass at least one value, or None for the usual ones."
+            )
         return Offer(kind, tuple(values))
     return _from_the_data(records, kind)
 
@@ -173,7 +175,7 @@ def _from_the_data(records: Records, kind: Kind) -> Offer:
 
 
 def _tools(records: Records) -> tuple[str, ...]:
-    """The called tools, the most frequent first."""
+    """Return the names of the called tools, the most frequent first."""
     if "tools" not in records.steps.columns:
         return ()
     counts: dict[str, int] = {}
@@ -185,7 +187,7 @@ def _tools(records: Records) -> tuple[str, ...]:
 
 
 def round_values(least: float, totals: Any, kind: type) -> tuple[Value, ...]:
-    """Round numbers from about `least` to the largest total, few enough for a slider."""
+    """Return round numbers from about `least` to the largest total, few enough for a slider."""
     most = float(totals.max())
     whole = kind is int
     if float(np.median(totals)) * SKEWED < most:
@@ -196,7 +198,7 @@ def round_values(least: float, totals: Any, kind: type) -> tuple[Value, ...]:
 
 
 def _by_steps(least: float, most: float, *, whole: bool) -> list[Decimal]:
-    """Equally spaced values."""
+    """Return equally spaced values."""
     exponent = math.floor(math.log10(most / MOST_STOPS))
     sizes = (Decimal(digit).scaleb(power) for power in range(exponent, max(exponent, -1) + 2) for digit in _STEPS)
     size = next(size for size in sizes if math.ceil(most / float(size)) <= MOST_STOPS and (size >= 1 or not whole))
@@ -205,7 +207,7 @@ def _by_steps(least: float, most: float, *, whole: bool) -> list[Decimal]:
 
 
 def _by_factors(least: float, most: float, *, whole: bool) -> list[Decimal]:
-    """Values that rise by about one and a half each, for totals of which a few are much larger than the others."""
+    """Return values that rise by a factor of about 1.5, for totals of which a few are much larger than the others."""
     powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
     rising = [Decimal(digit).scaleb(power) for power in powers for digit in _FACTORS]
     rising = [value for value in rising if value >= 1 or not whole]
@@ -220,7 +222,7 @@ DEFAULT_TURNS = Budget().max_turns or 0
 
 
 class ChosenLimits(MutableMapping[str, Value]):
-    """The chosen limits by name, None for no limit. Setting one moves its slider; `del` removes the limit."""
+    """The chosen limits by name, None for no limit. Setting a limit moves its slider; `del` removes the limit."""
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values: dict[str, Value] = dict(values)
@@ -254,11 +256,11 @@ class ChosenLimits(MutableMapping[str, Value]):
 
     def _known(self, name: str) -> str:
         if name not in self._values:
-            raise KeyError(no_such("limit", str(name), list(self._values)))
+            raise KeyError(unknown_name("limit", str(name), list(self._values)))
         return name
 
     def snapshot(self) -> Mapping[str, Value]:
-        """The limits now; a later change does not affect them."""
+        """Return the limits now. Later changes do not affect the returned mapping."""
         return self._values
 
     def __repr__(self) -> str:
@@ -266,7 +268,7 @@ class ChosenLimits(MutableMapping[str, Value]):
 
 
 def stop_of(chosen: Mapping[str, Value]) -> StopCondition | None:
-    """The stop condition of these limits; None if there is none."""
+    """Return the stop condition of these limits; None if there is none."""
     leaves = [
         KINDS[name].condition(value) for name, value in chosen.items() if value is not None and KINDS[name].leaf is not None
     ]
@@ -274,20 +276,21 @@ def stop_of(chosen: Mapping[str, Value]) -> StopCondition | None:
 
 
 def limits_of(chosen: Mapping[str, Value]) -> dict[str, Any]:
-    """The budget's limits among these."""
+    """Return the limits of the budget among these."""
     return {name: value for name, value in chosen.items() if value is not None and KINDS[name].leaf is None}
 
 
 def grid_of(chosen: Mapping[str, Value]) -> Grid:
-    """These limits as a grid to try on the records."""
+    """Return these limits as a grid to try on the records."""
     return Grid("", stop_of(chosen), limits_of(chosen), ())
 
 
 def budget_of(chosen: Mapping[str, Value], longest: int) -> dict[str, Any]:
-    """Return the fields of a budget with which a run ends as the record does under these limits; empty if the default suffices.
+    """Return the fields of a budget with which a new run would end as the recorded ones do under these limits; empty if the default
+    budget is enough.
 
-    The default budget ends a run after 20 steps. `max_turns` is that of the record if it is known; otherwise it is given if the
-    record has more steps, `longest` at most.
+    The default budget ends a run after 20 steps. `max_turns` is that of the record if it is known; otherwise it is set if recorded runs
+    have more steps (`longest` is their maximum).
     """
     limits = limits_of(chosen)
     if "max_turns" in chosen:
@@ -298,7 +301,7 @@ def budget_of(chosen: Mapping[str, Value], longest: int) -> dict[str, Any]:
 
 
 def as_code(chosen: Mapping[str, Value], longest: int) -> str:
-    """The limits as arguments of `agent.run(…)`."""
+    """Return the limits as arguments of `agent.run(…)`."""
     stop = stop_of(chosen)
     leaves = " | ".join(map(_written, stop.parts or (stop,))) if stop is not None else "None"
     budget = ", ".join(f"{name}={value}" for name, value in budget_of(chosen, longest).items())
@@ -306,7 +309,7 @@ def as_code(chosen: Mapping[str, Value], longest: int) -> str:
 
 
 def _written(leaf: StopCondition) -> str:
-    """A condition as a person writes it, without the name of its field."""
+    """Return a condition as code without the name of its field: `StepCountIs(4)`."""
     if isinstance(leaf, HasToolCall):
         return repr(leaf)
     (value,) = (getattr(leaf, field) for field in fields_of(leaf))
@@ -317,9 +320,9 @@ def _written(leaf: StopCondition) -> str:
 
 COLUMNS = {"max_turns": "max_turns", "max_calls": "max_calls", "max_tokens": "max_tokens", "max_cost": "max_cost_usd",
            "timeout": "timeout_s"}  # fmt: skip
-"""The columns of a steps frame with the limits of the budget."""
+"""The columns of a steps frame that hold the limits of the budget."""
 ANOTHER = "another condition"
-"""The end of runs whose condition has no slider, or is not in the frame."""
+"""The reason for runs whose condition has no slider, or is not in the frame."""
 RAISED = "a condition that raised"
 
 
@@ -330,20 +333,20 @@ class RecordedLimits:
     shared: Mapping[str, Value]
     """The value that all runs had; None: none of them had that limit."""
     differing: frozenset[str]
-    """Limits that differ between runs, or are unknown."""
+    """Names of limits that differ between runs, or are unknown."""
     of_budget: Sequence[str]
-    """The budget's limits that the runs had, without the default of max_turns if no run reached it."""
+    """Names of the budget's limits that the runs had, without max_turns if it has the default and no run reached it."""
     others: Sequence[str]
     """Names of limits without a slider."""
     ends: Mapping[str, Bools]
     """By limit or condition, the runs that it ended."""
-    broken: Bools
-    """The runs whose last step was broken off before a further call, by any limit of the budget."""
+    cut_off: Bools
+    """The runs whose last step was cut off before a further call, by any limit of the budget."""
 
     def stays(self, changed: set[str]) -> Bools:
-        """The runs that end as recorded for all changes of the limits, since another limit ended them."""
+        """Return the runs that end as recorded after these limits were changed, since another limit ended them."""
         found: Bools = np.any([runs for name, runs in self.ends.items() if name not in changed], axis=0)
-        return found & ~self.broken if changed & COLUMNS.keys() - {"max_turns"} else found
+        return found & ~self.cut_off if changed & COLUMNS.keys() - {"max_turns"} else found
 
 
 def recorded_limits(records: Records) -> RecordedLimits:
@@ -390,7 +393,7 @@ def _value(names: bool, value: object) -> object:
 
 
 def _is_any_of(records: Records, leaves: Sequence[str]) -> bool:
-    """True if the condition of the runs is met when any of its leaves is, which sliders can show."""
+    """True if the condition of the runs is met when any of its leaves is met: only that can be shown with sliders."""
     steps = records.steps
     if not leaves:
         return True
@@ -401,7 +404,7 @@ def _is_any_of(records: Records, leaves: Sequence[str]) -> bool:
         return True
     there = np.flatnonzero(records.lengths)
     forms = steps[[f"{leaf}.limit" for leaf in leaves]].iloc[records.start[1:][there] - 1].isna()
-    for run in there[~forms.duplicated().to_numpy()]:  # one run per set of conditions, so that a store need not load them all
+    for run in there[~forms.duplicated().to_numpy()]:  # one run per set of conditions, so that a store need not load all runs
         tree = records.histories(int(run))[-1].settings.stop
         if tree is not None and any(part.parts for part in (tree.parts if isinstance(tree, AnyOf) else (tree,))):
             return False
@@ -409,11 +412,11 @@ def _is_any_of(records: Records, leaves: Sequence[str]) -> bool:
 
 
 def notes(recorded: RecordedLimits, offered: Sequence[str]) -> str:
-    """Remarks on limits that no slider shows, as HTML."""
+    """Return remarks on limits that are not the same in all runs, or have no slider, as HTML."""
     differ = [KINDS[name].label for name in offered if name in recorded.differing]
     remarks = []
     if differ:
-        remarks.append(f"{', '.join(differ)}: not the same in all runs, or unknown. As recorded until you set one for all.")
+        remarks.append(f"{', '.join(differ)}: not the same in all runs, or unknown. As recorded until you set a value for all.")
     if recorded.others:
-        remarks.append(f"Stays as recorded, and is not in the code: {', '.join(recorded.others)}.")
+        remarks.append(f"Kept as recorded, not in the code: {', '.join(recorded.others)}.")
     return "".join(map(markup.note, remarks))

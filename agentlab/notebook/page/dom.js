@@ -234,7 +234,9 @@ function makeStore(data = {}) {
       return () => listeners.delete(listener);
     },
   };
-  for (const run of data.runs || []) keep(run.id, run);
+  // Of a branch, a file has only the steps that it does not share with its parent, which comes first.
+  const whole = ({ kept = 0, ...run }) => ({ ...run, steps: [...store.steps(run.parent).slice(0, kept), ...(run.steps || [])] });
+  for (const run of data.runs || []) keep(run.id, whole(run));
   if (runs.has(data.open)) view.open = data.open;
   if (view.open !== null) view.step = firstChoice(runs.get(view.open));
   return store;

@@ -2,14 +2,11 @@
 
 May import: `notebook.cards`, and what is below `notebook`.
 
-    run_view         the panel of one run and its branches
+    run_view         the panel of one run and its branches, its overview and its end
     side_by_side     several runs
-    state            what the parts share
-    live_view        redraws a live widget; static outputs without a live page
-    static_view      those outputs
+    live_view        redraws a live widget; static outputs without a live page; what the parts share
     controls         run, step, pause and stop
     answer           the newest answer
-    ending           the overview, and why the run stopped
     branches         the tree of runs, and the form that makes a branch
     step_browser     the tab Steps
     step_detail      one step in full
@@ -25,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from agentlab.agent import Run
 from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.notebook.panel.side_by_side import SideBySide
-from agentlab.run import Run
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
@@ -51,19 +48,19 @@ def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] =
     known = tuple(agents)
     for agent in known:
         if not hasattr(agent, "with_model"):
-            raise ConfigurationError(f"panel(…, agents=[{agent!r}]): pass agents, as lab.Agent(…) makes them.")
+            raise ConfigurationError(f"panel(…, agents=[{agent!r}]): pass agents made with lab.Agent(…).")
     if isinstance(run_or_runs, Run):
         return Panel(run_or_runs, known)
     if isinstance(run_or_runs, Lockstep):
         return SideBySide(run_or_runs, known)
     if not isinstance(run_or_runs, Iterable):
-        raise ConfigurationError(f"panel({run_or_runs!r}): pass a run, as agent.run(…) gives it, or several in a list.")
+        raise ConfigurationError(f"panel({run_or_runs!r}): pass a run from agent.run(…), or several in a list.")
     runs = tuple(run_or_runs)
     for one in runs:
         if not isinstance(one, Run):
-            raise ConfigurationError(f"panel([… {one!r} …]): that is not a run; pass what agent.run(…) gives.")
+            raise ConfigurationError(f"panel([… {one!r} …]): this is not a run; pass runs from agent.run(…).")
     if not runs:
-        raise ConfigurationError("panel([]): pass at least one run, as agent.run(…) gives it.")
+        raise ConfigurationError("panel([]): pass at least one run from agent.run(…).")
     return SideBySide(runs, known)
 
 

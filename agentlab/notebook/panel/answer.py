@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 
 import ipywidgets as widgets
 
+from agentlab.agent import Run
+from agentlab.engine.worker import RunState
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ToolCall
 from agentlab.model.responses import marked
 from agentlab.notebook.panel import markup
+from agentlab.notebook.panel.live_view import PanelState
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.state import PanelState
 from agentlab.records import events
 from agentlab.records.step import StepResult
-from agentlab.run import Run, RunState
 
 LONGEST_COMING = 2_000
 """Characters shown of an answer that is streaming in."""
@@ -48,7 +49,7 @@ class ShownAnswer:
     def about(self) -> str:
         """The note, and a remark on the left-out part of the text."""
         if self.length is None:
-            left_out = "the end of it: its beginning came before this panel was opened"
+            left_out = "only its end: the beginning was received before this panel was opened"
         else:
             left_out = f"the last {len(self.text):,} of {self.length:,} characters" if self.length > len(self.text) else ""
         return "; ".join(filter(None, (left_out, self.note)))

@@ -10,16 +10,17 @@ import ipywidgets as widgets
 
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import printable
+from agentlab.agent import Run
 from agentlab.engine.run_tree import RunNode, differences, family_of
+from agentlab.engine.worker import RunState
 from agentlab.errors import AgentlabError, ConfigurationError
 from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import ToolResult
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import as_typed
+from agentlab.notebook.panel.live_view import PanelState, drawing, is_drawing
 from agentlab.notebook.panel.markup import Html, Markup
 from agentlab.notebook.panel.pictures import Courses, PacedPicture, figure_html, state_of, tree_figure
-from agentlab.notebook.panel.state import PanelState, drawing, is_drawing
-from agentlab.run import Run, RunState
 
 THIS_AGENT, ANOTHER_MODEL = "", "another"
 LONGEST_RESULT = 20_000

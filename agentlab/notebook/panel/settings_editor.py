@@ -9,15 +9,15 @@ from typing import Any
 import ipywidgets as widgets
 
 from agentlab._internal.safe_text import label
+from agentlab.engine.worker import RunState
 from agentlab.limits.budget import Budget
 from agentlab.limits.live import LiveSettings
 from agentlab.limits.policies import FIRST_CAPS, NUDGE_MESSAGE, ContinuationPolicy, TerminatingTools
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import field_for
+from agentlab.notebook.panel.live_view import PanelState, is_drawing
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.state import PanelState, is_drawing
 from agentlab.notebook.panel.stop_editor import StopEditor
-from agentlab.run import RunState
 
 STACKED: dict[str, Any] = {"label_width": "auto", "width": "100%"}
 """Long labels, above their controls."""
@@ -65,7 +65,7 @@ class LimitEditor:
         """Update all fields and the note on a pending edit; return True if there are new controls."""
         run = self._run
         settings, state = run.limits.snapshot(), run.state
-        before, self._seen = self._seen, (settings, state, run.stepper.in_force, run.history.last)
+        before, self._seen = self._seen, (settings, state, run.stepper.context.in_force, run.history.last)
         if self._is_same(before, 4) and not self.stop.is_stale and not self.stop.waits_to_focus:
             return False
         editable = state is not RunState.ENDED
@@ -74,7 +74,7 @@ class LimitEditor:
             self._budget.show(editable=editable)
             new = self.terminating.show(editable=editable) or new
             self.continuation.show(editable=editable)
-        waits = state is RunState.RUNNING and run.stepper.in_force != settings
+        waits = state is RunState.RUNNING and run.stepper.context.in_force != settings
         self.pending.value = ENDED if not editable else PENDING if waits else ""
         return new
 

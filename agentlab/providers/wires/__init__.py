@@ -2,12 +2,12 @@
 
 May import: `providers.base`, and what is below `providers`.
 
-    chat                chat completions: the content of a response
-    chat_provider       its providers and their streams
-    responses           the Responses wire: the content of a response
-    responses_provider  its providers and their streams
+    chat                chat completions: requests, responses, usage and cost
+    chat_provider       chat completions: the base class of providers, and the stream parser
+    responses           the Responses wire: reads responses, usage and cost
+    responses_provider  the Responses wire: the base class of providers, their requests, and the stream parser
     stream              the base of all stream parsers
-    incoming            bytes to events: server-sent, binary or JSON
-    read                readers for values of any shape
-    finish_rules        from finish reason to TerminationSignal
+    incoming            turns bytes into events: server-sent, binary or JSON
+    read                reads values of any shape, and writes JSON
+    finish_rules        turns a finish reason into a TerminationSignal
 """

@@ -1,15 +1,14 @@
 """The chat completions wire, which OpenAI and many other servers speak: requests, responses, usage and cost.
 
-A stream is assembled into the body that the same answer would have had without streaming, and that body is read, so both give the same
-response.
+A stream is assembled into the body that the same answer has without streaming, and that body is read, so both give the same response.
 
 Vendor page: https://platform.openai.com/docs/api-reference/chat/object; the finish reasons were read on 2026-11-22 from the types of
-the vendor's client (openai 3.54), which are made from the same specification. OpenRouter's, "error" and native_finish_reason among
-them: https://openrouter.ai/docs/client-sdks/python/components/finishreason and
+the vendor's client (openai 3.54), which are generated from the same specification. Those of OpenRouter, including "error" and
+native_finish_reason: https://openrouter.ai/docs/client-sdks/python/components/finishreason and
 https://openrouter.ai/announcements/standardized-finish-reasons, read 2026-11-22, and recorded responses.
 
-Values that no page lists ("eos", "STOP", "tool_call", "end_turn", "abort", …) are UNKNOWN and recorded: their meaning is not guessed,
-but complete calls beside them are executed. An empty string counts as missing.
+Values that no page lists ("eos", "STOP", "tool_call", "end_turn", "abort", …) are recorded as UNKNOWN. Their meaning is not guessed,
+but complete calls in such a response are executed. An empty string counts as missing.
 
 Usage and cost, which servers put in different places; vendor pages, read 2026-11-22: https://platform.openai.com/docs/api-reference/chat/object,
 https://openrouter.ai/docs/use-cases/usage-accounting, https://docs.x.ai/developers/cost-tracking,
@@ -48,20 +47,20 @@ FINISH_REASONS = Table(
 _PROPER_ENDS = (FinishReason.END_TURN, FinishReason.TOOL_CALLS)
 
 REASONING_KEYS = ("reasoning_content", "reasoning")
-"""Fields of visible reasoning. The first with text is read, since some servers send it under both names."""
+"""Fields of visible reasoning. The first one with text is read, since some servers send the reasoning under both names."""
 
 _KEPT_REASONING_KEYS = ("reasoning_content", "reasoning_details")
-"""Fields that go back with a turn that calls tools: servers with interleaved reasoning need them."""
+"""Fields that are sent back with a turn that calls tools: servers with interleaved reasoning need them."""
 
 _COST_PARTS = ("usd", "total_cost")
-"""Names of the total, in US dollars, in a cost that is an object."""
+"""Names of the total, in US dollars, if the cost is an object."""
 
 
 def reported_cost(usage: dict[str, Any]) -> Decimal | None:
     """Return the `cost` that a server reports in US dollars: a number, or an object with the total.
 
-    With your own key at the vendor (`is_byok`), OpenRouter's `cost` is its fee only, and the vendor charges the upstream inference cost
-    in `cost_details`: the sum is returned, None if a part is unknown. Without such a key `cost` includes everything.
+    With your own key at the vendor (`is_byok`), OpenRouter's `cost` is only its fee, and the vendor charges the upstream inference cost
+    in `cost_details`: the sum is returned, or None if a part is unknown. Without such a key, `cost` includes everything.
     """
     cost = usage.get("cost")
     if isinstance(cost, dict):
@@ -83,10 +82,10 @@ def native_details(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JS
 class Dialect:
     """A vendor's differences on this wire.
 
-    `tables` are its finish reasons, those of the wire (`FINISH_REASONS`) first; `not_yet` are values of chunks before the end. `native`
-    is the table of `native_finish_reason`, for gateways. `cost` reads US dollars from a usage; `details` reads the signal's metadata
-    from a body and its choice, and `kept` are the keys of chunks that it needs. `reasoning_on_top`: reasoning tokens are added to the
-    completion's.
+    `tables` are its finish reasons, those of the wire (`FINISH_REASONS`) first; `not_yet` are values of chunks before the last.
+    `native` is the table of `native_finish_reason`, for gateways. `cost` reads US dollars from a usage; `details` reads the signal's
+    metadata from a body and its choice, and `kept` are the keys of chunks that `details` needs. `reasoning_on_top`: the completion's
+    tokens do not include reasoning tokens.
 
     Example:
         >>> from agentlab.providers import FINISH_REASONS, Dialect, Table
@@ -129,7 +128,8 @@ PLAIN = Dialect()
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a response: provider, requested model, message format, requested output cap in tokens, and the vendor's dialect."""
+    """The request of a response: provider, requested model, message format, requested output cap in tokens, and the vendor's
+    dialect."""
 
     provider: str
     model: str
@@ -144,7 +144,7 @@ class Origin:
 def request_body(request: ModelRequest, *, model: str, wire: str, cap_field: str) -> bytes:
     """Return the JSON body, its fields in a fixed order. Each message is encoded once per conversation.
 
-    `options` are further fields at the top level; its `tools` are added to the request's own, its `stream_options` merged.
+    `options` are additional top-level fields; its `tools` are added to the request's own, its `stream_options` are merged.
     """
     messages = encode_messages(request.messages, wire, partial(encode_message, wire=wire))
     if request.instructions:
@@ -166,7 +166,7 @@ def request_body(request: ModelRequest, *, model: str, wire: str, cap_field: str
 
 
 def encode_message(message: Message, *, wire: str) -> bytes:
-    """Return a message as JSON, the results of several calls separated by commas; nothing for an empty assistant turn."""
+    """Return a message as JSON, with commas between the results of several calls; empty bytes for an empty assistant turn."""
     if message.role == "tool":
         return b",".join(
             read.dumps({"role": "tool", "tool_call_id": result.call_id, "content": result.content})
@@ -244,7 +244,7 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
 
 
 def read_signal(finish: JSON, facts: Facts, origin: Origin) -> TerminationSignal:
-    """Return why the response ended, by the finish reason and the native one, if the vendor passes it on."""
+    """Return why the response ended, from the finish reason and, if the vendor passes it on, the native one."""
     dialect = origin.dialect
     value = None if dialect.says_nothing(finish) else finish
     signal = judge(dialect.table_of(value), value, facts, provider=origin.provider, model=origin.model)
@@ -290,9 +290,9 @@ def _parts_text(parts: JSON) -> str:
 
 
 def _tool_calls(message: dict[str, Any], *, cut: bool, broken: bool, damaged: bool) -> tuple[ToolCall, ...]:
-    """Return the calls of a message. This wire does not mark the end of a call. In a cut response a call is closed if its arguments are
-    complete, even if another follows, since some servers interleave the pieces of several; the last one of a broken stream is not. If a
-    piece of the stream was lost no call is closed: the rest may be JSON, but not what the model wrote."""
+    """Return the calls of a message. This wire does not mark the end of a call. In a cut response, a call is closed if its arguments
+    are complete, even if another call follows, since some servers interleave the pieces of several calls; the last call of a broken
+    stream is open. If a piece of the stream was lost, all calls are open: the rest may be valid JSON, but not what the model wrote."""
     entries = [entry for entry in read.as_list(message.get("tool_calls")) if isinstance(entry, dict)]
     legacy = message.get("function_call")
     if not entries and isinstance(legacy, dict):
@@ -307,7 +307,7 @@ def _tool_calls(message: dict[str, Any], *, cut: bool, broken: bool, damaged: bo
 
 
 def is_custom(entry: dict[str, Any]) -> bool:
-    """True if a call is of one of OpenAI's custom tools, which take plain text."""
+    """True for a call of one of OpenAI's custom tools, which take plain text."""
     return entry.get("type") == "custom" or isinstance(entry.get("custom"), dict)
 
 
@@ -330,7 +330,7 @@ def _complete(arguments: JSON) -> bool:
 def _native(
     message: dict[str, Any], text: str, calls: tuple[ToolCall, ...], refusal: str | None, wire: str
 ) -> NativeContent | None:
-    """Return the turn to send back: its documented fields, since servers refuse others."""
+    """Return the turn to send back, with documented fields only, since servers refuse others."""
     if not text and not calls:
         return None
     content = _assistant(text, calls)
@@ -351,13 +351,13 @@ def _native(
 # Usage and cost ------------------------------------------------------------------------------------------------------------
 
 _CACHE_READS = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens", "cache_read_input_tokens")
-"""Names of cache reads at the top of the usage, if `prompt_tokens_details` has none. They are part of `prompt_tokens`."""
+"""Names of cache reads at the top level of the usage, if `prompt_tokens_details` has none. They are part of `prompt_tokens`."""
 
 _TICK_USD = Decimal("1e-10")
 
 
 def usage_object(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
-    """Return the usage from the top, from under a vendor's key, or from the choice; empty if there is none."""
+    """Return the usage from the top level, from a vendor's key, or from the choice; empty if there is none."""
     for place in (body, read.as_dict(body.get("x_groq")), choice):
         if isinstance(usage := place.get("usage"), dict):
             return usage
@@ -367,12 +367,12 @@ def usage_object(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]
 def read_usage(
     usage: dict[str, Any], *, reasoning_on_top: bool = False, tier: JSON = None, message: dict[str, Any] | None = None
 ) -> Usage:
-    """Return the usage by the convention of `Usage`.
+    """Return the usage in the form of `Usage`.
 
-    `prompt_tokens` includes cache reads and writes, unless the total shows that reads are added. `completion_tokens` includes
-    reasoning, unless the total shows that it is added (as at xAI); `reasoning_on_top` decides that for a usage without a total. `tier`
-    is the body's `service_tier`. A `message` that cites pages, or lists tools that the server ran, was charged for them; this wire has
-    no count that the price list knows.
+    `prompt_tokens` includes cache reads and writes, unless the total shows that it does not include the reads. `completion_tokens`
+    includes reasoning, unless the total shows that it does not (as at xAI); without a total, `reasoning_on_top` decides. `tier` is the
+    body's `service_tier`. Pages that the `message` cites, and tools that it lists as run by the server, were charged too, but this wire
+    has no count of them that the price list knows.
     """
     prompt, completion = read.count(usage.get("prompt_tokens")), read.count(usage.get("completion_tokens"))
     if prompt is None and completion is None:
@@ -411,13 +411,13 @@ def read_usage(
 
 
 def _tier(usage: dict[str, Any], tier: JSON) -> str | None:
-    """Return the tier from the top of the body, or from the usage, where Anthropic's or Google's is behind this wire."""
+    """Return the tier from the top level of the body, or from the usage, which has it if Anthropic or Google is behind this wire."""
     places = (tier, usage.get("service_tier"), usage.get("trafficType"))
     return next((text.lower() for place in places if (text := read.some_text(place))), None)
 
 
 def _also_charged(usage: dict[str, Any], message: dict[str, Any]) -> Iterator[str]:
-    cited = [read.as_dict(one).get("type") for one in read.as_list(message.get("annotations"))]
+    cited = [read.as_dict(annotation).get("type") for annotation in read.as_list(message.get("annotations"))]
     if "url_citation" in cited or read.count(usage.get("num_search_queries")):
         yield "web searches"
     if read.count(usage.get("num_sources_used")):
@@ -425,7 +425,7 @@ def _also_charged(usage: dict[str, Any], message: dict[str, Any]) -> Iterator[st
     # xAI's SDK: https://docs.x.ai/developers/models, read 2026-11-23
     for tool in read.as_list(usage.get("server_side_tools_used")):
         name = read.as_text(tool).removeprefix("SERVER_SIDE_TOOL_").lower().replace("_", " ")
-        if name != "mcp" and not name.startswith("view"):  # these cost their tokens only
+        if name != "mcp" and not name.startswith("view"):  # these cost only their tokens
             yield name
     if message.get("executed_tools"):  # Groq's compound systems
         yield "tools that the server ran"

@@ -1,4 +1,4 @@
-"""The chat completions wire: its stream parser, and the base of the providers that speak it."""
+"""The chat completions wire: its stream parser, and the base class of the providers that speak it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _block(detail: dict[str, Any]) -> tuple[JSON, JSON, JSON]:
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """One tool call, assembled from its pieces. `more` are a vendor's further fields."""
+    """One tool call, assembled from its pieces. `more` are a vendor's additional fields."""
 
     number: int
     index: JSON
@@ -47,7 +47,7 @@ class _Call:
     more: dict[str, Any] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
-        """Return the call as in a whole body."""
+        """Return the call in the form of a whole body."""
         text = "".join(self.arguments)
         if self.custom:
             return {"type": "custom", "custom": {"name": self.name, "input": text}}
@@ -55,7 +55,7 @@ class _Call:
 
 
 class ChatStreamParser(BodyParser):
-    """The state of one stream of chunks."""
+    """Parses one stream of chunks."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
@@ -132,19 +132,19 @@ class ChatStreamParser(BodyParser):
     def _is_over(self) -> bool:
         return self._done or self._finish is not None
 
-    def _weigh_order(self) -> None:
-        # Some servers repeat the reason with each call and at the end: only what follows the last one is out of order.
-        super()._weigh_order()
-        self._weigh_size(self._size_at_finish)
+    def _check_order(self) -> None:
+        # Some servers send the reason with each call and at the end: only pieces after the last one are out of order.
+        super()._check_order()
+        self._check_size(self._size_at_finish)
 
     def _keep(self, key: str, value: JSON) -> None:
-        """Merge what several chunks report by name: the first entry of each name stays, unless a later one took effect."""
+        """Merge reports of several chunks by name: the first entry of each name is kept, unless a later one took effect."""
         if isinstance(value, dict):
             kept = self._kept.setdefault(key, {})
             kept.update({name: entry for name, entry in value.items() if name not in kept or read.as_dict(entry).get("filtered")})
 
     def _parts(self, content: JSON, events: list[StreamEvent]) -> None:
-        """Take content that is a list of parts."""
+        """Add content that is a list of parts."""
         text, thoughts = content_text(content)
         if thoughts:
             self._reasoning.setdefault("reasoning_content", []).append(thoughts)
@@ -178,8 +178,8 @@ class ChatStreamParser(BodyParser):
             events.append(ReasoningDelta(thought))
 
     def _detail(self, piece: JSON) -> None:
-        """Take a piece of OpenRouter's reasoning details. Consecutive pieces of one type and index are one block: the blocks sent back
-        must be those of a whole answer."""
+        """Add a piece of OpenRouter's reasoning details. Consecutive pieces of one type and index are joined into one block: the blocks
+        sent back must be those of a whole answer."""
         if not isinstance(piece, dict):
             self._details.append((piece, {}))
             return
@@ -214,13 +214,13 @@ class ChatStreamParser(BodyParser):
         events.append(ToolCallDelta(call.number, call.id or f"call_{call.number + 1}", call.name, arguments))
 
     def _which(self, index: JSON, call_id: JSON, name: JSON) -> _Call:
-        """Return the call that a piece belongs to. Most servers number the calls; some give all of them one number, or none."""
+        """Return the call that a piece belongs to. Most servers number the calls; some give all calls the same number, or none."""
         for call in reversed(self._calls):
             if index is not None and call.index != index:
                 continue
             if call_id and call.id:
                 begins = call_id != call.id
-            else:  # a name after arguments begins another call, unless a numbered call repeats its name
+            else:  # a name after arguments begins another call, unless it repeats the name of a numbered call
                 begins = bool(name) and bool(call.arguments) and (index is None or name != call.name)
             if not begins:
                 return call
@@ -249,7 +249,7 @@ class ChatStreamParser(BodyParser):
         return read_body(body, self._origin, ended=ended, damaged=damaged)
 
     def _assembled(self) -> dict[str, Any]:
-        """Return the body of the same answer without streaming."""
+        """Return the body that the same answer has without streaming."""
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}
         if self._refusal:
             message["refusal"] = "".join(self._refusal)
@@ -265,7 +265,7 @@ class ChatStreamParser(BodyParser):
         return {**self._body, "choices": [{"index": 0, "message": message, **self._ended_choice()}]}
 
     def _ended_choice(self) -> dict[str, Any]:
-        """Return the choice's details of its end."""
+        """Return the details of the choice's end."""
         native = {} if self._native_finish is None else {"native_finish_reason": self._native_finish}
         return {"finish_reason": self._finish, **native, **self._kept}
 
@@ -274,11 +274,11 @@ class ChatStreamParser(BodyParser):
 class ChatCompletions(Server):
     """A server on the chat completions wire.
 
-    `base_url` is the address up to and without `/chat/completions`. `headers` are further headers of live calls. Keys and headers are
-    never shown.
+    `base_url` is the address up to and without `/chat/completions`. `headers` are additional headers for live calls. Keys and headers
+    are never shown.
 
     A subclass has a `name`, a `wire`, the wire's name for the output cap (`cap_field`), `capabilities`, an address, `key_variables` or
-    `auth_headers` for its key, and, if its finish reasons differ, a `dialect`.
+    `auth_headers` for its key, and a `dialect` if its finish reasons differ.
 
     Example:
         >>> from dataclasses import dataclass

@@ -1,16 +1,16 @@
-"""From a provider's finish reason and the rest of its response to a TerminationSignal: the rules that all wires share.
+"""The rules that all wires share: turn a provider's finish reason, and the rest of its response, into a TerminationSignal.
 
 Confidence. HIGH: a documented value that agrees with the rest of the response. MEDIUM: inferred from the pattern. LOW: missing, unknown
 or contradictory. A provider's file has the table of its values; these rules weigh them against the rest of the response.
 
 A gateway passes on the vendor's finish reason as `native_finish_reason`, beside its own, which is the documented one and is read first.
-- If the gateway's value is missing or undocumented, the native one is read in its place: at most MEDIUM, and only if it agrees with
-the rest of the response.
+- If the gateway's value is missing or undocumented, the native value is read in its place, with at most MEDIUM confidence, and only if
+it agrees with the rest of the response.
 - If both are known and contradict each other (a clean end of a response that was cut, filtered or failed, or the reverse), the
-documented reason stays, at LOW. A tool call in such a response counts as cut.
+documented reason is kept, at LOW. A tool call in such a response counts as cut.
 - If the native value is an error, the gateway's an ordinary end, and the response is empty: ERROR at MEDIUM.
-- If both are errors, the native value decides if the call is repairable.
-- An error object outweighs both values.
+- If both are errors, the native value decides whether the call is repairable.
+- An error object takes precedence over both values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from agentlab.providers.wires.read import as_dict, as_text, dumps, whole_text
 logger = logging.getLogger("agentlab.providers")
 
 Ended: TypeAlias = Literal["whole", "marked", "unmarked"]
-"""The end of a response: a whole body; a stream with the wire's end marker; a stream without it."""
+"""How a response ended: as a whole body, as a stream with the wire's end marker, or as a stream without it."""
 
 _SENTENCES = {
     FinishReason.END_TURN: "The model ended its turn.",
@@ -49,11 +49,11 @@ _VALUE_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts of the rest of a response about its end.
+    """Facts about the rest of a response, against which its finish reason is weighed.
 
-    `tool_calls`: the number of calls. `complete_calls`: the arguments of all of them are JSON. `answered`: there is text or a call.
-    `damaged`: a piece of the stream was unreadable, missing, or came after the end. `output_tokens`, `requested_cap`: None is unknown.
-    `error`: the provider's error object or text, None if there is none.
+    `tool_calls`: the number of calls. `complete_calls`: the arguments of all calls are JSON. `answered`: there is text or a call.
+    `damaged`: a piece of the stream was unreadable, missing, or arrived after the end. `output_tokens`, `requested_cap`: None means
+    unknown. `error`: the provider's error object or text, None if there is none.
     """
 
     tool_calls: int = 0
@@ -71,8 +71,8 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The finish reasons of a wire. `field` is where the value is found. `stop_with_calls`: an ordinary end is documented for tool
-    calls. `repairable`: the values of errors that another attempt may repair.
+    """The finish reasons of a wire. `field` is the place of the value. `stop_with_calls`: the wire also ends responses with tool calls
+    with an ordinary end. `repairable`: values of errors that another attempt may repair.
 
     Example:
         >>> from agentlab.providers import FINISH_REASONS, Table
@@ -99,7 +99,7 @@ def judge(table: Table, value: JSON, facts: Facts, *, provider: str, model: str)
     elif (known := table.reasons.get(raw)) is None:
         log_unknown(provider, model, raw)
         reason, confidence = FinishReason.UNKNOWN, Confidence.LOW
-        why = f"The provider says {raw!r}, which its documentation does not list."
+        why = f"The provider sent {raw!r}, which its documentation does not list."
     else:
         reason, confidence, why = _weigh(known, facts, stop_with_calls=table.stop_with_calls)
     if confidence is Confidence.HIGH and (facts.damaged or facts.ended == "unmarked"):
@@ -124,7 +124,7 @@ _CUT = (FinishReason.MAX_TOKENS, FinishReason.CONTEXT_WINDOW_EXCEEDED)
 
 
 def not_whole(signal: TerminationSignal, holes: Sequence[Hole]) -> TerminationSignal:
-    """Return the signal of a response that lost a piece: UNKNOWN, whatever its end. An error, a filter or a cancel stays."""
+    """Return the signal of a response that lost a piece: UNKNOWN, whatever its end. An error, a filter or a cancel is kept."""
     if signal.finish_reason not in (*_CLEAN, FinishReason.MAX_TOKENS, FinishReason.UNKNOWN):
         return signal
     where = str(holes[0]) + (f", and in {len(holes) - 1} more places" if len(holes) > 1 else "")
@@ -147,7 +147,7 @@ def _missing(facts: Facts) -> tuple[FinishReason, Confidence, str]:
 def _weigh(reason: FinishReason, facts: Facts, *, stop_with_calls: bool) -> tuple[FinishReason, Confidence, str]:
     confidence, why = Confidence.HIGH, ""
     if reason is FinishReason.UNKNOWN:
-        return reason, Confidence.LOW, "The provider gives a reason that says nothing."
+        return reason, Confidence.LOW, "The provider gives a reason without a meaning."
     if reason is FinishReason.END_TURN and facts.refused:
         return FinishReason.CONTENT_FILTERED, Confidence.HIGH, "The model refused to answer."
     if reason in (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE) and facts.tool_calls:
@@ -166,18 +166,18 @@ def _weigh(reason: FinishReason, facts: Facts, *, stop_with_calls: bool) -> tupl
 
 
 def _error(facts: Facts, provider: str, model: str, said: str | int | None) -> TerminationSignal:
-    """Return the signal of an error in the body. It outweighs the finish reason, which is kept as metadata."""
+    """Return the signal of an error in the body. It takes precedence over the finish reason, which is kept as metadata."""
     filtered = filtered_by(facts.error)
     where, value = filtered or error_code(facts.error)
     contradicted = said not in (None, "error")
-    what = "A content filter refused it" if filtered else "The provider reports an error"
+    summary = "A content filter refused it" if filtered else "The provider reports an error"
     return TerminationSignal(
         finish_reason=FinishReason.CONTENT_FILTERED if filtered else FinishReason.ERROR,
         confidence=Confidence.MEDIUM if contradicted else Confidence.HIGH,
         provider=provider,
         raw_field=where,
         raw_value=value,
-        message=f"{what}: {error_text(facts.error) or value}",
+        message=f"{summary}: {error_text(facts.error) or value}",
         metadata={**facts.metadata, "finish_reason": said} if contradicted else facts.metadata,
         model=model,
     )
@@ -200,19 +200,19 @@ FILTERED = frozenset(
 
 
 def filtered_by(error: JSON) -> tuple[str, str | int | None] | None:
-    """Return the field and the value by which an error names a content filter; None for any other error."""
+    """Return the field and the value in which an error names a content filter; None for any other error."""
     fields = as_dict(error)
     inner, metadata = as_dict(fields.get("innererror")), as_dict(fields.get("metadata"))
     for where, value in (("code", fields.get("code")), ("type", fields.get("type")), ("innererror.code", inner.get("code"))):
         if isinstance(value, str) and value.lower() in FILTERED:
             return f"error.{where}", raw_value(value)
-    if "flagged_input" in metadata:  # OpenRouter's moderation, under a number
+    if "flagged_input" in metadata:  # OpenRouter's moderation, whose code is a number
         return "error.code", raw_value(fields.get("code"))
     return None
 
 
 def raw_value(value: JSON) -> str | int | None:
-    """Return the provider's value for the record: text and integers as they are, anything else as JSON text, all of it short."""
+    """Return the provider's value for the record, shortened: text and integers as they are, anything else as JSON text."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value if value is None or abs(value) < 2**63 else hex(value)[:_VALUE_CHARS]
     if isinstance(value, str):
@@ -221,7 +221,7 @@ def raw_value(value: JSON) -> str | int | None:
 
 
 def error_code(error: JSON) -> tuple[str, str | int | None]:
-    """Return the field and the value of an error's kind, such as `("error.type", "overloaded_error")`."""
+    """Return the field and the value that name the kind of an error, such as `("error.type", "overloaded_error")`."""
     for name in ("type", "status", "code"):
         value = as_dict(error).get(name)
         if value not in (None, "") and not (name == "status" and isinstance(value, int)):  # not an HTTP status
@@ -230,7 +230,7 @@ def error_code(error: JSON) -> tuple[str, str | int | None]:
 
 
 def error_text(error: JSON) -> str:
-    """Return the vendor's message in an error object, or in an error that is only text."""
+    """Return the vendor's message in an error, which is an object or text."""
     if isinstance(error, str):
         return whole_text(error)
     fields = as_dict(error[0] if isinstance(error, list) and error else error)
@@ -238,7 +238,7 @@ def error_text(error: JSON) -> str:
 
 
 def find_error(payload: JSON) -> JSON:
-    """Return the error inside a body, or None. An empty `error` key is not an error."""
+    """Return the error in a body, or None. An empty `error` key is not an error."""
     body = as_dict(payload[0] if isinstance(payload, list) and payload else payload)
     error = body.get("error")
     if error:
@@ -280,8 +280,8 @@ def is_cut(table: Table, metadata: Mapping[str, JSON]) -> bool:
 
 
 def weigh_native(signal: TerminationSignal, said: FinishReason | None, table: Table, facts: Facts) -> TerminationSignal:
-    """Weigh the signal of the gateway's value against the native one, by the rules above. `said` is the documented meaning of the
-    gateway's value, None if it is missing or undocumented."""
+    """Weigh the signal of the gateway's value against the native one, by the rules in this module's docstring. `said` is the documented
+    meaning of the gateway's value, None if it is missing or undocumented."""
     native = native_reason(table, facts.metadata)
     if native is None or facts.error is not None:
         return signal
@@ -290,7 +290,7 @@ def weigh_native(signal: TerminationSignal, said: FinishReason | None, table: Ta
     value = facts.metadata["native_finish_reason"]
     if native is signal.finish_reason or _agree(said, native):
         return replace(signal, repairable=True) if value in table.repairable else signal
-    why = f"The provider says {signal.raw_value!r}, but the vendor behind it said {value!r}."
+    why = f"The provider sent {signal.raw_value!r}, but the vendor behind it sent {value!r}."
     return replace(signal, confidence=Confidence.LOW, message=why)
 
 
@@ -303,12 +303,12 @@ def _read_native(signal: TerminationSignal, table: Table, facts: Facts) -> Termi
     return replace(
         found,
         confidence=Confidence.MEDIUM,
-        message=f"The provider gives no reason, or one that says less; the vendor behind it said {value!r}.",
+        message=f"The provider gave no reason, or a less precise one; the vendor behind it sent {value!r}.",
         metadata={**found.metadata, **said},
     )
 
 
 def _agree(said: FinishReason, native: FinishReason) -> bool:
-    if said in _CLEAN and native in _CLEAN:  # not all vendors have a value for a turn with calls
+    if said in _CLEAN and native in _CLEAN:  # some vendors have no value for a turn with calls
         return True
     return said is native or (said in _CUT and native in _CUT)

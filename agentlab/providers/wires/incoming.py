@@ -1,12 +1,13 @@
-"""The body of a stream: server-sent events, binary frames or JSON, decoded as the bytes arrive.
+"""Decodes the body of a stream as the bytes arrive: server-sent events, binary frames or JSON.
 
-Asked for a stream, servers answer with server-sent events or with binary frames (Bedrock); but also with one JSON object (an error, or
-the whole response), with a JSON array of chunks, or with one JSON object per line. The first byte shows which. A frame becomes the same
-kind of event as one of a text stream, so every stream parser reads both. Time is linear in the bytes, wherever they are cut.
+Servers answer a request for a stream with server-sent events or binary frames (Bedrock), but also with one JSON object (an error, or
+the whole response), a JSON array of chunks, or one JSON object per line. The first byte shows which. A frame becomes the same kind of
+event as an event of a text stream, so every stream parser reads both. The time is linear in the number of bytes, wherever they are
+split.
 
-Server-sent events are decoded here and not by a library for speed: nearly all events are one `data:` line, with or without an `event:`
-line before it, and cost a few searches. Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.6, with one
-difference: an event whose blank line never came is returned at the end, since some servers leave out the last newline.
+Server-sent events are decoded here for speed, without a library: nearly all events are one `data:` line, with or without an `event:`
+line before it, and need only a few searches. Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section 9.2.6,
+with one difference: a last event without its blank line is returned at the end, since some servers leave out the last newline.
 
 Vendor pages of the frames: https://docs.aws.amazon.com/lexv2/latest/dg/event-stream-encoding.html and
 https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModelWithResponseStream.html, read 2026-11-22.
@@ -24,14 +25,14 @@ from agentlab.providers.wires import read
 from agentlab.providers.wires.read import ends_early, loads
 from agentlab.transport.aws_eventstream import FIRST_BYTES, PRELUDE_BYTES, Prelude, read_frame, read_prelude
 
-LARGEST_ANSWER_BYTES = 64 * 2**20
-"""The most bytes of one answer, so that an endless response does not use up the memory. No model's answer is that long."""
+MAX_ANSWER_BYTES = 64 * 2**20
+"""The limit on the bytes of one answer, so that an endless response does not use up the memory. No model's answer is that long."""
 
 Event: TypeAlias = tuple[bytes, bytes]
 """The event's name (empty if there is none) and its data, both as bytes."""
 
 UNREADABLE = b"\0"
-"""Prefix of the data of an event that replaces a lost one; JSON never begins with it. The rest of the lost event follows."""
+"""Prefix of the data of an event that replaces an unreadable one; JSON never begins with it. The unreadable bytes follow."""
 
 _LEADING = b" \t\r\n\xef\xbb\xbf"
 """Skipped before the first event: white space, which some servers send to keep the connection open, and a byte order mark."""
@@ -44,7 +45,7 @@ _KEEP_ALIVE_BYTES = 80
 class Incoming:
     """The bytes of one stream.
 
-    `is_json`: the body is JSON and not events. `is_quiet`: the newest bytes contain no part of an answer. `cut_short`, known after
+    `is_json`: the body is JSON, without events. `is_quiet`: the newest bytes contain no part of an answer. `cut_short`, known after
     `finish`: the body ended within an event, or before the first.
     """
 
@@ -62,11 +63,11 @@ class Incoming:
 
     @property
     def damaged(self) -> bool:
-        """True if a piece so far was unreadable."""
+        """True if an unreadable piece has arrived."""
         return self._broken_json or self._decoder.damaged
 
     def feed(self, data: bytes) -> list[Event]:
-        """Return the events that these bytes complete. A body that is JSON has none; `finish` reads it."""
+        """Return the events that these bytes complete. A JSON body has none; `finish` reads it."""
         if not self._started:
             data = data.lstrip(_LEADING)
             if not data:
@@ -86,7 +87,7 @@ class Incoming:
         return events
 
     def finish(self) -> tuple[list[Event], list[JSON]]:
-        """Return the incomplete part at the end of the stream: a last event, or the values of a body that is JSON."""
+        """Return the rest at the end of the stream: a last event, or the values of a JSON body."""
         if not self.is_json:
             self.cut_short = self._started and self._decoder.is_within_event(begun=self._begun)
             return self._decoder.finish(), []
@@ -108,7 +109,7 @@ def _is_keep_alive(event: Event) -> bool:
 
 
 def read_json(text: str) -> tuple[list[JSON], bool]:
-    """Return the JSON values in a text (of an array its items), and True if there is nothing else in the text."""
+    """Return the JSON values in a text (for an array, its items), and True if there is nothing else in the text."""
     try:
         value = loads(text)
         return (value if isinstance(value, list) else [value]), True
@@ -139,7 +140,7 @@ _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 
 class SSEDecoder:
-    """Decodes one stream; bytes may be cut anywhere. `damaged`: a line had an unknown field."""
+    """Decodes one stream; the bytes may be split anywhere. `damaged`: a line had an unknown field."""
 
     __slots__ = ("_after_cr", "_buffer", "_searched", "damaged")
 
@@ -158,12 +159,12 @@ class SSEDecoder:
         at = data.find(b"\r")
         if at >= 0:
             alone = at == len(data) - 4 and data.endswith(b"\r\n\r\n") and data.find(b"\n") > at
-            if alone and data.startswith(b"data: ") and not self._buffer:  # an event of one line, as Gemini's server sends it
+            if alone and data.startswith(b"data: ") and not self._buffer:  # an event of one line, as Gemini's server sends them
                 return [(b"", data[6:at])]
             self._after_cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         buffer = self._buffer
-        if not buffer and data.endswith(b"\n\n"):  # whole events, as they come from most servers
+        if not buffer and data.endswith(b"\n\n"):  # whole events, as most servers send them
             blocks = data[:-2].split(b"\n\n")
         else:
             buffer += data
@@ -196,7 +197,7 @@ class SSEDecoder:
             return False
         *lines, last = bytes(self._buffer).split(b"\n")
         if not all(line.startswith(_FIELDS) for line in lines if line):
-            return False  # something else than a stream
+            return False  # not a stream
         if not (last.startswith(_FIELDS) or any(field.startswith(last) for field in _FIELDS)):
             return False
         data = [line[5:] for line in (*lines, last) if line.startswith(b"data:")]
@@ -206,7 +207,7 @@ class SSEDecoder:
         return not text or ends_early(text)
 
     def finish(self) -> list[Event]:
-        """Return the last event, if the stream ended without its blank line."""
+        """Return the last event, if its blank line is missing."""
         block = bytes(self._buffer)
         self._buffer.clear()
         self._searched = 0
@@ -215,8 +216,8 @@ class SSEDecoder:
         return events
 
     def _block(self, block: bytes, events: list[Event]) -> None:
-        """Append the event of this block, and before it its damaged lines. A line with an unknown field counts as lost only if it
-        contains JSON: proxies put other lines into a stream."""
+        """Append the damaged lines of this block, then its event. A line with an unknown field counts as lost only if it contains JSON:
+        proxies insert other lines into a stream."""
         name, data = b"", []
         for line in block.split(b"\n"):
             if not line or line[0] == 58:  # a colon starts a comment
@@ -242,7 +243,7 @@ class SSEDecoder:
 
 
 class FrameDecoder:
-    """Decodes one stream; bytes may be cut anywhere. `damaged`: a frame was unreadable, or the stream ended inside one."""
+    """Decodes one stream; the bytes may be split anywhere. `damaged`: a frame was unreadable, or the stream ended inside one."""
 
     __slots__ = ("_buffer", "_lost", "_prelude", "damaged")
 
@@ -305,7 +306,7 @@ def _frame_event(frame: bytes) -> Event | None:
 
 
 def _frame_error(headers: dict[str, str], payload: bytes) -> dict[str, Any]:
-    """Return an exception of the service, or an error of the stream (which has no payload), as an error object."""
+    """Return an exception of the service, or an error of the stream (without a payload), as an error object."""
     kind = headers.get(":exception-type") or headers.get(":error-code") or "error"
     text = headers.get(":error-message") or payload.decode("utf-8", "replace")
     try:

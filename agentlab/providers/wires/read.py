@@ -1,6 +1,6 @@
-"""Readers for values of any shape, and a common JSON writer.
+"""Reads values of any shape, and writes JSON.
 
-A provider may send anything: a list where an object is documented, null, a number as text, NaN. The readers here return an empty value
+A provider may send anything: a list where an object is documented, null, a number as text, NaN. These functions return an empty value
 for a wrong shape, and never raise.
 """
 
@@ -23,7 +23,7 @@ from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage
 
 MAX_COUNT = 2**63 - 1
-"""The largest token count that fits the column of a frame."""
+"""The largest token count that fits into a frame's column."""
 
 UNPARSED = "_unparsed"
 """The key of arguments that are not a JSON object, sent as text on a wire that needs an object."""
@@ -63,14 +63,14 @@ def count(value: JSON) -> int | None:
 
 
 def added(first: int | None, *others: int | None) -> int | None:
-    """Return the sum of a token count and of others that may be None; None if the first is."""
+    """Return the sum of token counts, in which None counts as 0; None if the first is None."""
     if first is None:
         return None
     return first + sum(other or 0 for other in others)
 
 
 def so_far(usage: Usage) -> Usage:
-    """Return the usage of a broken stream without its output, of which it reported only the first tokens."""
+    """Return the usage of a broken stream without its output tokens, since the stream reported only the first ones."""
     return replace(usage, output_tokens=None, reasoning_tokens=None, output_audio_tokens=None, output_image_tokens=None)
 
 
@@ -88,8 +88,8 @@ def money(value: JSON) -> Decimal | None:
 def loads(text: str | bytes) -> JSON:
     """Parse JSON. Raises ValueError only, also for deep nesting and long integers.
 
-    pydantic's parser is about three times as fast as the standard library's, and stricter (halves of surrogate pairs, bytes that are
-    not UTF-8): what it refuses is parsed by the other.
+    pydantic's parser is about three times as fast as the standard library's, but stricter (halves of surrogate pairs, bytes that are
+    not UTF-8): the standard library parses text that pydantic refuses.
     """
     try:
         return from_json(text)
@@ -123,7 +123,7 @@ def ends_early(text: str | bytes) -> bool:
 
 
 def dumps(value: JSON) -> bytes:
-    """Return compact UTF-8 JSON in the given order. NaN, infinities, endless integers and too deep values become null."""
+    """Return compact UTF-8 JSON in the given order. NaN, infinities, very long integers and deeply nested values become null."""
     try:
         try:
             text = _ENCODER.encode(value)
@@ -135,7 +135,7 @@ def dumps(value: JSON) -> bytes:
 
 
 def _plain(value: object) -> dict[Any, Any]:
-    if isinstance(value, Mapping):  # a frozen one
+    if isinstance(value, Mapping):  # a frozen mapping
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
@@ -161,8 +161,8 @@ def json_object(fields: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def json_array(values: Iterable[bytes]) -> bytes:
-    """Return an array of encoded values, without empty ones (an empty message)."""
-    return b"[%b]" % b",".join(filter(None, values))  # in C: the messages of a long run are joined for each of its requests
+    """Return an array of encoded values, without empty ones (empty messages)."""
+    return b"[%b]" % b",".join(filter(None, values))  # fast, since all messages of a run are joined for each request
 
 
 def is_json(text: str) -> bool:
@@ -198,7 +198,7 @@ def arguments_object(text: str) -> bytes:
 
 
 def arguments_text(value: JSON, *, closed: bool) -> str:
-    """Return a tool call's arguments as text, from text, an object or nothing.
+    """Return a tool call's arguments as text, from text, an object or None.
 
     A closed call without arguments is `{}`, since several servers send an empty string for a tool without parameters.
     """
@@ -211,7 +211,7 @@ def arguments_text(value: JSON, *, closed: bool) -> str:
 
 
 def plain_id(text: str) -> str:
-    """Return a tool call's id in the characters that every vendor accepts."""
+    """Return a tool call's id with only the characters that every vendor accepts."""
     return _NOT_IN_ID.sub("_", text)
 
 
@@ -219,22 +219,23 @@ def plain_id(text: str) -> str:
 
 
 def tool_call(call_id: JSON, number: int, name: JSON, arguments: JSON, *, closed: bool) -> ToolCall:
-    """Return a tool call from unchecked values; `number` makes its id if the server sent none."""
+    """Return a tool call from unchecked values; its id is made from `number` if the server sent none."""
     text = arguments_text(arguments, closed=closed)
     return ToolCall(as_text(call_id) or f"call_{number}", as_text(name), text, closed=closed)
 
 
-Asked: TypeAlias = tuple[JSON, JSON, JSON]
+RawCall: TypeAlias = tuple[JSON, JSON, JSON]
 """The unchecked id, name and arguments of a call in a block."""
 
 
 def tool_calls(
-    blocks: list[dict[str, Any]], asked: Callable[[dict[str, Any]], Asked | None], *, cut: bool
+    blocks: list[dict[str, Any]], raw_call: Callable[[dict[str, Any]], RawCall | None], *, cut: bool
 ) -> tuple[ToolCall, ...]:
-    """Return the calls among the blocks. The last block of a cut response counts as open, since a whole body does not mark it."""
+    """Return the calls among the blocks. The last block of a cut response counts as open, since a whole body does not mark open
+    blocks."""
     calls: list[ToolCall] = []
     for number, block in enumerate(blocks, 1):
-        found = asked(block)
+        found = raw_call(block)
         if found is None:
             continue
         call_id, name, arguments = found
@@ -243,8 +244,8 @@ def tool_calls(
 
 
 def unique_call_ids(response: ModelResponse) -> ModelResponse:
-    """Return the response with a new id for each call that repeats an earlier one's or has none, since results are sent by id. The
-    native form of the turn gets the same ids."""
+    """Return the response with a new id for each call without an id, or with the id of an earlier call, since results are sent by id.
+    The native form of the turn gets the same ids."""
     ids = {call.id for call in response.tool_calls}
     if "" not in ids and len(ids) == len(response.tool_calls):
         return response
@@ -261,7 +262,7 @@ def unique_call_ids(response: ModelResponse) -> ModelResponse:
 
 
 def free_id(call_id: str, taken: Collection[str]) -> str:
-    """Return the id, with a number after it if it is taken."""
+    """Return the id, with a number appended if it is taken."""
     number, new = 2, call_id
     while new in taken:
         new, number = f"{call_id}_{number}", number + 1
@@ -271,7 +272,7 @@ def free_id(call_id: str, taken: Collection[str]) -> str:
 def _with_ids(content: JSON, before: tuple[ToolCall, ...], after: list[ToolCall]) -> JSON:
     content = copy.deepcopy(content)
     places = list(_id_places(content))
-    if len(places) != len(before):  # the vendor's calls are among them
+    if len(places) != len(before):  # some are calls that the vendor runs
         waiting = [call.id for call in before]
         places = [(part, name) for part, name in places if part.get(name) in waiting]
     may_lack_id = "parts" in as_dict(content)  # Gemini's calls and their results may have no id
@@ -282,7 +283,7 @@ def _with_ids(content: JSON, before: tuple[ToolCall, ...], after: list[ToolCall]
 
 
 def _id_places(content: JSON) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the calls of a turn in a provider's form, and the field of their id."""
+    """Yield each call of a turn in a provider's form, and the field with its id."""
     whole = as_dict(content)
     for call in as_list(whole.get("tool_calls")):  # chat completions
         yield as_dict(call), "id"
@@ -294,5 +295,5 @@ def _id_places(content: JSON) -> Iterator[tuple[dict[str, Any], str]]:
             yield block, "id"
         elif block.get("type") == "function_call":  # Responses
             yield block, "call_id"
-        elif isinstance(call := block.get("toolUse"), dict) and "type" not in call:  # Bedrock, which runs a tool with a type
+        elif isinstance(call := block.get("toolUse"), dict) and "type" not in call:  # Bedrock; it runs tools with a type itself
             yield call, "toolUseId"

@@ -1,11 +1,10 @@
 """The Responses wire, which OpenAI and other servers speak: reads why a response ended, and its content.
 
-A stream is assembled into the body that the same answer would have had without streaming, and that body is read, so both give the same
-response.
+A stream is assembled into the body that the same answer has without streaming, and that body is read, so both give the same response.
 
 Vendor page: https://platform.openai.com/docs/api-reference/responses/object; the finish reasons were read on 2026-11-22 from the types
-of the vendor's client (openai 3.54), which are made from the same specification. Cost is reported by OpenRouter as `usage.cost`
-(https://openrouter.ai/docs/api/api-reference/responses/create-responses), xAI in ticks of 1e-10 dollars
+of the vendor's client (openai 3.54), which are generated from the same specification. OpenRouter reports the cost as `usage.cost`
+(https://openrouter.ai/docs/api/api-reference/responses/create-responses), xAI reports it in ticks of 1e-10 dollars
 (https://docs.x.ai/developers/cost-tracking), both read 2026-11-22.
 """
 
@@ -28,7 +27,7 @@ STATUSES = Table(
     field="status",
     reasons={
         "completed": FinishReason.END_TURN,
-        "incomplete": FinishReason.UNKNOWN,  # without incomplete_details, which say why
+        "incomplete": FinishReason.UNKNOWN,  # for a response without incomplete_details, which have the reason
         "failed": FinishReason.ERROR,
         "cancelled": FinishReason.CANCELLED,
         "queued": FinishReason.UNKNOWN,  # not ended
@@ -42,7 +41,7 @@ INCOMPLETE_REASONS = Table(
     reasons={
         "max_output_tokens": FinishReason.MAX_TOKENS,
         "content_filter": FinishReason.CONTENT_FILTERED,
-        "steered": FinishReason.PAUSED,  # stopped at a safe place for a successor
+        "steered": FinishReason.PAUSED,  # stopped at a safe place, to be continued by another response
         "max_messages": FinishReason.UNKNOWN,  # listed but not explained
     },
 )
@@ -66,8 +65,8 @@ _ORDINARY_ENDS = (FinishReason.END_TURN, FinishReason.TOOL_CALLS)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a response: provider, requested model, message format and requested output cap in tokens. `trusted`: the server
-    says `incomplete` when it stopped at the cap."""
+    """The request of a response: provider, requested model, message format and requested output cap in tokens. `trusted`: the server
+    sends `incomplete` when it stops at the cap."""
 
     provider: str
     model: str
@@ -118,7 +117,7 @@ def read_body(payload: JSON, origin: Origin, *, ended: Ended = "whole", damaged:
 
 
 def unwrapped(payload: JSON) -> dict[str, Any]:
-    """Return the body in a payload, also of `{"type": "response.completed", "response": {…}}`, whose event may replace its status."""
+    """Return the body in a payload. In `{"type": "response.completed", "response": {…}}`, the event may replace a missing status."""
     body = read.as_dict(payload)
     kind, inner = body.get("type"), body.get("response")
     if isinstance(inner, dict) and isinstance(kind, str) and kind.startswith("response."):
@@ -146,7 +145,7 @@ def _is_proper(table: Table, value: JSON, ended: Ended) -> bool:
 
 
 def _is_at_cap(usage: Usage, cap: int | None) -> bool:
-    """True if the output fills its cap. If it is larger, the server, such as xAI's, does not count reasoning against the cap."""
+    """True if the output fills its cap. If it is larger, the server does not count reasoning against the cap (as at xAI)."""
     output = usage.output_tokens
     if cap is None or output is None or output <= cap:
         return cap is not None and output == cap
@@ -177,7 +176,7 @@ def _signal(body: Mapping[str, Any], items: list[Item], facts: Facts, origin: Or
     if value is None:
         return signal if facts.ended != "whole" else _inferred(signal, facts, message_status, at_cap=at_cap)
     if at_cap and not origin.trusted and signal.finish_reason in _ORDINARY_ENDS:
-        message = f"The provider says that the response is completed; but it fills its cap of {facts.requested_cap} tokens."
+        message = f"The provider says that the response is completed, but it fills its cap of {facts.requested_cap} tokens."
         return replace(signal, finish_reason=FinishReason.MAX_TOKENS, confidence=Confidence.MEDIUM, message=message)
     return _doubted(signal, body, facts, message_status, at_cap=at_cap)
 
@@ -192,15 +191,15 @@ def _message(value: JSON, facts: Facts) -> str:
 
 
 def _inferred(signal: TerminationSignal, facts: Facts, message_status: JSON, *, at_cap: bool) -> TerminationSignal:
-    """Infer the signal of a whole body without a status (OpenRouter has sent such) from its items."""
+    """Infer the signal of a whole body without a status from its items (OpenRouter has sent such bodies)."""
 
     def inferred(reason: FinishReason, message: str) -> TerminationSignal:
         return replace(signal, finish_reason=reason, confidence=Confidence.MEDIUM, message=message)
 
     if facts.refused:
-        return inferred(FinishReason.CONTENT_FILTERED, "The response has no status, but a refusal.")
+        return inferred(FinishReason.CONTENT_FILTERED, "The response has no status, but it has a refusal.")
     if facts.tool_calls and facts.complete_calls:
-        return inferred(FinishReason.TOOL_CALLS, "The response has no status, but complete tool calls.")
+        return inferred(FinishReason.TOOL_CALLS, "The response has no status, but it has complete tool calls.")
     if message_status == "completed" and not facts.tool_calls:
         return inferred(FinishReason.END_TURN, "The response has no status, and its message is completed.")
     if message_status == "incomplete" and at_cap:
@@ -216,14 +215,14 @@ def _doubted(
         return signal
     cut_message = message_status == "incomplete" and not facts.tool_calls
     if cut_message and at_cap:
-        message = "The provider says that the response is completed; but its message is incomplete, and fills the cap."
+        message = "The provider says that the response is completed, but its message is incomplete, and fills the cap."
         return replace(signal, finish_reason=FinishReason.MAX_TOKENS, confidence=Confidence.MEDIUM, message=message)
     if cut_message:
-        message = "The provider says that the response is completed, and that its message is incomplete."
+        message = "The provider says that the response is completed, but that its message is incomplete."
     elif body.get("status") in _OPEN:
-        message = f"The stream says that the response is completed, and that its status is {body['status']!r}."
+        message = f"The stream says that the response is completed, but that its status is {body['status']!r}."
     elif (reason := read.as_dict(body.get("incomplete_details")).get("reason")) is not None:
-        message = f"The provider says that the response is completed, and that it is incomplete: {raw_value(reason)!r}."
+        message = f"The provider says that the response is completed, but also that it is incomplete: {raw_value(reason)!r}."
     else:
         return signal
     return replace(signal, confidence=Confidence.LOW, message=message)
@@ -235,8 +234,8 @@ def _doubted(
 def _tool_calls(waiting: list[Item], *, proper: bool, damaged: bool) -> tuple[ToolCall, ...]:
     """Return the calls of the request's functions.
 
-    In a cut response a call is closed if its arguments are complete and its item does not say otherwise. In any other an item may say
-    `in_progress`, since it waits for its result. If a piece of the stream was lost no call is closed.
+    In a cut response, a call is closed if its arguments are complete and its item does not contradict that. In any other response, an
+    item may be `in_progress`, since it waits for its result. If a piece of the stream was lost, all calls are open.
     """
     calls: list[ToolCall] = []
     for item in waiting:
@@ -252,9 +251,9 @@ def _tool_calls(waiting: list[Item], *, proper: bool, damaged: bool) -> tuple[To
 
 
 def read_usage(body: Mapping[str, Any], items: list[Item]) -> Usage:
-    """Return the usage by the convention of `Usage`. `output_tokens` includes reasoning, unless the total shows that it is added.
+    """Return the usage in the form of `Usage`. `output_tokens` includes reasoning, unless the total shows that it does not.
 
-    A tool that the vendor runs leaves an item in the output. Searches are charged one by one, opening a page is not:
+    A tool that the vendor runs leaves an item in the output. Each search is charged, opening a page is not:
     https://developers.openai.com/api/docs/guides/tools-web-search, read 2026-11-23."""
     usage = read.as_dict(body.get("usage"))
     taken, given = read.count(usage.get("input_tokens")), read.count(usage.get("output_tokens"))
@@ -300,21 +299,21 @@ _WAITING = frozenset(
         "tool_search_call",
     }
 )
-"""Items that ask the caller for something. The vendor runs some of them too, and then their results are in the same output."""
+"""Items that wait for the caller. The vendor runs some of these tools itself; their results are then in the same output."""
 
 _LED_BY_REASONING = ("message", "function_call")
 _TEXT_TYPES = ("output_text", "text", None)
 
 
 def items_of(output: JSON) -> list[Item]:
-    """Return the items that are objects; a message without a type gets it."""
+    """Return the items that are objects; a message without a type gets its type."""
     found = [item for item in read.as_list(output) if isinstance(item, dict)]
     return [{"type": "message", **item} if "type" not in item and "role" in item else item for item in found]
 
 
 def waiting_items(items: list[Item]) -> list[Item]:
-    """Return the items that wait for the caller: calls of the request's functions without a result, and others for the caller, unless
-    a message follows (xAI lists calls of xAI's tools as `custom_tool_call`)."""
+    """Return the items that wait for the caller: calls of the request's functions without a result, and other such items unless a
+    message follows them (xAI lists calls of its own tools as `custom_tool_call`)."""
     answered = {read.as_text(item.get("call_id")) for item in items if read.as_text(item.get("type")).endswith("_output")} - {""}
     last_message = max((place for place, item in enumerate(items) if item.get("type") == "message"), default=-1)
     return [
@@ -328,7 +327,7 @@ def waiting_items(items: list[Item]) -> list[Item]:
 
 
 def is_waiting_kind(kind: JSON) -> bool:
-    """True if items of this type ask the caller for something."""
+    """True if items of this type may wait for the caller."""
     return isinstance(kind, str) and kind in _WAITING
 
 
@@ -349,7 +348,7 @@ def refusals_of(item: Item) -> list[str]:
 
 
 def thoughts_of(item: Item) -> list[str]:
-    """Return the paragraphs of a reasoning item: its summary and its text, or one of them if they are the same."""
+    """Return the paragraphs of a reasoning item: its summary and its text, or only one if both are the same."""
     if item.get("type") != "reasoning":
         return []
     content = item.get("content")
@@ -365,17 +364,17 @@ def _texts(parts: JSON, types: Iterable[str | None]) -> list[str]:
 
 
 def arguments_of(item: Item) -> JSON:
-    """Return the arguments of a call as sent."""
+    """Return the arguments of a call as received."""
     return item.get("input") if item.get("type") == "custom_tool_call" else item.get("arguments")
 
 
 def call_id_of(item: Item, number: int) -> str:
-    """Return the id for the result of a call; `number` makes one if the server sends none."""
+    """Return the id for the result of a call; it is made from `number` if the server sends none."""
     return read.as_text(item.get("call_id")) or read.as_text(item.get("id")) or f"call_{number}"
 
 
 def weight(items: Iterable[Item]) -> int:
-    """Return the number of characters of text, reasoning and arguments: of two forms of one output, the longer one is used."""
+    """Return the number of characters of text, reasoning and arguments: the longer of two forms of one output is used."""
     total = 0
     for item in items:
         arguments = arguments_of(item)
@@ -385,10 +384,10 @@ def weight(items: Iterable[Item]) -> int:
 
 
 def native_items(items: list[Item], *, stored: bool) -> list[Item]:
-    """Return the items to send back to a server that stores nothing unless `stored`.
+    """Return the items to send back to a server that stores nothing, unless `stored`.
 
-    Without the parts that some server refuses: null fields; arguments that are not a JSON object; reasoning without content; reasoning
-    at the end; messages without content. If reasoning is left out, the items that depend on it lose their ids, which would require it.
+    Parts that some server refuses are left out: null fields, arguments that are not a JSON object, reasoning without content, reasoning
+    at the end, messages without content. If reasoning is left out, the items that depend on it lose their ids, which would require it.
     """
     kept: list[Item] = []
     calls, left_out = 0, False
@@ -431,7 +430,7 @@ def _call_to_send(item: Item, number: int) -> Item:
 _TOKENS_ONLY = frozenset(
     {"function_call", "custom_tool_call", "mcp_call", "computer_call", "tool_search_call", "apply_patch_call", "local_shell_call"}
 )
-"""Calls that cost their tokens only."""
+"""Calls that cost only their tokens."""
 
 _COUNTED = frozenset({"web_search_call", "file_search_call"})
 _CHARGES = {"code_interpreter_call": "a code container", "shell_call": "a code container", "image_generation_call": "images"}
@@ -444,7 +443,7 @@ def web_searches(body: Mapping[str, Any], items: list[Item]) -> int:
 
 
 def charged_beside_tokens(body: Mapping[str, Any], items: list[Item]) -> Iterator[str]:
-    """Yield the tools that the vendor ran and charges for, without counted searches."""
+    """Yield the tools that the vendor ran and charges for, except for the searches that are counted."""
     usage, tool_usage = read.as_dict(body.get("usage")), read.as_dict(body.get("tool_usage"))
     answered = [item.get("call_id") for item in items if item.get("type") == "shell_call_output"]
     for item in items:

@@ -1,10 +1,10 @@
-"""The Responses wire: its requests, its streams, and the base of the providers that speak it.
+"""The Responses wire: its requests, its stream parser, and the base class of the providers that speak it.
 
-A request has the whole conversation as input items, since servers are asked to store nothing.
+A request has the whole conversation as input items, since it asks the server to store nothing.
 
 Vendor pages: https://platform.openai.com/docs/api-reference/responses/create and https://platform.openai.com/docs/guides/reasoning; the
-fields were read on 2026-11-22 from the types of the vendor's client (openai 3.54). Of other servers: llama.cpp needs
-`"type": "message"` and text parts in the assistant's messages; OpenRouter needs an id and a status there
+fields were read on 2026-11-22 from the types of the vendor's client (openai 3.54). Among other servers, llama.cpp needs
+`"type": "message"` and text parts in the assistant's messages, and OpenRouter needs an id and a status there
 (https://openrouter.ai/docs/api/reference/responses/basic-usage).
 """
 
@@ -44,15 +44,15 @@ from agentlab.transport.http import HttpRequest
 def request_body(request: ModelRequest, *, model: str, wire: str, full_items: bool, defaults: Mapping[str, JSON]) -> bytes:
     """Return the JSON body, its fields in a fixed order. Each message is encoded once per conversation.
 
-    `options` are further fields at the top level, and its `tools` are added to the request's own; they replace `defaults` of the same
-    name. `full_items` gives the assistant's turns of other wires an id and a status.
+    `options` are additional top-level fields, which replace `defaults` of the same name; its `tools` are added to the request's own.
+    `full_items` gives the assistant's turns from other wires an id and a status.
     """
     items = encode_messages(request.messages, wire, partial(encode_message, wire=wire, full_items=full_items))
     fields = {"model": read.dumps(model), "input": read.json_array(items)}
     if request.instructions:
         fields["instructions"] = read.dumps(request.instructions)
     if request.tools:
-        # Without `strict` this wire makes a schema strict, with every parameter required.
+        # Without `strict`, this wire treats a schema as strict, with every parameter required.
         fields["tools"] = read.json_array(
             b'{"type":"function","name":%b,"description":%b,"parameters":%b,"strict":false}'
             % (read.dumps(tool.name), read.dumps(tool.description), tool.parameters_json.encode())
@@ -68,7 +68,7 @@ def request_body(request: ModelRequest, *, model: str, wire: str, full_items: bo
 
 
 def encode_message(message: Message, *, wire: str, full_items: bool) -> bytes:
-    """Return one message as input items, separated by commas; nothing for an empty assistant turn."""
+    """Return one message as input items, separated by commas; empty bytes for an empty assistant turn."""
     if message.role == "tool":
         return b",".join(
             read.dumps({"type": "function_call_output", "call_id": result.call_id, "output": result.content})
@@ -86,7 +86,7 @@ def encode_message(message: Message, *, wire: str, full_items: bool) -> bytes:
 def _message_item(text: str, *, full: bool) -> dict[str, JSON]:
     if not full:
         return {"type": "message", "role": "assistant", "content": text}
-    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:24]  # the same request is the same bytes
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:24]  # so that equal requests have equal bytes
     part = {"type": "output_text", "text": text, "annotations": []}
     return {"type": "message", "id": f"msg_{digest}", "role": "assistant", "status": "completed", "content": [part]}
 
@@ -101,9 +101,9 @@ def _call_item(call: ToolCall, *, full: bool) -> dict[str, JSON]:
 class Responses(Server):
     """A server on the Responses wire.
 
-    `base_url` is the address up to and without `/responses`. `headers` are further headers of live calls. Keys and headers are never
-    shown. `full_items`: the server needs an id and a status in assistant turns that it did not write. `trusted`: it says `incomplete`
-    when it stopped at the cap. `defaults` are further fields of the body, which `options` replace.
+    `base_url` is the address up to and without `/responses`. `headers` are additional headers for live calls. Keys and headers are
+    never shown. `full_items`: the server needs an id and a status in assistant turns that it did not write. `trusted`: it sends
+    `incomplete` when it stops at the cap. `defaults` are additional fields of the body, which `options` replace.
 
     Example:
         >>> from dataclasses import dataclass
@@ -158,9 +158,9 @@ class Responses(Server):
 # Streams ------------------------------------------------------------------------------------------------------------------------
 #
 # Read 2026-11-22 from https://platform.openai.com/docs/api-reference/responses-streaming and the types of the vendor's client (openai
-# 3.54); what other servers leave out of the events as recorded responses have it. The last event carries the whole response, and its
-# output is used if it is there. But some servers leave it empty, or send less than they streamed, and a stream may break off: then the
-# output is assembled from the events before.
+# 3.54); recorded responses show which parts of the events other servers leave out. The last event carries the whole response, whose
+# output is used. But some servers leave that output empty, or shorter than they streamed it, and a stream may break off: the output is
+# then assembled from the earlier events.
 
 _TEXT_DELTA = "response.output_text.delta"
 _ARGUMENTS_DELTA = "response.function_call_arguments.delta"
@@ -170,7 +170,7 @@ _FINISHED = ("completed", "incomplete", "failed", "cancelled")
 
 
 class ResponsesStreamParser(BodyParser):
-    """The state of one stream of events."""
+    """Parses one stream of events."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
@@ -184,17 +184,16 @@ class ResponsesStreamParser(BodyParser):
         self._last: dict[str, Any] | None = None
         self._whole: dict[str, Any] | None = None
         self._paragraph: tuple[int, str, int] | None = None
-        self._open: list[str] = []  # the pieces of the current text, and its place in the events
+        self._open: list[str] = []  # the pieces of the current text; `_open_at` is its place in the events
         self._open_at: tuple[JSON, JSON] = (None, None)
         self._open_kind = _TEXT_DELTA
-        self._open_call: tuple[int, str, str] | None = None  # of current arguments: the call's number, id and name
-        self._number: int | None = None  # of the last checked event; the fast path counts those after it
+        self._open_call: tuple[int, str, str] | None = None  # number, id and name of the call whose arguments are current
+        self._number: int | None = None  # of the last checked event; `_since` counts the events of the fast path after it
         self._since = 0
         self._gaps = False
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes and return the events that they complete. Text and arguments, which are most of them, take a fast
-        path."""
+        """Parse the next bytes and return the events that they complete. Most events are text and arguments, which take a fast path."""
         events: list[StreamEvent] = []
         for name, event in self._incoming.feed(data):
             try:
@@ -228,7 +227,7 @@ class ResponsesStreamParser(BodyParser):
         if not isinstance(kind, str):
             return
         if self._last is not None and kind == "response.created":
-            self._begin_anew(chunk)
+            self._begin_another(chunk)
         if (number := chunk.get("sequence_number")) is not None:
             self._count(number)
         if kind in PIECES:
@@ -246,25 +245,25 @@ class ResponsesStreamParser(BodyParser):
             self._end(kind, read.as_dict(chunk.get("response")), events)
         elif chunk.get("object") == "error" or kind == "error":
             self._fail(chunk, events)
-        elif chunk.get("object") == "response" or (not kind and "output" in chunk):  # not streamed after all
+        elif chunk.get("object") == "response" or (not kind and "output" in chunk):  # the server did not stream
             self._whole = chunk
 
-    def _begin_anew(self, chunk: dict[str, Any]) -> None:
-        """Begin another response in the same stream, as some recorders join those of a run: the items are added up, the last one has
-        the end, and the confidence is lower."""
+    def _begin_another(self, chunk: dict[str, Any]) -> None:
+        """Begin another response in the same stream, since some recorders join the responses of a run: the items of all are collected,
+        the last one has the finish reason, and the confidence is lower."""
         self._damaged = True
         if read.as_dict(chunk.get("response")).get("id") != read.as_dict(self._last).get("id"):
             self._last, self._number, self._done = None, None, False
             self._at.clear()
 
     def _count(self, number: JSON) -> None:
-        """Check the numbers of the events for missing or misplaced ones. Some servers number only a part of them."""
+        """Check the numbers of the events for missing or misplaced events. Some servers number only some events."""
         if isinstance(number, int):
             known = self._number
             if known is not None and not known < number <= known + self._since + 1:
                 self._gaps, damaged = True, self._damaged
-                self._lose(MISSING)
-                self._damaged = damaged  # the last event may carry all of it
+                self._record_loss(MISSING)
+                self._damaged = damaged  # the last event may carry the whole output
             self._number, self._since = number, 0
 
     def _end(self, kind: str, response: dict[str, Any], events: list[StreamEvent]) -> None:
@@ -272,7 +271,7 @@ class ResponsesStreamParser(BodyParser):
         self._open_at = (None, None)
         status = response.get("status")
         if not isinstance(status, str) or status not in _FINISHED:
-            response = {**response, "type": kind}  # the event says it
+            response = {**response, "type": kind}  # the event's type replaces the status
         self._last = response
         events.append(SignalSeen(self._signal_now()))
 
@@ -282,14 +281,14 @@ class ResponsesStreamParser(BodyParser):
         super()._fail(error, events)
 
     def _item(self, kind: str, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
-        """Take an item that begins or is done, and emit item text that has not been streamed yet."""
+        """Add an item that begins or is done, and emit item text that has not been streamed yet."""
         fields = read.as_dict(chunk.get("item"))
         index = chunk.get("output_index")
         self._open_at = (None, None)
         if kind == "response.output_item.added":
             known = self._begun_before(index, fields)
             if known is not None:
-                self._doubtful, known.headless = True, False  # its pieces came first, or it is repeated
+                self._doubtful, known.headless = True, False  # pieces of the item arrived first, or the event is repeated
                 known.fields.update(fields)
                 return
             item = self._begin(index, fields)
@@ -309,7 +308,7 @@ class ResponsesStreamParser(BodyParser):
                 self._emit(item, field, part, text, events)
 
     def _piece(self, kind: str, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
-        """Take a piece of an item, or a whole field of it, which is emitted if no piece of it was."""
+        """Add a piece of an item, or a whole field, which is emitted if none of its pieces was."""
         field, key, place = PIECES[kind]
         text = chunk.get(key)
         item = self._which(chunk, TYPES[field])
@@ -329,7 +328,7 @@ class ResponsesStreamParser(BodyParser):
             self._damaged = True  # a late piece
         if not isinstance(text, str):
             if text is not None:
-                self._lose(BROKEN)
+                self._record_loss(BROKEN)
             return
         self._emit(item, field, part, text, events)
         if field == "text" or (item.call is not None and item.emitted and kind == _ARGUMENTS_DELTA):
@@ -355,7 +354,7 @@ class ResponsesStreamParser(BodyParser):
             events.append(ReasoningDelta(between + text))
 
     def _begin(self, index: JSON, fields: Item, *, headless: bool = False) -> ItemPieces:
-        """Begin an item, at the next place if the event has none. `headless`: its first event is missing."""
+        """Begin an item, at the next place if the event names none. `headless`: its first event is missing."""
         if not isinstance(index, int):
             index = max(self._at, default=-1) + 1
         item = ItemPieces(dict(fields), len(self._items), index, headless)
@@ -368,8 +367,8 @@ class ResponsesStreamParser(BodyParser):
         return item
 
     def _which(self, chunk: dict[str, Any], kind: str, item_id: JSON = None) -> ItemPieces:
-        """Return the item of an event: by its place, else by its id, else the last one of that kind. If its first event is missing it
-        begins here."""
+        """Return the item of an event: by its place, else by its id, else the last item of that kind. An item whose first event is
+        missing begins here."""
         index = chunk.get("output_index")
         if isinstance(index, int):
             found = self._at.get(index)
@@ -381,7 +380,7 @@ class ResponsesStreamParser(BodyParser):
         return self._begin(None, {"type": kind, "id": wanted} if wanted else {"type": kind}, headless=True)
 
     def _begun_before(self, index: JSON, fields: Item) -> ItemPieces | None:
-        """Return the item of a first event that comes after pieces of the item, or None."""
+        """Return the item of a first event that arrives after pieces of the item, or None."""
         own_id = fields.get("id")
         for item in self._items:
             same = bool(own_id) and item.fields.get("id") == own_id
@@ -409,21 +408,21 @@ class ResponsesStreamParser(BodyParser):
         """True if the stream is complete and nothing was lost; known after `finish`."""
         return super().sound and (self._last is not None or self._whole is not None)
 
-    def _weigh_order(self) -> None:
-        # Missing events do no harm if the last event carries the whole output.
+    def _check_order(self) -> None:
+        # Missing events do not matter if the last event carries the whole output.
         if self._gaps and (self._last is None or not weight(items_of(self._last.get("output")))):
             self._damaged = True
 
     def _block_count(self) -> int:
         return len(self._items)
 
-    def _lose(self, reason: str, lost_bytes: int | None = None) -> None:
-        super()._lose(reason, lost_bytes)
+    def _record_loss(self, reason: str, lost_bytes: int | None = None) -> None:
+        super()._record_loss(reason, lost_bytes)
         if reason == BROKEN:
-            self._number = None  # it had a number too
+            self._number = None  # the lost event had a number too
         self._open_at = (None, None)  # no fast path for the next piece
 
-    def _is_mended(self) -> bool:
+    def _is_repaired(self) -> bool:
         """True if the last event carries the whole output."""
         if self._last is None:
             return self._whole is not None
@@ -431,24 +430,24 @@ class ResponsesStreamParser(BodyParser):
         return bool(weight(given)) and items_of(self._assembled().get("output")) == given
 
     def _assembled(self) -> dict[str, Any]:
-        """Return the body of the same answer without streaming."""
+        """Return the body that the same answer has without streaming."""
         if self._whole is not None:
             return dict(self._whole)
         streamed = [item.body() for item in sorted(self._items, key=lambda item: item.index)]
-        body = {key: value for key, value in self._body.items() if key != "status"}  # a status of the beginning
+        body = {key: value for key, value in self._body.items() if key != "status"}  # the status at the beginning
         if self._last is None:
             return {**body, "output": streamed}
         body.update(self._last)
         given = items_of(body.get("output"))
         lesser = len(given) < len(streamed) or weight(given) < weight(streamed)
-        if lesser and not (self._gaps and weight(given)):  # incomplete pieces are not preferred
+        if lesser and not (self._gaps and weight(given)):  # with gaps, the pieces are incomplete
             body["output"] = streamed
         return body
 
 
 def _is_better(field: str, text: str, known: str) -> bool:
-    """True if a field's final text replaces its pieces: it is longer (pieces were lost), or of equal length and different (out of
-    order); arguments also if it is shorter and complete (one was repeated)."""
+    """True if a field's final text replaces its pieces: if it is longer (pieces were lost), or of equal length but different (pieces
+    were out of order). For arguments, also if it is shorter and complete (a piece was repeated)."""
     if text == known:
         return False
     return len(text) >= len(known) or (field == "arguments" and read.is_json_object(text))
@@ -466,7 +465,7 @@ PIECES = {
     "response.refusal.delta": ("refusal", "delta", "content_index"),
     "response.refusal.done": ("refusal", "refusal", "content_index"),
 }
-"""By event: the field that it is a piece of, the key of the piece, and the key of the part's number."""
+"""For each event: the field that it carries, the key of the piece, and the key of the part's number."""
 
 TYPES = {
     "text": "message",
@@ -484,15 +483,15 @@ _PARTS = {
     "reasoning_text": ("thoughts", "text"),
     "summary_text": ("summary", "text"),
 }
-"""By a part's type: its field, and the key of its text."""
+"""For each type of part: its field, and the key of its text."""
 
 
 @dataclass(slots=True, eq=False)
 class ItemPieces:
     """One output item, assembled from its pieces.
 
-    `number` counts the items, `index` is its place in the output, `call` its number among the function calls. `fields` are those of its
-    first event, `final` those of its last. `closed`: its arguments are complete; `done`: its complete fields. `emitted`: its call was
+    `number` counts the items, `index` is the item's place in the output, `call` its number among the function calls. `fields` are from
+    its first event, `final` from its last. `closed`: its arguments are complete. `done`: its complete fields. `emitted`: its call was
     emitted. `headless`: its first event is missing.
     """
 
@@ -526,7 +525,7 @@ class ItemPieces:
                     yield field, number, text
 
     def body(self) -> Item:
-        """Return the item as in a whole body. An unfinished one says so."""
+        """Return the item in the form of a whole body; the status of an unfinished item is `in_progress`."""
         streamed = self._streamed()
         if self.final is None:
             return {**streamed, "status": "completed" if self.closed else "in_progress"}

@@ -1,4 +1,4 @@
-"""The base of all stream parsers: bytes become chunks, chunks a body, and the body is read like a whole one."""
+"""The base of all stream parsers: assembles chunks into a body, which is read like the body of a response without streaming."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BlockReader: TypeAlias = Callable[[JSON, tuple[ToolCall, ...] | None, Ended, boo
 Signaller: TypeAlias = Callable[[JSON, Facts], TerminationSignal]
 
 PROPER_ENDS = ("end_turn", "tool_use", "stop_sequence")
-"""Stop reasons, on the wires of Anthropic and Bedrock, of a message whose blocks are all closed."""
+"""Stop reasons of Anthropic and Bedrock for messages in which all blocks are closed."""
 
 BROKEN = "an event could not be read"
 MISSING = "an event is missing"
@@ -29,7 +29,7 @@ _NOT_UTF8 = "bytes are not UTF-8"
 
 @dataclass(slots=True, eq=False)
 class _Loss:
-    """A hole in an unfinished stream. `lengths` are those of the text, the reasoning and the arguments before it, `blocks` is the
+    """A hole in an unfinished stream. `lengths` are those of the text, the reasoning and the arguments before the hole, `blocks` is the
     number of blocks before it. `over`: the answer had already ended."""
 
     hole: Hole
@@ -39,14 +39,14 @@ class _Loss:
 
 
 class BodyParser:
-    """The state of one stream. A wire defines what a chunk adds (`_take`), the body so far (`_assembled`), how it is read (`_read`),
-    and the signal while the stream is open (`_signal_now`)."""
+    """Parses one stream. A wire defines how a chunk is added (`_take`), how the body so far is assembled (`_assembled`) and read
+    (`_read`), and the signal while the stream is open (`_signal_now`)."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything, to parse another stream."""
+        """Reset the parser, for another stream."""
         self._incoming = Incoming()
         self._error: JSON = None
         self._done = False
@@ -56,11 +56,11 @@ class BodyParser:
         self._size_at_done: tuple[int, int] | None = None
         self._response: ModelResponse | None = None
         self._losses: list[_Loss] = []
-        self._fresh: _Loss | None = None  # the hole after which no part of the answer has come yet
+        self._fresh: _Loss | None = None  # the hole, until the next part of the answer arrives
         self._clear()
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes and return the events that they complete."""
+        """Parse the next bytes and return the events that they complete."""
         events: list[StreamEvent] = []
         for name, event in self._incoming.feed(data):
             if event == b"[DONE]" or name == b"error":
@@ -85,11 +85,11 @@ class BodyParser:
         """Return the response assembled from the stream."""
         if self._response is None:
             self._take_rest()
-            self._weigh_order()
+            self._check_order()
             body = self._assembled()
             if self._error is not None:
                 body["error"] = self._error
-            self._response = self._with_holes(self._doubted(self._read(body, self._ended(), self._damaged)))
+            self._response = self._with_holes(self._with_doubts(self._read(body, self._ended(), self._damaged)))
         return self._response
 
     @property
@@ -107,18 +107,18 @@ class BodyParser:
         """True if the body ended within an event, or before the first; known after `finish`."""
         return self._incoming.cut_short
 
-    def _doubted(self, response: ModelResponse) -> ModelResponse:
-        """Return the response, at most MEDIUM if the stream is out of order, though each piece could be read."""
+    def _with_doubts(self, response: ModelResponse) -> ModelResponse:
+        """Return the response, with at most MEDIUM confidence if pieces are out of order or missing."""
         signal = response.signal
         if not self._doubtful or signal.confidence is not Confidence.HIGH or signal.finish_reason is FinishReason.ERROR:
             return response
-        message = f"{signal.message} But pieces of the stream are missing, or came after its end."
+        message = f"{signal.message} But pieces of the stream are missing, or arrived after its end."
         return replace(response, signal=replace(signal, confidence=Confidence.MEDIUM, message=message))
 
     # Lost pieces -------------------------------------------------------------------------------------------------------------
 
-    def _lose(self, reason: str, lost_bytes: int | None = None) -> None:
-        """Record that a piece of the stream is lost here. Consecutive pieces are one hole."""
+    def _record_loss(self, reason: str, lost_bytes: int | None = None) -> None:
+        """Record that a piece of the stream was lost here. Consecutive lost pieces are one hole."""
         self._damaged = True
         if (loss := self._fresh) is None:
             so_far = self._read(self._assembled(), "unmarked", True)
@@ -129,9 +129,9 @@ class BodyParser:
             loss.hole = replace(loss.hole, lost_bytes=(loss.hole.lost_bytes or 0) + lost_bytes)
 
     def _locate_hole(self, events: list[StreamEvent]) -> None:
-        """Check the piece after a hole: between two pieces of one thought, a piece of it was lost."""
+        """Look at the piece after a hole: a hole between two pieces of one thought is in the reasoning."""
         loss = self._fresh
-        delta = next((one for one in events if isinstance(one, TextDelta | ReasoningDelta | ToolCallDelta)), None)
+        delta = next((event for event in events if isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta)), None)
         if loss is None or delta is None:
             return
         self._fresh = None
@@ -140,10 +140,10 @@ class BodyParser:
             loss.hole = replace(loss.hole, in_reasoning=True)
 
     def _with_holes(self, response: ModelResponse) -> ModelResponse:
-        """Return the response with its holes. A loss after the end of the answer, such as its usage, is not one."""
+        """Return the response with its holes. A loss after the end of the answer, such as that of its usage, is not a hole."""
         lengths = _lengths(response)
         holes = tuple([loss.hole for loss in self._losses if not (loss.over and loss.lengths == lengths)])
-        if not holes or self._is_mended():
+        if not holes or self._is_repaired():
             return response
         response = replace(response, holes=holes, native=None)
         broke_off = self._ended() == "unmarked" and response.signal.raw_value is None
@@ -152,20 +152,19 @@ class BodyParser:
         return replace(response, signal=not_whole(response.signal, holes))
 
     def _block_count(self) -> int:
-        """The number of blocks so far, on a wire that has blocks."""
+        """Return the number of blocks so far, on a wire that has blocks."""
         return 0
 
     def _is_over(self) -> bool:
-        """True if the answer has ended, and only its usage and the like may follow."""
+        """True if the answer has ended, and only data such as its usage may follow."""
         return self._done
 
-    def _is_mended(self) -> bool:
+    def _is_repaired(self) -> bool:
         """True if the end of the stream repeated all lost pieces."""
         return False
 
     def _take_rest(self) -> None:
-        """Take the rest at the end. An event that is cut off there means that the stream broke off (`_torn`); earlier events are not
-        damaged."""
+        """Add the rest at the end. If the last event is cut off, the stream broke off (`_torn`), but earlier events are not damaged."""
         damaged, losses = self._damaged or self._incoming.damaged, list(self._losses)
         events, values = self._incoming.finish()
         for name, data in events:
@@ -191,12 +190,12 @@ class BodyParser:
                 self._damaged = True
                 self._fail(data.decode("utf-8", "replace"), events)
             elif data.startswith(UNREADABLE):
-                self._lose(BROKEN, len(data) - len(UNREADABLE) or None)
+                self._record_loss(BROKEN, len(data) - len(UNREADABLE) or None)
             elif data.strip():  # an empty event keeps the connection open
-                self._lose(BROKEN, len(data))
+                self._record_loss(BROKEN, len(data))
             return
         if not _is_utf8(data):
-            self._lose(_NOT_UTF8)
+            self._record_loss(_NOT_UTF8)
         self._chunk(name, chunk, events)
 
     def _chunk(self, name: bytes, chunk: JSON, events: list[StreamEvent]) -> None:
@@ -210,7 +209,7 @@ class BodyParser:
             if self._fresh is not None:
                 self._locate_hole(events[before:])
         else:
-            self._lose(BROKEN)
+            self._record_loss(BROKEN)
 
     def _fail(self, error: JSON, events: list[StreamEvent]) -> None:
         if self._error is None:
@@ -223,15 +222,15 @@ class BodyParser:
         return "whole" if self._incoming.is_json else "unmarked"
 
     def _size(self) -> tuple[int, int]:
-        """The number of pieces of text and of calls so far, on a wire that ends with `[DONE]`."""
+        """Return the number of pieces of text and of calls so far, on a wire that ends with `[DONE]`."""
         return 0, 0
 
-    def _weigh_order(self) -> None:
-        """Set `_doubtful` if pieces of a finished stream are missing or came after its end, and `_damaged` if that concerns a call,
-        which is then not closed."""
-        self._weigh_size(self._size_at_done)
+    def _check_order(self) -> None:
+        """Set `_doubtful` if pieces of a finished stream are missing or arrived after its end, and `_damaged` if these are pieces of a
+        call, which is then not closed."""
+        self._check_size(self._size_at_done)
 
-    def _weigh_size(self, at_end: tuple[int, int] | None) -> None:
+    def _check_size(self, at_end: tuple[int, int] | None) -> None:
         if at_end is not None and (now := self._size()) != at_end:
             self._doubtful = True
             self._damaged = self._damaged or now[1] > at_end[1]
@@ -253,7 +252,7 @@ class BodyParser:
 
 
 class BlockParser(BodyParser):
-    """The state of one stream of content blocks, on the wires of Anthropic and Bedrock."""
+    """Parses one stream of content blocks, on the wires of Anthropic and Bedrock."""
 
     _blocks: dict[int, Any]
 
@@ -279,7 +278,7 @@ class BlockParser(BodyParser):
         return self._signaller(stop_reason, facts)
 
     def _calls(self) -> tuple[ToolCall, ...]:
-        sound = not self._damaged  # with a piece lost, the rest may be JSON and yet wrong
+        sound = not self._damaged  # if a piece was lost, the rest may be valid JSON, but wrong
         blocks = self._waiting([block for _, block in sorted(self._blocks.items())])
         return tuple(ToolCall(block.id(), block.name(), block.arguments(), closed=block.closed and sound) for block in blocks)
 

@@ -1,1 +1,1 @@
-"""Other agent frameworks, each run by one file here, in an environment of its own."""
+"""Other agent frameworks, one file each, run in a separate environment."""

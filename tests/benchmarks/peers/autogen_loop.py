@@ -1,4 +1,4 @@
-"""AutoGen: one AssistantAgent whose model asks for one tool call a step."""
+"""AutoGen: one AssistantAgent whose model asks for one tool call per step."""
 # mypy: disable-error-code="import-not-found,misc,no-any-return,unused-ignore"
 
 import logging
@@ -60,7 +60,7 @@ class Scripted(ChatCompletionClient):
 
 
 async def lookup(key: str) -> str:
-    """Look a key up."""
+    """Look up a key."""
     return "value of " + key
 
 
@@ -87,5 +87,5 @@ def prepare(steps: int) -> Prepare:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)  # its event log would be most of what is measured
+    logging.disable(logging.CRITICAL)  # its event log would dominate the measurement
     report(prepare)

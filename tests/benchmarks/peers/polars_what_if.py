@@ -13,7 +13,7 @@ RUNS, STEPS, LIMITS = 10_000, 20, 1_000
 
 
 def prepare() -> Thunk:
-    """One join of all limits with the steps, the nearest at or above each: faster than a filter and a grouping for each limit."""
+    """Join all limits with the steps, each to the nearest at or above it: faster than a filter and a grouping for each limit."""
     tokens = np.random.default_rng(0).integers(200, 2_000, (RUNS, STEPS)).cumsum(axis=1)
     run = np.repeat(np.arange(RUNS, dtype=np.int32), STEPS)
     steps = pl.DataFrame({"run": run, "tokens": tokens.ravel(), "step": np.tile(np.arange(1, STEPS + 1, dtype=np.int32), RUNS)})

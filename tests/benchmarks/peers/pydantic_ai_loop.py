@@ -1,4 +1,4 @@
-"""pydantic-ai: one Agent over a FunctionModel that asks for one tool call a step."""
+"""pydantic-ai: one Agent over a FunctionModel that asks for one tool call per step."""
 # mypy: disable-error-code="import-not-found,misc,untyped-decorator,unused-ignore"
 
 from pydantic_ai import Agent
@@ -27,7 +27,7 @@ def prepare(steps: int) -> Prepare:
 
         @agent.tool_plain
         async def lookup(key: str) -> str:
-            """Look a key up."""
+            """Look up a key."""
             return "value of " + key
 
         def run() -> None:

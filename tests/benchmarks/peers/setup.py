@@ -1,4 +1,4 @@
-"""Makes the peers' environment, so that what they need never mixes with what this project needs."""
+"""Makes the peers' environment, so that the peers' dependencies never mix with this project's."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 CONSTRAINTS = Path(__file__).with_name("constraints.txt")
-"""What the peers bring along, as `pip freeze` has it: an environment made next year is this one."""
+"""The peers' dependencies, as in `pip freeze`, so that an environment made next year is the same."""
 ENVIRONMENT = ROOT / ".venv-peers"
 PACKAGES = ROOT / "tests" / "peers" / "node"
 NODE = ROOT / ".venv-peers-node"
@@ -18,9 +18,9 @@ NODE = ROOT / ".venv-peers-node"
 
 @cache
 def peers_python() -> Path:
-    """The interpreter that has the peers. Installs them where they are not there yet or their versions have changed."""
+    """The interpreter that has the peers. Installs them if they are missing or their versions changed."""
     python = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    installed = ENVIRONMENT / "installed.txt"  # a copy of the requirements, written last: it says that all went well
+    installed = ENVIRONMENT / "installed.txt"  # a copy of the requirements, written last: it marks a complete installation
     wanted = REQUIREMENTS.read_text()
     asked = wanted + CONSTRAINTS.read_text()
     if not installed.exists() or installed.read_text() != asked:
@@ -34,7 +34,7 @@ def peers_python() -> Path:
 
 @cache
 def peers_node() -> Path:
-    """The Node that has the peers in JavaScript, itself one of their packages: the system's may be too old for them."""
+    """The Node that has the JavaScript peers, itself one of their packages: the system's may be too old."""
     node = NODE / "node_modules" / ".bin" / "node"
     wanted = (PACKAGES / "package.json").read_text()
     installed = NODE / "package.json"
@@ -47,7 +47,7 @@ def peers_node() -> Path:
         (NODE / "package.json").write_text(wanted)
         command = ["npm", "install", "--silent", "--no-package-lock", "--no-audit", "--no-fund"]
         subprocess.run(command, cwd=NODE, check=True)
-    for program in PACKAGES.glob("*.mjs"):  # they find the packages beside them
+    for program in PACKAGES.glob("*.mjs"):  # Node finds the packages beside them
         shutil.copy(program, NODE)
     return node
 

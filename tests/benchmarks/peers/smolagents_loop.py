@@ -1,4 +1,4 @@
-"""smolagents: one ToolCallingAgent whose model asks for one tool call a step."""
+"""smolagents: one ToolCallingAgent whose model asks for one tool call per step."""
 # mypy: disable-error-code="import-not-found,misc,untyped-decorator,unused-ignore"
 
 from typing import Any
@@ -31,7 +31,7 @@ class Scripted(Model):
 
 @tool
 def lookup(key: str) -> str:
-    """Look a key up.
+    """Look up a key.
 
     Args:
         key: what to look up

@@ -1,1 +1,1 @@
-"""One file a framework: it runs the scenarios the way that framework's own documentation would, and writes down what happened."""
+"""One file per framework: it runs the scenarios as that framework's own documentation would, and records the results."""

@@ -1,4 +1,4 @@
-"""agentlab, asked the same as the others. Runs in this project's own environment."""
+"""agentlab in the same scenarios as the others. Runs in this project's own environment."""
 
 from __future__ import annotations
 

@@ -74,7 +74,10 @@ async def edit(address: str) -> Facts:
     held = {"limit": 3}
     tools = Tools(lambda number: held.update(limit=6) if number == 2 else None)
     limits = FunctionalTermination(lambda messages: tools.searches >= held["limit"])
-    return {**await run(address, PROMPT, tools, limits), "how": "FunctionalTermination over a value of your own"}
+    return {
+        **await run(address, PROMPT, tools, limits),
+        "how": "FunctionalTermination with a custom function that reads a variable",
+    }
 
 
 async def simple(address: str) -> Facts:
@@ -84,7 +87,7 @@ async def simple(address: str) -> Facts:
 async def step(address: str) -> Facts:
     agent = assistant(address, Tools())
     await agent.run(task=PROMPT)
-    return {"after_one": asked(address), "how": "AssistantAgent.run(), one iteration of tools at a time; run() again goes on"}
+    return {"after_one": asked(address), "how": "AssistantAgent.run(), one iteration of tools at a time; run() again continues"}
 
 
 async def fork(address: str) -> Facts:

@@ -46,7 +46,7 @@ async def run(address: str, prompt: str, tools: Tools, state: dict[str, TaskStat
         loop = agent or plain_loop()
         task = Task(dataset=[Sample(prompt)], solver=chain(remembered(before), use_tools(*definitions(tools)), loop))
         (log,) = await eval_async(task, model=model, log_dir=logs, **limits)
-        return facts_of(log, tools)  # its samples are read from the file when they are asked for
+        return facts_of(log, tools)  # its samples are read from the file on access
 
 
 def facts_of(log: EvalLog, tools: Tools) -> Facts:

@@ -1,4 +1,4 @@
-"""LangGraph, through the agent that LangChain builds on it."""
+"""LangGraph, through LangChain's agent on top of it."""
 # mypy: disable-error-code="import-not-found,misc,no-any-return,unused-ignore"
 
 import os

@@ -33,8 +33,8 @@ async def run(address: str, prompt: str, tools: Tools, limits: UsageLimits) -> F
         except Exception as error:
             facts = raised(error)
     last = next((message for message in reversed(messages) if isinstance(message, ModelResponse)), None)
-    told = last.finish_reason if last else None
-    return {**facts, "kept": results_in(messages), "searches": tools.searches, "forecasts": tools.forecasts, "told": told}
+    reason = last.finish_reason if last else None
+    return {**facts, "kept": results_in(messages), "searches": tools.searches, "forecasts": tools.forecasts, "told": reason}
 
 
 async def limit(address: str) -> Facts:

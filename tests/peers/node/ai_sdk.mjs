@@ -58,7 +58,7 @@ await main("ai-sdk", ["ai", "@ai-sdk/openai-compatible"], {
   },
   tokens: async (address) => {
     const facts = await run(address, PROMPT, new Tools(), ({ steps }) => tokensOf(steps) >= 500);
-    return { ...facts, how: "a function of yours in stopWhen" };
+    return { ...facts, how: "a custom function in stopWhen" };
   },
   edit: async (address) => {
     let limit = 3;
@@ -66,7 +66,7 @@ await main("ai-sdk", ["ai", "@ai-sdk/openai-compatible"], {
       if (number === 2) limit = 6;
     });
     const facts = await run(address, PROMPT, tools, ({ steps }) => steps.length >= limit);
-    return { ...facts, how: "a function over a value of your own in stopWhen" };
+    return { ...facts, how: "a custom function in stopWhen that reads a variable" };
   },
   no_usage: simple,
   cut_call: simple,

@@ -69,7 +69,7 @@ await main("openrouter", ["@openrouter/agent", "@openrouter/sdk"], {
       if (number === 2) limit = 6;
     });
     const facts = await run(address, PROMPT, tools, ({ steps }) => steps.length >= limit);
-    return { ...facts, how: "a function over a value of your own in stopWhen" };
+    return { ...facts, how: "a custom function in stopWhen that reads a variable" };
   },
   no_usage: simple,
   cut_call: simple,

@@ -1,0 +1,343 @@
+"""Shapes that are in none of our recordings but occur elsewhere: each body is written by hand from the vendors' pages."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from agentlab.model.finish_reasons import Confidence, FinishReason
+from agentlab.model.responses import SignalSeen, ToolCallDelta
+from agentlab.providers.finish_detection import detect
+
+from .bedrock_bodies import converse
+from .bodies import chat, claude, cut, google, parse_stream, provider, sse
+from .responses_bodies import body as responses
+
+F, HIGH, MEDIUM, LOW = FinishReason, Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW
+
+
+# Gemini: a call whose arguments arrive in pieces -----------------------------------------------------------------------------
+
+
+def partial(path: str, *, more: bool = False, **value: Any) -> dict[str, Any]:
+    return {"jsonPath": path, **value, **({"willContinue": True} if more else {})}
+
+
+def piece(*arguments: dict[str, Any], more: bool = True, **call: Any) -> dict[str, Any]:
+    parts = {"partialArgs": list(arguments)} if arguments else {}
+    return {**call, **parts, **({"willContinue": True} if more else {})}
+
+
+def pieces(*calls: dict[str, Any] | None, finish: str | None = "STOP") -> bytes:
+    chunks: list[dict[str, Any] | str] = []
+    for number, call in enumerate(calls):
+        part: dict[str, Any] = {"text": ""} if call is None else {"functionCall": call}
+        if number == 0:
+            part["thoughtSignature"] = "c2lnbmVk"
+        chunks.append({"candidates": [{"content": {"role": "model", "parts": [part]}}]})
+    if finish is not None:
+        chunks.append({"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": finish}]})
+    return sse(chunks)
+
+
+BEGIN = piece(name="book")
+SHIP = (
+    [partial("$.ship", stringValue="Sea", more=True)],
+    [partial("$.ship", stringValue="gull", more=True)],
+    [partial("$.ship", stringValue="")],
+)
+WHOLE_SHIP = [BEGIN, *(piece(*arguments) for arguments in SHIP)]
+SAILS = [("book", '{"ship":"Seagull"}', True)]
+
+IN_PIECES = [
+    pytest.param(pieces(*WHOLE_SHIP, {}), SAILS, (F.TOOL_CALLS, HIGH), id="closed by an empty call"),
+    pytest.param(
+        pieces(*WHOLE_SHIP[:-1], piece(*SHIP[-1], more=False)), SAILS, (F.TOOL_CALLS, HIGH), id="closed by its last value"
+    ),
+    pytest.param(
+        pieces(piece(partial("$.a", stringValue="1"), name="f", more=False)),
+        [("f", '{"a":"1"}', True)],
+        (F.TOOL_CALLS, HIGH),
+        id="one piece",
+    ),
+    pytest.param(pieces(*WHOLE_SHIP, {}, *WHOLE_SHIP, {}), [*SAILS, *SAILS], (F.TOOL_CALLS, HIGH), id="two calls"),
+    pytest.param(
+        pieces(*WHOLE_SHIP, {}, {"name": "pay", "args": {"sum": 2}}),
+        [*SAILS, ("pay", '{"sum":2}', True)],
+        (F.TOOL_CALLS, HIGH),
+        id="then a whole one",
+    ),
+    pytest.param(
+        pieces(*[{**call, "id": "c1", "name": "book"} for call in WHOLE_SHIP], {"id": "c1"}),
+        SAILS,
+        (F.TOOL_CALLS, HIGH),
+        id="named in each piece",
+    ),
+    pytest.param(
+        pieces(
+            BEGIN,
+            piece(partial("$.guests[0].name", stringValue="Ada"), partial("$.guests[0].age", numberValue=36)),
+            piece(
+                partial("$.guests[1].name", stringValue="Bo"),
+                partial("$['a.b']", boolValue=False),
+                partial("$.c", nullValue="NULL_VALUE"),
+            ),
+            {},
+        ),
+        [("book", '{"guests":[{"name":"Ada","age":36},{"name":"Bo"}],"a.b":false,"c":null}', True)],
+        (F.TOOL_CALLS, HIGH),
+        id="nested",
+    ),
+    pytest.param(pieces(*WHOLE_SHIP), [("book", '{"ship":"Seagull"}', False)], (F.TOOL_CALLS, LOW), id="never closed"),
+    pytest.param(
+        pieces(*WHOLE_SHIP[:2], finish="MAX_TOKENS"), [("book", '{"ship":"Sea"}', False)], (F.MAX_TOKENS, HIGH), id="at the cap"
+    ),
+    pytest.param(pieces(*WHOLE_SHIP[:2], finish=None), [("book", '{"ship":"Sea"}', False)], (F.UNKNOWN, LOW), id="broken off"),
+    pytest.param(
+        pieces(BEGIN, {"name": "pay"}), [("book", "{}", False), ("pay", "{}", True)], (F.TOOL_CALLS, LOW), id="an end lost"
+    ),
+    *(
+        pytest.param(
+            pieces(BEGIN, piece(partial(path, numberValue=1)), {}), [("book", "{}", False)], (F.TOOL_CALLS, LOW), id=path
+        )
+        for path in ("", "$", "ship", "$..ship", "$[*]", "$[0]", "$.a.")
+    ),
+    pytest.param(
+        pieces(BEGIN, piece(partial("$.a[7]", numberValue=1)), {}),
+        [("book", '{"a":[]}', False)],
+        (F.TOOL_CALLS, LOW),
+        id="a gap in a list",
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "calls", "ended"), IN_PIECES)
+def test_a_call_in_pieces_is_one_call(data: bytes, calls: list[tuple[str, str, bool]], ended: tuple[F, Confidence]):
+    response, emitted = parse_stream("gemini", [data])
+    assert [(call.name, call.arguments, call.closed) for call in response.tool_calls] == calls
+    assert (response.signal.finish_reason, response.signal.confidence) == ended
+    for number, (name, arguments, closed) in enumerate(calls):
+        deltas = [event for event in emitted if isinstance(event, ToolCallDelta) and event.index == number]
+        assert {event.name for event in deltas} == {name}
+        assert "".join(event.arguments for event in deltas) == arguments or not closed
+    chance = random.Random(3)
+    for _ in range(5):
+        again, emitted_again = parse_stream("gemini", cut(data, [chance.randrange(len(data)) for _ in range(9)]))
+        assert (again, emitted_again) == (response, emitted)
+
+
+def test_a_call_in_pieces_is_sent_back_in_one_piece():
+    response, _ = parse_stream("gemini", [pieces(*WHOLE_SHIP, {})])
+    assert response.native is not None
+    assert response.native.content["parts"][0] == {
+        "functionCall": {"name": "book", "args": {"ship": "Seagull"}},
+        "thoughtSignature": "c2lnbmVk",
+    }
+
+
+def test_a_call_that_lost_a_piece_is_not_closed():
+    data = pieces(*WHOLE_SHIP, {}).replace(b'"Sea"', b'"Sea')
+    response, _ = parse_stream("gemini", [data])
+    assert not response.tool_calls[0].closed
+    assert response.signal.confidence is LOW
+
+
+# Anthropic: content beside text and calls -----------------------------------------------------------------------------------
+
+
+def begun(**fields: Any) -> dict[str, Any]:
+    message = {
+        "id": "m1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m-1",
+        "content": [],
+        "usage": {"input_tokens": 3, "output_tokens": 1},
+    }
+    return {"type": "message_start", "message": message | fields}
+
+
+def block(number: int, kind: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[str, Any]]:
+    emitted = [{"type": "content_block_delta", "index": number, "delta": delta} for delta in deltas]
+    start = {"type": "content_block_start", "index": number, "content_block": kind}
+    return [start, *emitted, {"type": "content_block_stop", "index": number}]
+
+
+def ended(reason: str, **usage: Any) -> list[dict[str, Any]]:
+    return [
+        {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 5, **usage}},
+        {"type": "message_stop"},
+    ]
+
+
+def text(number: int, words: str) -> list[dict[str, Any]]:
+    return block(number, {"type": "text", "text": ""}, {"type": "text_delta", "text": words})
+
+
+SUMMARY = block(
+    0, {"type": "compaction", "content": None}, {"type": "compaction_delta", "content": "In short.", "encrypted_content": "e"}
+)
+SPENT = {
+    "type": "compaction",
+    "input_tokens": 100,
+    "output_tokens": 20,
+    "cache_read_input_tokens": 7,
+    "cache_creation_input_tokens": 0,
+}
+
+
+def test_a_pause_after_a_summary_is_a_pause():
+    response, _ = parse_stream("anthropic", [sse([begun(), *SUMMARY, *ended("compaction")], named=True)])
+    assert (response.signal.finish_reason, response.signal.confidence) == (F.PAUSED, HIGH)
+    assert not response.signal.should_terminate
+    assert response.native is not None  # without the summary the turn cannot be continued
+    assert response.native.content == [{"type": "compaction", "content": "In short.", "encrypted_content": "e"}]
+
+
+def test_the_usage_of_a_summary_is_counted():
+    usage = {
+        "input_tokens": 3,
+        "output_tokens": 5,
+        "iterations": [SPENT, {"type": "message", "input_tokens": 3, "output_tokens": 5}],
+    }
+    streamed, _ = parse_stream("anthropic", [sse([begun(), *SUMMARY, *text(1, "Hi"), *ended("end_turn", **usage)], named=True)])
+    body = provider("anthropic").parse(claude("end_turn", [{"type": "text", "text": "Hi"}], usage=usage))
+    for response in (streamed, body):
+        assert (response.text, response.signal.finish_reason) == ("Hi", F.END_TURN)
+        assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.cache_read_tokens) == (110, 25, 7)
+
+
+def test_a_message_may_begin_with_its_content():
+    call = {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}
+    response, emitted = parse_stream(
+        "anthropic", [sse([begun(content=[call], stop_reason="tool_use"), {"type": "message_stop"}], named=True)]
+    )
+    assert [(found.id, found.arguments, found.closed) for found in response.tool_calls] == [("t1", '{"a":1}', True)]
+    assert (response.signal.finish_reason, response.signal.confidence) == (F.TOOL_CALLS, HIGH)
+    assert [event.name for event in emitted if isinstance(event, ToolCallDelta)] == ["f"]
+
+
+def test_the_end_of_one_message_does_not_end_the_next():
+    first = [begun(), *text(0, "One"), *ended("end_turn")]
+    response, _ = parse_stream("anthropic", [sse([*first, begun(), *text(0, "Two")], named=True)])
+    assert (response.text, response.signal.finish_reason, response.signal.confidence) == ("Two", F.UNKNOWN, LOW)
+
+
+ACTION = "amazon-bedrock-guardrailAction"
+GUARDED = [
+    pytest.param("end_turn", "INTERVENED", (F.CONTENT_FILTERED, HIGH, "INTERVENED"), id="with an ordinary end"),
+    pytest.param(None, "INTERVENED", (F.CONTENT_FILTERED, HIGH, "INTERVENED"), id="without a reason"),
+    pytest.param("max_tokens", "INTERVENED", (F.MAX_TOKENS, HIGH, "max_tokens"), id="with a cut"),
+    pytest.param("end_turn", "NONE", (F.END_TURN, HIGH, "end_turn"), id="none"),
+]
+
+
+@pytest.mark.parametrize(("reason", "action", "expected"), GUARDED)
+def test_a_bedrock_guardrail_is_no_ordinary_end(reason: str | None, action: str, expected: tuple[F, Confidence, str]):
+    stop = {"type": "message_stop", ACTION: action}
+    streamed, emitted = parse_stream("anthropic", [sse([begun(stop_reason=reason), *text(0, "Hi"), stop], named=True)])
+    body = provider("anthropic").parse(claude(reason, **{ACTION: action}))
+    for response in (streamed, body):
+        found = response.signal
+        assert (found.finish_reason, found.confidence, found.raw_value) == expected
+    assert [event.signal.finish_reason for event in emitted if isinstance(event, SignalSeen)] == [expected[0]]
+
+
+# Chat completions --------------------------------------------------------------------------------------------------------------
+
+DRAW = {"id": "c1", "type": "custom", "custom": {"name": "draw", "input": "line 0 0"}}
+
+
+def test_a_custom_tool_accepts_plain_text():
+    chunks: list[dict[str, Any] | str] = [
+        {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+        for delta, finish in (
+            ({"tool_calls": [{"index": 0, **DRAW, "custom": {"name": "draw", "input": ""}}]}, None),
+            ({"tool_calls": [{"index": 0, "custom": {"input": "line"}}]}, None),
+            ({"tool_calls": [{"index": 0, "custom": {"input": " 0 0"}}]}, None),
+            ({}, "tool_calls"),
+        )
+    ]
+    streamed, _ = parse_stream("openai", [sse([*chunks, "[DONE]"])])
+    body = provider("openai").parse(chat("tool_calls", {"content": None, "tool_calls": [DRAW]}))
+    for response in (streamed, body):
+        assert [(call.id, call.name, call.arguments, call.closed) for call in response.tool_calls] == [
+            ("c1", "draw", "line 0 0", True)
+        ]
+        assert (response.signal.finish_reason, response.signal.confidence) == (F.TOOL_CALLS, HIGH)
+        assert response.native is not None
+        assert response.native.content["tool_calls"] == [DRAW]
+
+
+def test_plain_text_that_was_cut_is_not_complete():
+    response = provider("openai").parse(chat("length", {"tool_calls": [DRAW]}))
+    assert [call.closed for call in response.tool_calls] == [False]
+
+
+@pytest.mark.parametrize(("total", "taken"), [(150, 100), (190, 140)], ids=["part of the prompt", "on top"])
+def test_the_total_shows_whether_cache_reads_are_part_of_the_input(total: int, taken: int):
+    usage = {"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": total, "prompt_tokens_details": {"cached_tokens": 40}}
+    found = provider("compatible").parse(chat(usage=usage)).usage
+    assert (found.input_tokens, found.output_tokens, found.cache_read_tokens, found.total_tokens) == (taken, 50, 40, total)
+
+
+def test_reasoning_may_be_a_part_with_a_summary():
+    content = [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}]}, {"type": "text", "text": "Yes"}]
+    response = provider("compatible").parse(chat(message={"content": content}))
+    assert (response.text, response.reasoning) == ("Yes", "Hm")
+
+
+# Lines of a batch's results ----------------------------------------------------------------------------------------------------
+
+
+def line(status: int, body: Any) -> dict[str, Any]:
+    return {"id": "b1", "custom_id": "r1", "response": {"status_code": status, "request_id": "q1", "body": body}, "error": None}
+
+
+def outcome(kind: str, **more: Any) -> dict[str, Any]:
+    return {"custom_id": "r1", "result": {"type": kind, **more}}
+
+
+REFUSED = {"error": {"type": "invalid_request_error", "message": "no"}}
+LINES = [
+    pytest.param("openai", line(200, chat("length")), (F.MAX_TOKENS, HIGH, "length"), id="openai"),
+    pytest.param("openai-responses", line(200, responses()), (F.END_TURN, HIGH, "completed"), id="responses"),
+    pytest.param("openai", line(400, REFUSED), (F.ERROR, HIGH, "invalid_request_error"), id="openai, refused"),
+    pytest.param(
+        "openai",
+        {"custom_id": "r1", "response": None, "error": {"code": "batch_expired", "message": "late"}},
+        (F.ERROR, HIGH, "batch_expired"),
+        id="openai, expired",
+    ),
+    pytest.param(
+        "anthropic", outcome("succeeded", message=claude("max_tokens")), (F.MAX_TOKENS, HIGH, "max_tokens"), id="anthropic"
+    ),
+    pytest.param(
+        "anthropic",
+        outcome("errored", error={"type": "error", **REFUSED}),
+        (F.ERROR, HIGH, "invalid_request_error"),
+        id="errored",
+    ),
+    pytest.param("anthropic", outcome("canceled"), (F.CANCELLED, HIGH, "canceled"), id="cancelled"),
+    pytest.param("anthropic", outcome("expired"), (F.ERROR, HIGH, "expired"), id="expired"),
+    pytest.param("anthropic", outcome("napping"), (F.UNKNOWN, LOW, None), id="a new word"),
+    pytest.param("gemini", {"key": "r1", "response": google("MAX_TOKENS")}, (F.MAX_TOKENS, HIGH, "MAX_TOKENS"), id="gemini"),
+    pytest.param("gemini", {"request": {}, "status": "", "response": google()}, (F.END_TURN, HIGH, "STOP"), id="vertex"),
+    pytest.param(
+        "bedrock", {"recordId": "r1", "modelInput": {}, "modelOutput": converse()}, (F.END_TURN, HIGH, "end_turn"), id="bedrock"
+    ),
+    pytest.param("a-new-one", line(200, chat("stop")), (F.END_TURN, MEDIUM, "stop"), id="unknown provider"),
+    pytest.param("a-new-one", outcome("canceled"), (F.CANCELLED, HIGH, "canceled"), id="unknown provider, cancelled"),
+    pytest.param("openai", {"custom_id": 1, "result": [], "response": {"body": None}}, (F.UNKNOWN, LOW, None), id="nonsense"),
+]
+
+
+@pytest.mark.parametrize(("name", "payload", "expected"), LINES)
+def test_a_line_of_a_batch_is_read(name: str, payload: Any, expected: tuple[F, Confidence, Any]):
+    for form in (payload, json.dumps(payload), json.dumps(payload).encode()):
+        found = detect(name, form)
+        assert (found.finish_reason, found.confidence, found.raw_value) == expected
+        assert found.provider == name

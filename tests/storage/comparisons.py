@@ -1,0 +1,40 @@
+"""Comparisons of runs for the tests of the store."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+import agentlab as lab
+from agentlab.storage.store import Store
+
+FRAMES = ("steps", "calls", "tools", "events", "readings", "termination")
+_OF_THE_STORE = ["state", "begun_at"]
+
+
+def assert_kept(store: Store, recorded: lab.Run | lab.RunResult) -> None:
+    """Assert that all frames of a run are the same from the store, and that the loaded run is too."""
+    run_id = recorded.run_id if isinstance(recorded, lab.RunResult) else recorded.id
+    loaded = store.load(run_id)
+    for what in FRAMES:
+        expected = lab.frame(recorded, what)
+        pd.testing.assert_frame_equal(store.frame(what, [run_id]), expected, obj=what)
+        pd.testing.assert_frame_equal(loaded.to_frame(what), expected, obj=f"loaded {what}")
+    if isinstance(recorded, lab.RunResult):
+        kept = store.frame("runs", [run_id])
+        pd.testing.assert_frame_equal(kept.drop(columns=_OF_THE_STORE), lab.frame(recorded, "runs"), obj="runs")
+        assert kept["state"].to_list() == ["ended"]
+        assert loaded.result is not None
+        assert spoken(loaded.messages) == spoken(recorded.messages)
+        assert loaded.result.output in (recorded.output, str(recorded.output))
+        assert loaded.result.text == recorded.text
+        assert loaded.result.stopped_by == recorded.stopped_by
+        assert loaded.result.conditions_met == recorded.conditions_met
+        assert str(loaded.result.error) == str(recorded.error)
+
+
+def spoken(messages: object) -> list[object]:
+    """A conversation as the model sees it: tool results by their text, since a function's return value need not be stored."""
+    return [
+        (one.role, one.text, one.tool_calls, [(r.call_id, r.content, r.error) for r in one.tool_results], one.native)
+        for one in messages  # type: ignore[attr-defined]
+    ]
