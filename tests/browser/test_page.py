@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
+import agentlab as lab
+from agentlab.testing import ScriptedProvider, say
+from agentlab.testing import call as called
+
 from .axe import faults
 from .conftest import PICTURES, failed
 from .page_data import Data, a_run, a_step, family, hostile_run, long_run, page_of, says
@@ -24,9 +28,11 @@ def opened(browser: Browser, tmp_path: Path, request: pytest.FixtureRequest) -> 
     contexts: list[BrowserContext] = []
     wrong: list[str] = []
 
-    def open_page(runs: list[Data], width: int = 1440, height: int = 900, *, may_complain: bool = False, **settings: Any) -> Page:
+    def open_page(
+        runs: list[Data] | str, width: int = 1440, height: int = 900, *, may_complain: bool = False, **settings: Any
+    ) -> Page:
         file = tmp_path / f"page-{len(contexts)}.html"
-        file.write_text(page_of(runs), encoding="utf-8")
+        file.write_text(runs if isinstance(runs, str) else page_of(runs), encoding="utf-8")
         contexts.append(browser.new_context(viewport={"width": width, "height": height}, **settings))
         page = contexts[-1].new_page()
         if not may_complain:
@@ -408,7 +414,8 @@ WATCH = """() => {
     let last = new Map();
     const look = () => {
         const top = box.getBoundingClientRect().top;
-        const now = new Map([...box.querySelectorAll('article')].map(one => [one.dataset.index, one.getBoundingClientRect().top - top]));
+        const items = [...box.querySelectorAll('article')];
+        const now = new Map(items.map(one => [one.dataset.index, one.getBoundingClientRect().top - top]));
         const by = [...now].filter(([index]) => last.has(index)).map(([index, at]) => at - last.get(index));
         if (last.size && !by.length) window.jumps.push('nothing of the last frame is left');
         if (by.length && Math.max(...by) - Math.min(...by) > 1) window.jumps.push(by.join(' '));
@@ -559,8 +566,11 @@ def test_the_line_of_a_limit_is_dragged_and_moved_with_keys(opened: Opened) -> N
 
 # Safety ---------------------------------------------------------------------------------------------------------------------
 
-MARKUP = '</script></style><script>window.owned = 1</script><img src="/owned.png" onerror="window.owned = 2"><svg onload=window.owned=3>'
-HOSTILE = MARKUP + '"\'><a href="javascript:window.owned=4">x</a> $\\href{/owned}{x}$ \u202ereversed <b hidden>'
+MARKUP = '</script></style><script>window.owned = 1</script><img src="/owned.png" onerror="window.owned = 2">'
+HOSTILE = (
+    MARKUP + "<svg onload=window.owned=3>"
+    '"\'><a href="javascript:window.owned=4">x</a> $\\href{/owned}{x}$ \u202ereversed <b hidden>'
+)
 
 
 @pytest.mark.parametrize(
@@ -618,6 +628,53 @@ def test_axe_finds_nothing_serious(opened: Opened, scheme: str) -> None:
     assert faults(page, ROOT) == []
 
 
+ANSWER = """# Plan
+
+See [the timetable](https://example.org/table), or `IC 41`:
+
+| train | departs |
+|---|---:|
+| IC 41 | 07:30 |
+
+> Trains may be late.
+
+```python
+def plan(city: str, day: int = 12) -> list[str]:
+    # the early ones first
+    return [f"{city} {day}", None, 3.5]
+```
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_real_run_is_shown(opened: Opened, scheme: str) -> None:
+    def weather(city: str) -> dict[str, object]:
+        """Give the forecast."""
+        if city == "Atlantis":
+            raise ValueError("no such city")
+        return {"city": city, "sky": "sunny", "high_c": 24.5, "warnings": None}
+
+    model = ScriptedProvider([called("weather", {"city": "Graz"}), called("weather", {"city": "Atlantis"}), say(ANSWER)])
+    run = lab.Agent(model, tools=[weather], instructions="Plan trips.").run(
+        "**When** does it leave?", budget=lab.Budget(max_turns=9)
+    )
+    run.worker.launch()
+    assert run.wait(60) is not None
+    page = opened(run.to_html(), color_scheme=scheme)
+    for n in (1, 2):
+        step(page, n).locator(".agentlab-call > summary").click()
+        step(page, n).get_by_text("Details").click()
+        for summary in step(page, n).locator(".agentlab-section > summary").all():
+            summary.click()
+        assert faults(page, ROOT) == []
+    transcript(page).focus()
+    page.keyboard.press("End")
+    expect(step(page, 3).get_by_role("table")).to_contain_text("07:30")
+    expect(step(page, 3).get_by_role("link", name="the timetable")).to_be_visible()
+    assert faults(page, ROOT) == []
+    assert page.evaluate(STICKS_OUT) == []
+
+
 @pytest.mark.parametrize("width", [900, 420])
 def test_axe_finds_nothing_serious_on_small_screens(opened: Opened, width: int) -> None:
     page = opened(family(), width, 800)
@@ -628,12 +685,13 @@ FOCUSED = """() => {
     const here = document.activeElement;
     if (!here || !here.closest('.agentlab-page')) return null;
     const style = getComputedStyle(here);
-    return [[...document.querySelectorAll('.agentlab-page *')].indexOf(here), style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 1,
-            here.ariaLabel || here.textContent.slice(0, 40)];
+    const outlined = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 1;
+    const place = [...document.querySelectorAll('.agentlab-page *')].indexOf(here);
+    return [place, outlined, here.ariaLabel || here.textContent.slice(0, 40)];
 }"""
 REACHABLE = """() => { const all = [...document.querySelectorAll('.agentlab-page *')];
-    return all.filter(one => one.matches('button, input, select, summary, a[href], [tabindex="0"]') && one.checkVisibility({ visibilityProperty: true }))
-        .map(one => all.indexOf(one)); }"""
+    return all.filter(one => one.matches('button, input, select, summary, a[href], [tabindex="0"]'))
+        .filter(one => one.checkVisibility({ visibilityProperty: true })).map(one => all.indexOf(one)); }"""
 
 
 @pytest.mark.parametrize("comparing", [False, True], ids=["transcript", "comparison"])
