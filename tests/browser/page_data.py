@@ -5,20 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
-import agentlab
-
-FOLDER = Path(agentlab.__file__).parent / "notebook" / "page"
-SCRIPTS = ("dom", "charts", "transcript", "side", "diff", "main")
+from agentlab.notebook.page import script, style
 
 Data = dict[str, Any]
 
 
 def page_of(runs: list[Data], title: str = "A page") -> str:
     """The page as one text, with its content security policy."""
-    code = "\n".join((FOLDER / f"{name}.js").read_text() for name in SCRIPTS)
+    code = script()
     hashed = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{hashed}'"
     data = json.dumps({"version": 1, "title": title, "open": runs[0]["id"], "runs": runs})
@@ -26,7 +22,7 @@ def page_of(runs: list[Data], title: str = "A page") -> str:
         data = data.replace(character, f"\\u{ord(character):04x}")
     return (
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">'
-        f"<title>A page</title><style>{(FOLDER / 'page.css').read_text()}</style></head><body><div class='agentlab-page'></div>"
+        f"<title>A page</title><style>{style()}</style></head><body><div class='agentlab-page'></div>"
         f'<script type="application/json" id="agentlab-data">{data}</script><script>{code}</script></body></html>'
     )
 

@@ -3,8 +3,22 @@
 const PLOT = { height: 104, left: 2, right: 2, top: 16, bottom: 16 };
 
 const MEASURES = [
-  { title: "Tokens", unit: "tokens", field: "tokens", total: (step) => step.total_tokens, own: (step) => step.tokens, format: count },
-  { title: "Cost", unit: "usd", field: "cost_usd", total: (step) => step.total_cost_usd, own: (step) => step.cost_usd, format: dollars },
+  {
+    title: "Tokens",
+    unit: "tokens",
+    field: "tokens",
+    total: (step) => step.total_tokens,
+    own: (step) => step.tokens,
+    format: count,
+  },
+  {
+    title: "Cost",
+    unit: "usd",
+    field: "cost_usd",
+    total: (step) => step.total_cost_usd,
+    own: (step) => step.cost_usd,
+    format: dollars,
+  },
 ];
 
 /** The limit that bounds the whole of a unit: of the run's budget and conditions the one that comes first. */
@@ -22,10 +36,21 @@ function limitOf(run, unit) {
 function makeChart(store, measure, onLimit) {
   const readout = make("output", { class: "page-readout" });
   const picture = draw("svg", { "aria-hidden": "true", height: PLOT.height });
-  const reader = make("div", { class: "page-reader", role: "slider", tabindex: 0, "aria-label": `${measure.title} up to the chosen step` });
+  const reader = make("div", {
+    class: "page-reader",
+    role: "slider",
+    tabindex: 0,
+    "aria-label": `${measure.title} up to the chosen step`,
+  });
   const plot = make("div", { class: "page-plot" }, picture, reader);
   const legend = make("div", { class: "page-legend" });
-  const node = make("figure", { class: "page-chart" }, make("figcaption", {}, make("b", {}, measure.title), readout), plot, legend);
+  const node = make(
+    "figure",
+    { class: "page-chart" },
+    make("figcaption", {}, make("b", {}, measure.title), readout),
+    plot,
+    legend,
+  );
   const cursor = draw("g", { class: "page-cursor" });
   const limitHandle = onLimit ? makeLimitHandle(plot, measure, onLimit) : null;
   let scale = null;
@@ -38,7 +63,12 @@ function makeChart(store, measure, onLimit) {
     if (!run || width === 0) return;
     scale = scaleOf(run, beside, measure, width);
     picture.setAttribute("width", width);
-    picture.replaceChildren(...frameOf(scale, measure), ...curvesOf(run, beside, scale, measure), ...limitLine(scale, measure), cursor);
+    picture.replaceChildren(
+      ...frameOf(scale, measure),
+      ...curvesOf(run, beside, scale, measure),
+      ...limitLine(scale, measure),
+      cursor,
+    );
     legend.replaceChildren(...(beside ? [make("i", { class: "page-dash" }), beside.name] : []));
     limitHandle?.place(scale);
     point();
@@ -56,10 +86,16 @@ function makeChart(store, measure, onLimit) {
     const more = step && known(measure.own(step)) ? ` (+${measure.format(measure.own(step))})` : "";
     readout.textContent = step ? `step ${count(at)}: ${measure.format(total)}${more}` : "no steps yet";
     const limit = scale.limit === null ? "" : `, limit ${measure.format(scale.limit)}`;
-    dress(reader, {
-      "aria-valuemin": Math.min(1, steps.length), "aria-valuemax": steps.length, "aria-valuenow": store.view.step,
-      "aria-valuetext": `${readout.textContent}${limit}`,
-    }, []);
+    dress(
+      reader,
+      {
+        "aria-valuemin": Math.min(1, steps.length),
+        "aria-valuemax": steps.length,
+        "aria-valuenow": store.view.step,
+        "aria-valuetext": `${readout.textContent}${limit}`,
+      },
+      [],
+    );
   }
 
   const stepAt = (event) => {
@@ -77,7 +113,11 @@ function makeChart(store, measure, onLimit) {
   new ResizeObserver(redraw).observe(plot);
 
   const curve = part(node, (state) => [state.run, state.view.compare], redraw);
-  const chosen = part(node, (state) => [state.run, state.view.step], point);
+  const chosen = part(
+    node,
+    (state) => [state.run, state.view.step],
+    () => hover(null),
+  ); // a key counts more than a pointer at rest
   return { node, update: (state) => [curve, chosen].forEach((one) => one.update(state)) };
 }
 
@@ -100,7 +140,14 @@ function scaleOf(run, beside, measure, width) {
   const inner = width - PLOT.left - PLOT.right;
   const high = PLOT.height - PLOT.top - PLOT.bottom;
   return {
-    most, steps, limit, seen, row, width: inner, own: run.totals[measure.field], unknown: run.steps.length > 0 && !last.length,
+    most,
+    steps,
+    limit,
+    seen,
+    row,
+    width: inner,
+    own: run.totals[measure.field],
+    unknown: run.steps.length > 0 && !last.length,
     x: (step) => PLOT.left + (inner * step) / steps,
     y: (value) => PLOT.height - PLOT.bottom - (high * Math.min(value, most)) / most,
     valueAt: (y) => Math.max(0, ((PLOT.height - PLOT.bottom - y) / high) * most),
@@ -116,7 +163,13 @@ function frameOf(scale, measure) {
     label(PLOT.left, "start", "0"),
     label(right, "end", `step ${count(scale.steps)}`),
     scale.own > 0 ? label(PLOT.left + scale.width / 2, "middle", `used ${measure.format(scale.own)}`) : null,
-    scale.unknown ? draw("text", { x: PLOT.left + scale.width / 2, y: foot - 32, "text-anchor": "middle", class: "page-tick unknown" }, "not reported") : null,
+    scale.unknown
+      ? draw(
+          "text",
+          { x: PLOT.left + scale.width / 2, y: foot - 32, "text-anchor": "middle", class: "page-tick unknown" },
+          "not reported",
+        )
+      : null,
   ].filter(Boolean);
 }
 
@@ -132,12 +185,17 @@ function curvesOf(run, beside, scale, measure) {
     });
     return found;
   };
-  const line = (found) => found.map((at, place) => (at ? `${place && found[place - 1] ? "L" : "M"}${at[0].toFixed(1)} ${at[1].toFixed(1)}` : "")).join("");
+  const line = (found) =>
+    found
+      .map((at, place) => (at ? `${place && found[place - 1] ? "L" : "M"}${at[0].toFixed(1)} ${at[1].toFixed(1)}` : ""))
+      .join("");
   const own = points(run);
   const shapes = [];
   if (own.length > 1 && own.every(Boolean)) {
     const foot = PLOT.height - PLOT.bottom;
-    shapes.push(draw("path", { d: `${line(own)}L${own.at(-1)[0].toFixed(1)} ${foot}L${own[0][0]} ${foot}z`, class: "page-area" }));
+    shapes.push(
+      draw("path", { d: `${line(own)}L${own.at(-1)[0].toFixed(1)} ${foot}L${own[0][0]} ${foot}z`, class: "page-area" }),
+    );
   }
   if (beside) shapes.push(draw("path", { d: line(points(beside)), class: "page-curve beside" }));
   shapes.push(draw("path", { d: line(own), class: "page-curve" }));
@@ -163,7 +221,11 @@ function makeLimitHandle(plot, measure, onLimit) {
   const show = (wanted) => {
     value = measure.unit === "usd" ? Number(wanted.toPrecision(3)) : Math.max(1, Math.round(wanted));
     node.style.top = `${scale.y(value)}px`;
-    dress(node, { "aria-valuenow": value, "aria-valuetext": `limit ${measure.format(value)}`, "data-value": measure.format(value) }, []);
+    dress(
+      node,
+      { "aria-valuenow": value, "aria-valuetext": `limit ${measure.format(value)}`, "data-value": measure.format(value) },
+      [],
+    );
   };
   const send = () => value !== scale.limit && onLimit(scale.row.name, value);
   node.addEventListener("pointerdown", (event) => {
@@ -200,8 +262,14 @@ function chooseByKey(event, store) {
   const { step } = store.view;
   const far = Math.max(1, Math.round(store.steps().length / 10));
   const to = {
-    ArrowLeft: step - 1, ArrowDown: step - 1, ArrowRight: step + 1, ArrowUp: step + 1,
-    PageDown: step - far, PageUp: step + far, Home: 1, End: Infinity,
+    ArrowLeft: step - 1,
+    ArrowDown: step - 1,
+    ArrowRight: step + 1,
+    ArrowUp: step + 1,
+    PageDown: step - far,
+    PageUp: step + far,
+    Home: 1,
+    End: Infinity,
   }[event.key];
   if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
@@ -224,14 +292,27 @@ function timelineOf(step) {
     const bar = make("span", { class: `page-span ${SPAN_WORDS[span.kind] ? span.kind : ""}` });
     bar.style.marginLeft = `${Math.min(left, 99.2)}%`;
     bar.style.width = `${Math.min(width, 100 - left)}%`;
-    return make("li", {},
-      make("span", { class: "page-span-name" }, make("small", {}, SPAN_WORDS[span.kind] || words(span.kind)), " ", make("bdi", {}, span.label)),
+    return make(
+      "li",
+      {},
+      make(
+        "span",
+        { class: "page-span-name" },
+        make("small", {}, SPAN_WORDS[span.kind] || words(span.kind)),
+        " ",
+        make("bdi", {}, span.label),
+      ),
       make("span", { class: "page-span-track" }, bar),
-      make("span", { class: "page-span-time" }, seconds(span.end_s - span.start_s)));
+      make("span", { class: "page-span-time" }, seconds(span.end_s - span.start_s)),
+    );
   });
   const left = spans.length - bars.length;
-  return make("ol", { class: "page-timeline", "aria-label": `What took the time of step ${step.n}` }, bars,
-    left > 0 ? make("li", {}, `and ${plural(left, "other part")}`) : null);
+  return make(
+    "ol",
+    { class: "page-timeline", "aria-label": `What took the time of step ${step.n}` },
+    bars,
+    left > 0 ? make("li", {}, `and ${plural(left, "other part")}`) : null,
+  );
 }
 
 const MOST_SPANS = 24;

@@ -22,10 +22,30 @@ function makeDiff(store) {
   const swap = () => store.set({ open: store.view.compare, compare: store.view.open, step: store.view.step });
   const close = make("button", { type: "button", class: "page-button", onclick: () => store.set({ compare: null }) }, "Close");
   const summary = make("div", { class: "page-differences" });
-  const scroller = make("div", { class: "page-transcript page-pairs", role: "feed", tabindex: 0, "aria-label": "Two runs side by side" });
-  const node = make("section", { class: "page-diff", "aria-label": "Comparison" },
-    make("div", { class: "page-sides" }, left, make("button", { type: "button", class: "page-button icon", "aria-label": "Swap the runs", title: "Swap the runs", onclick: swap }, "\u21c4"), right, close),
-    summary, scroller);
+  const scroller = make("div", {
+    class: "page-transcript page-pairs",
+    role: "feed",
+    tabindex: 0,
+    "aria-label": "Two runs side by side",
+  });
+  const node = make(
+    "section",
+    { class: "page-diff", "aria-label": "Comparison" },
+    make(
+      "div",
+      { class: "page-sides" },
+      left,
+      make(
+        "button",
+        { type: "button", class: "page-button icon", "aria-label": "Swap the runs", title: "Swap the runs", onclick: swap },
+        "\u21c4",
+      ),
+      right,
+      close,
+    ),
+    summary,
+    scroller,
+  );
   let one = null;
   let other = null;
   let first = null;
@@ -36,7 +56,16 @@ function makeDiff(store) {
     weight: (index) => 300 + Math.max(one.steps[index - 1]?.html.length || 0, other.steps[index - 1]?.html.length || 0) * 2,
     build(index) {
       const item = pairItem(store, one, other, index, first);
-      dress(item, { "data-index": index, "aria-posinset": index + 1, "aria-setsize": 2 + Math.max(one.steps.length, other.steps.length), tabindex: -1 }, []);
+      dress(
+        item,
+        {
+          "data-index": index,
+          "aria-posinset": index + 1,
+          "aria-setsize": 2 + Math.max(one.steps.length, other.steps.length),
+          tabindex: -1,
+        },
+        [],
+      );
       item.querySelectorAll(".page-side").forEach((side, place) => {
         keepFolds(side.querySelectorAll("details"), `diff/${place ? other.id : one.id}/${index}`);
       });
@@ -55,16 +84,28 @@ function makeDiff(store) {
   scroller.addEventListener("keydown", (event) => moveByKey(event, store, list, scroller));
 
   const runs = part(node, allRuns, (state) => {
-    for (const [select, chosen, without] of [[left, state.view.compare, state.view.open], [right, state.view.open, state.view.compare]]) {
-      select.replaceChildren(...treeOf(store.runs()).filter(({ run }) => run.id !== without).map(({ run, depth }) =>
-        make("option", { value: run.id, selected: run.id === chosen }, `${"\u2003".repeat(depth)}${run.name || run.agent}`)));
+    for (const [select, chosen, without] of [
+      [left, state.view.compare, state.view.open],
+      [right, state.view.open, state.view.compare],
+    ]) {
+      select.replaceChildren(
+        ...treeOf(store.runs())
+          .filter(({ run }) => run.id !== without)
+          .map(({ run, depth }) =>
+            make("option", { value: run.id, selected: run.id === chosen }, `${"\u2003".repeat(depth)}${run.name || run.agent}`),
+          ),
+      );
       select.value = chosen;
     }
     one = store.run(state.view.compare);
     other = state.run;
     if (!one || !other) return;
     first = firstDifference(one, other);
-    const jump = make("button", { type: "button", class: "page-link", onclick: () => goTo(first) }, first === 0 ? "the prompt" : `step ${first}`);
+    const jump = make(
+      "button",
+      { type: "button", class: "page-link", onclick: () => goTo(first) },
+      first === 0 ? "the prompt" : `step ${first}`,
+    );
     summary.replaceChildren(...differencesOf(one, other, first, jump));
     list.reset({ index: state.view.step > 1 ? state.view.step : 0, offset: 0 });
   });
@@ -77,7 +118,8 @@ function makeDiff(store) {
     update(state) {
       if (state.view.compare === null) return;
       runs.update(state);
-      for (const [index, item] of list.shown) dress(item, index && index === state.view.step ? { "aria-current": "step" } : {}, []);
+      for (const [index, item] of list.shown)
+        dress(item, index && index === state.view.step ? { "aria-current": "step" } : {}, []);
       for (const [index, item] of list.shown) if (index !== state.view.step) item.removeAttribute("aria-current");
     },
     reveal: (step) => here || list.show(step),
@@ -91,17 +133,26 @@ function differencesOf(one, other, first, jump) {
   const change = (field, format) => {
     const [before, after] = [one.totals[field], other.totals[field]];
     if (!known(before) || !known(after)) return ["unknown"];
-    const share = before > 0 && after !== before ? ` (${signed(Math.round((100 * (after - before)) / before), (percent) => `${count(percent)} %`)})` : "";
+    const share =
+      before > 0 && after !== before
+        ? ` (${signed(Math.round((100 * (after - before)) / before), (percent) => `${count(percent)} %`)})`
+        : "";
     return [make("b", {}, signed(after - before, format)), make("span", { class: "page-quiet" }, share)];
   };
   const endOf = (run) => {
     const [shape, tone, word] = stateOf(run);
     return [mark(shape, tone), run.end ? words(run.end.stop_reason) : word];
   };
-  const ends = one.end?.stop_reason === other.end?.stop_reason && one.state === other.state ? [endOf(one), make("span", { class: "page-quiet" }, ", both")] : [endOf(one), " \u2192 ", endOf(other)];
+  const ends =
+    one.end?.stop_reason === other.end?.stop_reason && one.state === other.state
+      ? [endOf(one), make("span", { class: "page-quiet" }, ", both")]
+      : [endOf(one), " \u2192 ", endOf(other)];
   return [
     fact("First difference", first === null ? "none: the steps are the same" : jump),
-    fact("Steps", change("steps", count)), fact("Tokens", change("tokens", count)), fact("Cost", change("cost_usd", dollars)), fact("End", ends),
+    fact("Steps", change("steps", count)),
+    fact("Tokens", change("tokens", count)),
+    fact("Cost", change("cost_usd", dollars)),
+    fact("End", ends),
   ];
 }
 
@@ -109,21 +160,54 @@ function differencesOf(one, other, first, jump) {
 function pairItem(store, one, other, index, first) {
   const most = Math.max(one.steps.length, other.steps.length);
   if (index === 0) return pairOf("Prompt", [headItem(one), headItem(other)], first === 0 ? "first" : "same", null);
-  if (index > most) return pairOf("End", [endItem(one), endItem(other)], one.end?.stop_reason === other.end?.stop_reason ? "even" : "other", null);
+  if (index > most)
+    return pairOf(
+      "End",
+      [endItem(one), endItem(other)],
+      one.end?.stop_reason === other.end?.stop_reason ? "even" : "other",
+      null,
+    );
   const steps = [one.steps[index - 1], other.steps[index - 1]];
   const state = index === first ? "first" : sameStep(...steps) ? "same" : "other";
-  const sides = steps.map((step) => (step ? fill(make("div", { class: "page-said" }), step.html) : make("p", { class: "page-quiet" }, "no such step: the run had ended")));
+  const sides = steps.map((step) =>
+    step
+      ? fill(make("div", { class: "page-said" }), step.html)
+      : make("p", { class: "page-quiet" }, "no such step: the run had ended"),
+  );
   if (state !== "same" && steps[0] && steps[1]) markOwn(sides);
   return pairOf(`Step ${count(index)}`, sides, state, steps, [one, other]);
 }
 
 function pairOf(title, sides, state, steps, runs = []) {
   const word = { first: "first difference", other: "differs", same: "the same", even: "" }[state];
-  const rule = make("header", { class: "page-rule" }, make("h3", {}, title), word ? make("span", { class: `page-pair-state ${state}` }, word) : null);
+  const rule = make(
+    "header",
+    { class: "page-rule" },
+    make("h3", {}, title),
+    word ? make("span", { class: `page-pair-state ${state}` }, word) : null,
+  );
   const once = state === "same";
-  const cells = (once ? sides.slice(0, 1) : sides).map((side, place) => make("div", { class: "page-side", "data-run": runs[place]?.name },
-    steps?.[place] ? make("div", { class: "page-facts" }, make("span", {}, mark(...finishOf(steps[place])), words(steps[place].finish)), factsOf(steps[place]).map((fact) => make("span", {}, fact))) : null, side));
-  return make("article", { class: `page-item pair ${state}`, "aria-label": title }, rule, make("div", { class: once ? "page-pair once" : "page-pair" }, cells));
+  const cells = (once ? sides.slice(0, 1) : sides).map((side, place) =>
+    make(
+      "div",
+      { class: "page-side", "data-run": runs[place]?.name },
+      steps?.[place]
+        ? make(
+            "div",
+            { class: "page-facts" },
+            make("span", {}, mark(...finishOf(steps[place])), words(steps[place].finish)),
+            factsOf(steps[place]).map((fact) => make("span", {}, fact)),
+          )
+        : null,
+      side,
+    ),
+  );
+  return make(
+    "article",
+    { class: `page-item pair ${state}`, "aria-label": title },
+    rule,
+    make("div", { class: once ? "page-pair once" : "page-pair" }, cells),
+  );
 }
 
 /** Mark the blocks of each side that the other does not have. */

@@ -22,7 +22,9 @@ function dress(node, properties, children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false && child !== ""));
+  node.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false && child !== ""),
+  );
   return node;
 }
 
@@ -76,7 +78,10 @@ function seconds(value) {
   if (value < 0.9995) return `${(1000 * value).toFixed(0)} ms`;
   if (value < 60) return `${value.toFixed(value < 10 ? 2 : 1)} s`;
   const whole = Math.floor(value);
-  const [large, small, units] = whole < 3600 ? [Math.floor(whole / 60), whole % 60, ["min", "s"]] : [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, ["h", "min"]];
+  const [large, small, units] =
+    whole < 3600
+      ? [Math.floor(whole / 60), whole % 60, ["min", "s"]]
+      : [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, ["h", "min"]];
   return small ? `${large} ${units[0]} ${String(small).padStart(2, "0")} ${units[1]}` : `${large} ${units[0]}`;
 }
 
@@ -127,13 +132,18 @@ const SHAPES = {
   cross: "M1.8.2l3.2 3.2l3.2-3.2l1.6 1.6l-3.2 3.2l3.2 3.2l-1.6 1.6l-3.2-3.2l-3.2 3.2l-1.6-1.6l3.2-3.2l-3.2-3.2z",
   bars: "M1.5 .5h2.6v9h-2.6zM5.9 .5h2.6v9h-2.6z",
   play: "M1.5 .3l8 4.7l-8 4.7z",
-  branch: "M2.5.2a1.6 1.6 0 0 1 .6 3.1v.9h2.4c1.2 0 1.9-.4 1.9-1.1a1.6 1.6 0 1 1 1.2 0c0 1.5-1.3 2.3-3.1 2.3h-2.4v1.3a1.6 1.6 0 1 1-1.2 0v-3.4a1.6 1.6 0 0 1 .6-3.1z",
+  branch:
+    "M2.5.2a1.6 1.6 0 0 1 .6 3.1v.9h2.4c1.2 0 1.9-.4 1.9-1.1a1.6 1.6 0 1 1 1.2 0c0 1.5-1.3 2.3-3.1 2.3h-2.4v1.3a1.6 1.6 0 1 1-1.2 0v-3.4a1.6 1.6 0 0 1 .6-3.1z",
 };
 
 /** A shape in the colour of the text around it, for the eye only: words beside it say the same. */
 function mark(shape, tone = "", size = 10) {
   const path = draw("path", { d: SHAPES[shape], "fill-rule": "evenodd" });
-  return draw("svg", { class: `page-mark ${tone}`, width: size, height: size, viewBox: "0 0 10 10", "aria-hidden": "true" }, path);
+  return draw(
+    "svg",
+    { class: `page-mark ${tone}`, width: size, height: size, viewBox: "0 0 10 10", "aria-hidden": "true" },
+    path,
+  );
 }
 
 /** Shape, tone and words of the state of a run. */
@@ -149,8 +159,21 @@ function stateOf(run) {
 
 const NOTHING_USED = { steps: 0, tokens: null, input_tokens: null, output_tokens: null, cost_usd: null, elapsed_s: null };
 const EMPTY_RUN = {
-  name: "", agent: "", model: "", parent: null, forked_at: null, called_by: null, state: "idle", system_html: "", prompt_html: "",
-  totals: NOTHING_USED, limits: [], end: null, actions: [], steps: [], marks: [],
+  name: "",
+  agent: "",
+  model: "",
+  parent: null,
+  forked_at: null,
+  called_by: null,
+  state: "idle",
+  system_html: "",
+  prompt_html: "",
+  totals: NOTHING_USED,
+  limits: [],
+  end: null,
+  actions: [],
+  steps: [],
+  marks: [],
 };
 
 /**
@@ -243,7 +266,8 @@ function treeOf(runs) {
 
 /** How a run came to be, in words. */
 function originOf(run, store) {
-  if (run.called_by) return `sub-agent of ${run.parent && store.run(run.parent) ? store.run(run.parent).name : words(run.called_by)}`;
+  if (run.called_by)
+    return `sub-agent of ${run.parent && store.run(run.parent) ? store.run(run.parent).name : words(run.called_by)}`;
   const parent = run.parent ? store.run(run.parent) : null;
   if (!parent) return "";
   return known(run.forked_at) ? `branch of ${parent.name} after step ${run.forked_at}` : `branch of ${parent.name}`;
@@ -257,7 +281,10 @@ function textOf(step) {
   let text = texts.get(step);
   if (text === undefined) {
     const html = step.html.replace(/<span class="agentlab-call-outcome">[^<]*<\/span>/g, " ");
-    text = html.replace(/<[^>]*>/g, "").replace(/&(#?\w+);/g, (whole, name) => ENTITIES[name] ?? whole).toLowerCase();
+    text = html
+      .replace(/<[^>]*>/g, "")
+      .replace(/&(#?\w+);/g, (whole, name) => ENTITIES[name] ?? whole)
+      .toLowerCase();
     texts.set(step, text);
   }
   return text;

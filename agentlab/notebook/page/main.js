@@ -16,25 +16,62 @@ function mountPage(root, store, send = null) {
   const transcript = makeTranscript(store);
   const diff = makeDiff(store);
   const help = makeHelp();
-  const search = makeSearch(store, (query, steps) => {
-    transcript.find(query);
-    scrubber.mark(steps);
-  }, (step) => {
-    store.set({ compare: null });
-    store.choose(step);
-    transcript.revealHit(step);
-  });
+  const search = makeSearch(
+    store,
+    (query, steps) => {
+      transcript.find(query);
+      scrubber.mark(steps);
+    },
+    (step) => {
+      store.set({ compare: null });
+      store.choose(step);
+      transcript.revealHit(step);
+    },
+  );
   const charts = MEASURES.map((measure) => makeChart(store, measure, onLimit));
-  const usage = section("Tokens and cost", make("div", { class: "page-charts" }, charts.map((chart) => chart.node)), { name: "charts" });
+  const usage = section(
+    "Tokens and cost",
+    make(
+      "div",
+      { class: "page-charts" },
+      charts.map((chart) => chart.node),
+    ),
+    { name: "charts" },
+  );
   const drawerParts = [makeEnd(store), makeActions(), makeLimits(), makeStep(), makeRuns(store)];
   const [end, actions, limits, step, runs] = drawerParts.map((one) => one.node);
-  const drawer = make("aside", { class: "page-drawer", tabindex: -1, "aria-label": "About the run" },
-    make("div", { class: "page-sections" }, end, actions, usage.node, limits, step, runs));
-  const flip = make("button", { type: "button", class: "page-button page-flip", "aria-pressed": "false", onclick: () => turn() }, "Overview");
-  const ask = make("button", { type: "button", class: "page-button icon", "aria-label": "Keys and marks", title: "Keys and marks (?)", onclick: () => help.showModal() }, "?");
+  const drawer = make(
+    "aside",
+    { class: "page-drawer", tabindex: -1, "aria-label": "About the run" },
+    make("div", { class: "page-sections" }, end, actions, usage.node, limits, step, runs),
+  );
+  const flip = make(
+    "button",
+    { type: "button", class: "page-button page-flip", "aria-pressed": "false", onclick: () => turn() },
+    "Overview",
+  );
+  const ask = make(
+    "button",
+    {
+      type: "button",
+      class: "page-button icon",
+      "aria-label": "Keys and marks",
+      title: "Keys and marks (?)",
+      onclick: () => help.showModal(),
+    },
+    "?",
+  );
   const tools = make("div", { class: "page-tools" }, scrubber.node, search.node, comparing, flip, ask);
-  const frame = make("div", { class: "page-frame" },
-    bar.node, chips.node, tools, make("main", { class: "page-main", "aria-label": "The conversation" }, transcript.node, diff.node), drawer, help);
+  const frame = make(
+    "div",
+    { class: "page-frame" },
+    bar.node,
+    chips.node,
+    tools,
+    make("main", { class: "page-main", "aria-label": "The conversation" }, transcript.node, diff.node),
+    drawer,
+    help,
+  );
   root.classList.add("agentlab-page", "tex2jax_ignore", "mathjax_ignore");
   root.replaceChildren(frame);
 
@@ -108,7 +145,8 @@ function pageKey(event, { store, search, help, toggleCompare }) {
 function openBeside(store, by) {
   const rows = treeOf(store.runs());
   const at = rows.findIndex(({ run }) => run.id === store.view.open) + by;
-  if (rows[at]) store.set({ open: rows[at].run.id, compare: store.view.compare === rows[at].run.id ? store.view.open : store.view.compare });
+  if (rows[at])
+    store.set({ open: rows[at].run.id, compare: store.view.compare === rows[at].run.id ? store.view.open : store.view.compare });
 }
 
 /** Compare the open run with the one that it branched from, else with the next one; or end the comparison. */
@@ -118,11 +156,14 @@ function compare(store) {
     return;
   }
   const run = store.run();
-  const others = treeOf(store.runs()).map((row) => row.run).filter((one) => one !== run);
+  const others = treeOf(store.runs())
+    .map((row) => row.run)
+    .filter((one) => one !== run);
   const parent = others.find((one) => one.id === run.parent && known(run.forked_at));
   const branch = others.find((one) => one.parent === run.id && known(one.forked_at));
   if (parent) store.set({ compare: parent.id });
-  else if (branch) store.set({ open: branch.id, compare: run.id }); // what was there first is on the left
+  else if (branch)
+    store.set({ open: branch.id, compare: run.id }); // what was there first is on the left
   else if (others.length) store.set({ compare: others[0].id });
 }
 

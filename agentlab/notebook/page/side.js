@@ -14,15 +14,19 @@ function makeBar(store) {
   const who = make("div", { class: "page-who" });
   const gauges = make("div", { class: "page-gauges" });
   const node = make("header", { class: "page-bar" }, who, gauges);
-  return part(node, (state) => [state.run?.state, state.run?.end, state.run?.totals, state.run?.limits, state.run?.id], ({ run }) => {
-    if (!run) return;
-    const [shape, tone, word] = stateOf(run);
-    const badge = make("span", { class: `page-badge ${tone}`, role: "status" }, mark(shape, "", 9), word);
-    const [title, ...others] = [...new Set([run.agent, run.model].filter(Boolean))];
-    const about = others.map((name) => make("bdi", { class: "page-model" }, name));
-    who.replaceChildren(badge, make("h1", {}, make("bdi", {}, title || store.title || "Run")), ...about);
-    gauges.replaceChildren(...GAUGES.map((one) => gaugeOf(run, one)).filter(Boolean));
-  });
+  return part(
+    node,
+    (state) => [state.run?.state, state.run?.end, state.run?.totals, state.run?.limits, state.run?.id],
+    ({ run }) => {
+      if (!run) return;
+      const [shape, tone, word] = stateOf(run);
+      const badge = make("span", { class: `page-badge ${tone}`, role: "status" }, mark(shape, "", 9), word);
+      const [title, ...others] = [...new Set([run.agent, run.model].filter(Boolean))];
+      const about = others.map((name) => make("bdi", { class: "page-model" }, name));
+      who.replaceChildren(badge, make("h1", {}, make("bdi", {}, title || store.title || "Run")), ...about);
+      gauges.replaceChildren(...GAUGES.map((one) => gaugeOf(run, one)).filter(Boolean));
+    },
+  );
 }
 
 function gaugeOf(run, { title, unit, total }) {
@@ -30,9 +34,13 @@ function gaugeOf(run, { title, unit, total }) {
   if (unit === "s" && !known(value)) return null; // times are left out of this page
   const row = limitOf(run, unit);
   const bound = row ? make("span", { class: "page-quiet" }, ` of ${amount(row.limit, unit)}`) : null;
-  return make("div", { class: "page-gauge" },
-    make("span", { class: "page-label" }, title), make("span", { class: "page-value" }, amount(value, unit), bound),
-    row ? meterOf(row) : make("span", { class: "page-meter none" }));
+  return make(
+    "div",
+    { class: "page-gauge" },
+    make("span", { class: "page-label" }, title),
+    make("span", { class: "page-value" }, amount(value, unit), bound),
+    row ? meterOf(row) : make("span", { class: "page-meter none" }),
+  );
 }
 
 /** A meter with colour and pattern: near its limit from four fifths on, or reached. */
@@ -41,16 +49,33 @@ function meterOf(row) {
   const state = row.met ? "met" : row.share >= 0.8 ? "near" : "";
   const bar = make("span", { class: `page-fill ${state}` });
   bar.style.width = `${percent.toFixed(1)}%`;
-  return make("span", {
-    class: "page-meter", role: "meter", "aria-label": row.label, "aria-valuemin": 0, "aria-valuemax": 100,
-    "aria-valuenow": percent.toFixed(0), "aria-valuetext": usedOf(row),
-  }, bar);
+  return make(
+    "span",
+    {
+      class: "page-meter",
+      role: "meter",
+      "aria-label": row.label,
+      "aria-valuemin": 0,
+      "aria-valuemax": 100,
+      "aria-valuenow": percent.toFixed(0),
+      "aria-valuetext": usedOf(row),
+    },
+    bar,
+  );
 }
 
 /** How much of a limit is used, in words. */
 function usedOf(row) {
   const value = row.value === null ? "unknown" : amount(row.value, row.unit);
-  const state = row.off ? "off" : row.met ? (known(row.share) ? "reached" : "met") : known(row.share) && row.share >= 0.8 ? "near" : "";
+  const state = row.off
+    ? "off"
+    : row.met
+      ? known(row.share)
+        ? "reached"
+        : "met"
+      : known(row.share) && row.share >= 0.8
+        ? "near"
+        : "";
   if (row.goal) {
     if (typeof row.value === "string") return row.value;
     return row.value ? `called ${row.value === 1 ? "once" : `${amount(row.value, "")} times`}` : "not called yet";
@@ -79,7 +104,11 @@ function makeChips(store, button) {
       chip.className = `page-chip${depth ? " below" : ""}`;
       chip.title = [origin, word].filter(Boolean).join(", ");
       chip.setAttribute("aria-current", String(run.id === view.open));
-      chip.replaceChildren(mark(depth ? "branch" : shape, depth ? "plain" : tone, 9), make("bdi", {}, run.name || run.agent), mark(shape, tone, 8));
+      chip.replaceChildren(
+        mark(depth ? "branch" : shape, depth ? "plain" : tone, 9),
+        make("bdi", {}, run.name || run.agent),
+        mark(shape, tone, 8),
+      );
       if (!depth) chip.lastChild.remove();
       if (!chip.isConnected) row.append(chip);
     }
@@ -97,15 +126,45 @@ function makeRuns(store) {
     node.hidden = rows.length < 2;
     aside.textContent = count(rows.length);
     const heads = ["Run", "Steps", "Tokens", "Cost"].map((title) => make("th", { scope: "col" }, title));
-    body.replaceChildren(make("table", { class: "page-table" }, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, rows.map(({ run, depth }) => {
-      const [shape, tone, word] = stateOf(run);
-      const open = make("button", { type: "button", class: "page-link", onclick: () => store.set({ open: run.id }) }, run.name || run.agent);
-      const name = make("th", { scope: "row" }, depth ? make("span", { class: "page-branch", "aria-hidden": "true" }) : null, mark(shape, tone, 9), open,
-        make("small", {}, [run.end ? words(run.end.stop_reason) : word, originOf(run, store)].filter(Boolean).join(" \u00b7 ")));
-      name.style.paddingLeft = `${Math.min(depth, 6) * 14}px`;
-      const cells = [count(run.totals.steps), count(run.totals.tokens), dollars(run.totals.cost_usd)];
-      return make("tr", { "aria-current": run.id === view.open ? "true" : false }, name, cells.map((cell) => make("td", {}, cell)));
-    }))));
+    body.replaceChildren(
+      make(
+        "table",
+        { class: "page-table" },
+        make("thead", {}, make("tr", {}, heads)),
+        make(
+          "tbody",
+          {},
+          rows.map(({ run, depth }) => {
+            const [shape, tone, word] = stateOf(run);
+            const open = make(
+              "button",
+              { type: "button", class: "page-link", onclick: () => store.set({ open: run.id }) },
+              run.name || run.agent,
+            );
+            const name = make(
+              "th",
+              { scope: "row" },
+              depth ? make("span", { class: "page-branch", "aria-hidden": "true" }) : null,
+              mark(shape, tone, 9),
+              open,
+              make(
+                "small",
+                {},
+                [run.end ? words(run.end.stop_reason) : word, originOf(run, store)].filter(Boolean).join(" \u00b7 "),
+              ),
+            );
+            name.style.paddingLeft = `${Math.min(depth, 6) * 14}px`;
+            const cells = [count(run.totals.steps), count(run.totals.tokens), dollars(run.totals.cost_usd)];
+            return make(
+              "tr",
+              { "aria-current": run.id === view.open ? "true" : false },
+              name,
+              cells.map((cell) => make("td", {}, cell)),
+            );
+          }),
+        ),
+      ),
+    );
   });
 }
 
@@ -115,14 +174,27 @@ const THUMB = 14; // pixels, as in the style sheet
 
 /** A slider over the steps, with a tick for each: shaped and coloured by its finish reason. */
 function makeScrubber(store) {
-  const slider = make("input", { type: "range", min: 1, step: 1, "aria-label": "Step", oninput: () => store.choose(Number(slider.value)) });
+  const slider = make("input", {
+    type: "range",
+    min: 1,
+    step: 1,
+    "aria-label": "Step",
+    oninput: () => store.choose(Number(slider.value)),
+  });
   const ticks = draw("svg", { "aria-hidden": "true", height: 32 });
   const track = make("div", { class: "page-track" }, slider, ticks);
   const label = make("span", { class: "page-step" });
   const go = (by) => () => store.choose(store.view.step + by);
-  const button = (name, sign, by) => make("button", { type: "button", class: "page-button icon", "aria-label": name, title: name, onclick: go(by) }, sign);
-  const node = make("div", { class: "page-scrubber", role: "group", "aria-label": "Steps" },
-    button("Previous step", "\u2039", -1), track, button("Next step", "\u203a", 1), label);
+  const button = (name, sign, by) =>
+    make("button", { type: "button", class: "page-button icon", "aria-label": name, title: name, onclick: go(by) }, sign);
+  const node = make(
+    "div",
+    { class: "page-scrubber", role: "group", "aria-label": "Steps" },
+    button("Previous step", "\u2039", -1),
+    track,
+    button("Next step", "\u203a", 1),
+    label,
+  );
   let hits = new Set();
 
   function redraw() {
@@ -172,12 +244,19 @@ function ticksOf(run, width, hits) {
   for (const { n, shape, tone, hit } of columns.values()) {
     const place = `translate(${(x(n) - 4.5).toFixed(1)} 11.5) scale(.9)`;
     if (hit) found.push(draw("rect", { x: x(n) - 1.5, y: 1, width: 3, height: 30, class: "page-hit-tick" }));
-    if (crowded && tone === "plain") found.push(draw("rect", { x: x(n) - 0.5, y: 13, width: 1, height: 6, class: "page-mark plain" }));
+    if (crowded && tone === "plain")
+      found.push(draw("rect", { x: x(n) - 0.5, y: 13, width: 1, height: 6, class: "page-mark plain" }));
     else found.push(draw("path", { d: SHAPES[shape], transform: place, "fill-rule": "evenodd", class: `page-mark ${tone}` }));
   }
   const marks = new Map(run.marks.filter((one) => one.step >= 1 && one.step <= steps).map((one) => [column(one.step), one]));
   for (const one of marks.values()) {
-    found.push(draw("path", { d: "M0 0h6l-3 5z", transform: `translate(${(x(one.step) - 3).toFixed(1)} 0)`, class: `page-mark ${one.kind === "warning" ? "warn" : "live"}` }));
+    found.push(
+      draw("path", {
+        d: "M0 0h6l-3 5z",
+        transform: `translate(${(x(one.step) - 3).toFixed(1)} 0)`,
+        class: `page-mark ${one.kind === "warning" ? "warn" : "live"}`,
+      }),
+    );
   }
   return found;
 }
@@ -186,10 +265,22 @@ function ticksOf(run, width, hits) {
 
 /** A search box over the texts of all steps of the open run. `onFound` gets the text and the steps, `onGo` the step to show. */
 function makeSearch(store, onFound, onGo) {
-  const input = make("input", { type: "search", placeholder: "Search", "aria-label": "Search the transcript", autocomplete: "off", spellcheck: "false" });
+  const input = make("input", {
+    type: "search",
+    placeholder: "Search",
+    "aria-label": "Search the transcript",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
   const answer = make("output", { class: "page-found" });
-  const button = (name, sign, by) => make("button", { type: "button", class: "page-button icon", "aria-label": name, title: name, onclick: () => go(by) }, sign);
-  const buttons = make("span", { class: "page-search-go" }, button("Previous hit", "\u2191", -1), button("Next hit", "\u2193", 1));
+  const button = (name, sign, by) =>
+    make("button", { type: "button", class: "page-button icon", "aria-label": name, title: name, onclick: () => go(by) }, sign);
+  const buttons = make(
+    "span",
+    { class: "page-search-go" },
+    button("Previous hit", "\u2191", -1),
+    button("Next hit", "\u2193", 1),
+  );
   const node = make("div", { class: "page-search", role: "search" }, input, answer, buttons);
   let found = [];
   let waiting = 0;
@@ -198,13 +289,19 @@ function makeSearch(store, onFound, onGo) {
   function show() {
     const query = store.view.query.trim();
     const at = found.indexOf(store.view.step);
-    answer.textContent = !query ? "" : !found.length ? "no hits" : at < 0 ? plural(found.length, "step") : `${count(at + 1)} of ${plural(found.length, "step")}`;
+    answer.textContent = !query
+      ? ""
+      : !found.length
+        ? "no hits"
+        : at < 0
+          ? plural(found.length, "step")
+          : `${count(at + 1)} of ${plural(found.length, "step")}`;
     buttons.hidden = !found.length;
   }
   function go(by) {
     if (!found.length) return;
     const { step } = store.view;
-    const next = by > 0 ? found.find((n) => n > step) ?? found[0] : found.findLast((n) => n < step) ?? found.at(-1);
+    const next = by > 0 ? (found.find((n) => n > step) ?? found[0]) : (found.findLast((n) => n < step) ?? found.at(-1));
     onGo(next);
     show();
   }
@@ -234,7 +331,10 @@ function makeSearch(store, onFound, onGo) {
       clearTimeout(waiting);
       const fresh = store.view.query !== input.value;
       store.set({ query: input.value });
-      if (fresh) look().then(() => found.length && onGo(found.find((n) => n >= store.view.step) ?? found[0])).then(show);
+      if (fresh)
+        look()
+          .then(() => found.length && onGo(found.find((n) => n >= store.view.step) ?? found[0]))
+          .then(show);
       else go(event.shiftKey ? -1 : 1);
     } else if (event.key === "Escape") {
       input.value = "";
@@ -254,49 +354,87 @@ function makeEnd(store) {
   const body = make("div", { class: "page-end" });
   const { node } = section("Why it ended", body, { name: "end" });
   const title = node.querySelector("h2");
-  return part(node, (state) => [state.run?.end, state.run?.state, state.run?.id], ({ run }) => {
-    const [shape, tone, word] = run ? stateOf(run) : ["ring", "plain", ""];
-    const end = run?.end;
-    title.textContent = end ? "Why it ended" : "State";
-    body.className = `page-end ${tone}`;
-    if (!end) {
-      body.replaceChildren(make("p", {}, mark(shape, tone), " ", { running: "still running", idle: "not started yet" }[run?.state] || word));
-      return;
-    }
-    const fired = end.fired.filter((one) => !end.detail.includes(one));
-    body.replaceChildren(
-      make("p", { class: "page-reason" }, mark(shape, tone), make("b", {}, words(end.stop_reason)), make("span", { class: "page-quiet" }, end.kind)),
-      ...(end.detail ? [make("p", {}, end.detail)] : []),
-      ...(fired.length ? [make("p", {}, make("span", { class: "page-quiet" }, "Fired: "), fired.join(", "))] : []),
-      ...(end.signal ? [make("p", { class: "page-quiet" }, end.signal)] : []),
-      ...outputOf(store, run));
-  });
+  return part(
+    node,
+    (state) => [state.run?.end, state.run?.state, state.run?.id],
+    ({ run }) => {
+      const [shape, tone, word] = run ? stateOf(run) : ["ring", "plain", ""];
+      const end = run?.end;
+      title.textContent = end ? "Why it ended" : "State";
+      body.className = `page-end ${tone}`;
+      if (!end) {
+        body.replaceChildren(
+          make("p", {}, mark(shape, tone), " ", { running: "still running", idle: "not started yet" }[run?.state] || word),
+        );
+        return;
+      }
+      const fired = end.fired.filter((one) => !end.detail.includes(one));
+      body.replaceChildren(
+        make(
+          "p",
+          { class: "page-reason" },
+          mark(shape, tone),
+          make("b", {}, words(end.stop_reason)),
+          make("span", { class: "page-quiet" }, end.kind),
+        ),
+        ...(end.detail ? [make("p", {}, end.detail)] : []),
+        ...(fired.length ? [make("p", {}, make("span", { class: "page-quiet" }, "Fired: "), fired.join(", "))] : []),
+        ...(end.signal ? [make("p", { class: "page-quiet" }, end.signal)] : []),
+        ...outputOf(store, run),
+      );
+    },
+  );
 }
 
 /** The output, unless it is the answer of the last step: that one is a click away. */
 function outputOf(store, run) {
   const last = run.steps.at(-1);
   if (!run.end.output_html) return [];
-  const toEnd = make("button", { type: "button", class: "page-link", onclick: () => store.choose(Infinity) }, `Show the answer, in step ${last?.n}`);
+  const toEnd = make(
+    "button",
+    { type: "button", class: "page-link", onclick: () => store.choose(Infinity) },
+    `Show the answer, in step ${last?.n}`,
+  );
   if (last && last.html.includes(run.end.output_html)) return [make("p", {}, toEnd)];
-  return [make("div", { class: "page-label" }, "Output"), fill(make("div", { class: "page-output", tabindex: 0, role: "region", "aria-label": "Output" }), run.end.output_html)];
+  return [
+    make("div", { class: "page-label" }, "Output"),
+    fill(make("div", { class: "page-output", tabindex: 0, role: "region", "aria-label": "Output" }), run.end.output_html),
+  ];
 }
 
 /** One row for each thing that is limited. */
 function makeLimits() {
   const body = make("ul", { class: "page-limits" });
   const { node } = section("Limits", body, { name: "limits" });
-  return part(node, (state) => [state.run?.limits], ({ run }) => {
-    node.hidden = !run?.limits.length;
-    body.replaceChildren(...(run?.limits || []).map((row) => {
-      const others = row.with.filter((name) => name !== row.name);
-      const names = others.length ? make("small", {}, `${row.name}${row.first ? " comes first" : ""} \u00b7 ${others.join(", ")}`) : null;
-      const name = make("span", { class: "page-limit-name" }, make("bdi", {}, row.label || row.name), names ? null : make("small", {}, row.name));
-      return make("li", { class: row.off ? "off" : row.met ? "met" : "" },
-        name, make("span", { class: "page-limit-used" }, usedOf(row)),
-        known(row.share) && !row.goal && !row.off ? meterOf(row) : null, names);
-    }));
-  });
+  return part(
+    node,
+    (state) => [state.run?.limits],
+    ({ run }) => {
+      node.hidden = !run?.limits.length;
+      body.replaceChildren(
+        ...(run?.limits || []).map((row) => {
+          const others = row.with.filter((name) => name !== row.name);
+          const names = others.length
+            ? make("small", {}, `${row.name}${row.first ? " comes first" : ""} \u00b7 ${others.join(", ")}`)
+            : null;
+          const name = make(
+            "span",
+            { class: "page-limit-name" },
+            make("bdi", {}, row.label || row.name),
+            names ? null : make("small", {}, row.name),
+          );
+          return make(
+            "li",
+            { class: row.off ? "off" : row.met ? "met" : "" },
+            name,
+            make("span", { class: "page-limit-used" }, usedOf(row)),
+            known(row.share) && !row.goal && !row.off ? meterOf(row) : null,
+            names,
+          );
+        }),
+      );
+    },
+  );
 }
 
 /** What took the time of the chosen step, and what came of it. */
@@ -304,31 +442,58 @@ function makeStep() {
   const body = make("div");
   const { node, aside } = section("Step", body, { name: "step" });
   const title = node.querySelector("h2");
-  return part(node, (state) => [state.step, state.run?.id], ({ step }) => {
-    node.hidden = !step;
-    if (!step) return;
-    const [shape, tone] = finishOf(step);
-    title.textContent = `Step ${count(step.n)}`;
-    aside.textContent = known(step.duration_s) ? seconds(step.duration_s) : "";
-    const facts = [["finish reason", [mark(shape, tone), words(step.finish) || "no answer"]], ["then", words(step.action)],
-      ["ended the run", words(step.stop_reason)], ["conditions", step.reads]];
-    body.replaceChildren(timelineOf(step) || "", make("dl", { class: "page-facts-list" },
-      facts.filter(([, value]) => value && value.length).map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])));
-  });
+  return part(
+    node,
+    (state) => [state.step, state.run?.id],
+    ({ step }) => {
+      node.hidden = !step;
+      if (!step) return;
+      const [shape, tone] = finishOf(step);
+      title.textContent = `Step ${count(step.n)}`;
+      aside.textContent = known(step.duration_s) ? seconds(step.duration_s) : "";
+      const facts = [
+        ["finish reason", [mark(shape, tone), words(step.finish) || "no answer"]],
+        ["then", words(step.action)],
+        ["ended the run", words(step.stop_reason)],
+        ["conditions", step.reads],
+      ];
+      body.replaceChildren(
+        timelineOf(step) || "",
+        make(
+          "dl",
+          { class: "page-facts-list" },
+          facts
+            .filter(([, value]) => value && value.length)
+            .map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]),
+        ),
+      );
+    },
+  );
 }
 
 /** Ways to go on, each with the code for it. */
 function makeActions() {
   const body = make("ul", { class: "page-actions" });
   const { node } = section("To go on", body, { name: "actions" });
-  return part(node, (state) => [state.run?.actions], ({ run }) => {
-    node.hidden = !run?.actions.length;
-    body.replaceChildren(...(run?.actions || []).map((action) => {
-      const code = make("code", {}, action.code);
-      return make("li", {}, make("b", {}, action.label), make("p", { class: "page-quiet" }, action.why),
-        action.code ? make("div", { class: "page-code" }, code, copyButton(action.code, code, action.label)) : null);
-    }));
-  });
+  return part(
+    node,
+    (state) => [state.run?.actions],
+    ({ run }) => {
+      node.hidden = !run?.actions.length;
+      body.replaceChildren(
+        ...(run?.actions || []).map((action) => {
+          const code = make("code", {}, action.code);
+          return make(
+            "li",
+            {},
+            make("b", {}, action.label),
+            make("p", { class: "page-quiet" }, action.why),
+            action.code ? make("div", { class: "page-code" }, code, copyButton(action.code, code, action.label)) : null,
+          );
+        }),
+      );
+    },
+  );
 }
 
 function copyButton(text, shown, label) {
@@ -368,12 +533,30 @@ const KEYS = [
 ];
 
 function makeHelp() {
-  const rows = KEYS.map(([keys, what]) => make("tr", {}, make("th", { scope: "row" }, keys.split("  ").map((key) => [make("kbd", {}, key), " "])), make("td", {}, what)));
+  const rows = KEYS.map(([keys, what]) =>
+    make(
+      "tr",
+      {},
+      make(
+        "th",
+        { scope: "row" },
+        keys.split("  ").map((key) => [make("kbd", {}, key), " "]),
+      ),
+      make("td", {}, what),
+    ),
+  );
   const shapes = Object.entries(FINISHES).map(([name, [shape, tone]]) => make("li", {}, mark(shape, tone), words(name)));
   shapes.push(make("li", {}, mark("ring", "warn"), "unknown"));
   const close = make("button", { type: "button", class: "page-button", onclick: () => dialog.close() }, "Close");
-  const dialog = make("dialog", { class: "page-help", "aria-label": "Keys and marks" },
-    make("h2", {}, "Keys"), make("table", {}, make("tbody", {}, rows)), make("h2", {}, "How a step finished"), make("ul", {}, shapes), close);
+  const dialog = make(
+    "dialog",
+    { class: "page-help", "aria-label": "Keys and marks" },
+    make("h2", {}, "Keys"),
+    make("table", {}, make("tbody", {}, rows)),
+    make("h2", {}, "How a step finished"),
+    make("ul", {}, shapes),
+    close,
+  );
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   return dialog;
 }

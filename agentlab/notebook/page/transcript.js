@@ -84,14 +84,15 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
     return [indexAt(y - OVERSCAN), Math.min(heights.length, indexAt(y + scroller.clientHeight + OVERSCAN) + 1)];
   }
 
+  function take(index, node) {
+    if (node.contains(document.activeElement)) scroller.focus({ preventScroll: true });
+    sizes.unobserve(node);
+    node.remove();
+    shown.delete(index);
+  }
+
   function place(from, to) {
-    for (const [index, node] of shown) {
-      if (index >= from && index < to) continue;
-      if (node.contains(document.activeElement)) scroller.focus({ preventScroll: true });
-      sizes.unobserve(node);
-      node.remove();
-      shown.delete(index);
-    }
+    for (const [index, node] of shown) if (index < from || index >= to) take(index, node);
     let next = after;
     for (let index = to - 1; index >= from; index--) {
       let node = shown.get(index);
@@ -126,12 +127,7 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
   }
 
   function drop(from) {
-    for (const [index, node] of shown) {
-      if (index < from) continue;
-      sizes.unobserve(node);
-      node.remove();
-      shown.delete(index);
-    }
+    for (const [index, node] of shown) if (index >= from) take(index, node);
   }
 
   // A fold that opens, a picture that arrives, or another width: the heights are read again before anything is painted.
@@ -213,7 +209,7 @@ function keepFolds(folding, key) {
     const name = `${key}/${place}`;
     if (folds.has(name)) fold.open = folds.get(name);
     fold.addEventListener("toggle", () => {
-      if (!printing) folds.set(name, fold.open);
+      if (!printing && fold.isConnected) folds.set(name, fold.open); // the event comes late: printing may be over, and its element gone
     });
   });
 }
@@ -226,18 +222,24 @@ function makeTranscript(store) {
   let run = null;
   let found = null; // lower-case search text
 
-  const list = makeWindow(scroller, {
-    length: () => (run ? run.steps.length + 2 : 0),
-    weight: (index) => 400 + (index === 0 ? 0 : (run.steps[index - 1]?.html.length ?? 0)),
-    build(index) {
-      const node = index === 0 ? headItem(run) : index <= run.steps.length ? stepItem(store, run, run.steps[index - 1]) : endItem(run);
-      dress(node, { "aria-posinset": index + 1, "aria-setsize": run.steps.length + 2, "data-index": index, tabindex: -1 }, []);
-      keepFolds(node.querySelectorAll(".page-system, .page-said details"), `${run.id}/${index}`);
-      if (index > 0 && index === store.view.step) node.setAttribute("aria-current", "step");
-      if (printing) node.querySelectorAll(".agentlab-call, .agentlab-reasoning, .page-system").forEach((fold) => (fold.open = true));
-      return node;
+  const list = makeWindow(
+    scroller,
+    {
+      length: () => (run ? run.steps.length + 2 : 0),
+      weight: (index) => 400 + (index === 0 ? 0 : (run.steps[index - 1]?.html.length ?? 0)),
+      build(index) {
+        const node =
+          index === 0 ? headItem(run) : index <= run.steps.length ? stepItem(store, run, run.steps[index - 1]) : endItem(run);
+        dress(node, { "aria-posinset": index + 1, "aria-setsize": run.steps.length + 2, "data-index": index, tabindex: -1 }, []);
+        keepFolds(node.querySelectorAll(".page-system, .page-said details"), `${run.id}/${index}`);
+        if (index > 0 && index === store.view.step) node.setAttribute("aria-current", "step");
+        if (printing)
+          node.querySelectorAll(".agentlab-call, .agentlab-reasoning, .page-system").forEach((fold) => (fold.open = true));
+        return node;
+      },
     },
-  }, () => highlight(list.shown, found));
+    () => highlight(list.shown, found),
+  );
 
   scroller.addEventListener("scroll", () => {
     const person = list.scrolledByPerson();
@@ -260,6 +262,7 @@ function makeTranscript(store) {
 
   function follow(state) {
     for (const [index, node] of list.shown) {
+      node.setAttribute("aria-setsize", state.run.steps.length + 2);
       if (index > 0 && index === state.view.step) node.setAttribute("aria-current", "step");
       else node.removeAttribute("aria-current");
     }
@@ -298,7 +301,8 @@ function makeTranscript(store) {
       if (!node || !found) return;
       const hit = rangesOf(node, found)[0];
       if (!hit) return;
-      for (let fold = hit.startContainer.parentElement.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+      for (let fold = hit.startContainer.parentElement.closest("details"); fold; fold = fold.parentElement.closest("details"))
+        fold.open = true;
       list.update();
       const box = hit.getBoundingClientRect();
       const view = scroller.getBoundingClientRect();
@@ -324,7 +328,8 @@ function firstChange(last, run) {
 
 /** j and k go from step to step; the arrow keys too, but through a step that is longer than the view they scroll. */
 function moveByKey(event, store, list, scroller) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, pre, .agentlab-md table")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, pre, .agentlab-md table"))
+    return;
   const { step } = store.view;
   const [top, bottom] = list.placeOf(step);
   const room = scroller.clientHeight;
@@ -349,20 +354,44 @@ function headItem(run) {
   const system = run.system_html
     ? make("details", { class: "page-system" }, make("summary", {}, "Instructions"), fill(make("div"), run.system_html))
     : null;
-  return make("article", { class: "page-item head", "aria-label": "Prompt" }, system, fill(make("div", { class: "page-said" }), run.prompt_html));
+  return make(
+    "article",
+    { class: "page-item head", "aria-label": "Prompt" },
+    system,
+    fill(make("div", { class: "page-said" }), run.prompt_html),
+  );
 }
 
 /** One step below its rule: number, finish reason, what it used, and what the conditions read. */
 function stepItem(store, run, step) {
   const [shape, tone] = finishOf(step);
-  const rule = make("header", { class: "page-rule" },
+  const rule = make(
+    "header",
+    { class: "page-rule" },
     make("h3", {}, mark(shape, tone), `Step ${count(step.n)}`),
     make("span", { class: "page-finish" }, words(step.finish) || "no answer"),
-    make("span", { class: "page-facts" }, factsOf(step).map((fact) => make("span", {}, fact))),
-    step.reads ? make("span", { class: "page-reads", title: step.reads }, step.reads) : null);
-  const node = make("article", { class: "page-item step", "aria-label": `Step ${step.n}` }, rule, fill(make("div", { class: "page-said" }), step.html));
+    make(
+      "span",
+      { class: "page-facts" },
+      factsOf(step).map((fact) => make("span", {}, fact)),
+    ),
+    step.reads ? make("span", { class: "page-reads", title: step.reads }, step.reads) : null,
+  );
+  const node = make(
+    "article",
+    { class: "page-item step", "aria-label": `Step ${step.n}` },
+    rule,
+    fill(make("div", { class: "page-said" }), step.html),
+  );
   const beside = [...marksOf(run, step.n), ...linksOf(store, run, step)];
-  if (beside.length) node.append(make("ul", { class: "page-notes" }, beside.map((one) => make("li", {}, one))));
+  if (beside.length)
+    node.append(
+      make(
+        "ul",
+        { class: "page-notes" },
+        beside.map((one) => make("li", {}, one)),
+      ),
+    );
   if (step.details) node.append(detailsOf(step, `${run.id}/${step.n}/more`));
   return node;
 }
@@ -392,9 +421,13 @@ function detailsOf(step, key) {
 const MARK_SHAPES = { limits: "bars", paused: "bars", warning: "triangle", retry: "ring", nudge: "play", continuation: "play" };
 
 function marksOf(run, step) {
-  return run.marks.filter((one) => one.step === step).map((one) => [
-    mark(MARK_SHAPES[one.kind] || "ring", one.kind === "warning" ? "warn" : "plain"), make("b", {}, words(one.kind)), ` ${one.text}`,
-  ]);
+  return run.marks
+    .filter((one) => one.step === step)
+    .map((one) => [
+      mark(MARK_SHAPES[one.kind] || "ring", one.kind === "warning" ? "warn" : "plain"),
+      make("b", {}, words(one.kind)),
+      ` ${one.text}`,
+    ]);
 }
 
 /** Buttons that open the runs which began at this step: branches, and sub-agents of its tools. */
@@ -402,7 +435,8 @@ function linksOf(store, run, step) {
   const children = step.children.map((id) => store.run(id)).filter(Boolean);
   const branches = store.runs().filter((one) => one.parent === run.id && one.forked_at === step.n);
   const link = (one, what) => [
-    mark("branch", "live"), `${what} `,
+    mark("branch", "live"),
+    `${what} `,
     make("button", { type: "button", class: "page-link", onclick: () => store.set({ open: one.id }) }, one.name),
   ];
   const kept = run.forked_at === step.n && store.run(run.parent);
@@ -416,9 +450,16 @@ function linksOf(store, run, step) {
 /** Below the last step: how the run ended, or that it goes on. */
 function endItem(run) {
   const [shape, tone, state] = stateOf(run);
-  const why = run.end ? words(run.end.stop_reason) : { running: "still running", paused: "paused", idle: "not started yet" }[run.state] || state;
-  return make("article", { class: "page-item end", "aria-label": "End" },
-    mark(shape, tone, 12), make("b", {}, run.end ? `${run.end.kind}: ${why}` : why), run.end?.detail ? make("span", {}, run.end.detail) : null);
+  const why = run.end
+    ? words(run.end.stop_reason)
+    : { running: "still running", paused: "paused", idle: "not started yet" }[run.state] || state;
+  return make(
+    "article",
+    { class: "page-item end", "aria-label": "End" },
+    mark(shape, tone, 12),
+    make("b", {}, run.end ? `${run.end.kind}: ${why}` : why),
+    run.end?.detail ? make("span", {}, run.end.detail) : null,
+  );
 }
 
 // Search hits in the document ------------------------------------------------------------------------------------------------
