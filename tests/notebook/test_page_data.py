@@ -467,6 +467,8 @@ def test_raw_responses_are_there_where_they_are_asked_for() -> None:
     def held(raw: bool | frozenset[int]) -> list[int]:
         return [step["n"] for step in only(run, raw=raw)["steps"] if 'data-section="raw"' in step["details"]]
 
+    with pytest.raises(ConfigurationError, match=r"to_html\(raw=3\): pass True for all steps, or the numbers of steps in a list"):
+        run.to_html(raw=3)  # type: ignore[call-overload]
     assert (held(False), held(True), held(frozenset({2}))) == ([], [1, 2], [2])
     assert '"two"' in text_of(only(run, raw=True)["steps"][1]["details"]) and len(run.to_html(raw=[1])) > len(run.to_html())
 

@@ -40,6 +40,10 @@ def style() -> str:
 
 def page_html(runs: Sequence[Run], title: str = "", *, timing: bool = True, raw: bool | Iterable[int] = False) -> str:
     """Return the page of these runs and of their families; the first one is shown first. See `Run.to_html`."""
+    if not isinstance(raw, bool | Iterable):
+        raise ConfigurationError(
+            f"to_html(raw={raw!r}): pass True for all steps, or the numbers of steps in a list, such as [{raw!r}]."
+        )
     shown = Shown(timing, raw if isinstance(raw, bool) else frozenset(raw))
     title = title or _title_of(runs)
     data = as_json(page_data(runs, title, shown))
