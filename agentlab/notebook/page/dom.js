@@ -16,7 +16,8 @@ function draw(tag, properties = {}, ...children) {
   return dress(document.createElementNS(SVG, tag), properties, children);
 }
 
-function dress(node, properties, children) {
+/** Set the attributes and listeners of an element, and add children. */
+function dress(node, properties, children = []) {
   for (const [name, value] of Object.entries(properties)) {
     if (value === false || value === null || value === undefined) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
@@ -190,7 +191,9 @@ function makeStore(data = {}) {
   const view = { open: null, step: 0, query: "", compare: null };
   const tell = (what) => listeners.forEach((listener) => listener(what));
 
-  function keep(id, fields) {
+  function keep(id, { kept = 0, ...fields }) {
+    // Of a branch, only the steps come that it does not share with its parent, which is there already.
+    if (kept) fields.steps = [...store.steps(fields.parent).slice(0, kept), ...(fields.steps || [])];
     const run = { ...(runs.get(id) || { ...EMPTY_RUN, id }), ...fields };
     runs.set(id, run);
     view.open ??= id;
@@ -220,7 +223,8 @@ function makeStore(data = {}) {
         if (!runs.has(fields.open)) return;
         chosen.set(view.open, view.step);
         const run = runs.get(fields.open);
-        fields = { step: chosen.get(run.id) ?? firstChoice(run), ...fields };
+        const compare = view.compare === run.id ? view.open : view.compare; // no run is compared with itself
+        fields = { step: chosen.get(run.id) ?? firstChoice(run), compare, ...fields };
       }
       if (Object.entries(fields).every(([name, value]) => view[name] === value)) return;
       Object.assign(view, fields);
@@ -234,9 +238,7 @@ function makeStore(data = {}) {
       return () => listeners.delete(listener);
     },
   };
-  // Of a branch, a file has only the steps that it does not share with its parent, which comes first.
-  const whole = ({ kept = 0, ...run }) => ({ ...run, steps: [...store.steps(run.parent).slice(0, kept), ...(run.steps || [])] });
-  for (const run of data.runs || []) keep(run.id, whole(run));
+  for (const run of data.runs || []) keep(run.id, run);
   if (runs.has(data.open)) view.open = data.open;
   if (view.open !== null) view.step = firstChoice(runs.get(view.open));
   return store;
@@ -250,7 +252,7 @@ function firstChoice(run) {
 /** The runs as a tree in their given order: each with its depth. A run whose parent is not among them is a root. */
 function treeOf(runs) {
   const ids = new Set(runs.map((run) => run.id));
-  const parentOf = (run) => (ids.has(run.parent) ? run.parent : ids.has(run.called_by) ? run.called_by : null);
+  const parentOf = (run) => (ids.has(run.parent) ? run.parent : null);
   const rows = [];
   const placed = new Set();
   const place = (run, depth) => {

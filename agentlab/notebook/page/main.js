@@ -16,28 +16,21 @@ function mountPage(root, store, send = null) {
   const transcript = makeTranscript(store);
   const diff = makeDiff(store);
   const help = makeHelp();
-  const search = makeSearch(
-    store,
-    (query, steps) => {
+  const search = makeSearch(store, {
+    onFound(query, steps) {
       transcript.find(query);
       scrubber.mark(steps);
     },
-    (step) => {
+    onGo(step) {
       store.set({ compare: null });
       store.choose(step);
       transcript.revealHit(step);
     },
-  );
+    onLeave: () => (store.view.compare === null ? transcript : diff).focus(),
+  });
   const charts = MEASURES.map((measure) => makeChart(store, measure, onLimit));
-  const usage = section(
-    "Tokens and cost",
-    make(
-      "div",
-      { class: "page-charts" },
-      charts.map((chart) => chart.node),
-    ),
-    { name: "charts" },
-  );
+  const plots = make("div", { class: "page-charts" }, ...charts.map((chart) => chart.node));
+  const usage = section("Tokens and cost", plots, { name: "charts" });
   const drawerParts = [makeEnd(store), makeActions(), makeLimits(), makeStep(), makeRuns(store)];
   const [end, actions, limits, step, runs] = drawerParts.map((one) => one.node);
   const drawer = make(
@@ -145,8 +138,7 @@ function pageKey(event, { store, search, help, toggleCompare }) {
 function openBeside(store, by) {
   const rows = treeOf(store.runs());
   const at = rows.findIndex(({ run }) => run.id === store.view.open) + by;
-  if (rows[at])
-    store.set({ open: rows[at].run.id, compare: store.view.compare === rows[at].run.id ? store.view.open : store.view.compare });
+  if (rows[at]) store.set({ open: rows[at].run.id });
 }
 
 /** Compare the open run with the one that it branched from, else with the next one; or end the comparison. */

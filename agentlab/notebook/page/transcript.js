@@ -230,7 +230,7 @@ function makeTranscript(store) {
       build(index) {
         const node =
           index === 0 ? headItem(run) : index <= run.steps.length ? stepItem(store, run, run.steps[index - 1]) : endItem(run);
-        dress(node, { "aria-posinset": index + 1, "aria-setsize": run.steps.length + 2, "data-index": index, tabindex: -1 }, []);
+        dress(node, { "aria-posinset": index + 1, "aria-setsize": run.steps.length + 2, "data-index": index, tabindex: -1 });
         keepFolds(node.querySelectorAll(".page-system, .page-said details"), `${run.id}/${index}`);
         if (index > 0 && index === store.view.step) node.setAttribute("aria-current", "step");
         if (printing)
@@ -286,6 +286,7 @@ function makeTranscript(store) {
     node: scroller,
     list,
     update,
+    focus: () => scroller.focus({ preventScroll: true }),
     /** Bring the chosen step into view, unless it was chosen by scrolling or clicking here. */
     reveal(step) {
       if (!here) list.show(step);
