@@ -110,7 +110,7 @@ def test_the_bar_says_where_the_run_is(opened: Opened) -> None:
     expect(bar.get_by_role("status")).to_have_text("ended")
     expect(bar).to_contain_text("guide")
     expect(bar).to_contain_text("anthropic:claude-sonnet-4-6")
-    for text in ("Steps4 of 9", "Tokens400 of 801", "Cost$0.04 of $0.054", "Time2.00 s"):
+    for text in ("Steps4 of 9", "Tokens400 of 801", "Cost$0.04 of $0.054", "Time2 s"):
         expect(bar.locator(".page-gauge", has_text=text)).to_have_count(1)
     chip(page, "max_turns 3").click()
     expect(bar.get_by_role("status")).to_have_text("ended early")
@@ -240,8 +240,8 @@ def test_runs_are_opened_from_chips_links_table_and_keys(opened: Opened) -> None
     page.locator("[data-section=runs] summary").click()
     rows = page.locator("[data-section=runs] tbody tr")
     expect(rows).to_have_count(3)
-    expect(rows.nth(1)).to_contain_text("turn limit · branch of guide after step 2")
-    expect(rows.nth(2)).to_contain_text("sub-agent of guide")
+    expect(rows.nth(1)).to_contain_text("turn limit, branch after step 2")
+    expect(rows.nth(2)).to_contain_text("completed, sub-agent")
     rows.first.get_by_role("button").focus()
     page.keyboard.press("Enter")
     expect(chip(page, "guide")).to_have_attribute("aria-current", "true")
@@ -545,7 +545,7 @@ def test_fields_that_change_are_drawn(opened: Opened) -> None:
     ended = {**family()[1]["end"], "detail": "The cellar is locked."}
     page.evaluate("fields => store.put('long', fields)", {"state": "ended", "end": ended})
     expect(page.locator("[data-section=end]")).to_contain_text("The cellar is locked.")
-    expect(transcript(page)).to_contain_text("truncated: turn limit")
+    expect(transcript(page)).to_contain_text("turn limit")
     page.evaluate("run => store.put('other', run)", {**family()[2], "id": "other"})
     expect(chip(page, "scout-1")).to_be_visible()
     page.evaluate("takeDown()")
@@ -748,6 +748,18 @@ def test_the_whole_transcript_is_printed(opened: Opened) -> None:
     page.emulate_media(media="screen")
     expect(page.locator(".page-item.step")).not_to_have_count(120)
     expect(step(page, 1).locator(".agentlab-call").first).not_to_have_attribute("open", "")
+
+
+def test_a_comparison_is_printed_whole(opened: Opened) -> None:
+    (run,) = long_run(80)
+    page = opened([run, {**run, "id": "twin", "name": "twin"}])
+    page.keyboard.press("c")
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(page.locator(".page-item.pair")).to_have_count(82)
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
+    expect(page.locator(".page-item.pair")).not_to_have_count(82)
 
 
 def test_a_run_without_steps_and_times(opened: Opened) -> None:

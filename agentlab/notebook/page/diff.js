@@ -123,6 +123,7 @@ function makeDiff(store) {
         else item.removeAttribute("aria-current");
       }
     },
+    print: (on) => list.setWhole(on),
     focus: () => scroller.focus({ preventScroll: true }),
     reveal: (step) => here || list.show(step),
     goToFirst: () => first !== null && goTo(first),

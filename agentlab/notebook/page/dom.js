@@ -77,7 +77,7 @@ function seconds(value) {
   if (!known(value)) return "unknown";
   if (value < 0.0005) return "<1 ms";
   if (value < 0.9995) return `${(1000 * value).toFixed(0)} ms`;
-  if (value < 60) return `${value.toFixed(value < 10 ? 2 : 1)} s`;
+  if (value < 60) return `${Number.isInteger(value) ? value : value.toFixed(value < 10 ? 2 : 1)} s`;
   const whole = Math.floor(value);
   const [large, small, units] =
     whole < 3600
@@ -266,13 +266,19 @@ function treeOf(runs) {
   return rows;
 }
 
-/** How a run came to be, in words. */
-function originOf(run, store) {
-  if (run.called_by)
-    return `sub-agent of ${run.parent && store.run(run.parent) ? store.run(run.parent).name : words(run.called_by)}`;
+/** How a run came to be, in words; with `where`, from which run. */
+function originOf(run, store, where = true) {
   const parent = run.parent ? store.run(run.parent) : null;
+  const of = where && parent ? ` of ${parent.name}` : "";
+  if (run.called_by) return `sub-agent${of}`;
   if (!parent) return "";
-  return known(run.forked_at) ? `branch of ${parent.name} after step ${run.forked_at}` : `branch of ${parent.name}`;
+  return `branch${of}${known(run.forked_at) ? ` after step ${run.forked_at}` : ""}`;
+}
+
+/** Why a run ended, in words: its stop reason, and whether it was cut short. */
+function endWords(end) {
+  const reason = words(end.stop_reason);
+  return reason === end.kind ? [reason, ""] : [reason, end.kind];
 }
 
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'", "#x27": "'", nbsp: " " };

@@ -15,6 +15,7 @@ function mountPage(root, store, send = null) {
   const scrubber = makeScrubber(store);
   const transcript = makeTranscript(store);
   const diff = makeDiff(store);
+  const conversation = () => (store.view.compare === null ? transcript : diff);
   const help = makeHelp();
   const search = makeSearch(store, {
     onFound(query, steps) {
@@ -26,7 +27,7 @@ function mountPage(root, store, send = null) {
       store.choose(step);
       transcript.revealHit(step);
     },
-    onLeave: () => (store.view.compare === null ? transcript : diff).focus(),
+    onLeave: () => conversation().focus(),
   });
   const charts = MEASURES.map((measure) => makeChart(store, measure, onLimit));
   const plots = make("div", { class: "page-charts" }, ...charts.map((chart) => chart.node));
@@ -89,7 +90,7 @@ function mountPage(root, store, send = null) {
     parts.forEach((one) => one.update(state));
     // What a person chooses is brought into view; a step that arrives is not: at the end, the list keeps to the end by itself.
     const moved = last.open === store.view.open && last.step !== store.view.step;
-    if (moved && person) (beside ? diff : transcript).reveal(store.view.step);
+    if (moved && person) conversation().reveal(store.view.step);
     if (last.compare === null && beside) diff.goToFirst();
     if (last.compare && !beside) transcript.list.update();
     last = { open: store.view.open, step: store.view.step, compare: store.view.compare };
@@ -102,8 +103,8 @@ function mountPage(root, store, send = null) {
 
   const keyed = document.documentElement.classList.contains("agentlab-file") ? document : root; // in a notebook, other keys are not ours
   const keys = (event) => pageKey(event, { store, search, help, toggleCompare });
-  const toPrint = () => transcript.print(true);
-  const fromPrint = () => transcript.print(false);
+  const toPrint = () => conversation().print(true);
+  const fromPrint = () => conversation().print(false);
   keyed.addEventListener("keydown", keys);
   addEventListener("beforeprint", toPrint);
   addEventListener("afterprint", fromPrint);

@@ -139,13 +139,18 @@ function makeRuns(store) {
 
 function runRow(store, run, depth, isOpen) {
   const [shape, tone, word] = stateOf(run);
-  const about = [run.end ? words(run.end.stop_reason) : word, originOf(run, store)].filter(Boolean).join(" \u00b7 ");
+  const about = [run.end ? words(run.end.stop_reason) : word, originOf(run, store, false)].filter(Boolean).join(", ");
   const open = make("button", { type: "button", class: "page-link" }, run.name || run.agent);
   open.addEventListener("click", () => store.set({ open: run.id }));
-  const name = make("th", { scope: "row" }, mark(shape, tone, 9), open, make("small", {}, about));
+  const name = make("div", { class: "page-run" }, mark(shape, tone, 9), open, make("small", {}, about));
   name.style.paddingLeft = `${Math.min(depth, 6) * 14}px`;
   const cells = [count(run.totals.steps), count(run.totals.tokens), dollars(run.totals.cost_usd)];
-  return make("tr", { "aria-current": isOpen && "true" }, name, ...cells.map((cell) => make("td", {}, cell)));
+  return make(
+    "tr",
+    { "aria-current": isOpen && "true" },
+    make("th", { scope: "row" }, name),
+    ...cells.map((cell) => make("td", {}, cell)),
+  );
 }
 
 // The scrubber ---------------------------------------------------------------------------------------------------------------
@@ -209,7 +214,7 @@ function makeScrubber(store) {
 /** Ticks, at most one for each few pixels: where several fall together, the gravest is shown. */
 function ticksOf(run, width, hits) {
   const steps = run.steps.length;
-  const x = (n) => (steps < 2 ? width / 2 : THUMB / 2 + ((n - 1) * (width - THUMB)) / (steps - 1));
+  const x = (n) => (steps < 2 ? THUMB / 2 : THUMB / 2 + ((n - 1) * (width - THUMB)) / (steps - 1));
   const column = (n) => Math.round(x(n) / (steps > width / 9 ? 4 : 1));
   const columns = new Map();
   for (const step of run.steps) {
@@ -352,14 +357,15 @@ function makeEnd(store) {
         );
         return;
       }
+      const [why, kind] = endWords(end);
       const fired = end.fired.filter((one) => !end.detail.includes(one));
       body.replaceChildren(
         make(
           "p",
           { class: "page-reason" },
           mark(shape, tone),
-          make("b", {}, words(end.stop_reason)),
-          make("span", { class: "page-quiet" }, end.kind),
+          make("b", {}, why),
+          kind && make("span", { class: "page-quiet" }, kind),
         ),
         ...(end.detail ? [make("p", {}, end.detail)] : []),
         ...(fired.length ? [make("p", {}, make("span", { class: "page-quiet" }, "Fired: "), fired.join(", "))] : []),
