@@ -16,7 +16,7 @@ from agentlab.testing import call as called
 
 from .axe import faults
 from .conftest import PICTURES, failed
-from .page_data import Data, a_run, a_step, family, hostile_run, long_run, page_of, says
+from .page_data import Data, a_limit, a_run, a_step, family, hostile_run, long_run, page_of, says
 
 ROOT = ".agentlab-page"
 Opened = Callable[..., Page]
@@ -110,11 +110,19 @@ def test_the_bar_says_where_the_run_is(opened: Opened) -> None:
     expect(bar.get_by_role("status")).to_have_text("ended")
     expect(bar).to_contain_text("guide")
     expect(bar).to_contain_text("anthropic:claude-sonnet-4-6")
-    for text in ("Steps4 of 9", "Tokens400 of 801", "Cost$0.04 of $0.054", "Time2.00 s"):
+    for text in ("Steps4 of 9", "Tokens400 of 801", "Cost$0.04 of $0.054", "Time2 s"):
         expect(bar.locator(".page-gauge", has_text=text)).to_have_count(1)
     chip(page, "max_turns 3").click()
     expect(bar.get_by_role("status")).to_have_text("ended early")
     expect(page.locator("[data-section=end]")).to_contain_text("Budget reached: max_turns 3 of 3.")
+
+
+def test_a_limit_on_another_thing_is_not_taken_for_one_on_the_total(opened: Opened) -> None:
+    (run,) = long_run(3)
+    page = opened([{**run, "limits": [a_limit("OneStepTokens", "OneStepTokens", "tokens", 90, 100)]}])
+    expect(page.locator(".page-gauge", has_text="Tokens")).to_have_text("Tokens300")
+    expect(page.locator(".page-chart").first).not_to_contain_text("limit")
+    expect(page.locator("[data-section=limits] li")).to_contain_text("90 of 100, near")
 
 
 # Actions --------------------------------------------------------------------------------------------------------------------
@@ -232,10 +240,12 @@ def test_runs_are_opened_from_chips_links_table_and_keys(opened: Opened) -> None
     page.locator("[data-section=runs] summary").click()
     rows = page.locator("[data-section=runs] tbody tr")
     expect(rows).to_have_count(3)
-    expect(rows.nth(1)).to_contain_text("turn limit · branch of guide after step 2")
-    expect(rows.nth(2)).to_contain_text("sub-agent of guide")
-    rows.first.get_by_role("button").click()
+    expect(rows.nth(1)).to_contain_text("turn limit, branch after step 2")
+    expect(rows.nth(2)).to_contain_text("completed, sub-agent")
+    rows.first.get_by_role("button").focus()
+    page.keyboard.press("Enter")
     expect(chip(page, "guide")).to_have_attribute("aria-current", "true")
+    expect(rows.first.get_by_role("button")).to_be_focused()
     page.keyboard.press("]")
     expect(chip(page, "max_turns 3")).to_have_attribute("aria-current", "true")
     page.keyboard.press("[")
@@ -279,6 +289,7 @@ def test_search_goes_from_hit_to_hit_and_unfolds_what_hides_it(opened: Opened) -
     expect(page.locator(".page-found")).to_have_text("no hits")
     box.press("Escape")
     expect(page.locator(".page-found")).to_have_text("")
+    expect(transcript(page)).to_be_focused()
     assert not page.evaluate("CSS.highlights.has('agentlab-hit')")
 
 
@@ -342,6 +353,8 @@ def test_two_runs_are_compared(opened: Opened) -> None:
     pair.get_by_role("button", name="Swap the runs").click()
     expect(facts).to_contain_text("turn limit \u2192 completed")
     expect(facts).to_contain_text("Tokens+100 (+33 %)")
+    chip(page, "max_turns 3").click()  # the run on the other side: they change places
+    expect(facts).to_contain_text("completed \u2192 turn limit")
     pair.get_by_label("Left run").select_option("scout")
     expect(facts).to_contain_text("First differencestep 1")
     pair.get_by_role("button", name="Close").click()
@@ -532,7 +545,7 @@ def test_fields_that_change_are_drawn(opened: Opened) -> None:
     ended = {**family()[1]["end"], "detail": "The cellar is locked."}
     page.evaluate("fields => store.put('long', fields)", {"state": "ended", "end": ended})
     expect(page.locator("[data-section=end]")).to_contain_text("The cellar is locked.")
-    expect(transcript(page)).to_contain_text("truncated: turn limit")
+    expect(transcript(page)).to_contain_text("turn limit")
     page.evaluate("run => store.put('other', run)", {**family()[2], "id": "other"})
     expect(chip(page, "scout-1")).to_be_visible()
     page.evaluate("takeDown()")
@@ -735,6 +748,18 @@ def test_the_whole_transcript_is_printed(opened: Opened) -> None:
     page.emulate_media(media="screen")
     expect(page.locator(".page-item.step")).not_to_have_count(120)
     expect(step(page, 1).locator(".agentlab-call").first).not_to_have_attribute("open", "")
+
+
+def test_a_comparison_is_printed_whole(opened: Opened) -> None:
+    (run,) = long_run(80)
+    page = opened([run, {**run, "id": "twin", "name": "twin"}])
+    page.keyboard.press("c")
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(page.locator(".page-item.pair")).to_have_count(82)
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
+    expect(page.locator(".page-item.pair")).not_to_have_count(82)
 
 
 def test_a_run_without_steps_and_times(opened: Opened) -> None:

@@ -21,10 +21,10 @@ const MEASURES = [
   },
 ];
 
-/** The limit that bounds the whole of a unit: of the run's budget and conditions the one that comes first. */
-function limitOf(run, unit) {
-  const rows = run.limits.filter((row) => row.unit === unit && !row.off && !row.goal && known(row.limit) && known(row.share));
-  return rows.sort((a, b) => b.share - a.share)[0] || null;
+/** The limit of a running total: of several the nearest. Other limits may have the same unit, such as one on the tokens of a step. */
+function limitOf(run, { title, unit }) {
+  const bounds = (row) => row.label === title && row.unit === unit && !row.off && known(row.limit) && known(row.share);
+  return run.limits.filter(bounds).sort((a, b) => b.share - a.share)[0] || null;
 }
 
 /**
@@ -86,16 +86,12 @@ function makeChart(store, measure, onLimit) {
     const more = step && known(measure.own(step)) ? ` (+${measure.format(measure.own(step))})` : "";
     readout.textContent = step ? `step ${count(at)}: ${measure.format(total)}${more}` : "no steps yet";
     const limit = scale.limit === null ? "" : `, limit ${measure.format(scale.limit)}`;
-    dress(
-      reader,
-      {
-        "aria-valuemin": Math.min(1, steps.length),
-        "aria-valuemax": steps.length,
-        "aria-valuenow": store.view.step,
-        "aria-valuetext": `${readout.textContent}${limit}`,
-      },
-      [],
-    );
+    dress(reader, {
+      "aria-valuemin": Math.min(1, steps.length),
+      "aria-valuemax": steps.length,
+      "aria-valuenow": store.view.step,
+      "aria-valuetext": `${readout.textContent}${limit}`,
+    });
   }
 
   const stepAt = (event) => {
@@ -132,7 +128,7 @@ function runBeside(store) {
 function scaleOf(run, beside, measure, width) {
   const last = [run, beside].filter(Boolean).flatMap((one) => one.steps.map(measure.total).filter(known));
   const used = last.reduce((most, value) => Math.max(most, value), 0);
-  const row = limitOf(run, measure.unit);
+  const row = limitOf(run, measure);
   const limit = row ? row.limit : null;
   const seen = limit !== null && (used === 0 || limit <= 5 * used);
   const most = Math.max(used * 1.08, seen ? limit * 1.08 : 0) || 1;
@@ -221,11 +217,11 @@ function makeLimitHandle(plot, measure, onLimit) {
   const show = (wanted) => {
     value = measure.unit === "usd" ? Number(wanted.toPrecision(3)) : Math.max(1, Math.round(wanted));
     node.style.top = `${scale.y(value)}px`;
-    dress(
-      node,
-      { "aria-valuenow": value, "aria-valuetext": `limit ${measure.format(value)}`, "data-value": measure.format(value) },
-      [],
-    );
+    dress(node, {
+      "aria-valuenow": value,
+      "aria-valuetext": `limit ${measure.format(value)}`,
+      "data-value": measure.format(value),
+    });
   };
   const send = () => value !== scale.limit && onLimit(scale.row.name, value);
   node.addEventListener("pointerdown", (event) => {
@@ -250,7 +246,7 @@ function makeLimitHandle(plot, measure, onLimit) {
       scale = now;
       node.hidden = !now.seen;
       if (now.seen) {
-        dress(node, { "aria-label": `Limit: ${now.row.label}`, "aria-valuemin": 0, "aria-valuemax": now.most }, []);
+        dress(node, { "aria-label": `Limit: ${now.row.label}`, "aria-valuemin": 0, "aria-valuemax": now.most });
         show(now.limit);
       }
     },

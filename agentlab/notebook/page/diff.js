@@ -56,16 +56,12 @@ function makeDiff(store) {
     weight: (index) => 300 + Math.max(one.steps[index - 1]?.html.length || 0, other.steps[index - 1]?.html.length || 0) * 2,
     build(index) {
       const item = pairItem(store, one, other, index, first);
-      dress(
-        item,
-        {
-          "data-index": index,
-          "aria-posinset": index + 1,
-          "aria-setsize": 2 + Math.max(one.steps.length, other.steps.length),
-          tabindex: -1,
-        },
-        [],
-      );
+      dress(item, {
+        "data-index": index,
+        "aria-posinset": index + 1,
+        "aria-setsize": 2 + Math.max(one.steps.length, other.steps.length),
+        tabindex: -1,
+      });
       item.querySelectorAll(".page-side").forEach((side, place) => {
         keepFolds(side.querySelectorAll("details"), `diff/${place ? other.id : one.id}/${index}`);
       });
@@ -83,31 +79,34 @@ function makeDiff(store) {
   });
   scroller.addEventListener("keydown", (event) => moveByKey(event, store, list, scroller));
 
-  const runs = part(node, allRuns, (state) => {
-    for (const [select, chosen, without] of [
-      [left, state.view.compare, state.view.open],
-      [right, state.view.open, state.view.compare],
-    ]) {
-      select.replaceChildren(
-        ...treeOf(store.runs())
-          .filter(({ run }) => run.id !== without)
-          .map(({ run, depth }) =>
-            make("option", { value: run.id, selected: run.id === chosen }, `${"\u2003".repeat(depth)}${run.name || run.agent}`),
-          ),
-      );
-      select.value = chosen;
-    }
-    one = store.run(state.view.compare);
-    other = state.run;
+  // The lists of runs change with the names only: a list that is open stays so while a run goes on.
+  const names = ({ view }) => [
+    view.open,
+    view.compare,
+    JSON.stringify(store.runs().map((run) => [run.id, run.name, run.parent])),
+  ];
+  const choices = part(node, names, ({ view }) => {
+    offer(left, view.compare, view.open);
+    offer(right, view.open, view.compare);
+  });
+  function offer(select, chosen, without) {
+    const offered = treeOf(store.runs()).filter(({ run }) => run.id !== without);
+    const option = ({ run, depth }) => make("option", { value: run.id }, `${"\u2003".repeat(depth)}${run.name || run.agent}`);
+    select.replaceChildren(...offered.map(option));
+    select.value = chosen;
+  }
+
+  const runs = part(node, allRuns, ({ view, run }) => {
+    const before = [one?.id, other?.id];
+    one = store.run(view.compare);
+    other = run;
     if (!one || !other) return;
     first = firstDifference(one, other);
-    const jump = make(
-      "button",
-      { type: "button", class: "page-link", onclick: () => goTo(first) },
-      first === 0 ? "the prompt" : `step ${first}`,
-    );
+    const jump = make("button", { type: "button", class: "page-link" }, first === 0 ? "the prompt" : `step ${first}`);
+    jump.addEventListener("click", () => goTo(first));
     summary.replaceChildren(...differencesOf(one, other, first, jump));
-    list.reset({ index: state.view.step > 1 ? state.view.step : 0, offset: 0 });
+    if (before[0] === one.id && before[1] === other.id) list.refresh(0);
+    else list.reset({ index: view.step > 1 ? view.step : 0, offset: 0 });
   });
   function goTo(step) {
     store.choose(step);
@@ -117,11 +116,15 @@ function makeDiff(store) {
     node,
     update(state) {
       if (state.view.compare === null) return;
+      choices.update(state);
       runs.update(state);
-      for (const [index, item] of list.shown)
-        dress(item, index && index === state.view.step ? { "aria-current": "step" } : {}, []);
-      for (const [index, item] of list.shown) if (index !== state.view.step) item.removeAttribute("aria-current");
+      for (const [index, item] of list.shown) {
+        if (index > 0 && index === state.view.step) item.setAttribute("aria-current", "step");
+        else item.removeAttribute("aria-current");
+      }
     },
+    print: (on) => list.setWhole(on),
+    focus: () => scroller.focus({ preventScroll: true }),
     reveal: (step) => here || list.show(step),
     goToFirst: () => first !== null && goTo(first),
   };

@@ -16,7 +16,8 @@ function draw(tag, properties = {}, ...children) {
   return dress(document.createElementNS(SVG, tag), properties, children);
 }
 
-function dress(node, properties, children) {
+/** Set the attributes and listeners of an element, and add children. */
+function dress(node, properties, children = []) {
   for (const [name, value] of Object.entries(properties)) {
     if (value === false || value === null || value === undefined) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
@@ -76,7 +77,7 @@ function seconds(value) {
   if (!known(value)) return "unknown";
   if (value < 0.0005) return "<1 ms";
   if (value < 0.9995) return `${(1000 * value).toFixed(0)} ms`;
-  if (value < 60) return `${value.toFixed(value < 10 ? 2 : 1)} s`;
+  if (value < 60) return `${Number.isInteger(value) ? value : value.toFixed(value < 10 ? 2 : 1)} s`;
   const whole = Math.floor(value);
   const [large, small, units] =
     whole < 3600
@@ -190,7 +191,9 @@ function makeStore(data = {}) {
   const view = { open: null, step: 0, query: "", compare: null };
   const tell = (what) => listeners.forEach((listener) => listener(what));
 
-  function keep(id, fields) {
+  function keep(id, { kept = 0, ...fields }) {
+    // Of a branch, only the steps come that it does not share with its parent, which is there already.
+    if (kept) fields.steps = [...store.steps(fields.parent).slice(0, kept), ...(fields.steps || [])];
     const run = { ...(runs.get(id) || { ...EMPTY_RUN, id }), ...fields };
     runs.set(id, run);
     view.open ??= id;
@@ -220,7 +223,8 @@ function makeStore(data = {}) {
         if (!runs.has(fields.open)) return;
         chosen.set(view.open, view.step);
         const run = runs.get(fields.open);
-        fields = { step: chosen.get(run.id) ?? firstChoice(run), ...fields };
+        const compare = view.compare === run.id ? view.open : view.compare; // no run is compared with itself
+        fields = { step: chosen.get(run.id) ?? firstChoice(run), compare, ...fields };
       }
       if (Object.entries(fields).every(([name, value]) => view[name] === value)) return;
       Object.assign(view, fields);
@@ -234,9 +238,7 @@ function makeStore(data = {}) {
       return () => listeners.delete(listener);
     },
   };
-  // Of a branch, a file has only the steps that it does not share with its parent, which comes first.
-  const whole = ({ kept = 0, ...run }) => ({ ...run, steps: [...store.steps(run.parent).slice(0, kept), ...(run.steps || [])] });
-  for (const run of data.runs || []) keep(run.id, whole(run));
+  for (const run of data.runs || []) keep(run.id, run);
   if (runs.has(data.open)) view.open = data.open;
   if (view.open !== null) view.step = firstChoice(runs.get(view.open));
   return store;
@@ -250,7 +252,7 @@ function firstChoice(run) {
 /** The runs as a tree in their given order: each with its depth. A run whose parent is not among them is a root. */
 function treeOf(runs) {
   const ids = new Set(runs.map((run) => run.id));
-  const parentOf = (run) => (ids.has(run.parent) ? run.parent : ids.has(run.called_by) ? run.called_by : null);
+  const parentOf = (run) => (ids.has(run.parent) ? run.parent : null);
   const rows = [];
   const placed = new Set();
   const place = (run, depth) => {
@@ -264,13 +266,19 @@ function treeOf(runs) {
   return rows;
 }
 
-/** How a run came to be, in words. */
-function originOf(run, store) {
-  if (run.called_by)
-    return `sub-agent of ${run.parent && store.run(run.parent) ? store.run(run.parent).name : words(run.called_by)}`;
+/** How a run came to be, in words; with `where`, from which run. */
+function originOf(run, store, where = true) {
   const parent = run.parent ? store.run(run.parent) : null;
+  const of = where && parent ? ` of ${parent.name}` : "";
+  if (run.called_by) return `sub-agent${of}`;
   if (!parent) return "";
-  return known(run.forked_at) ? `branch of ${parent.name} after step ${run.forked_at}` : `branch of ${parent.name}`;
+  return `branch${of}${known(run.forked_at) ? ` after step ${run.forked_at}` : ""}`;
+}
+
+/** Why a run ended, in words: its stop reason, and whether it was cut short. */
+function endWords(end) {
+  const reason = words(end.stop_reason);
+  return reason === end.kind ? [reason, ""] : [reason, end.kind];
 }
 
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'", "#x27": "'", nbsp: " " };

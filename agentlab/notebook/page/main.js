@@ -15,29 +15,23 @@ function mountPage(root, store, send = null) {
   const scrubber = makeScrubber(store);
   const transcript = makeTranscript(store);
   const diff = makeDiff(store);
+  const conversation = () => (store.view.compare === null ? transcript : diff);
   const help = makeHelp();
-  const search = makeSearch(
-    store,
-    (query, steps) => {
+  const search = makeSearch(store, {
+    onFound(query, steps) {
       transcript.find(query);
       scrubber.mark(steps);
     },
-    (step) => {
+    onGo(step) {
       store.set({ compare: null });
       store.choose(step);
       transcript.revealHit(step);
     },
-  );
+    onLeave: () => conversation().focus(),
+  });
   const charts = MEASURES.map((measure) => makeChart(store, measure, onLimit));
-  const usage = section(
-    "Tokens and cost",
-    make(
-      "div",
-      { class: "page-charts" },
-      charts.map((chart) => chart.node),
-    ),
-    { name: "charts" },
-  );
+  const plots = make("div", { class: "page-charts" }, ...charts.map((chart) => chart.node));
+  const usage = section("Tokens and cost", plots, { name: "charts" });
   const drawerParts = [makeEnd(store), makeActions(), makeLimits(), makeStep(), makeRuns(store)];
   const [end, actions, limits, step, runs] = drawerParts.map((one) => one.node);
   const drawer = make(
@@ -96,7 +90,7 @@ function mountPage(root, store, send = null) {
     parts.forEach((one) => one.update(state));
     // What a person chooses is brought into view; a step that arrives is not: at the end, the list keeps to the end by itself.
     const moved = last.open === store.view.open && last.step !== store.view.step;
-    if (moved && person) (beside ? diff : transcript).reveal(store.view.step);
+    if (moved && person) conversation().reveal(store.view.step);
     if (last.compare === null && beside) diff.goToFirst();
     if (last.compare && !beside) transcript.list.update();
     last = { open: store.view.open, step: store.view.step, compare: store.view.compare };
@@ -109,8 +103,8 @@ function mountPage(root, store, send = null) {
 
   const keyed = document.documentElement.classList.contains("agentlab-file") ? document : root; // in a notebook, other keys are not ours
   const keys = (event) => pageKey(event, { store, search, help, toggleCompare });
-  const toPrint = () => transcript.print(true);
-  const fromPrint = () => transcript.print(false);
+  const toPrint = () => conversation().print(true);
+  const fromPrint = () => conversation().print(false);
   keyed.addEventListener("keydown", keys);
   addEventListener("beforeprint", toPrint);
   addEventListener("afterprint", fromPrint);
@@ -145,8 +139,7 @@ function pageKey(event, { store, search, help, toggleCompare }) {
 function openBeside(store, by) {
   const rows = treeOf(store.runs());
   const at = rows.findIndex(({ run }) => run.id === store.view.open) + by;
-  if (rows[at])
-    store.set({ open: rows[at].run.id, compare: store.view.compare === rows[at].run.id ? store.view.open : store.view.compare });
+  if (rows[at]) store.set({ open: rows[at].run.id });
 }
 
 /** Compare the open run with the one that it branched from, else with the next one; or end the comparison. */

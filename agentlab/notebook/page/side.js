@@ -29,10 +29,11 @@ function makeBar(store) {
   );
 }
 
-function gaugeOf(run, { title, unit, total }) {
+function gaugeOf(run, gauge) {
+  const { title, unit, total } = gauge;
   const value = run.totals[total];
   if (unit === "s" && !known(value)) return null; // times are left out of this page
-  const row = limitOf(run, unit);
+  const row = limitOf(run, gauge);
   const bound = row ? make("span", { class: "page-quiet" }, ` of ${amount(row.limit, unit)}`) : null;
   return make(
     "div",
@@ -123,49 +124,33 @@ function makeRuns(store) {
   const { node, aside } = section("Runs", body, { name: "runs", open: false });
   return part(node, allRuns, ({ view }) => {
     const rows = treeOf(store.runs());
+    const focused = body.contains(document.activeElement)
+      ? [...body.querySelectorAll("button")].indexOf(document.activeElement)
+      : -1;
     node.hidden = rows.length < 2;
     aside.textContent = count(rows.length);
     const heads = ["Run", "Steps", "Tokens", "Cost"].map((title) => make("th", { scope: "col" }, title));
-    body.replaceChildren(
-      make(
-        "table",
-        { class: "page-table" },
-        make("thead", {}, make("tr", {}, heads)),
-        make(
-          "tbody",
-          {},
-          rows.map(({ run, depth }) => {
-            const [shape, tone, word] = stateOf(run);
-            const open = make(
-              "button",
-              { type: "button", class: "page-link", onclick: () => store.set({ open: run.id }) },
-              run.name || run.agent,
-            );
-            const name = make(
-              "th",
-              { scope: "row" },
-              depth ? make("span", { class: "page-branch", "aria-hidden": "true" }) : null,
-              mark(shape, tone, 9),
-              open,
-              make(
-                "small",
-                {},
-                [run.end ? words(run.end.stop_reason) : word, originOf(run, store)].filter(Boolean).join(" \u00b7 "),
-              ),
-            );
-            name.style.paddingLeft = `${Math.min(depth, 6) * 14}px`;
-            const cells = [count(run.totals.steps), count(run.totals.tokens), dollars(run.totals.cost_usd)];
-            return make(
-              "tr",
-              { "aria-current": run.id === view.open ? "true" : false },
-              name,
-              cells.map((cell) => make("td", {}, cell)),
-            );
-          }),
-        ),
-      ),
-    );
+    const lines = rows.map(({ run, depth }) => runRow(store, run, depth, run.id === view.open));
+    const table = make("table", { class: "page-table" }, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, lines));
+    body.replaceChildren(table);
+    body.querySelectorAll("button")[focused]?.focus();
   });
+}
+
+function runRow(store, run, depth, isOpen) {
+  const [shape, tone, word] = stateOf(run);
+  const about = [run.end ? words(run.end.stop_reason) : word, originOf(run, store, false)].filter(Boolean).join(", ");
+  const open = make("button", { type: "button", class: "page-link" }, run.name || run.agent);
+  open.addEventListener("click", () => store.set({ open: run.id }));
+  const name = make("div", { class: "page-run" }, mark(shape, tone, 9), open, make("small", {}, about));
+  name.style.paddingLeft = `${Math.min(depth, 6) * 14}px`;
+  const cells = [count(run.totals.steps), count(run.totals.tokens), dollars(run.totals.cost_usd)];
+  return make(
+    "tr",
+    { "aria-current": isOpen && "true" },
+    make("th", { scope: "row" }, name),
+    ...cells.map((cell) => make("td", {}, cell)),
+  );
 }
 
 // The scrubber ---------------------------------------------------------------------------------------------------------------
@@ -229,7 +214,7 @@ function makeScrubber(store) {
 /** Ticks, at most one for each few pixels: where several fall together, the gravest is shown. */
 function ticksOf(run, width, hits) {
   const steps = run.steps.length;
-  const x = (n) => (steps < 2 ? width / 2 : THUMB / 2 + ((n - 1) * (width - THUMB)) / (steps - 1));
+  const x = (n) => (steps < 2 ? THUMB / 2 : THUMB / 2 + ((n - 1) * (width - THUMB)) / (steps - 1));
   const column = (n) => Math.round(x(n) / (steps > width / 9 ? 4 : 1));
   const columns = new Map();
   for (const step of run.steps) {
@@ -263,8 +248,12 @@ function ticksOf(run, width, hits) {
 
 // Search ---------------------------------------------------------------------------------------------------------------------
 
-/** A search box over the texts of all steps of the open run. `onFound` gets the text and the steps, `onGo` the step to show. */
-function makeSearch(store, onFound, onGo) {
+/**
+ * A search box over the texts of all steps of the open run.
+ *
+ * `onFound` gets the text and the steps with hits, `onGo` the step to show; `onLeave` moves the focus on.
+ */
+function makeSearch(store, { onFound, onGo, onLeave }) {
   const input = make("input", {
     type: "search",
     placeholder: "Search",
@@ -339,7 +328,7 @@ function makeSearch(store, onFound, onGo) {
     } else if (event.key === "Escape") {
       input.value = "";
       store.set({ query: "" });
-      input.blur();
+      onLeave();
     }
   });
   const searched = part(node, (state) => [state.view.query, state.run?.steps], look);
@@ -368,14 +357,15 @@ function makeEnd(store) {
         );
         return;
       }
+      const [why, kind] = endWords(end);
       const fired = end.fired.filter((one) => !end.detail.includes(one));
       body.replaceChildren(
         make(
           "p",
           { class: "page-reason" },
           mark(shape, tone),
-          make("b", {}, words(end.stop_reason)),
-          make("span", { class: "page-quiet" }, end.kind),
+          make("b", {}, why),
+          kind && make("span", { class: "page-quiet" }, kind),
         ),
         ...(end.detail ? [make("p", {}, end.detail)] : []),
         ...(fired.length ? [make("p", {}, make("span", { class: "page-quiet" }, "Fired: "), fired.join(", "))] : []),

@@ -190,8 +190,10 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
     },
     /** Where an item begins and ends in the view. */
     placeOf: (index) => [starts[index] - scroller.scrollTop, starts[index + 1] - scroller.scrollTop],
+    /** For printing: everything is in the document. */
     setWhole(on) {
       const hold = anchor();
+      drop(0);
       whole = on;
       update(hold);
     },
@@ -230,7 +232,7 @@ function makeTranscript(store) {
       build(index) {
         const node =
           index === 0 ? headItem(run) : index <= run.steps.length ? stepItem(store, run, run.steps[index - 1]) : endItem(run);
-        dress(node, { "aria-posinset": index + 1, "aria-setsize": run.steps.length + 2, "data-index": index, tabindex: -1 }, []);
+        dress(node, { "aria-posinset": index + 1, "aria-setsize": run.steps.length + 2, "data-index": index, tabindex: -1 });
         keepFolds(node.querySelectorAll(".page-system, .page-said details"), `${run.id}/${index}`);
         if (index > 0 && index === store.view.step) node.setAttribute("aria-current", "step");
         if (printing)
@@ -286,6 +288,7 @@ function makeTranscript(store) {
     node: scroller,
     list,
     update,
+    focus: () => scroller.focus({ preventScroll: true }),
     /** Bring the chosen step into view, unless it was chosen by scrolling or clicking here. */
     reveal(step) {
       if (!here) list.show(step);
@@ -311,7 +314,6 @@ function makeTranscript(store) {
     },
     print(on) {
       printing = on;
-      list.refresh(0);
       list.setWhole(on);
     },
   };
@@ -418,7 +420,7 @@ function detailsOf(step, key) {
   return fold;
 }
 
-const MARK_SHAPES = { limits: "bars", paused: "bars", warning: "triangle", retry: "ring", nudge: "play", continuation: "play" };
+const MARK_SHAPES = { limits: "ring", paused: "bars", warning: "triangle", retry: "ring", nudge: "play", continuation: "play" };
 
 function marksOf(run, step) {
   return run.marks
@@ -426,7 +428,7 @@ function marksOf(run, step) {
     .map((one) => [
       mark(MARK_SHAPES[one.kind] || "ring", one.kind === "warning" ? "warn" : "plain"),
       make("b", {}, words(one.kind)),
-      ` ${one.text}`,
+      one.text && one.text !== one.kind ? ` ${one.text}` : null,
     ]);
 }
 
@@ -449,15 +451,15 @@ function linksOf(store, run, step) {
 
 /** Below the last step: how the run ended, or that it goes on. */
 function endItem(run) {
-  const [shape, tone, state] = stateOf(run);
-  const why = run.end
-    ? words(run.end.stop_reason)
-    : { running: "still running", paused: "paused", idle: "not started yet" }[run.state] || state;
+  const [shape, tone, word] = stateOf(run);
+  const state = { running: "still running", idle: "not started yet" }[run.state] || word;
+  const [why, kind] = run.end ? endWords(run.end) : [state, ""];
   return make(
     "article",
     { class: "page-item end", "aria-label": "End" },
     mark(shape, tone, 12),
-    make("b", {}, run.end ? `${run.end.kind}: ${why}` : why),
+    make("b", {}, why),
+    kind,
     run.end?.detail ? make("span", {}, run.end.detail) : null,
   );
 }
