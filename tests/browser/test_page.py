@@ -255,6 +255,17 @@ def test_runs_are_opened_from_chips_links_table_and_keys(opened: Opened) -> None
     expect(transcript(page)).to_contain_text("In Linz.")
 
 
+def test_a_branch_has_the_steps_that_it_shares_with_its_parent(opened: Opened) -> None:
+    runs = family()
+    runs[1]["steps"] = runs[1]["steps"][2:]
+    runs[1]["kept"] = 2
+    page = opened(runs)
+    chip(page, "max_turns 3").click()
+    expect(page.locator(".page-step")).to_have_text("Step 1 of 3")
+    for n, text in ((1, "shelves"), (2, "cellar"), (3, "I stop here.")):
+        expect(step(page, n)).to_contain_text(text)
+
+
 def test_each_run_keeps_its_chosen_step(opened: Opened) -> None:
     page = opened(family())
     step(page, 3).locator(".agentlab-md").click()
