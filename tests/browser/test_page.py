@@ -301,7 +301,7 @@ def test_search_goes_from_hit_to_hit_and_unfolds_what_hides_it(opened: Opened) -
     box.press("Escape")
     expect(page.locator(".page-found")).to_have_text("")
     expect(transcript(page)).to_be_focused()
-    assert not page.evaluate("CSS.highlights.has('agentlab-hit')")
+    assert page.evaluate("CSS.highlights.get('agentlab-hit').size") == 0
 
 
 def test_folds_stay_as_they_were_left(opened: Opened) -> None:

@@ -223,6 +223,7 @@ function makeTranscript(store) {
   const scroller = make("div", { class: "page-transcript", role: "feed", tabindex: 0, "aria-label": "Transcript" });
   let run = null;
   let found = null; // lower-case search text
+  let hits = [];
 
   const list = makeWindow(
     scroller,
@@ -240,7 +241,7 @@ function makeTranscript(store) {
         return node;
       },
     },
-    () => highlight(list.shown, found),
+    () => (hits = highlight(list.shown, found, hits)),
   );
 
   scroller.addEventListener("scroll", () => {
@@ -295,7 +296,7 @@ function makeTranscript(store) {
     },
     find(query) {
       found = query;
-      highlight(list.shown, found);
+      hits = highlight(list.shown, found, hits);
     },
     /** Bring the first hit in a step into view, and unfold what hides it. */
     revealHit(step) {
@@ -482,11 +483,13 @@ function rangesOf(node, text) {
   return found;
 }
 
-/** Mark all hits that are in the document, without touching it. */
-function highlight(items, text) {
-  if (!globalThis.Highlight) return;
-  CSS.highlights.delete("agentlab-hit");
-  if (!text) return;
-  const ranges = [...items.values()].flatMap((node) => rangesOf(node.querySelector(".page-said") || node, text));
-  if (ranges.length) CSS.highlights.set("agentlab-hit", new Highlight(...ranges));
+/** Mark the hits that are in the document, without touching it, in place of `last`; return them. Other pages may have theirs. */
+function highlight(items, text, last) {
+  if (!globalThis.Highlight) return [];
+  if (!CSS.highlights.has("agentlab-hit")) CSS.highlights.set("agentlab-hit", new Highlight());
+  const all = CSS.highlights.get("agentlab-hit");
+  const ranges = text ? [...items.values()].flatMap((node) => rangesOf(node.querySelector(".page-said") || node, text)) : [];
+  last.forEach((range) => all.delete(range));
+  ranges.forEach((range) => all.add(range));
+  return ranges;
 }
