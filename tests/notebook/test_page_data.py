@@ -191,8 +191,15 @@ def test_tables_and_images_are_shown_as_such() -> None:
         """A chart."""
         return png()
 
-    run = ended([call("sales"), call("chart"), "Done."], tools=[sales, chart])
+    async def as_csv(tool_call: lab.ToolCall, run_tool: Any) -> lab.ToolResult:
+        result: lab.ToolResult = await run_tool(tool_call)
+        is_table = isinstance(result.value, pd.DataFrame)
+        return dataclasses.replace(result, content=result.value.to_csv(), error=None) if is_table else result
+
+    script = [call("sales"), call("chart"), "Done."]
+    run = ended(script, tools=[sales, chart], agent={"tool_middleware": [as_csv]})
     table, image, _ = (step["html"] for step in only(run)["steps"])
+    assert "0,IC 41,29" in table and "Changed by a middleware." in table and "unserialisable" in image
     assert "<th>train</th>" in table and "What the model read" in table
     assert '<img class="agentlab-image" src="data:image/png;base64,' in image
     assert what_acts(table) == what_acts(image) == []
