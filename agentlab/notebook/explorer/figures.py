@@ -31,7 +31,7 @@ from agentlab.analysis.simulate import FINISHED, STOPPED, UNKNOWN, Judge, Verdic
 from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook.explorer.limits import KINDS, Offer, RecordedLimits, Value, grid_of
 from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.pictures import Picture
+from agentlab.notebook.panel.live_view import Picture
 from agentlab.plots import figure as look
 from agentlab.plots.what_if_frontier import MOST_UNKNOWN, draw_what_if, number, what_if_data
 
