@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from agentlab.analysis.backtest import backtest as backtest
     from agentlab.analysis.compare import paired as paired
     from agentlab.analysis.compare import summary as summary
+    from agentlab.analysis.diff import RunDiff as RunDiff
+    from agentlab.analysis.diff import diff as diff
     from agentlab.analysis.suggest import suggest as suggest
     from agentlab.analysis.suggestion import Suggestion as Suggestion
     from agentlab.analysis.suggestion import Suggestions as Suggestions
@@ -116,6 +118,7 @@ _NAMES = {
     "analysis.agreement": "Agreement agreement",
     "analysis.backtest": "backtest",
     "analysis.compare": "paired summary",
+    "analysis.diff": "RunDiff diff",
     "analysis.suggest": "suggest",
     "analysis.suggestion": "Suggestion Suggestions",
     "engine.client": "RetryPolicy",

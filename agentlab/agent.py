@@ -34,7 +34,7 @@ from agentlab.model.responses import ModelResponse
 from agentlab.providers.base import Provider
 from agentlab.providers.registry import resolve
 from agentlab.records.events import RunObserver
-from agentlab.run import RunOf
+from agentlab.run import Run as RunOf
 from agentlab.tools import Function, Tool, as_tools
 from agentlab.transport import Transport, current
 

@@ -16,9 +16,10 @@ panel may not arrive meanwhile. `start()` is for live control.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
 
 from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import needs_await
@@ -55,8 +56,8 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound=AgentSpec)
 
 
-class RunOf(Displayable, Generic[A]):
-    """A run of an agent of class A. `agentlab.agent` defines `Run` as `RunOf[Agent]`, since the two classes refer to each other."""
+class Run(Displayable, Generic[A]):
+    """A run of an agent of class A. `lab.Run` is the `Run[Agent]` in `agentlab.agent`, since the two classes refer to each other."""
 
     def __init__(self: Self, plan: RunPlan) -> None:
         self.timeline = Timeline(plan.prefix, plan.observers, plan.inherited)
@@ -210,6 +211,28 @@ class RunOf(Displayable, Generic[A]):
             Panel(Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)))
         """
         return lazy.call("agentlab.notebook.panel:panel", self)
+
+    @overload
+    def to_html(self, path: None = None, *, timing: bool = True, raw: bool | Iterable[int] = False) -> str: ...
+    @overload
+    def to_html(self, path: str | os.PathLike[str], *, timing: bool = True, raw: bool | Iterable[int] = False) -> Path: ...
+    def to_html(
+        self, path: str | os.PathLike[str] | None = None, *, timing: bool = True, raw: bool | Iterable[int] = False
+    ) -> str | Path:
+        """Write this run, its branches and its child runs as one HTML file, and return the path; without `path` return the HTML.
+
+        The page has the transcript, timeline, charts and limits, and needs neither a kernel nor a network. No known key is in it. An
+        existing file is replaced. `timing=False` leaves out times, so that a recorded fixture gives the same file each time; `raw` adds
+        the raw responses, of all steps or of those with these numbers.
+
+        Raises ConfigurationError for a folder that does not exist.
+
+        Example:
+            >>> ended.to_html()[:15]
+            '<!DOCTYPE html>'
+        """
+        html: str | Path = lazy.call("agentlab.notebook.page:to_html", [self], path, timing=timing, raw=raw)
+        return html
 
     def __dir__(self) -> list[str]:
         """The names for a person; the parts that do the work are left out."""

@@ -3,8 +3,8 @@
 May import: nothing of agentlab.
 
     errors         the errors that any package may raise
-    redaction      replaces keys in text, headers and addresses
-    secrets        the known keys of this process
+    redaction      replaces API keys and other secrets in text, headers and addresses
+    secrets        the API keys that this process knows, which redaction looks for
     safe_text      makes text from outside safe to show
     formatting     formats numbers, money and durations
     lazy           imports by name, and errors for unknown names and keywords

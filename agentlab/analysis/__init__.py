@@ -3,6 +3,7 @@
 May import: `interop` and what is below it.
 
     compare           groups of runs with intervals, and paired differences
+    diff              two runs side by side, step by step
     agreement         how often groups of runs end for the same reason on the same task
     groups            the groups of a frame, and checks of its columns
     intervals         confidence intervals and survival curves
@@ -11,8 +12,7 @@ May import: `interop` and what is below it.
     grids             the limits to try
     conditions        evaluates a stop condition over all runs
     simulate          runs one configuration of limits over all recorded runs
-    outcomes          the results of a simulation as frames, with the intervals of all configurations at once
-    backtest          `lab.backtest`
+    backtest          `lab.backtest`: the results of a simulation as frames, with the intervals of all configurations at once
     suggest           `lab.suggest`
     suggestion        the result of `lab.suggest`
     cross_validation  chooses limits on some runs and evaluates them on others
@@ -20,6 +20,7 @@ May import: `interop` and what is below it.
 
 __all__ = [
     "compare",
+    "diff",
     "agreement",
     "groups",
     "intervals",
@@ -28,7 +29,6 @@ __all__ = [
     "grids",
     "conditions",
     "simulate",
-    "outcomes",
     "backtest",
     "suggest",
     "suggestion",

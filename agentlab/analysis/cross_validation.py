@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from agentlab.analysis.backtest import Cells, Sums, Task
 from agentlab.analysis.conditions import First
 from agentlab.analysis.grids import BOUNDS, Grid, plain_value
-from agentlab.analysis.outcomes import Cells, Sums, Task
 from agentlab.analysis.records import USED, Bools, Floats, Ints, Records
 from agentlab.analysis.simulate import STOPPED, Verdict
 from agentlab.errors import ConfigurationError

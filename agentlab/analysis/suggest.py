@@ -19,6 +19,7 @@ import pandas as pd
 
 from agentlab._internal.formatting import counted
 from agentlab.analysis import groups
+from agentlab.analysis.backtest import Goal, Sums, Task, goal_reached
 from agentlab.analysis.compare import TOO_FEW
 from agentlab.analysis.conditions import First
 from agentlab.analysis.cross_validation import (
@@ -36,7 +37,6 @@ from agentlab.analysis.cross_validation import (
 from agentlab.analysis.grids import Conditions, Grid, Limits, grids
 from agentlab.analysis.groups import By
 from agentlab.analysis.intervals import MIN_UNITS, SMALL_SAMPLE, Estimate, checked_level, of_mean, of_share
-from agentlab.analysis.outcomes import Goal, Sums, Task, goal_reached
 from agentlab.analysis.records import Bools, Floats, Ints, Records, Units, folds_of, order_of, reordered, units_of
 from agentlab.analysis.sources import Recorded, records_of
 from agentlab.analysis.suggestion import IN_WORDS, NO_INTERVAL, CostIn, Suggestion, Suggestions, configuration, sentences

@@ -1,15 +1,15 @@
-"""Executes a run: one step after another, from a plan to a snapshot.
+"""Executes a run: one step after another, from its plan to its end.
 
 May import: `providers` and what is below it.
 
 A run is made of parts, and one step passes through them from top to bottom:
 
     plan             a run as frozen values: its plan, the steps that a fork keeps, its origin, its ending, its snapshot
-    worker           takes the steps on one event loop at a time, awaited by the caller or in the background
+    worker           takes the steps on one event loop at a time, awaited or in the background; waits while the run is paused
     control          requests to pause, stop or cancel, and the approval of tool calls, from any thread
-    stepper          the life cycle of one run: it begins, waits while paused, puts edited limits into force, takes its steps, and ends
-    call_context     the state of a run, the current tool call, and the limits that runs started in it inherit
-    step             one step (before, ask, decide, act, read, end), and the decision whether the run ends with it
+    stepper          the life cycle of one run: it begins, takes its steps, and ends; carries out pause, stop and cancel
+    call_context     the state of a run with the limits in force, the current tool call, and what runs started in it may use
+    step             one step (before, ask, decide, act, read, end): takes edited limits into force, decides whether the run ends
     step_builder     the step under way, until it is a StepResult
     turn             the transition table: when the model is asked again within a step
     ask              one request through the middleware, repeated if the stream lost a piece, and its cost

@@ -5,7 +5,7 @@ May import: `plots` and what is below it.
     experiment     `lab.Experiment`
     grid           the cells of an experiment
     schedule       the order and concurrency of the cells, and executors
-    runner         runs and scores one cell, within `rate_limits`
+    runner         runs and scores one cell; spaces the requests to each provider (`rate_limits`)
     shared_budget  the budget of all runs together
     identity       a fingerprint of agent and settings, which shows changes when an experiment is resumed
     status         which cells are done, and progress bars

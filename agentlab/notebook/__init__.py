@@ -4,8 +4,9 @@ May import: `experiments` and what is below it; not `serving`.
 
     cards     the display of each public value
     panel     `run.panel()`, `lab.panel`
+    page      `run.to_html()`
     explorer  `lab.explore`
     magics    `%load_ext agentlab`
 """
 
-__all__ = ["cards", "panel", "explorer", "magics"]
+__all__ = ["cards", "panel", "page", "explorer", "magics"]

@@ -6,7 +6,7 @@ May import: `tools`, `limits` and what is below them.
     history  the steps of a run with running totals
     result   the result of a run, and suggestions after it stopped
     events   the events for observers (`lab.events`), and their texts
-    columns  the columns of every frame; add new ones here
+    columns  the columns of `lab.frame` (steps, calls, tools, runs, …); add new ones here
     frames   runs as DataFrames
 """
 

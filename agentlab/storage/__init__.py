@@ -5,7 +5,7 @@ May import: `agent`, `run`, `engine` and what is below them.
     base     the `Storage` protocol
     sqlite   stores runs in a SQLite file
     memory   stores runs in memory
-    codec    encodes steps, settings and events as JSON without keys, and decodes them
+    codec    encodes steps, settings and events as JSON without API keys, and decodes them
     store    `lab.Store`, the interface for users
     writer   records one run while it runs
     loader   rebuilds a stored run, also one that was interrupted within a step

@@ -13,9 +13,9 @@ import pytest
 
 import agentlab as lab
 from agentlab import Budget, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, Off, StepCountIs
-from agentlab.analysis import outcomes as frames
+from agentlab.analysis import backtest as frames
+from agentlab.analysis.backtest import goal_reached
 from agentlab.analysis.grids import grids
-from agentlab.analysis.outcomes import goal_reached
 from agentlab.analysis.sources import records_of
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.model.finish_reasons import FinishReason

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab import MaxTokensUsed, StepCountIs, suggest
-from agentlab.analysis import outcomes as frames
+from agentlab.analysis import backtest as frames
 from agentlab.analysis.intervals import of_mean, of_share
 from agentlab.analysis.records import folds_of, units_of
 from agentlab.model.finish_reasons import StopReason

@@ -106,7 +106,7 @@ def test_an_error_says_what_went_wrong_and_what_to_do(lab: LabPage) -> None:
     expect(lab.output(0).locator(".agentlab-end:visible")).to_contain_text("the model's <b>machine</b> is off")
     lab.page.wait_for_timeout(800)
     lab.screenshot(PICTURES / "panel-error.png", of=lab.output(0))
-    expect(lab.output(0).locator(".agentlab-ending")).to_contain_text(re.compile("again|run.fork"))
+    expect(lab.output(0).locator(".agentlab-ending")).to_contain_text(re.compile("Repeat|run.fork"))
 
 
 def test_the_timeline_grows_during_the_run_and_marks_the_chosen_step(lab: LabPage) -> None:

@@ -744,7 +744,7 @@ def test_a_call_that_is_never_awaited_still_warns() -> None:
         run_of(["end"]).step()
         gc.collect()
 
-    with pytest.warns(RuntimeWarning, match=r"coroutine 'RunOf\.step' was never awaited"):
+    with pytest.warns(RuntimeWarning, match=r"coroutine 'Run\.step' was never awaited"):
         forget()
 
 
@@ -771,13 +771,15 @@ def test_an_unknown_attribute_is_a_plain_attribute_error() -> None:
 # Its parts ------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_offers_its_methods_and_its_parts() -> None:
+def test_a_run_offers_its_methods_and_values_but_not_its_engine() -> None:
     verbs = {"start", "step", "wait", "pause", "resume", "stop", "cancel", "fork", "next_actions", "apply", "observe", "with_id"}
     values = {"id", "agent", "prompt", "limits", "state", "history", "messages", "events", "result", "children", "origin"}
     asked = {"pending", "approve"}
-    offered = {name for name in dir(lab.Agent(ScriptedProvider(["hi"])).run("go")) if not name.startswith("_")}
-    assert offered == verbs | values | asked | {"branches", "to_frame", "panel"}
+    run = lab.Agent(ScriptedProvider(["hi"])).run("go")
+    offered = {name for name in dir(run) if not name.startswith("_")}
+    assert offered == verbs | values | asked | {"branches", "to_frame", "to_html", "panel"}
     assert len(offered) <= 30
+    assert all(hasattr(run, part) for part in ("timeline", "control", "stepper", "worker"))
 
 
 @pytest.mark.parametrize("name", ["parent", "forked_at", "caller", "parent_run_id"])

@@ -108,7 +108,7 @@ USES = {
     "unknown-name": ("%%agent openai:x --stop Steps(3)\nhi", "NameError: name 'Steps' is not defined"),
     "no-folder": ("%%agent openai:x --replay nowhere\nhi", "nowhere does not exist"),
     "bad-name": ("%%agent openai:x --name 3x\nhi", "--name 3x: this is not a valid variable name"),
-    "not-an-agent": ("%%agent --agent look\nhi", "--agent look: that is a function"),
+    "not-an-agent": ("%%agent --agent look\nhi", "--agent look: this is a function"),
     "two-minds": ("%%agent openai:x --replay a --record b\nhi", "choose one of the two"),
     "open-quotation": ("%%agent openai:x --stop \"StepCountIs(3)\nhi", "close the quotation mark"),
     "no-value": ("%%agent openai:x --stop\nhi", "--stop: expected one argument"),

@@ -31,8 +31,8 @@ from agentlab.notebook.panel.fields import (
     TextField,
     field_for,
 )
+from agentlab.notebook.panel.live_view import PanelServices, PanelState
 from agentlab.notebook.panel.settings_editor import LimitEditor
-from agentlab.notebook.panel.state import PanelServices, PanelState
 from agentlab.notebook.panel.stop_editor import GroupRow, LeafRow
 from agentlab.records.history import RunHistory
 from agentlab.testing import ScriptedProvider, call

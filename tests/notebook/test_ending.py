@@ -13,8 +13,7 @@ from agentlab import Budget
 from agentlab.agent import Run
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.ending import MOST_OFFERS, Ending
-from agentlab.notebook.panel.run_view import Panel
+from agentlab.notebook.panel.run_view import MOST_OFFERS, Ending, Panel
 from agentlab.testing import ScriptedProvider, call, say
 
 
@@ -57,7 +56,7 @@ def test_no_ending_is_shown_during_the_run() -> None:
 
 
 def test_a_raised_limit_makes_a_branch_that_continues_in_the_panel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.notebook.panel.ending.time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr("agentlab.notebook.panel.run_view.time", SimpleNamespace(monotonic=lambda: 100.0))
     panel = ended(searching(2))
     run, ending = panel.run, panel.run_view.ending
     assert "truncated · turn_limit" in ending.text.value

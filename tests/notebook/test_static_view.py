@@ -15,8 +15,7 @@ from agentlab import Budget, ContinuationPolicy
 from agentlab.agent import Run
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.panel import live_view
-from agentlab.notebook.panel.run_view import Panel
-from agentlab.notebook.panel.static_view import MOST_STEPS
+from agentlab.notebook.panel.run_view import MOST_STEPS, Panel
 from agentlab.testing import ScriptedProvider, call, say
 
 WIDGET = "application/vnd.jupyter.widget-view+json"

@@ -102,7 +102,7 @@ def test_modules_are_imported_by_name_at_a_few_hooks_only() -> None:
         "_internal/display.py",  # a value's card in a notebook
         "records/result.py",  # `result.to_frame()`
         "agent.py",  # `agent.as_tool()`
-        "run.py",  # `run.panel()`
+        "run.py",  # `run.panel()`, `run.to_html()`
         "analysis/suggestion.py",  # `suggestion.plot()`
         "storage/store.py",  # `store.to_frame()`, `store.export()`, `store.import_from()`
         "experiments/results.py",  # `results.to_frame()`

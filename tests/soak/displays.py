@@ -55,10 +55,11 @@ def _results(runs: Sequence[lab.Run]) -> list[lab.RunResult]:
 
 
 def of_run(run: lab.Run) -> Iterator[Displayable]:
-    """A run's own displays: the result's, and the panel's, live and stored."""
+    """A run's own displays: the result's, its page, and the panel's, live and stored."""
     assert run.result is not None
     yield from of_bundle("result", run.result._repr_mimebundle_())
     yield Displayable("text", "run.next_actions", "\n".join(map(repr, (*run.next_actions, run, run.agent, run.agent.model))))
+    yield Displayable("text", "page", run.to_html(raw=True))
     yield from of_view("panel", run.panel(), opened=run)
 
 

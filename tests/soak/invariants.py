@@ -14,7 +14,7 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import Answer
 from agentlab.notebook.panel.pictures import Curve
-from agentlab.notebook.panel.static_view import StaticView
+from agentlab.notebook.panel.run_view import StaticView
 from agentlab.records import events
 from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider

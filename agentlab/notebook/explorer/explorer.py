@@ -16,7 +16,7 @@ import traitlets
 
 from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import label, printable
-from agentlab.analysis.outcomes import Goal
+from agentlab.analysis.backtest import Goal
 from agentlab.analysis.sources import Recorded, records_of
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
@@ -46,11 +46,8 @@ from agentlab.notebook.explorer.limits import (
 )
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import Face, NumberField
-from agentlab.notebook.panel.live_view import LiveView
+from agentlab.notebook.panel.live_view import LiveView, Picture, StaticOutputs, is_drawing, panel_html
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.pictures import Picture
-from agentlab.notebook.panel.state import is_drawing
-from agentlab.notebook.panel.static_view import StaticOutputs, panel_html
 
 SETTLED_S = 0.8
 """Time between the last change and saving the choice in the notebook's file."""

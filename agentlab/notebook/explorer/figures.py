@@ -21,17 +21,17 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from agentlab._internal.formatting import counted
-from agentlab.analysis import outcomes as goals
-from agentlab.analysis import outcomes as reasons
+from agentlab.analysis import backtest as goals
+from agentlab.analysis import backtest as reasons
+from agentlab.analysis.backtest import Cells, Sums
 from agentlab.analysis.grids import Grid, grids, plain_value
 from agentlab.analysis.intervals import MIN_UNITS
-from agentlab.analysis.outcomes import Cells, Sums
 from agentlab.analysis.records import USED, Bools, Records, units_of
 from agentlab.analysis.simulate import FINISHED, STOPPED, UNKNOWN, Judge, Verdict
 from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook.explorer.limits import KINDS, Offer, RecordedLimits, Value, grid_of
 from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.pictures import Picture
+from agentlab.notebook.panel.live_view import Picture
 from agentlab.plots import figure as look
 from agentlab.plots.what_if_frontier import MOST_UNKNOWN, draw_what_if, number, what_if_data
 

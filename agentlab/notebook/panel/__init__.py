@@ -2,14 +2,11 @@
 
 May import: `notebook.cards`, and what is below `notebook`.
 
-    run_view         the panel of one run and its branches
+    run_view         the panel of one run and its branches, its overview and its end
     side_by_side     several runs
-    state            the run, the chosen step and the services that all parts use
-    live_view        redraws a live widget; static outputs without a live page
-    static_view      the outputs for readers without a kernel
+    live_view        redraws a live widget; static outputs without a live page; what the parts share
     controls         run, step, pause and stop
     answer           the newest answer
-    ending           the overview, and why the run stopped
     branches         the tree of runs, and the form that makes a branch
     step_browser     the tab Steps
     step_detail      one step in full

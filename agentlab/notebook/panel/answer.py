@@ -18,8 +18,8 @@ from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ToolCall
 from agentlab.model.responses import marked
 from agentlab.notebook.panel import markup
+from agentlab.notebook.panel.live_view import PanelState
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.state import PanelState
 from agentlab.records import events
 from agentlab.records.step import StepResult
 

@@ -18,9 +18,9 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import ToolResult
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import as_typed
+from agentlab.notebook.panel.live_view import PanelState, drawing, is_drawing
 from agentlab.notebook.panel.markup import Html, Markup
 from agentlab.notebook.panel.pictures import Courses, PacedPicture, figure_html, state_of, tree_figure
-from agentlab.notebook.panel.state import PanelState, drawing, is_drawing
 
 THIS_AGENT, ANOTHER_MODEL = "", "another"
 LONGEST_RESULT = 20_000

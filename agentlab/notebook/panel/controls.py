@@ -14,7 +14,7 @@ from agentlab.agent import Run
 from agentlab.engine.run_tree import family_of
 from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError
-from agentlab.notebook.panel.state import PanelState
+from agentlab.notebook.panel.live_view import PanelState
 
 ONE_RUN = ("The run has ended.", "It pauses after this step.", "The run is under way.", "It is paused already.")
 """The reasons why a button is disabled: the run has ended, will pause, is under way, is paused."""
@@ -74,6 +74,8 @@ def why_not(state: RunState, *, pausing: bool, waits: bool = False, words: tuple
         return {"go": wait, "step": wait, "pause": wait, "stop": ""}
     if state is RunState.RUNNING:
         return {"go": "" if waits else busy, "step": busy, "pause": "", "stop": ""}
+    if state is RunState.WAITING:
+        return dict.fromkeys(("go", "step", "pause", "stop"), "")
     return {"go": "", "step": "", "pause": paused if state is RunState.PAUSED else "Nothing is running.", "stop": ""}
 
 

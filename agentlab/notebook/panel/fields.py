@@ -24,8 +24,8 @@ from agentlab._internal.safe_text import label as label_of
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.limits.fields import start_of, whole_number
 from agentlab.notebook.panel import markup
+from agentlab.notebook.panel.live_view import is_drawing
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.state import is_drawing
 
 Write = Callable[[Any], None]
 """Receives a new value; raises if it is refused."""

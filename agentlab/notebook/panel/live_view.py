@@ -1,23 +1,33 @@
-"""The base of the panel and the explorer: a live widget with one thread that redraws it, or static outputs without a live page."""
+"""The base of the panel and the explorer: a live widget with one thread that redraws it, or static outputs without a live page; and
+what the parts of a panel share: the run, the chosen step, the panel's services, and the mark of the drawing thread."""
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import contextvars
 import threading
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import ipywidgets as widgets
 from IPython import display
 
 from agentlab._internal.kernel import has_page, kernel_workarounds
+from agentlab._internal.safe_text import AS_WRITTEN, printable
+from agentlab.agent import Run
+from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.state import drawing
+
+if TYPE_CHECKING:
+    from agentlab.agent import Agent
 
 Output = tuple[dict[str, str], dict[str, Any]]
 """One output of a cell: data and metadata by mime type."""
@@ -38,14 +48,64 @@ def _sheet(name: str) -> str:
 STYLE, LIVE_STYLE, KEPT_STYLE = _sheet("static.css"), _sheet("live.css"), _sheet("kept.css")
 
 
-class Static(Protocol):
-    """A view for readers without a kernel."""
+# Without a kernel ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A PNG with its alternative text; `about` is a remark below it. `width` and `height` are in pixels of the page, of which the
+    PNG may have more."""
+
+    png: bytes
+    alt: str
+    width: int
+    height: int
+    about: str = ""
+
+    def as_html(self) -> str:
+        """The picture embedded in the page, with the remark below."""
+        return markup.picture(self.png, f"{self.alt} {self.about}".strip(), self.width) + markup.note(self.about)
+
+    def as_output(self) -> tuple[dict[str, str], dict[str, Any]]:
+        """The picture as an output of a cell: data and metadata by mime type. Without text, since times differ between runs."""
+        alt = printable(f"{self.alt} {self.about}".strip())
+        data = {"image/png": base64.b64encode(self.png).decode()}
+        return data, {"image/png": {"width": self.width, "height": self.height, "alt": alt}}
+
+
+class StaticOutputs(ABC):
+    """Outputs for readers without a kernel. A subclass gives text, HTML and pictures."""
+
+    @abstractmethod
+    def text(self) -> str:
+        """A few lines of plain text."""
+
+    @abstractmethod
+    def html(self, pictures: str = "") -> str:
+        """The page, with the pictures as HTML in their place."""
+
+    @abstractmethod
+    def pictures(self) -> list[Picture]:
+        """The pictures, the main one first."""
 
     def bundle(self, *, with_pictures: bool = False) -> dict[str, Any]:
-        """One mime bundle; `with_pictures` embeds the pictures in its HTML."""
+        """One mime bundle. Most readers show only its HTML, so `with_pictures` embeds the pictures there."""
+        pictures = self.pictures()
+        html = self.html("".join(picture.as_html() for picture in pictures) if with_pictures else "")
+        png = {"image/png": base64.b64encode(pictures[0].png).decode()} if pictures else {}
+        return {"text/plain": self.text(), "text/html": html, **png}
 
     def outputs(self) -> list[Output]:
-        """The outputs of a cell."""
+        """The outputs of a cell: text and HTML, then each picture."""
+        return [({"text/plain": self.text(), "text/html": self.html()}, {}), *(one.as_output() for one in self.pictures())]
+
+
+def panel_html(*parts: str) -> str:
+    """Pieces of HTML with the style sheet of the panel."""
+    return f'<div class="agentlab-panel {AS_WRITTEN}">{STYLE}{"".join(parts)}</div>'
+
+
+# With one ------------------------------------------------------------------------------------------------------------------------
 
 
 class LiveView(ABC):
@@ -80,7 +140,7 @@ class LiveView(ABC):
         """Return what has finished and is now saved in the notebook's file; None if nothing has."""
 
     @abstractmethod
-    def _static(self) -> Static:
+    def _static(self) -> StaticOutputs:
         """The view for readers without a kernel."""
 
     # Live -------------------------------------------------------------------------------------------------------------------
@@ -250,3 +310,99 @@ class Redrawer:
         time.sleep(max(0.0, self._drawn_at + SHORTEST_PAUSE_S - time.monotonic()))
         self._hurried.wait(max(0.0, self._drawn_at + self._rest_s - time.monotonic()))
         self._hurried.clear()
+
+
+# What the parts share ----------------------------------------------------------------------------------------------------------
+
+
+class Part(Protocol):
+    """A part of the panel."""
+
+    @property
+    def view(self) -> widgets.Widget:
+        """The widget in the page."""
+
+    def show(self) -> bool:
+        """Update it; True if it has new controls. Called by the panel's redraw only."""
+
+
+@dataclass(frozen=True, slots=True)
+class PanelServices:
+    """The services of a panel for its parts.
+
+    `do` runs an action and shows its error, `redraw` requests a redraw from any thread, `open` shows another run. `agents` can be
+    chosen for a branch, by name.
+    """
+
+    do: Callable[[Callable[[], object]], None]
+    redraw: Callable[[], None]
+    open: Callable[[Run], None]
+    agents: Mapping[str, Agent]
+
+
+class PanelState:
+    """The run that is shown, and the step that the person chose. All other state is in the run."""
+
+    def __init__(self, run: Run, services: PanelServices) -> None:
+        self.run = run
+        self.agents = services.agents
+        self.do, self.redraw, self.open = services.do, services.redraw, services.open
+        self._chosen: int | None = None
+
+    @property
+    def chosen(self) -> int | None:
+        """The chosen step, from 1; None follows the newest step."""
+        return self._chosen
+
+    def choose(self, step: int | None) -> None:
+        """Show this step in every part; None follows the newest. Raises ConfigurationError if there is no such step."""
+        steps = len(self.run.history)
+        if step is not None and not 1 <= step <= steps:
+            there_is = f"choose from 1 to {steps}" if steps else "no step has been taken yet"
+            raise ConfigurationError(f"Step {step}: {there_is}.")
+        self._chosen = step
+        self.redraw()
+
+
+class RunningTotals:
+    """Tokens and cost of a run after each of its steps, None from the first unknown amount on. Only new steps are read."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.tokens: list[int | None] = [0]
+        self.cost: list[Decimal | None] = [Decimal(0)]
+
+    def catch_up(self) -> int:
+        """Read the new steps; returns the number of steps."""
+        for step in self._run.history[len(self.tokens) - 1 :]:
+            used, paid = step.all_tokens, step.all_cost_usd
+            tokens, cost = self.tokens[-1], self.cost[-1]
+            self.cost.append(None if cost is None or paid is None else cost + paid)
+            self.tokens.append(None if tokens is None or used is None else tokens + used)
+        return len(self.tokens) - 1
+
+
+class _Drawing(threading.local):
+    on = False
+
+
+_THIS_THREAD = _Drawing()
+
+
+@contextlib.contextmanager
+def drawing() -> Iterator[None]:
+    """Mark this thread as drawing while it updates controls.
+
+    The panel is drawn on one thread while a person's clicks arrive on another. A control reports both kinds of change the same way, so
+    the thread distinguishes them.
+    """
+    before, _THIS_THREAD.on = _THIS_THREAD.on, True
+    try:
+        yield
+    finally:
+        _THIS_THREAD.on = before
+
+
+def is_drawing() -> bool:
+    """True if this thread is drawing: a change of a control is then not made by a person."""
+    return _THIS_THREAD.on

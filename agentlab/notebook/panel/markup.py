@@ -7,6 +7,7 @@ import html
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import TypeGuard
 
@@ -18,7 +19,8 @@ from agentlab._internal.safe_text import escape as escape  # noqa: PLC0414  the 
 from agentlab.agent import Run
 from agentlab.engine.next_actions import nothing_to_do
 from agentlab.engine.worker import RunState
-from agentlab.limits.combinators import Custom, read_off
+from agentlab.limits.budget import TOTAL_OF
+from agentlab.limits.combinators import AllOf, Custom, read_off
 from agentlab.limits.condition_tree import outline
 from agentlab.limits.reading import Reading, Scalar
 from agentlab.model.finish_reasons import StopReason
@@ -168,9 +170,29 @@ def limits(run: Run) -> str:
 
 def _meters(run: Run, *, timing: bool = True) -> list[tuple[str, str, str, str]]:
     """Name, bar, amount used and amount left of each limit, as HTML."""
+    return [_meter(one) for one in limits_now(run, timing=timing)]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitNow:
+    """A limit of a run as it is now. `total` is the running total that it bounds: "steps", "calls", "tokens", "cost", "time", or None.
+
+    `ends_alone` is False for a part of a stop condition that needs others to end the run. A negated one's `label` says so.
+    """
+
+    reading: Reading
+    label: str
+    total: str | None = None
+    off: bool = False
+    negated: bool = False
+    ends_alone: bool = True
+
+
+def limits_now(run: Run, *, timing: bool = True) -> list[LimitNow]:
+    """Return the limits of the budget that are set, and the single conditions of the stop condition; `timing` False leaves out time."""
     settings, history = run.limits.snapshot(), run.history
-    rows = [
-        _meter(reading, reading.name)
+    found = [
+        LimitNow(reading, reading.name, TOTAL_OF[reading.name])
         for reading in settings.budget.readings(history, run.timeline.clock.elapsed_s())
         if timing or reading.name != "timeout"
     ]
@@ -182,12 +204,14 @@ def _meters(run: Run, *, timing: bool = True) -> list[tuple[str, str, str, str]]
         around = [one for one in nodes if node.path[: len(one.path)] == one.path]
         off = any(one.off for one in around)
         negated = sum(one.negated for one in around) % 2 == 1
+        alone = not any(one.negated or isinstance(one.condition, AllOf) for one in around)
         if isinstance(node.condition, Custom):
             reading = Reading(node.name) if off else own.get(node.name, Reading(node.name))
         else:
             reading = read_off(node.condition, history)  # never raises: the run reports a condition that raises
-        rows.append(_meter(reading, f"not {node.name}" if negated else node.name, off=off, negated=negated))
-    return rows
+        label = f"not {node.name}" if negated else node.name
+        found.append(LimitNow(reading, label, node.condition.total, off, negated, alone))
+    return found
 
 
 def last_custom_readings(run: Run) -> dict[str, Reading]:
@@ -198,9 +222,10 @@ def last_custom_readings(run: Run) -> dict[str, Reading]:
     return {name: read.get(name, Reading(name)) for name, leaf in run.limits.conditions.items() if isinstance(leaf, Custom)}
 
 
-def _meter(reading: Reading, label: str, *, off: bool = False, negated: bool = False) -> tuple[str, str, str, str]:
+def _meter(limit: LimitNow) -> tuple[str, str, str, str]:
     """Return name, bar (if the limit has a share), amount used and amount left, as HTML."""
-    used, left, share = _used(reading), _left(reading), _share(reading.value, reading.limit)
+    reading, label, off, negated = limit.reading, limit.label, limit.off, limit.negated
+    used, left, share = _used(reading), _left(reading), share_of(reading.value, reading.limit)
     if off:
         used, left = f"<b>off</b> ({used})", ""
     state = "met" if reading.met else "near" if share is not None and share >= NEAR else ""
@@ -263,7 +288,8 @@ def _is_number(value: Scalar) -> TypeGuard[int | float | Decimal]:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(float(Decimal(value)))
 
 
-def _share(value: Scalar, limit: Scalar) -> float | None:
+def share_of(value: Scalar, limit: Scalar) -> float | None:
+    """Return the used part of a limit, which may be above 1; None if either is not a number, or the limit is 0."""
     if not _is_number(value) or not _is_number(limit) or not limit:
         return None
     return max(0.0, float(value) / float(limit))

@@ -6,14 +6,12 @@ are under way only for a small part of the time.
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import textwrap
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, cast
 
@@ -24,14 +22,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from agentlab import plots
-from agentlab._internal.safe_text import printable
 from agentlab.agent import Run
 from agentlab.engine.worker import RunState
 from agentlab.limits.budget import Budget
 from agentlab.limits.conditions import MaxCost, MaxTokensUsed
 from agentlab.notebook.panel import markup
+from agentlab.notebook.panel.live_view import PanelState, Picture, RunningTotals
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.state import PanelState, RunningTotals
 from agentlab.plots import branch_tree
 from agentlab.plots.figure import COLOURS, TEXT, PlotAxes, PlotFigure, shorten
 from agentlab.plots.run_timeline import TimelinePart, draw_timeline, timeline_data, timeline_part
@@ -52,28 +49,6 @@ LONGEST_PAUSE_S = 4.0
 SCALE = 1.25
 TIMELINE_SCALE = 1.5
 """Pixels of the picture per pixel of the page."""
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A PNG with its alternative text; `about` is a remark below it. `width` and `height` are in pixels of the page, of which the
-    PNG may have more."""
-
-    png: bytes
-    alt: str
-    width: int
-    height: int
-    about: str = ""
-
-    def as_html(self) -> str:
-        """The picture embedded in the page, with the remark below."""
-        return markup.picture(self.png, f"{self.alt} {self.about}".strip(), self.width) + markup.note(self.about)
-
-    def as_output(self) -> tuple[dict[str, str], dict[str, Any]]:
-        """The picture as an output of a cell: data and metadata by mime type. Without text, since times differ between runs."""
-        alt = printable(f"{self.alt} {self.about}".strip())
-        data = {"image/png": base64.b64encode(self.png).decode()}
-        return data, {"image/png": {"width": self.width, "height": self.height, "alt": alt}}
 
 
 class PacedPicture:

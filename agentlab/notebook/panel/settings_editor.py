@@ -15,8 +15,8 @@ from agentlab.limits.live import LiveSettings
 from agentlab.limits.policies import FIRST_CAPS, NUDGE_MESSAGE, ContinuationPolicy, TerminatingTools
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.fields import field_for
+from agentlab.notebook.panel.live_view import PanelState, is_drawing
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.state import PanelState, is_drawing
 from agentlab.notebook.panel.stop_editor import StopEditor
 
 STACKED: dict[str, Any] = {"label_width": "auto", "width": "100%"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ipywidgets as widgets
@@ -15,11 +17,10 @@ from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel import markup
 from agentlab.notebook.panel.answer import Answer, ShownAnswer, answer_html
 from agentlab.notebook.panel.controls import action_button, set_button, why_not
-from agentlab.notebook.panel.live_view import LiveView
+from agentlab.notebook.panel.live_view import LiveView, Picture, StaticOutputs, panel_html
 from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.pictures import SCALE, Courses, PacedPicture, Picture, figure_html, state_of
+from agentlab.notebook.panel.pictures import SCALE, Courses, PacedPicture, figure_html, state_of
 from agentlab.notebook.panel.run_view import Panel
-from agentlab.notebook.panel.static_view import StaticOutputs, panel_html
 from agentlab.plots.figure import DPI
 from agentlab.records import events
 
@@ -152,6 +153,14 @@ class SideBySide(LiveView):
 
     def _finished(self) -> object:
         return "all" if self.lockstep.ended else None
+
+    def to_html(
+        self, path: str | os.PathLike[str] | None = None, *, timing: bool = True, raw: bool | Iterable[int] = False
+    ) -> str | Path:
+        """Write the runs and their branches as one HTML file; see `Run.to_html`."""
+        from agentlab.notebook.page import to_html  # the page is made of parts of the panel
+
+        return to_html(self.runs, path, timing=timing, raw=raw)
 
     def _static(self) -> StaticRuns:
         return StaticRuns(self.runs, self._courses)

@@ -13,7 +13,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -40,29 +40,23 @@ LONGEST_PROSE, LONGEST_CODE, LONGEST_RAW = 8_000, 4_000, 20_000
 def detail(run: Run, index: int, opened: Collection[str] = OPEN_AT_FIRST) -> str:
     """The step with this index (from 1); `opened` names the open sections."""
     step = run.history[index - 1]
-    sections = "".join(
-        _section(name, title, body, is_open=name in opened, about=about)
-        for name, title, about, body in _sections(run, step)
-        if body
-    )
-    return f'<div class="agentlab-detail">{_head(step)}{sections}</div>'
+    return f'<div class="agentlab-detail">{_head(step)}{sections(run, step, opened=opened)}</div>'
 
 
-def _sections(run: Run, step: StepResult) -> Iterator[tuple[str, str, str, str]]:
-    """Name, title, summary beside the title, and HTML of each section."""
-    failed = sum(result.is_error for result in step.tool_results)
-    yield "messages", "Messages", "new to the model, and its answer", _messages(run, step)
-    if step.tool_calls:
-        yield "tools", "Tool calls", f"{len(step.tool_calls)}{f', {failed} failed' if failed else ''}", _tools(step)
-    used = f"{len(step.calls)} · {tokens(step.usage.total_tokens)} tokens · {dollars(step.cost.usd)}"
-    yield "calls", "Model calls", used, _calls(step)
-    yield "signal", "Why the response ended", _signal_summary(step), _signal(step)
-    yield "decision", "What followed", step.decision.action.replace("_", " "), _decision(step)
-    if step.readings is not None:
-        body = f'<ul class="agentlab-readings">{_reading(step.readings)}</ul>'
-        yield "readings", "Stop condition", _met(step.readings), body
-    yield "limits", "Limits in force", "and what was left after the step", _limits(step)
-    yield "raw", "Raw response", "as the provider sent it", _raw(step)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Extent:
+    """What sections hold: times, which differ at each execution, and columns of tables without a value."""
+
+    timing: bool = True
+    empty_columns: bool = True
+
+
+def sections(
+    run: Run, step: StepResult, names: Iterable[str] = (), opened: Collection[str] = (), *, extent: Extent = Extent()
+) -> str:
+    """Sections of a step, by default all."""
+    made = ((name, *_SECTIONS[name](run, step, extent)) for name in names or _SECTIONS)
+    return "".join(_section(name, title, body, is_open=name in opened, about=about) for name, title, about, body in made if body)
 
 
 def _section(name: str, title: str, body: str, *, is_open: bool, about: str) -> str:
@@ -152,6 +146,11 @@ def _name(text: str) -> str:
 # Tools and calls -------------------------------------------------------------------------------------------------------------
 
 
+def _tools_summary(step: StepResult) -> str:
+    failed = sum(result.is_error for result in step.tool_results)
+    return f"{len(step.tool_calls)}{f', {failed} failed' if failed else ''}"
+
+
 def _tools(step: StepResult) -> str:
     left, here = list(step.tool_results), f"run.history[{step.index - 1}]"
     parts = []
@@ -163,8 +162,19 @@ def _tools(step: StepResult) -> str:
         parts.append(_tool(call, result, here, f"{here}.tool_calls[{number}]", uses))
     if len(step.tool_calls) > MOST_TOOLS:
         parts.append(note(f"… {len(step.tool_calls) - MOST_TOOLS} more: {here}.tool_calls"))
-    parts += [note(f"In an earlier attempt, which ended with its process: {_used(use)}.") for use in step.children if use.cut_off]
+    parts += [
+        note(f"In an earlier attempt, which ended with its process: {child_use(use)}, run {use.run_id[:6]}.")
+        for use in step.children
+        if use.cut_off
+    ]
     return "".join(parts)
+
+
+def changed_by(result: ToolResult) -> str:
+    """Return who changed the arguments of a tool call."""
+    if result.approval != "edited":
+        return "a middleware"
+    return "a person and a middleware" if "arguments" in result.middleware else "a person"
 
 
 def _tool(call: ToolCall, result: ToolResult | None, step: str, where: str, uses: Sequence[ChildUse]) -> str:
@@ -179,30 +189,36 @@ def _tool(call: ToolCall, result: ToolResult | None, step: str, where: str, uses
     rows = [("arguments", code(call.arguments, f"{where}.arguments"))]
     if result is not None:
         if result.executed_arguments is not None:
-            rows.append(("executed with, by a middleware", code(result.executed_arguments, f"in {step}.tool_results")))
+            rows.append((f"executed with, by {changed_by(result)}", code(result.executed_arguments, f"in {step}.tool_results")))
         label = "error" if result.is_error else "result"
-        if result.middleware == "answer":
+        if result.approval in ("answered", "refused"):
+            label += " of a person, not executed"
+        elif result.middleware == "answer":
             label += " of a middleware, not executed"
         elif "result" in result.middleware:
             label += ", changed by a middleware"
         rows.append((label, code(result.content, f"in {step}.tool_results")))
         if result.stop is not None:
             rows.append(("stop", note(result.stop.reason)))
-    rows += [("sub-agent", note(_used(use))) for use in uses]
+    rows += [("sub-agent", note(f"{child_use(use)}, run {use.run_id[:6]}")) for use in uses]
     return f'<div class="agentlab-tool{failed}">{head}{_rows([_row(who, body, "agentlab-label") for who, body in rows])}</div>'
 
 
-def _used(use: ChildUse) -> str:
+def child_use(use: ChildUse) -> str:
     """Return how a sub-agent's run ended, and its usage, which is not part of the step's own calls."""
     ended = "cut off" if use.stop_reason is None else use.stop_reason.replace("_", " ")
     spent = f"{use.steps} step{'s' * (use.steps != 1)}, {tokens(use.usage.total_tokens)} tokens, {dollars(use.cost.usd)}"
-    return f"{_name(use.handle)}: {ended}, {spent}, run {use.run_id[:6]}"
+    return f"{_name(use.handle)}: {ended}, {spent}"
 
 
-def _calls(step: StepResult) -> str:
+def _calls_summary(step: StepResult) -> str:
+    return f"{len(step.calls)} · {tokens(step.usage.total_tokens)} tokens · {dollars(step.cost.usd)}"
+
+
+def _calls(step: StepResult, extent: Extent) -> str:
     if not step.calls:
         return note("No call was answered.")
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for call in step.calls[-MOST_CALLS:]:
         usage = call.usage
         remarks = [] if call.used else ["discarded by a middleware"]
@@ -216,13 +232,33 @@ def _calls(step: StepResult) -> str:
         rows.append(
             (call.index, call.response.signal.finish_reason, tokens(usage.input_tokens), _cached(usage),
              tokens(usage.output_tokens), _or_dash(usage.reasoning_tokens), cost, _or_dash(call.requested_cap),
-             seconds(call.duration_s), call.retries, "; ".join(remarks))
+             seconds(call.duration_s) if extent.timing else "", call.retries, "; ".join(remarks))
         )  # fmt: skip
-    heads = ("call", "finish reason", "input", "cached", "output", "reasoning", "cost", "cap", "time", "retries", "")
+    heads: Sequence[str] = (
+        "call",
+        "finish reason",
+        "input",
+        "cached",
+        "output",
+        "reasoning",
+        "cost",
+        "cap",
+        "time",
+        "retries",
+        "",
+    )
+    numbers: Sequence[int] = (0, *range(2, 10))
+    if not extent.empty_columns:
+        kept = [place for place in range(len(heads)) if any(row[place] not in _EMPTY for row in rows)]
+        heads, rows = [heads[place] for place in kept], [tuple(row[place] for place in kept) for row in rows]
+        numbers = [at for at, place in enumerate(kept) if place in numbers]
     earlier = note(f"… {len(step.calls) - MOST_CALLS} earlier calls") if len(step.calls) > MOST_CALLS else ""
     response = step.response
     about = [("answered by", response.model), ("response id", response.response_id)] if response is not None else []
-    return earlier + markup.table(heads, rows, numbers=(0, *range(2, 10))) + facts(about)
+    return earlier + markup.table(heads, rows, numbers=numbers) + facts(about)
+
+
+_EMPTY = ("–", "", 0)
 
 
 def _cached(usage: Usage) -> str:
@@ -278,9 +314,13 @@ def _decision(step: StepResult) -> str:
     return rows + (raw(dict(decision.metadata), f"run.history[{step.index - 1}].decision.metadata") if decision.metadata else "")
 
 
-def _met(readings: Reading) -> str:
-    deciding = tuple(readings.deciding())
+def _met(readings: Reading | None) -> str:
+    deciding = () if readings is None else tuple(readings.deciding())
     return f"met: {', '.join(_name(str(one)) for one in deciding)}"[:200] if deciding else "not met"
+
+
+def _readings(readings: Reading | None) -> str:
+    return "" if readings is None else f'<ul class="agentlab-readings">{_reading(readings)}</ul>'
 
 
 def _reading(readings: Reading) -> str:
@@ -321,7 +361,7 @@ _LEFT_OF: dict[str, Callable[[StepResult], Any]] = {
 }
 
 
-def _limits(step: StepResult) -> str:
+def _limits(step: StepResult, timing: bool) -> str:
     settings = step.settings
     rows: list[tuple[str, object]] = []
     for field in dataclasses.fields(settings.budget):
@@ -329,7 +369,7 @@ def _limits(step: StepResult) -> str:
         if value is None:
             continue
         unit = field.metadata.get("unit", "")
-        left = _LEFT_OF[field.name](step) if field.name in _LEFT_OF else None
+        left = _LEFT_OF[field.name](step) if field.name in _LEFT_OF and (timing or field.name != "timeout") else None
         rows.append((field.name, f"{_plain(value)} {unit}".strip() + (f" — {_plain(left)} left" if left is not None else "")))
     rows.append(("stop condition", "none" if settings.stop is None else repr(settings.stop)))
     if settings.terminating is not None:
@@ -351,6 +391,19 @@ def _raw(step: StepResult) -> str:
         kept = call.response.raw
         parts.append(note("Not recorded.") if kept is None else raw(kept, where, LONGEST_RAW // len(shown)))
     return "".join(parts)
+
+
+_SECTIONS: Mapping[str, Callable[[Run, StepResult, Extent], tuple[str, str, str]]] = {
+    "messages": lambda run, step, extent: ("Messages", "new to the model, and its answer", _messages(run, step)),
+    "tools": lambda run, step, extent: ("Tool calls", _tools_summary(step), _tools(step)),
+    "calls": lambda run, step, extent: ("Model calls", _calls_summary(step), _calls(step, extent)),
+    "signal": lambda run, step, extent: ("Why the response ended", _signal_summary(step), _signal(step)),
+    "decision": lambda run, step, extent: ("What followed", step.decision.action.replace("_", " "), _decision(step)),
+    "readings": lambda run, step, extent: ("Stop condition", _met(step.readings), _readings(step.readings)),
+    "limits": lambda run, step, extent: ("Limits in force", "and what was left after the step", _limits(step, extent.timing)),
+    "raw": lambda run, step, extent: ("Raw response", "as the provider sent it", _raw(step)),
+}
+"""Title, summary beside the title, and HTML of each section; a section without HTML is left out."""
 
 
 # Text from outside -----------------------------------------------------------------------------------------------------------

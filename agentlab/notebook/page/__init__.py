@@ -1,0 +1,103 @@
+"""The page of runs as one HTML file: transcript, timeline, charts, limits and branches, without a kernel and without a network.
+
+May import: `notebook.panel`, and what is below `notebook`.
+
+    data       a run as plain JSON
+    rich_text  texts and values as safe HTML
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import os
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+from agentlab._internal.formatting import counted
+from agentlab._internal.safe_text import AS_WRITTEN, one_line
+from agentlab.agent import Run
+from agentlab.errors import ConfigurationError
+from agentlab.notebook.page.data import Shown, as_json, page_data
+
+SCRIPTS = ("dom", "charts", "transcript", "side", "diff", "main")
+"""The page's JavaScript in its order. The files share one scope."""
+
+
+@cache
+def script() -> str:
+    """Return the page's JavaScript as one text."""
+    return "\n".join(Path(__file__).with_name(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+
+
+@cache
+def style() -> str:
+    """Return the page's style sheet."""
+    return Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+
+
+def page_html(runs: Sequence[Run], title: str = "", *, timing: bool = True, raw: bool | Iterable[int] = False) -> str:
+    """Return the page of these runs and of their families; the first one is shown first. See `Run.to_html`."""
+    if not isinstance(raw, bool | Iterable):
+        raise ConfigurationError(
+            f"to_html(raw={raw!r}): pass True for all steps, or the numbers of steps in a list, such as [{raw!r}]."
+        )
+    shown = Shown(timing, raw if isinstance(raw, bool) else frozenset(raw))
+    title = title or _title_of(runs)
+    data = as_json(page_data(runs, title, shown))
+    code = f"\n{script()}\n"
+    hashed = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    # `style` attributes set the sizes of bars; everything else is refused: another script, the network, forms, frames.
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{hashed}'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{html.escape(one_line(title, 200))}</title>
+<style>
+{style()}</style>
+</head>
+<body>
+<div class="agentlab-page {AS_WRITTEN}"></div>
+<noscript>This page of agentlab shows its runs by a script, which is in the file. Open it in a browser that runs scripts.</noscript>
+<script type="application/json" id="agentlab-data">{data}</script>
+<script>{code}</script>
+</body>
+</html>
+"""
+
+
+def _title_of(runs: Sequence[Run]) -> str:
+    return f"{runs[0].agent.name}: {runs[0].prompt[:400]}" if len(runs) == 1 else counted(len(runs), "run")
+
+
+def to_html(
+    runs: Sequence[Run],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    timing: bool = True,
+    raw: bool | Iterable[int] = False,
+) -> str | Path:
+    """Return the page as text; with a path write it there and return the path. See `Run.to_html`.
+
+    Raises ConfigurationError for a folder that does not exist, and for a path that is a folder.
+    """
+    if path is None:
+        return page_html(runs, timing=timing, raw=raw)
+    file = Path(path).expanduser()
+    if file.is_dir():
+        raise ConfigurationError(
+            f"to_html({os.fspath(path)!r}): that is a folder; name a file in it, such as {str(file / 'run.html')!r}."
+        )
+    if not file.parent.is_dir():
+        raise ConfigurationError(f"to_html({os.fspath(path)!r}): there is no folder {str(file.parent)!r}; make it first.")
+    file.write_text(page_html(runs, timing=timing, raw=raw), encoding="utf-8", newline="\n")
+    return file

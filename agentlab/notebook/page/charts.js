@@ -1,0 +1,314 @@
+// Charts of what a run has used so far, step by step, with the limit as a line; and the timeline of one step.
+
+const PLOT = { height: 104, left: 2, right: 2, top: 16, bottom: 16 };
+
+const MEASURES = [
+  {
+    title: "Tokens",
+    unit: "tokens",
+    field: "tokens",
+    total: (step) => step.total_tokens,
+    own: (step) => step.tokens,
+    format: count,
+  },
+  {
+    title: "Cost",
+    unit: "usd",
+    field: "cost_usd",
+    total: (step) => step.total_cost_usd,
+    own: (step) => step.cost_usd,
+    format: dollars,
+  },
+];
+
+/** The limit of a running total: of several the nearest. Other limits may have the same unit, such as one on the tokens of a step. */
+function limitOf(run, { title, unit }) {
+  const bounds = (row) => row.label === title && row.unit === unit && !row.off && known(row.limit) && known(row.share);
+  return run.limits.filter(bounds).sort((a, b) => b.share - a.share)[0] || null;
+}
+
+/**
+ * Return the chart of one measure: a part that follows the open run and the chosen step.
+ *
+ * The pointer reads values and chooses a step; so do the arrow keys, since the plot is a slider over the steps. With `onLimit` the line
+ * of the limit can be dragged, or moved with the arrow keys: it is called with the limit's name and the new value.
+ */
+function makeChart(store, measure, onLimit) {
+  const readout = make("output", { class: "page-readout" });
+  const picture = draw("svg", { "aria-hidden": "true", height: PLOT.height });
+  const reader = make("div", {
+    class: "page-reader",
+    role: "slider",
+    tabindex: 0,
+    "aria-label": `${measure.title} up to the chosen step`,
+  });
+  const plot = make("div", { class: "page-plot" }, picture, reader);
+  const legend = make("div", { class: "page-legend" });
+  const node = make(
+    "figure",
+    { class: "page-chart" },
+    make("figcaption", {}, make("b", {}, measure.title), readout),
+    plot,
+    legend,
+  );
+  const cursor = draw("g", { class: "page-cursor" });
+  const limitHandle = onLimit ? makeLimitHandle(plot, measure, onLimit) : null;
+  let scale = null;
+  let under = null; // the step under the pointer
+
+  function redraw() {
+    const run = store.run();
+    const beside = runBeside(store);
+    const width = plot.clientWidth;
+    if (!run || width === 0) return;
+    scale = scaleOf(run, beside, measure, width);
+    picture.setAttribute("width", width);
+    picture.replaceChildren(
+      ...frameOf(scale, measure),
+      ...curvesOf(run, beside, scale, measure),
+      ...limitLine(scale, measure),
+      cursor,
+    );
+    legend.replaceChildren(...(beside ? [make("i", { class: "page-dash" }), beside.name] : []));
+    limitHandle?.place(scale);
+    point();
+  }
+
+  function point() {
+    const steps = store.steps();
+    const at = under ?? store.view.step;
+    const step = steps[at - 1];
+    if (!scale) return;
+    const total = step ? measure.total(step) : 0;
+    const x = scale.x(at);
+    cursor.replaceChildren(draw("line", { x1: x, x2: x, y1: PLOT.top, y2: PLOT.height - PLOT.bottom }));
+    if (known(total)) cursor.append(draw("circle", { cx: x, cy: scale.y(total), r: 3.5 }));
+    const more = step && known(measure.own(step)) ? ` (+${measure.format(measure.own(step))})` : "";
+    readout.textContent = step ? `step ${count(at)}: ${measure.format(total)}${more}` : "no steps yet";
+    const limit = scale.limit === null ? "" : `, limit ${measure.format(scale.limit)}`;
+    dress(reader, {
+      "aria-valuemin": Math.min(1, steps.length),
+      "aria-valuemax": steps.length,
+      "aria-valuenow": store.view.step,
+      "aria-valuetext": `${readout.textContent}${limit}`,
+    });
+  }
+
+  const stepAt = (event) => {
+    const share = (event.clientX - reader.getBoundingClientRect().left - PLOT.left) / scale.width;
+    return Math.max(1, Math.min(store.steps().length, Math.round(share * scale.steps)));
+  };
+  const hover = (step) => {
+    under = step;
+    point();
+  };
+  reader.addEventListener("pointermove", (event) => scale && store.steps().length && hover(stepAt(event)));
+  reader.addEventListener("pointerleave", () => hover(null));
+  reader.addEventListener("click", (event) => scale && store.choose(stepAt(event)));
+  reader.addEventListener("keydown", (event) => chooseByKey(event, store));
+  new ResizeObserver(redraw).observe(plot);
+
+  const curve = part(node, (state) => [state.run, state.view.compare], redraw);
+  const chosen = part(
+    node,
+    (state) => [state.run, state.view.step],
+    () => hover(null),
+  ); // a key counts more than a pointer at rest
+  return { node, update: (state) => [curve, chosen].forEach((one) => one.update(state)) };
+}
+
+/** The run whose curve is drawn beside that of the open run: the one that it is compared with, or that it branched from. */
+function runBeside(store) {
+  const run = store.run();
+  const other = store.run(store.view.compare) || (run && known(run.forked_at) ? store.run(run.parent) : null);
+  return other && other !== run && other.steps.length ? other : null;
+}
+
+/** Steps to x and values to y. A limit that is far above the curve would flatten it: then it is named at the upper edge. */
+function scaleOf(run, beside, measure, width) {
+  const last = [run, beside].filter(Boolean).flatMap((one) => one.steps.map(measure.total).filter(known));
+  const used = last.reduce((most, value) => Math.max(most, value), 0);
+  const row = limitOf(run, measure);
+  const limit = row ? row.limit : null;
+  const seen = limit !== null && (used === 0 || limit <= 5 * used);
+  const most = Math.max(used * 1.08, seen ? limit * 1.08 : 0) || 1;
+  const steps = Math.max(run.steps.length, beside ? beside.steps.length : 0, 1);
+  const inner = width - PLOT.left - PLOT.right;
+  const high = PLOT.height - PLOT.top - PLOT.bottom;
+  return {
+    most,
+    steps,
+    limit,
+    seen,
+    row,
+    width: inner,
+    own: run.totals[measure.field],
+    unknown: run.steps.length > 0 && !last.length,
+    x: (step) => PLOT.left + (inner * step) / steps,
+    y: (value) => PLOT.height - PLOT.bottom - (high * Math.min(value, most)) / most,
+    valueAt: (y) => Math.max(0, ((PLOT.height - PLOT.bottom - y) / high) * most),
+  };
+}
+
+function frameOf(scale, measure) {
+  const foot = PLOT.height - PLOT.bottom;
+  const label = (x, anchor, text) => draw("text", { x, y: PLOT.height - 3, "text-anchor": anchor, class: "page-tick" }, text);
+  const right = PLOT.left + scale.width;
+  return [
+    draw("line", { x1: PLOT.left, x2: right, y1: foot, y2: foot, class: "page-axis" }),
+    label(PLOT.left, "start", "0"),
+    label(right, "end", `step ${count(scale.steps)}`),
+    scale.own > 0 ? label(PLOT.left + scale.width / 2, "middle", `used ${measure.format(scale.own)}`) : null,
+    scale.unknown
+      ? draw(
+          "text",
+          { x: PLOT.left + scale.width / 2, y: foot - 32, "text-anchor": "middle", class: "page-tick unknown" },
+          "not reported",
+        )
+      : null,
+  ].filter(Boolean);
+}
+
+/** The curves, with at most one point for each pixel; an unknown total leaves a gap. */
+function curvesOf(run, beside, scale, measure) {
+  const points = (one) => {
+    const every = Math.max(1, Math.ceil(one.steps.length / scale.width));
+    const found = [[scale.x(0), scale.y(0)]];
+    one.steps.forEach((step, place) => {
+      if (place % every && place !== one.steps.length - 1) return;
+      const total = measure.total(step);
+      found.push(known(total) ? [scale.x(place + 1), scale.y(total)] : null);
+    });
+    return found;
+  };
+  const line = (found) =>
+    found
+      .map((at, place) => (at ? `${place && found[place - 1] ? "L" : "M"}${at[0].toFixed(1)} ${at[1].toFixed(1)}` : ""))
+      .join("");
+  const own = points(run);
+  const shapes = [];
+  if (own.length > 1 && own.every(Boolean)) {
+    const foot = PLOT.height - PLOT.bottom;
+    shapes.push(
+      draw("path", { d: `${line(own)}L${own.at(-1)[0].toFixed(1)} ${foot}L${own[0][0]} ${foot}z`, class: "page-area" }),
+    );
+  }
+  if (beside) shapes.push(draw("path", { d: line(points(beside)), class: "page-curve beside" }));
+  shapes.push(draw("path", { d: line(own), class: "page-curve" }));
+  return shapes;
+}
+
+function limitLine(scale, measure) {
+  if (scale.limit === null) return [];
+  const right = PLOT.left + scale.width;
+  const y = scale.seen ? scale.y(scale.limit) : PLOT.top - 4;
+  const text = scale.seen ? `limit ${measure.format(scale.limit)}` : `limit ${measure.format(scale.limit)} \u2191`;
+  return [
+    scale.seen ? draw("line", { x1: PLOT.left, x2: right, y1: y, y2: y, class: "page-limit" }) : null,
+    draw("text", { x: right, y: y - 4, "text-anchor": "end", class: "page-tick limit" }, text),
+  ].filter(Boolean);
+}
+
+/** The handle on the line of the limit: dragged up and down, or moved by a twentieth with the arrow keys. */
+function makeLimitHandle(plot, measure, onLimit) {
+  const node = make("div", { class: "page-handle", role: "slider", tabindex: 0, "aria-orientation": "vertical", hidden: true });
+  let scale = null;
+  let value = null;
+  const show = (wanted) => {
+    value = measure.unit === "usd" ? Number(wanted.toPrecision(3)) : Math.max(1, Math.round(wanted));
+    node.style.top = `${scale.y(value)}px`;
+    dress(node, {
+      "aria-valuenow": value,
+      "aria-valuetext": `limit ${measure.format(value)}`,
+      "data-value": measure.format(value),
+    });
+  };
+  const send = () => value !== scale.limit && onLimit(scale.row.name, value);
+  node.addEventListener("pointerdown", (event) => {
+    node.setPointerCapture(event.pointerId);
+    event.preventDefault();
+  });
+  node.addEventListener("pointermove", (event) => {
+    if (node.hasPointerCapture(event.pointerId)) show(scale.valueAt(event.clientY - plot.getBoundingClientRect().top));
+  });
+  node.addEventListener("pointerup", send);
+  node.addEventListener("keydown", (event) => {
+    const by = { ArrowUp: 1.05, ArrowRight: 1.05, ArrowDown: 0.95, ArrowLeft: 0.95 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    show(Math.max(value * by, value + (measure.unit === "usd" ? 0 : Math.sign(by - 1))));
+    send();
+  });
+  plot.append(node);
+  return {
+    place(now) {
+      if (plot.contains(document.activeElement) && node.matches(":active")) return; // it is being dragged
+      scale = now;
+      node.hidden = !now.seen;
+      if (now.seen) {
+        dress(node, { "aria-label": `Limit: ${now.row.label}`, "aria-valuemin": 0, "aria-valuemax": now.most });
+        show(now.limit);
+      }
+    },
+  };
+}
+
+/** Choose another step with the keys of a slider. */
+function chooseByKey(event, store) {
+  const { step } = store.view;
+  const far = Math.max(1, Math.round(store.steps().length / 10));
+  const to = {
+    ArrowLeft: step - 1,
+    ArrowDown: step - 1,
+    ArrowRight: step + 1,
+    ArrowUp: step + 1,
+    PageDown: step - far,
+    PageUp: step + far,
+    Home: 1,
+    End: Infinity,
+  }[event.key];
+  if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  store.choose(to);
+}
+
+// The timeline of a step -----------------------------------------------------------------------------------------------------
+
+const SPAN_WORDS = { call: "model", tool: "tool", child: "sub-agent" };
+
+/** Bars for what took the time of a step, on one axis; null if no times are known. */
+function timelineOf(step) {
+  const spans = step.spans.filter((span) => known(span.start_s) && known(span.end_s));
+  if (!spans.length) return null;
+  const from = Math.min(...spans.map((span) => span.start_s));
+  const whole = Math.max(...spans.map((span) => span.end_s), from + (step.duration_s || 0)) - from || 1;
+  const bars = spans.slice(0, MOST_SPANS).map((span) => {
+    const left = (100 * (span.start_s - from)) / whole;
+    const width = Math.max(0.8, (100 * (span.end_s - span.start_s)) / whole);
+    const bar = make("span", { class: `page-span ${SPAN_WORDS[span.kind] ? span.kind : ""}` });
+    bar.style.marginLeft = `${Math.min(left, 99.2)}%`;
+    bar.style.width = `${Math.min(width, 100 - left)}%`;
+    return make(
+      "li",
+      {},
+      make(
+        "span",
+        { class: "page-span-name" },
+        make("small", {}, SPAN_WORDS[span.kind] || words(span.kind)),
+        " ",
+        make("bdi", {}, span.label),
+      ),
+      make("span", { class: "page-span-track" }, bar),
+      make("span", { class: "page-span-time" }, seconds(span.end_s - span.start_s)),
+    );
+  });
+  const left = spans.length - bars.length;
+  return make(
+    "ol",
+    { class: "page-timeline", "aria-label": `What took the time of step ${step.n}` },
+    bars,
+    left > 0 ? make("li", {}, `and ${plural(left, "other part")}`) : null,
+  );
+}
+
+const MOST_SPANS = 24;

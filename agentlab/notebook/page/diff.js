@@ -1,0 +1,222 @@
+// Two runs side by side, aligned by step, with the first step that differs.
+
+/** The first step of two runs that differs; 0 if the prompts do, null if the runs are the same. */
+function firstDifference(one, other) {
+  if (one.prompt_html !== other.prompt_html || one.system_html !== other.system_html) return 0;
+  const most = Math.max(one.steps.length, other.steps.length);
+  for (let place = 0; place < most; place++) if (!sameStep(one.steps[place], other.steps[place])) return place + 1;
+  return null;
+}
+
+/** True if two steps say and do the same; what they took in time does not count. */
+function sameStep(one, other) {
+  if (!one || !other) return one === other;
+  return one === other || (one.finish === other.finish && (one.html === other.html || textOf(one) === textOf(other)));
+}
+
+/** Return the view that compares the open run (right) with another one (left). */
+function makeDiff(store) {
+  const pick = (side, onPick) => make("select", { "aria-label": side, onchange: (event) => onPick(event.target.value) });
+  const left = pick("Left run", (id) => store.set({ compare: id }));
+  const right = pick("Right run", (id) => store.set({ open: id }));
+  const swap = () => store.set({ open: store.view.compare, compare: store.view.open, step: store.view.step });
+  const close = make("button", { type: "button", class: "page-button", onclick: () => store.set({ compare: null }) }, "Close");
+  const summary = make("div", { class: "page-differences" });
+  const scroller = make("div", {
+    class: "page-transcript page-pairs",
+    role: "feed",
+    tabindex: 0,
+    "aria-label": "Two runs side by side",
+  });
+  const node = make(
+    "section",
+    { class: "page-diff", "aria-label": "Comparison" },
+    make(
+      "div",
+      { class: "page-sides" },
+      left,
+      make(
+        "button",
+        { type: "button", class: "page-button icon", "aria-label": "Swap the runs", title: "Swap the runs", onclick: swap },
+        "\u21c4",
+      ),
+      right,
+      close,
+    ),
+    summary,
+    scroller,
+  );
+  let one = null;
+  let other = null;
+  let first = null;
+  let here = false;
+
+  const list = makeWindow(scroller, {
+    length: () => (one && other ? 2 + Math.max(one.steps.length, other.steps.length) : 0),
+    weight: (index) => 300 + Math.max(one.steps[index - 1]?.html.length || 0, other.steps[index - 1]?.html.length || 0) * 2,
+    build(index) {
+      const item = pairItem(store, one, other, index, first);
+      dress(item, {
+        "data-index": index,
+        "aria-posinset": index + 1,
+        "aria-setsize": 2 + Math.max(one.steps.length, other.steps.length),
+        tabindex: -1,
+      });
+      item.querySelectorAll(".page-side").forEach((side, place) => {
+        keepFolds(side.querySelectorAll("details"), `diff/${place ? other.id : one.id}/${index}`);
+      });
+      if (index && index === store.view.step) item.setAttribute("aria-current", "step");
+      return item;
+    },
+  });
+  scroller.addEventListener("scroll", () => {
+    const person = list.scrolledByPerson();
+    list.update();
+    if (!person) return;
+    here = true;
+    store.choose(list.current());
+    here = false;
+  });
+  scroller.addEventListener("keydown", (event) => moveByKey(event, store, list, scroller));
+
+  // The lists of runs change with the names only: a list that is open stays so while a run goes on.
+  const names = ({ view }) => [
+    view.open,
+    view.compare,
+    JSON.stringify(store.runs().map((run) => [run.id, run.name, run.parent])),
+  ];
+  const choices = part(node, names, ({ view }) => {
+    offer(left, view.compare, view.open);
+    offer(right, view.open, view.compare);
+  });
+  function offer(select, chosen, without) {
+    const offered = treeOf(store.runs()).filter(({ run }) => run.id !== without);
+    const option = ({ run, depth }) => make("option", { value: run.id }, `${"\u2003".repeat(depth)}${run.name || run.agent}`);
+    select.replaceChildren(...offered.map(option));
+    select.value = chosen;
+  }
+
+  const runs = part(node, allRuns, ({ view, run }) => {
+    const before = [one?.id, other?.id];
+    one = store.run(view.compare);
+    other = run;
+    if (!one || !other) return;
+    first = firstDifference(one, other);
+    const jump = make("button", { type: "button", class: "page-link" }, first === 0 ? "the prompt" : `step ${first}`);
+    jump.addEventListener("click", () => goTo(first));
+    summary.replaceChildren(...differencesOf(one, other, first, jump));
+    if (before[0] === one.id && before[1] === other.id) list.refresh(0);
+    else list.reset({ index: view.step > 1 ? view.step : 0, offset: 0 });
+  });
+  function goTo(step) {
+    store.choose(step);
+    list.show(step);
+  }
+  return {
+    node,
+    update(state) {
+      if (state.view.compare === null) return;
+      choices.update(state);
+      runs.update(state);
+      for (const [index, item] of list.shown) {
+        if (index > 0 && index === state.view.step) item.setAttribute("aria-current", "step");
+        else item.removeAttribute("aria-current");
+      }
+    },
+    print: (on) => list.setWhole(on),
+    focus: () => scroller.focus({ preventScroll: true }),
+    reveal: (step) => here || list.show(step),
+    goToFirst: () => first !== null && goTo(first),
+  };
+}
+
+/** What differs between two runs, as facts: where first, and in steps, tokens, cost and end. */
+function differencesOf(one, other, first, jump) {
+  const fact = (name, ...value) => make("div", {}, make("span", { class: "page-label" }, name), make("span", {}, value));
+  const change = (field, format) => {
+    const [before, after] = [one.totals[field], other.totals[field]];
+    if (!known(before) || !known(after)) return ["unknown"];
+    const share =
+      before > 0 && after !== before
+        ? ` (${signed(Math.round((100 * (after - before)) / before), (percent) => `${count(percent)} %`)})`
+        : "";
+    return [make("b", {}, signed(after - before, format)), make("span", { class: "page-quiet" }, share)];
+  };
+  const endOf = (run) => {
+    const [shape, tone, word] = stateOf(run);
+    return [mark(shape, tone), run.end ? words(run.end.stop_reason) : word];
+  };
+  const ends =
+    one.end?.stop_reason === other.end?.stop_reason && one.state === other.state
+      ? [endOf(one), make("span", { class: "page-quiet" }, ", both")]
+      : [endOf(one), " \u2192 ", endOf(other)];
+  return [
+    fact("First difference", first === null ? "none: the steps are the same" : jump),
+    fact("Steps", change("steps", count)),
+    fact("Tokens", change("tokens", count)),
+    fact("Cost", change("cost_usd", dollars)),
+    fact("End", ends),
+  ];
+}
+
+/** One row: the same step of both runs. What is the same stands once. */
+function pairItem(store, one, other, index, first) {
+  const most = Math.max(one.steps.length, other.steps.length);
+  if (index === 0) return pairOf("Prompt", [headItem(one), headItem(other)], first === 0 ? "first" : "same", null);
+  if (index > most)
+    return pairOf(
+      "End",
+      [endItem(one), endItem(other)],
+      one.end?.stop_reason === other.end?.stop_reason ? "even" : "other",
+      null,
+    );
+  const steps = [one.steps[index - 1], other.steps[index - 1]];
+  const state = index === first ? "first" : sameStep(...steps) ? "same" : "other";
+  const sides = steps.map((step) =>
+    step
+      ? fill(make("div", { class: "page-said" }), step.html)
+      : make("p", { class: "page-quiet" }, "no such step: the run had ended"),
+  );
+  if (state !== "same" && steps[0] && steps[1]) markOwn(sides);
+  return pairOf(`Step ${count(index)}`, sides, state, steps, [one, other]);
+}
+
+function pairOf(title, sides, state, steps, runs = []) {
+  const word = { first: "first difference", other: "differs", same: "the same", even: "" }[state];
+  const rule = make(
+    "header",
+    { class: "page-rule" },
+    make("h3", {}, title),
+    word ? make("span", { class: `page-pair-state ${state}` }, word) : null,
+  );
+  const once = state === "same";
+  const cells = (once ? sides.slice(0, 1) : sides).map((side, place) =>
+    make(
+      "div",
+      { class: "page-side", "data-run": runs[place]?.name },
+      steps?.[place]
+        ? make(
+            "div",
+            { class: "page-facts" },
+            make("span", {}, mark(...finishOf(steps[place])), words(steps[place].finish)),
+            factsOf(steps[place]).map((fact) => make("span", {}, fact)),
+          )
+        : null,
+      side,
+    ),
+  );
+  return make(
+    "article",
+    { class: `page-item pair ${state}`, "aria-label": title },
+    rule,
+    make("div", { class: once ? "page-pair once" : "page-pair" }, cells),
+  );
+}
+
+/** Mark the blocks of each side that the other does not have. */
+function markOwn(sides) {
+  const texts = sides.map((side) => new Set([...side.children].map((block) => block.textContent)));
+  sides.forEach((side, place) => {
+    for (const block of side.children) if (!texts[1 - place].has(block.textContent)) block.classList.add("page-own");
+  });
+}

@@ -1,0 +1,172 @@
+// The page: its parts in place, and what happens between them.
+
+/**
+ * Build the page of one or more runs in `root`.
+ *
+ * `store` is what `makeStore` returns; the page follows it. `send(message)` reaches the kernel; it is null in a file, where nothing can be
+ * changed. Return a function that takes the page down.
+ */
+function mountPage(root, store, send = null) {
+  const onLimit = send ? (name, value) => send({ kind: "limit", run: store.view.open, name, value }) : null;
+  const toggleCompare = () => compare(store);
+  const bar = makeBar(store);
+  const comparing = make("button", { type: "button", class: "page-button", onclick: toggleCompare }, "Compare");
+  const chips = makeChips(store, comparing);
+  const scrubber = makeScrubber(store);
+  const transcript = makeTranscript(store);
+  const diff = makeDiff(store);
+  const conversation = () => (store.view.compare === null ? transcript : diff);
+  const help = makeHelp();
+  const search = makeSearch(store, {
+    onFound(query, steps) {
+      transcript.find(query);
+      scrubber.mark(steps);
+    },
+    onGo(step) {
+      store.set({ compare: null });
+      store.choose(step);
+      transcript.revealHit(step);
+    },
+    onLeave: () => conversation().focus(),
+  });
+  const charts = MEASURES.map((measure) => makeChart(store, measure, onLimit));
+  const plots = make("div", { class: "page-charts" }, ...charts.map((chart) => chart.node));
+  const usage = section("Tokens and cost", plots, { name: "charts" });
+  const drawerParts = [makeEnd(store), makeActions(), makeLimits(), makeStep(), makeRuns(store)];
+  const [end, actions, limits, step, runs] = drawerParts.map((one) => one.node);
+  const drawer = make(
+    "aside",
+    { class: "page-drawer", tabindex: -1, "aria-label": "About the run" },
+    make("div", { class: "page-sections" }, end, actions, usage.node, limits, step, runs),
+  );
+  const flip = make(
+    "button",
+    { type: "button", class: "page-button page-flip", "aria-pressed": "false", onclick: () => turn() },
+    "Overview",
+  );
+  const ask = make(
+    "button",
+    {
+      type: "button",
+      class: "page-button icon",
+      "aria-label": "Keys and marks",
+      title: "Keys and marks (?)",
+      onclick: () => help.showModal(),
+    },
+    "?",
+  );
+  const tools = make("div", { class: "page-tools" }, scrubber.node, search.node, comparing, flip, ask);
+  const frame = make(
+    "div",
+    { class: "page-frame" },
+    bar.node,
+    chips.node,
+    tools,
+    make("main", { class: "page-main", "aria-label": "The conversation" }, transcript.node, diff.node),
+    drawer,
+    help,
+  );
+  root.classList.add("agentlab-page", "tex2jax_ignore", "mathjax_ignore");
+  root.replaceChildren(frame);
+
+  const parts = [bar, chips, transcript, diff, scrubber, search, ...charts, ...drawerParts];
+  let last = {};
+  let waiting = 0;
+
+  function turn() {
+    const on = frame.classList.toggle("turned");
+    flip.setAttribute("aria-pressed", String(on));
+    flip.textContent = on ? "Transcript" : "Overview";
+  }
+
+  function refresh({ person = false } = {}) {
+    cancelAnimationFrame(waiting);
+    waiting = 0;
+    const run = store.run();
+    const state = { store, view: store.view, run, step: run?.steps[store.view.step - 1] || null };
+    const beside = store.view.compare !== null;
+    transcript.node.hidden = beside;
+    diff.node.hidden = !beside;
+    parts.forEach((one) => one.update(state));
+    // What a person chooses is brought into view; a step that arrives is not: at the end, the list keeps to the end by itself.
+    const moved = last.open === store.view.open && last.step !== store.view.step;
+    if (moved && person) conversation().reveal(store.view.step);
+    if (last.compare === null && beside) diff.goToFirst();
+    if (last.compare && !beside) transcript.list.update();
+    last = { open: store.view.open, step: store.view.step, compare: store.view.compare };
+  }
+  /** Changes that come together are drawn once; a choice of the person at once. */
+  const unsubscribe = store.subscribe((what) => {
+    if (what === "view") refresh({ person: true });
+    else waiting ||= requestAnimationFrame(() => refresh());
+  });
+
+  const keyed = document.documentElement.classList.contains("agentlab-file") ? document : root; // in a notebook, other keys are not ours
+  const keys = (event) => pageKey(event, { store, search, help, toggleCompare });
+  const toPrint = () => conversation().print(true);
+  const fromPrint = () => conversation().print(false);
+  keyed.addEventListener("keydown", keys);
+  addEventListener("beforeprint", toPrint);
+  addEventListener("afterprint", fromPrint);
+  refresh();
+  return () => {
+    unsubscribe();
+    cancelAnimationFrame(waiting);
+    keyed.removeEventListener("keydown", keys);
+    removeEventListener("beforeprint", toPrint);
+    removeEventListener("afterprint", fromPrint);
+    root.replaceChildren();
+  };
+}
+
+/** Keys that hold in the whole page, unless text is typed. */
+function pageKey(event, { store, search, help, toggleCompare }) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  if (event.target.matches("input:not([type=range]), textarea, select") || help.open) return;
+  const action = {
+    "/": () => search.input.focus(),
+    "?": () => help.showModal(),
+    c: toggleCompare,
+    "[": () => openBeside(store, -1),
+    "]": () => openBeside(store, 1),
+    Escape: () => store.set({ compare: null }),
+  }[event.key];
+  if (!action) return;
+  event.preventDefault();
+  action();
+}
+
+function openBeside(store, by) {
+  const rows = treeOf(store.runs());
+  const at = rows.findIndex(({ run }) => run.id === store.view.open) + by;
+  if (rows[at]) store.set({ open: rows[at].run.id });
+}
+
+/** Compare the open run with the one that it branched from, else with the next one; or end the comparison. */
+function compare(store) {
+  if (store.view.compare !== null) {
+    store.set({ compare: null });
+    return;
+  }
+  const run = store.run();
+  const others = treeOf(store.runs())
+    .map((row) => row.run)
+    .filter((one) => one !== run);
+  const parent = others.find((one) => one.id === run.parent && known(run.forked_at));
+  const branch = others.find((one) => one.parent === run.id && known(one.forked_at));
+  if (parent) store.set({ compare: parent.id });
+  else if (branch)
+    store.set({ open: branch.id, compare: run.id }); // what was there first is on the left
+  else if (others.length) store.set({ compare: others[0].id });
+}
+
+/** In a file, the data is in the page. */
+function openFile() {
+  const data = document.getElementById("agentlab-data");
+  if (!data) return;
+  const root = document.querySelector(".agentlab-page") || document.body.appendChild(make("div"));
+  document.documentElement.classList.add("agentlab-file");
+  mountPage(root, makeStore(JSON.parse(data.textContent)));
+}
+
+openFile();

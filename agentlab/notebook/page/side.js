@@ -1,0 +1,552 @@
+// What stands around the transcript: bar, runs, scrubber, search, and the drawer.
+
+// The bar --------------------------------------------------------------------------------------------------------------------
+
+const GAUGES = [
+  { title: "Steps", unit: "steps", total: "steps" },
+  { title: "Tokens", unit: "tokens", total: "tokens" },
+  { title: "Cost", unit: "usd", total: "cost_usd" },
+  { title: "Time", unit: "s", total: "elapsed_s" },
+];
+
+/** State, agent and model, and what was used so far, each with a meter where a limit holds. */
+function makeBar(store) {
+  const who = make("div", { class: "page-who" });
+  const gauges = make("div", { class: "page-gauges" });
+  const node = make("header", { class: "page-bar" }, who, gauges);
+  return part(
+    node,
+    (state) => [state.run?.state, state.run?.end, state.run?.totals, state.run?.limits, state.run?.id],
+    ({ run }) => {
+      if (!run) return;
+      const [shape, tone, word] = stateOf(run);
+      const badge = make("span", { class: `page-badge ${tone}`, role: "status" }, mark(shape, "", 9), word);
+      const [title, ...others] = [...new Set([run.agent, run.model].filter(Boolean))];
+      const about = others.map((name) => make("bdi", { class: "page-model" }, name));
+      who.replaceChildren(badge, make("h1", {}, make("bdi", {}, title || store.title || "Run")), ...about);
+      gauges.replaceChildren(...GAUGES.map((one) => gaugeOf(run, one)).filter(Boolean));
+    },
+  );
+}
+
+function gaugeOf(run, gauge) {
+  const { title, unit, total } = gauge;
+  const value = run.totals[total];
+  if (unit === "s" && !known(value)) return null; // times are left out of this page
+  const row = limitOf(run, gauge);
+  const bound = row ? make("span", { class: "page-quiet" }, ` of ${amount(row.limit, unit)}`) : null;
+  return make(
+    "div",
+    { class: "page-gauge" },
+    make("span", { class: "page-label" }, title),
+    make("span", { class: "page-value" }, amount(value, unit), bound),
+    row ? meterOf(row) : make("span", { class: "page-meter none" }),
+  );
+}
+
+/** A meter with colour and pattern: near its limit from four fifths on, or reached. */
+function meterOf(row) {
+  const percent = Math.max(0, Math.min(100, 100 * row.share));
+  const state = row.met ? "met" : row.share >= 0.8 ? "near" : "";
+  const bar = make("span", { class: `page-fill ${state}` });
+  bar.style.width = `${percent.toFixed(1)}%`;
+  return make(
+    "span",
+    {
+      class: "page-meter",
+      role: "meter",
+      "aria-label": row.label,
+      "aria-valuemin": 0,
+      "aria-valuemax": 100,
+      "aria-valuenow": percent.toFixed(0),
+      "aria-valuetext": usedOf(row),
+    },
+    bar,
+  );
+}
+
+/** How much of a limit is used, in words. */
+function usedOf(row) {
+  const value = row.value === null ? "unknown" : amount(row.value, row.unit);
+  const state = row.off
+    ? "off"
+    : row.met
+      ? known(row.share)
+        ? "reached"
+        : "met"
+      : known(row.share) && row.share >= 0.8
+        ? "near"
+        : "";
+  if (row.goal) {
+    if (typeof row.value === "string") return row.value;
+    return row.value ? `called ${row.value === 1 ? "once" : `${amount(row.value, "")} times`}` : "not called yet";
+  }
+  const bound = row.limit === null || row.limit === undefined ? value : `${value} of ${amount(row.limit, row.unit)}`;
+  return state ? `${bound}, ${state}` : bound;
+}
+
+// The runs -------------------------------------------------------------------------------------------------------------------
+
+const allRuns = (state) => [...state.store.runs(), state.view.open, state.view.compare];
+
+/** A chip for each run, in the order of the tree; none where there is one run only. */
+function makeChips(store, button) {
+  const row = make("div", { class: "page-chips" });
+  const node = make("nav", { class: "page-runs", "aria-label": "Runs" }, row);
+  const chips = new Map(); // they stay, so that the focus does
+  return part(node, allRuns, ({ view }) => {
+    const rows = treeOf(store.runs());
+    node.hidden = button.hidden = rows.length < 2;
+    for (const { run, depth } of rows) {
+      const chip = chips.get(run.id) || make("button", { type: "button", onclick: () => store.set({ open: run.id }) });
+      chips.set(run.id, chip);
+      const [shape, tone, word] = stateOf(run);
+      const origin = originOf(run, store);
+      chip.className = `page-chip${depth ? " below" : ""}`;
+      chip.title = [origin, word].filter(Boolean).join(", ");
+      chip.setAttribute("aria-current", String(run.id === view.open));
+      chip.replaceChildren(
+        mark(depth ? "branch" : shape, depth ? "plain" : tone, 9),
+        make("bdi", {}, run.name || run.agent),
+        mark(shape, tone, 8),
+      );
+      if (!depth) chip.lastChild.remove();
+      if (!chip.isConnected) row.append(chip);
+    }
+    row.querySelector('[aria-current="true"]')?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    button.setAttribute("aria-pressed", String(view.compare !== null));
+  });
+}
+
+/** The tree of runs with what each has used: the names say what differs. */
+function makeRuns(store) {
+  const body = make("div", { class: "page-scroll" });
+  const { node, aside } = section("Runs", body, { name: "runs", open: false });
+  return part(node, allRuns, ({ view }) => {
+    const rows = treeOf(store.runs());
+    const focused = body.contains(document.activeElement)
+      ? [...body.querySelectorAll("button")].indexOf(document.activeElement)
+      : -1;
+    node.hidden = rows.length < 2;
+    aside.textContent = count(rows.length);
+    const heads = ["Run", "Steps", "Tokens", "Cost"].map((title) => make("th", { scope: "col" }, title));
+    const lines = rows.map(({ run, depth }) => runRow(store, run, depth, run.id === view.open));
+    const table = make("table", { class: "page-table" }, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, lines));
+    body.replaceChildren(table);
+    body.querySelectorAll("button")[focused]?.focus();
+  });
+}
+
+function runRow(store, run, depth, isOpen) {
+  const [shape, tone, word] = stateOf(run);
+  const about = [run.end ? words(run.end.stop_reason) : word, originOf(run, store, false)].filter(Boolean).join(", ");
+  const open = make("button", { type: "button", class: "page-link" }, run.name || run.agent);
+  open.addEventListener("click", () => store.set({ open: run.id }));
+  const name = make("div", { class: "page-run" }, mark(shape, tone, 9), open, make("small", {}, about));
+  name.style.paddingLeft = `${Math.min(depth, 6) * 14}px`;
+  const cells = [count(run.totals.steps), count(run.totals.tokens), dollars(run.totals.cost_usd)];
+  return make(
+    "tr",
+    { "aria-current": isOpen && "true" },
+    make("th", { scope: "row" }, name),
+    ...cells.map((cell) => make("td", {}, cell)),
+  );
+}
+
+// The scrubber ---------------------------------------------------------------------------------------------------------------
+
+const THUMB = 14; // pixels, as in the style sheet
+
+/** A slider over the steps, with a tick for each: shaped and coloured by its finish reason. */
+function makeScrubber(store) {
+  const slider = make("input", {
+    type: "range",
+    min: 1,
+    step: 1,
+    "aria-label": "Step",
+    oninput: () => store.choose(Number(slider.value)),
+  });
+  const ticks = draw("svg", { "aria-hidden": "true", height: 32 });
+  const track = make("div", { class: "page-track" }, slider, ticks);
+  const label = make("span", { class: "page-step" });
+  const go = (by) => () => store.choose(store.view.step + by);
+  const button = (name, sign, by) =>
+    make("button", { type: "button", class: "page-button icon", "aria-label": name, title: name, onclick: go(by) }, sign);
+  const node = make(
+    "div",
+    { class: "page-scrubber", role: "group", "aria-label": "Steps" },
+    button("Previous step", "\u2039", -1),
+    track,
+    button("Next step", "\u203a", 1),
+    label,
+  );
+  let hits = new Set();
+
+  function redraw() {
+    const run = store.run();
+    const width = track.clientWidth;
+    if (!run || !width) return;
+    ticks.setAttribute("width", width);
+    ticks.replaceChildren(...ticksOf(run, width, hits));
+  }
+  function point() {
+    const { step } = store.view;
+    const steps = store.steps();
+    node.hidden = steps.length === 0;
+    slider.max = Math.max(1, steps.length);
+    slider.value = step;
+    label.textContent = `Step ${count(step)} of ${count(steps.length)}`;
+    slider.setAttribute("aria-valuetext", [label.textContent, words(steps[step - 1]?.finish)].filter(Boolean).join(", "));
+  }
+  new ResizeObserver(redraw).observe(track);
+  const drawn = part(node, (state) => [state.run, state.run?.steps], redraw);
+  const chosen = part(node, (state) => [state.run, state.view.step], point);
+  return {
+    node,
+    update: (state) => [chosen, drawn].forEach((one) => one.update(state)),
+    mark(found) {
+      hits = new Set(found);
+      redraw();
+    },
+  };
+}
+
+/** Ticks, at most one for each few pixels: where several fall together, the gravest is shown. */
+function ticksOf(run, width, hits) {
+  const steps = run.steps.length;
+  const x = (n) => (steps < 2 ? THUMB / 2 : THUMB / 2 + ((n - 1) * (width - THUMB)) / (steps - 1));
+  const column = (n) => Math.round(x(n) / (steps > width / 9 ? 4 : 1));
+  const columns = new Map();
+  for (const step of run.steps) {
+    const [shape, tone] = finishOf(step);
+    const at = column(step.n);
+    const there = columns.get(at);
+    if (!there || RANK[tone] > RANK[there.tone]) columns.set(at, { n: step.n, shape, tone, hit: there?.hit || hits.has(step.n) });
+    else if (hits.has(step.n)) there.hit = true;
+  }
+  const crowded = steps > width / 9;
+  const found = [];
+  for (const { n, shape, tone, hit } of columns.values()) {
+    const place = `translate(${(x(n) - 4.5).toFixed(1)} 11.5) scale(.9)`;
+    if (hit) found.push(draw("rect", { x: x(n) - 1.5, y: 1, width: 3, height: 30, class: "page-hit-tick" }));
+    if (crowded && tone === "plain")
+      found.push(draw("rect", { x: x(n) - 0.5, y: 13, width: 1, height: 6, class: "page-mark plain" }));
+    else found.push(draw("path", { d: SHAPES[shape], transform: place, "fill-rule": "evenodd", class: `page-mark ${tone}` }));
+  }
+  const marks = new Map(run.marks.filter((one) => one.step >= 1 && one.step <= steps).map((one) => [column(one.step), one]));
+  for (const one of marks.values()) {
+    found.push(
+      draw("path", {
+        d: "M0 0h6l-3 5z",
+        transform: `translate(${(x(one.step) - 3).toFixed(1)} 0)`,
+        class: `page-mark ${one.kind === "warning" ? "warn" : "live"}`,
+      }),
+    );
+  }
+  return found;
+}
+
+// Search ---------------------------------------------------------------------------------------------------------------------
+
+/**
+ * A search box over the texts of all steps of the open run.
+ *
+ * `onFound` gets the text and the steps with hits, `onGo` the step to show; `onLeave` moves the focus on.
+ */
+function makeSearch(store, { onFound, onGo, onLeave }) {
+  const input = make("input", {
+    type: "search",
+    placeholder: "Search",
+    "aria-label": "Search the transcript",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
+  const answer = make("output", { class: "page-found" });
+  const button = (name, sign, by) =>
+    make("button", { type: "button", class: "page-button icon", "aria-label": name, title: name, onclick: () => go(by) }, sign);
+  const buttons = make(
+    "span",
+    { class: "page-search-go" },
+    button("Previous hit", "\u2191", -1),
+    button("Next hit", "\u2193", 1),
+  );
+  const node = make("div", { class: "page-search", role: "search" }, input, answer, buttons);
+  let found = [];
+  let waiting = 0;
+  let round = 0;
+
+  function show() {
+    const query = store.view.query.trim();
+    const at = found.indexOf(store.view.step);
+    answer.textContent = !query
+      ? ""
+      : !found.length
+        ? "no hits"
+        : at < 0
+          ? plural(found.length, "step")
+          : `${count(at + 1)} of ${plural(found.length, "step")}`;
+    buttons.hidden = !found.length;
+  }
+  function go(by) {
+    if (!found.length) return;
+    const { step } = store.view;
+    const next = by > 0 ? (found.find((n) => n > step) ?? found[0]) : (found.findLast((n) => n < step) ?? found.at(-1));
+    onGo(next);
+    show();
+  }
+  /** Thousands of steps are read in slices, so that typing is not held up. */
+  async function look() {
+    const mine = ++round;
+    const query = store.view.query.trim().toLowerCase();
+    const hits = [];
+    let since = performance.now();
+    for (const step of query ? store.steps() : []) {
+      if (textOf(step).includes(query)) hits.push(step.n);
+      if (performance.now() - since < 10) continue;
+      await new Promise((resolve) => setTimeout(resolve));
+      if (mine !== round) return;
+      since = performance.now();
+    }
+    found = hits;
+    onFound(query, found);
+    show();
+  }
+  input.addEventListener("input", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => store.set({ query: input.value }), 120);
+  });
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") {
+      clearTimeout(waiting);
+      const fresh = store.view.query !== input.value;
+      store.set({ query: input.value });
+      if (fresh)
+        look()
+          .then(() => found.length && onGo(found.find((n) => n >= store.view.step) ?? found[0]))
+          .then(show);
+      else go(event.shiftKey ? -1 : 1);
+    } else if (event.key === "Escape") {
+      input.value = "";
+      store.set({ query: "" });
+      onLeave();
+    }
+  });
+  const searched = part(node, (state) => [state.view.query, state.run?.steps], look);
+  const pointed = part(node, (state) => [state.view.step], show);
+  return { node, input, update: (state) => [searched, pointed].forEach((one) => one.update(state)) };
+}
+
+// The drawer -----------------------------------------------------------------------------------------------------------------
+
+/** Why the run ended, in the words of the run, and its output where the last step does not show it. */
+function makeEnd(store) {
+  const body = make("div", { class: "page-end" });
+  const { node } = section("Why it ended", body, { name: "end" });
+  const title = node.querySelector("h2");
+  return part(
+    node,
+    (state) => [state.run?.end, state.run?.state, state.run?.id],
+    ({ run }) => {
+      const [shape, tone, word] = run ? stateOf(run) : ["ring", "plain", ""];
+      const end = run?.end;
+      title.textContent = end ? "Why it ended" : "State";
+      body.className = `page-end ${tone}`;
+      if (!end) {
+        body.replaceChildren(
+          make("p", {}, mark(shape, tone), " ", { running: "still running", idle: "not started yet" }[run?.state] || word),
+        );
+        return;
+      }
+      const [why, kind] = endWords(end);
+      const fired = end.fired.filter((one) => !end.detail.includes(one));
+      body.replaceChildren(
+        make(
+          "p",
+          { class: "page-reason" },
+          mark(shape, tone),
+          make("b", {}, why),
+          kind && make("span", { class: "page-quiet" }, kind),
+        ),
+        ...(end.detail ? [make("p", {}, end.detail)] : []),
+        ...(fired.length ? [make("p", {}, make("span", { class: "page-quiet" }, "Fired: "), fired.join(", "))] : []),
+        ...(end.signal ? [make("p", { class: "page-quiet" }, end.signal)] : []),
+        ...outputOf(store, run),
+      );
+    },
+  );
+}
+
+/** The output, unless it is the answer of the last step: that one is a click away. */
+function outputOf(store, run) {
+  const last = run.steps.at(-1);
+  if (!run.end.output_html) return [];
+  const toEnd = make(
+    "button",
+    { type: "button", class: "page-link", onclick: () => store.choose(Infinity) },
+    `Show the answer, in step ${last?.n}`,
+  );
+  if (last && last.html.includes(run.end.output_html)) return [make("p", {}, toEnd)];
+  return [
+    make("div", { class: "page-label" }, "Output"),
+    fill(make("div", { class: "page-output", tabindex: 0, role: "region", "aria-label": "Output" }), run.end.output_html),
+  ];
+}
+
+/** One row for each thing that is limited. */
+function makeLimits() {
+  const body = make("ul", { class: "page-limits" });
+  const { node } = section("Limits", body, { name: "limits" });
+  return part(
+    node,
+    (state) => [state.run?.limits],
+    ({ run }) => {
+      node.hidden = !run?.limits.length;
+      body.replaceChildren(
+        ...(run?.limits || []).map((row) => {
+          const others = row.with.filter((name) => name !== row.name);
+          const names = others.length
+            ? make("small", {}, `${row.name}${row.first ? " comes first" : ""} \u00b7 ${others.join(", ")}`)
+            : null;
+          const name = make(
+            "span",
+            { class: "page-limit-name" },
+            make("bdi", {}, row.label || row.name),
+            names ? null : make("small", {}, row.name),
+          );
+          return make(
+            "li",
+            { class: row.off ? "off" : row.met ? "met" : "" },
+            name,
+            make("span", { class: "page-limit-used" }, usedOf(row)),
+            known(row.share) && !row.goal && !row.off ? meterOf(row) : null,
+            names,
+          );
+        }),
+      );
+    },
+  );
+}
+
+/** What took the time of the chosen step, and what came of it. */
+function makeStep() {
+  const body = make("div");
+  const { node, aside } = section("Step", body, { name: "step" });
+  const title = node.querySelector("h2");
+  return part(
+    node,
+    (state) => [state.step, state.run?.id],
+    ({ step }) => {
+      node.hidden = !step;
+      if (!step) return;
+      const [shape, tone] = finishOf(step);
+      title.textContent = `Step ${count(step.n)}`;
+      aside.textContent = known(step.duration_s) ? seconds(step.duration_s) : "";
+      const facts = [
+        ["finish reason", [mark(shape, tone), words(step.finish) || "no answer"]],
+        ["then", words(step.action)],
+        ["ended the run", words(step.stop_reason)],
+        ["conditions", step.reads],
+      ];
+      body.replaceChildren(
+        timelineOf(step) || "",
+        make(
+          "dl",
+          { class: "page-facts-list" },
+          facts
+            .filter(([, value]) => value && value.length)
+            .map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]),
+        ),
+      );
+    },
+  );
+}
+
+/** Ways to go on, each with the code for it. */
+function makeActions() {
+  const body = make("ul", { class: "page-actions" });
+  const { node } = section("To go on", body, { name: "actions" });
+  return part(
+    node,
+    (state) => [state.run?.actions],
+    ({ run }) => {
+      node.hidden = !run?.actions.length;
+      body.replaceChildren(
+        ...(run?.actions || []).map((action) => {
+          const code = make("code", {}, action.code);
+          return make(
+            "li",
+            {},
+            make("b", {}, action.label),
+            make("p", { class: "page-quiet" }, action.why),
+            action.code ? make("div", { class: "page-code" }, code, copyButton(action.code, code, action.label)) : null,
+          );
+        }),
+      );
+    },
+  );
+}
+
+function copyButton(text, shown, label) {
+  const said = make("span", { role: "status" }, "Copy");
+  const say = (word) => {
+    said.textContent = word;
+    setTimeout(() => (said.textContent = "Copy"), 1500);
+  };
+  const button = make("button", { type: "button", class: "page-button", "aria-label": `Copy the code: ${label}` }, said);
+  button.addEventListener("click", () => copy(text, shown).then(say));
+  return button;
+}
+
+/** Copy a text; where the page may not, the text is selected, so that a key does it. Return what to say. */
+async function copy(text, shown) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return "Copied";
+  } catch {
+    getSelection().selectAllChildren(shown);
+    return document.execCommand("copy") ? "Copied" : "Selected";
+  }
+}
+
+// Help -----------------------------------------------------------------------------------------------------------------------
+
+const KEYS = [
+  ["j  k", "next step, previous step, in the transcript"],
+  ["\u2193  \u2191", "the same; a long step scrolls first"],
+  ["Home  End", "the beginning, the end"],
+  ["/", "search"],
+  ["Enter  Shift+Enter", "next hit, previous hit, in the search box"],
+  ["[  ]", "previous run, next run"],
+  ["c", "compare two runs, and back"],
+  ["?", "this list"],
+  ["Esc", "close"],
+];
+
+function makeHelp() {
+  const rows = KEYS.map(([keys, what]) =>
+    make(
+      "tr",
+      {},
+      make(
+        "th",
+        { scope: "row" },
+        keys.split("  ").map((key) => [make("kbd", {}, key), " "]),
+      ),
+      make("td", {}, what),
+    ),
+  );
+  const shapes = Object.entries(FINISHES).map(([name, [shape, tone]]) => make("li", {}, mark(shape, tone), words(name)));
+  shapes.push(make("li", {}, mark("ring", "warn"), "unknown"));
+  const close = make("button", { type: "button", class: "page-button", onclick: () => dialog.close() }, "Close");
+  const dialog = make(
+    "dialog",
+    { class: "page-help", "aria-label": "Keys and marks" },
+    make("h2", {}, "Keys"),
+    make("table", {}, make("tbody", {}, rows)),
+    make("h2", {}, "How a step finished"),
+    make("ul", {}, shapes),
+    close,
+  );
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  return dialog;
+}
