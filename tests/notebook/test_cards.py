@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import cache
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -84,6 +85,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "Agreement": agreed,
     "AllOf": lambda: lab.AllOf(*[lab.StepCountIs(number + 1) for number in range(200)]),
     "AnyOf": lambda: lab.StepCountIs(8) | lab.HasToolCall(HOSTILE),
+    "Approval": lambda: lab.Approval.refuse(HOSTILE),
     "Budget": lambda: lab.Budget(max_cost=0.05, timeout=60),
     "Cell": lambda: lab.Cell(HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE),
     "Chat": lambda: lab.Chat(scripted()),
@@ -105,6 +107,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "Not": lambda: ~lab.HasToolCall(HOSTILE),
     "Off": lambda: lab.Off(lab.HasToolCall(HOSTILE)),
     "NextAction": proposed,
+    "PendingCall": lambda: lab.PendingCall("c1", HOSTILE, HOSTILE, 1, HOSTILE, datetime(2026, 11, 23, tzinfo=UTC), "r1"),
     "Reading": lambda: lab.Reading("AnyOf", children=tuple(lab.Reading(HOSTILE, HOSTILE, HOSTILE, True) for _ in range(200))),
     "RetryPolicy": lambda: lab.RetryPolicy(attempts=2),
     "Run": run,

@@ -44,8 +44,12 @@ MOST_CALLS = 100
 """Tool calls of a step that are shown."""
 
 _STATES = {
-    RunState.READY: "idle", RunState.RUNNING: "running", RunState.PAUSED: "paused", RunState.WAITING: "waiting", RunState.ENDED: "ended",
-}  # fmt: skip
+    RunState.READY: "idle",
+    RunState.RUNNING: "running",
+    RunState.PAUSED: "paused",
+    RunState.WAITING: "waiting",
+    RunState.ENDED: "ended",
+}
 
 
 @dataclass(frozen=True, slots=True)
