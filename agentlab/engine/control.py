@@ -247,6 +247,8 @@ class Control:
             >>> run.control.waits
             False
         """
+        if self.approvals.waits_at is None and self.below is None:
+            return False
         return self.approvals.waits or (self.below is not None and self.below.waits)
 
     @property

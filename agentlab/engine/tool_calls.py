@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from agentlab.engine.call_context import RunContext
     from agentlab.engine.step_builder import StepBuilder
     from agentlab.limits.policies import TerminatingTools
+
+REFUSED = "The person refused this call. It was not executed."
 
 
 def remind(run: RunContext, builder: StepBuilder, terminating: TerminatingTools) -> None:
@@ -65,14 +67,19 @@ async def execute_tools(run: RunContext, builder: StepBuilder, response: ModelRe
     for number, tool_call in enumerate(response.tool_calls, 1):
         if number <= len(builder.tool_results):
             continue  # done before the step waited for approval
-        given = await _approval_of(run, builder, response.tool_calls[number - 1 :])
+        given = None
+        if run.limits.snapshot().approve or run.control.approvals.asked:
+            given = await _approval_of(run, builder, response.tool_calls[number - 1 :])
         if number > builder.started_tools:
             builder.started_tools = number
             timeline.emit(events.ToolStarted(timeline.clock.elapsed_s(), timeline.next_step, tool_call))
         started = time.perf_counter()
         token = call_context.enter(run, builder, tool_call)
         try:
-            executed = await _carry_out(run, builder, tool_call, given)
+            if given is None:
+                executed = await _execution(run, builder, tool_call)
+            else:
+                executed = await _carry_out(run, builder, tool_call, given)
         except BaseException:  # an interrupt: the effect of the tool so far is unknown
             cut_s = time.perf_counter() - started
             result = ToolResult(tool_call.id, tool_call.name, INTERRUPTED, None, "interrupted", tool_call.arguments, cut_s)
@@ -110,9 +117,7 @@ async def _approval_of(run: RunContext, builder: StepBuilder, calls: Sequence[To
 
     All calls of the step that need approval are asked about at once.
     """
-    approvals, patterns, first = run.control.approvals, run.limits.snapshot().approve, calls[0]
-    if not patterns and not approvals.asked:
-        return None
+    approvals, first = run.control.approvals, calls[0]
     if first.id not in approvals.asked:
         by_condition = await _condition_met(run, builder)
         reasons = [(call, _why(run, call, by_condition)) for call in calls if call.id not in approvals.asked]
@@ -155,25 +160,18 @@ async def _condition_met(run: RunContext, builder: StepBuilder) -> str:
     return ""
 
 
-async def _carry_out(run: RunContext, builder: StepBuilder, tool_call: ToolCall, given: Given | None) -> Executed:
-    """Execute a call, or do what the person decided instead. Only calls that are executed go through the middleware."""
-    call = tool_call
-    if given is not None:
-        approval = given.approval
-        if approval.decision in ("answered", "refused"):
-            content, error = approval.text, None
-            if approval.decision == "refused":
-                content = f"The person refused: {content}" if content else "The person refused this call. It was not executed."
-                error = "refused"
-            value = None if error else content
-            result = ToolResult(call.id, call.name, redact_known(content), value, error, call.arguments)
-            return Executed(_with_decision(result, tool_call, given))
-        if approval.arguments is not None:
-            call = replace(call, arguments=approval.arguments)
-    if run.agent.tool_middleware and call.closed:
-        executed = await _through_middleware(run, builder, call)
+async def _carry_out(run: RunContext, builder: StepBuilder, tool_call: ToolCall, given: Given) -> Executed:
+    """Do what the person decided about a call."""
+    approval, call = given.approval, tool_call
+    if approval.decision == "answered":
+        text = redact_known(approval.text)
+        executed = Executed(ToolResult(call.id, call.name, text, text))
+    elif approval.decision == "refused":
+        text = f"The person refused: {approval.text}" if approval.text else REFUSED
+        executed = Executed(ToolResult(call.id, call.name, redact_known(text), None, "refused"))
     else:
-        executed = await _execute(run, call)
+        call = call if approval.arguments is None else replace(call, arguments=approval.arguments)
+        executed = await _execution(run, builder, call)
     executed.result = _with_decision(executed.result, tool_call, given)
     return executed
 
@@ -188,6 +186,13 @@ def _with_decision(result: ToolResult, tool_call: ToolCall, given: Given | None)
 
 
 # Execution ----------------------------------------------------------------------------------------------------------------------
+
+
+def _execution(run: RunContext, builder: StepBuilder, tool_call: ToolCall) -> Awaitable[Executed]:
+    """Execute a call, with the middleware around it if there is any."""
+    if run.agent.tool_middleware and tool_call.closed:
+        return _through_middleware(run, builder, tool_call)
+    return _execute(run, tool_call)
 
 
 async def _through_middleware(run: RunContext, builder: StepBuilder, tool_call: ToolCall) -> Executed:
