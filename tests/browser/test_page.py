@@ -354,7 +354,7 @@ def test_two_runs_are_compared(opened: Opened) -> None:
     expect(step(page, 3)).to_be_in_viewport()
     expect(step(page, 3)).to_contain_text("first difference")
     expect(step(page, 3).locator(".page-own")).to_have_count(2)
-    expect(step(page, 4)).to_contain_text("no such step")
+    expect(step(page, 4)).to_contain_text("The run ended before this step")
     transcript(page).focus()
     page.keyboard.press("Home")
     expect(step(page, 1)).to_contain_text("the same")

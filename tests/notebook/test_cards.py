@@ -144,7 +144,10 @@ MADE: dict[str, Callable[[], Any]] = {
     "own-condition": lambda: own_condition(),  # noqa: PLW0108  defined below
     "Imported": lambda: Imported(run().to_frame(), run().to_frame(), (HOSTILE[:200],), source="<script>"),
 }  # fmt: skip
-WITHOUT_A_VALUE = {"StopCondition"}  # the base of all conditions: see own-condition
+WITHOUT_A_VALUE = {
+    "StopCondition",
+    "RunDiff",
+}  # the base of all conditions: see own-condition; a DataFrame, which pandas displays
 
 
 def own_condition() -> lab.StopCondition:

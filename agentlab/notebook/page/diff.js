@@ -175,7 +175,7 @@ function pairItem(store, one, other, index, first) {
   const sides = steps.map((step) =>
     step
       ? fill(make("div", { class: "page-said" }), step.html)
-      : make("p", { class: "page-quiet" }, "no such step: the run had ended"),
+      : make("p", { class: "page-quiet" }, "The run ended before this step."),
   );
   if (state !== "same" && steps[0] && steps[1]) markOwn(sides);
   return pairOf(`Step ${count(index)}`, sides, state, steps, [one, other]);
