@@ -524,3 +524,10 @@ def test_an_ended_run_that_waited_can_be_continued() -> None:
     with pytest.raises(errors.AwaitingApproval):
         run.result.raise_for_stop()
     assert run.next_actions[0].at == 0
+
+
+def test_a_person_is_there_while_a_live_panel_is_shown() -> None:
+    run = Desk().agent().run("?", approve=["pay"])
+    assert not run.control.attended
+    assert lab.panel(run).widget is not None
+    assert run.control.attended
