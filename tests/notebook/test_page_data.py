@@ -165,6 +165,24 @@ def test_the_transcript_of_a_step() -> None:
     assert re.findall('data-section="(.*?)"', only(run)["steps"][0]["details"]) == ["calls", "signal", "decision", "limits"]
 
 
+@pytest.mark.parametrize(
+    ("decision", "outcome", "heading"),
+    [
+        (lab.Approval.allow(), "approved · done", ""),
+        (lab.Approval.allow({"query": "<i>"}), "edited · done", "Arguments after the edit by a person:"),
+        (lab.Approval.answer("<b>Nothing.</b>"), "answered by a person", ""),
+        (lab.Approval.refuse("<b>No.</b>"), "refused by a person", ""),
+    ],
+)
+def test_what_a_person_decided_about_a_call(decision: lab.Approval, outcome: str, heading: str) -> None:
+    more: dict[str, Any] = {"approve": ["search"], "approver": lambda pending: decision}
+    run = ended([call("search", {"query": "a"}), "Done."], **more)
+    (step, _) = only(run, timing=False)["steps"]
+    assert f'<span class="agentlab-call-outcome">{outcome}</span>' in step["html"]
+    assert re.findall(r"Arguments after .*?:|\w+ by a person\.|with other arguments", step["html"]) == ([heading] if heading else [])
+    assert "<b>" not in step["html"] and "<i>" not in step["html"]
+
+
 def test_chat_history_reminders_and_messages_of_a_person() -> None:
     def finalize(answer: str) -> str:
         """Hand in."""

@@ -393,10 +393,13 @@ def _call(call: ToolCall, result: ToolResult | None, below: str, where: str, tim
     failed = result is None or result.is_error
     if result is None:
         outcome = "not executed" if call.closed else "cut off, not executed"
+    elif result.approval in ("answered", "refused"):
+        outcome = f"{result.approval} by a person"
     else:
-        outcome = f"failed: {result.error}" if result.is_error else "done"
+        outcome = f"{result.approval} · " if result.approval else ""
+        outcome += f"failed: {result.error}" if result.is_error else "done"
         outcome += f" · {seconds(result.duration_s)}" if timing else ""
-        outcome += " · edited in this branch" if edited else ""
+    outcome += " · edited in this branch" if edited else ""
     arguments = seen(one_line(call.arguments[:4_000], LONGEST_LINE)) if call.arguments else ""
     return (
         f'<details class="agentlab-call{" failed" if failed else ""}"><summary>'
@@ -413,12 +416,8 @@ def _result(result: ToolResult | None, where: str) -> str:
         return ""
     notes = []
     if result.executed_arguments is not None:
-        notes.append(
-            f'<div class="agentlab-note">Executed with other arguments, by {changed_by(result)}:</div>'
-            + code(result.executed_arguments)
-        )
-    if result.approval:
-        notes.append(f'<div class="agentlab-note">{escape(result.approval.capitalize())} by a person.</div>')
+        edit = "Arguments after the edit by" if result.approval == "edited" else "Executed with other arguments, by"
+        notes.append(f'<div class="agentlab-note">{edit} {changed_by(result)}:</div>{code(result.executed_arguments)}')
     if result.middleware == "answer":
         notes.append('<div class="agentlab-note">Answered by a middleware, not executed.</div>')
     elif "result" in result.middleware:
