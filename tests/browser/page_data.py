@@ -62,7 +62,7 @@ def a_limit(name: str, label: str, unit: str, value: Any, limit: Any, **fields: 
     share = value / limit if isinstance(value, int | float) and isinstance(limit, int | float) else None
     return {
         "name": name, "label": label, "unit": unit, "value": value, "limit": limit, "share": share, "met": bool(share and share >= 1),
-        "goal": False, "off": False, "first": False, "with": [name], **fields,
+        "goal": False, "off": False, "first": False, "with": [name], "order": "", **fields,
     }  # fmt: skip
 
 
@@ -80,7 +80,8 @@ def a_run(run_id: str, steps: list[Data], name: str = "", **fields: Any) -> Data
             "cost_usd": last["total_cost_usd"], "elapsed_s": 0.5 * taken,
         },
         "limits": [
-            a_limit("StepCountIs", "Steps", "steps", taken, 2 * taken + 1, first=True, **{"with": ["StepCountIs", "max_turns"]}),
+            a_limit("StepCountIs", "Steps", "steps", taken, 2 * taken + 1, first=True,
+                    order="StepCountIs 9 applies before max_turns 20", **{"with": ["StepCountIs", "max_turns"]}),
             a_limit("max_tokens", "Tokens", "tokens", last["total_tokens"], 200 * taken + 1),
             a_limit("max_cost", "Cost", "usd", last["total_cost_usd"], round(0.011 * taken + 0.01, 6)),
         ],

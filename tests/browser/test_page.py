@@ -225,7 +225,7 @@ def test_charts_read_values_and_choose_a_step(opened: Opened) -> None:
     page.keyboard.press("Home")
     at_step(page, 1)
     expect(chart).to_contain_text("limit 12,001")
-    expect(page.locator(".page-chart", has_text="Cost").first).to_contain_text("used $0.6")
+    expect(page.locator(".page-chart", has_text="Cost").first).to_contain_text("used $0.60")
 
 
 def test_runs_are_opened_from_chips_links_table_and_keys(opened: Opened) -> None:
@@ -416,7 +416,7 @@ def test_sections_fold_and_show_the_chosen_step(opened: Opened) -> None:
     page.get_by_role("button", name="Next step").click()
     expect(section.locator("h2")).to_have_text("Step 2")
     expect(section.locator(".page-timeline")).to_be_hidden()
-    expect(page.locator("[data-section=limits] li").first).to_contain_text("StepCountIs comes first · max_turns")
+    expect(page.locator("[data-section=limits] li").first).to_contain_text("StepCountIs 9 applies before max_turns 20")
     expect(step(page, 2)).to_contain_text("warning the cellar is dark")
 
 
@@ -771,6 +771,16 @@ def test_a_comparison_is_printed_whole(opened: Opened) -> None:
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     page.emulate_media(media="screen")
     expect(page.locator(".page-item.pair")).not_to_have_count(82)
+
+
+def test_calls_that_wait_for_approval_are_shown(opened: Opened) -> None:
+    pending = [{"tool": "pay", "arguments": MARKUP, "step": 2, "why": "approve has 'pay'"}]
+    page = opened([a_run("one", [a_step(1, says("Hm."))], state="waiting", end=None, pending=pending)])
+    for place in (transcript(page).get_by_role("article", name="End"), page.locator("[data-section=end]")):
+        expect(place).to_contain_text("waiting for approval")
+        (waits,) = place.get_by_role("list", name="Calls that wait for approval").get_by_role("listitem").all()
+        expect(waits).to_have_text(f"pay{MARKUP}approve has 'pay'")
+    assert page.evaluate("window.owned === undefined") and page.evaluate(STICKS_OUT) == []
 
 
 def test_a_run_without_steps_and_times(opened: Opened) -> None:

@@ -76,7 +76,9 @@ SHAPE: dict[str, Any] = {
     "limits": [{
         "name": str, "label": str, "unit": str, "value": (*NUMBER, str), "limit": (*NUMBER, str), "share": NUMBER,
         "met": (bool, type(None)), "goal": bool, "off": bool, "first": bool, "with": [str],
+        "order": str,
     }],
+    "pending": [{"tool": str, "arguments": str, "step": int, "why": str}],
     "end": (dict, type(None)),
     "steps": [{
         "n": int, "html": str, "finish": str, "stop_reason": (str, type(None)), "action": str, "tokens": WHOLE, "cost_usd": NUMBER,
@@ -179,7 +181,9 @@ def test_what_a_person_decided_about_a_call(decision: lab.Approval, outcome: str
     run = ended([call("search", {"query": "a"}), "Done."], **more)
     (step, _) = only(run, timing=False)["steps"]
     assert f'<span class="agentlab-call-outcome">{outcome}</span>' in step["html"]
-    assert re.findall(r"Arguments after .*?:|\w+ by a person\.|with other arguments", step["html"]) == ([heading] if heading else [])
+    assert re.findall(r"Arguments after .*?:|\w+ by a person\.|with other arguments", step["html"]) == (
+        [heading] if heading else []
+    )
     assert "<b>" not in step["html"] and "<i>" not in step["html"]
 
 
@@ -243,6 +247,11 @@ def test_two_limits_on_one_thing_are_one_row() -> None:
     goal = found["HasToolCall"]
     assert goal["goal"] and goal["met"] and not goal["first"] and (goal["value"], goal["limit"]) == (1, "search")
     assert list(found) == ["StepCountIs", "max_cost", "HasToolCall"]
+    assert [row["order"] for row in found.values()] == [
+        "StepCountIs 3 applies before max_turns 9",
+        "max_cost $0.10 applies before MaxCost $0.50",
+        "",
+    ]
 
 
 def test_limits_that_do_not_end_the_run_alone_have_their_own_row() -> None:
@@ -260,7 +269,8 @@ def test_limits_that_do_not_end_the_run_alone_have_their_own_row() -> None:
 
 
 def test_the_default_of_max_turns_does_not_come_before_an_equal_condition() -> None:
-    assert "StepCountIs" in rows(ended(["Done."], stop=StepCountIs(20)))
+    found = rows(ended(["Done."], stop=StepCountIs(20)))
+    assert found["StepCountIs"]["order"] == "StepCountIs 20 and max_turns 20"
 
 
 # Unknown is unknown -------------------------------------------------------------------------------------------------------------
@@ -335,6 +345,30 @@ def test_a_run_that_has_not_begun_is_paused_or_goes_on() -> None:
     assert idle["end"] is None is running["end"] and "?" in text_of(idle["prompt_html"])
     assert paused["marks"][-1]["kind"] == "paused" and paused["marks"][-1]["text"]
     fits([idle, running, paused], [SHAPE])
+
+
+def test_calls_that_wait_for_approval() -> None:
+    agent = lab.Agent(ScriptedProvider([call("search", {"query": "a"}), call("search", {"query": HOSTILE})]), tools=[search])
+    run = agent.run("?", approve=["sea*", MaxCost("0.5")])
+    assert asyncio.run(_result_of(run)).stop_reason is lab.StopReason.AWAITING_APPROVAL
+    run.approve()
+    asyncio.run(_result_of(run))
+
+    data = only(run)
+    (waits,) = data["pending"]
+    assert (len(data["steps"]), data["state"], data["end"]) == (1, "waiting", None)
+    assert (waits["tool"], waits["step"], waits["why"]) == ("search", 2, "approve has 'sea*'")
+    assert waits["arguments"].startswith('{"query": ')
+    assert data["limits"][-1]["name"] == "approve" and data["limits"][-1]["value"] == "sea*, MaxCost(0.5)"
+    fits(data, SHAPE)
+    run.limits.approve = True
+    assert only(run)["limits"][-1]["value"] == "every tool"
+    run.stop()
+    assert only(run)["pending"] == []
+
+
+async def _result_of(run: Run) -> lab.RunResult:
+    return await run
 
 
 def test_a_child_run() -> None:

@@ -15,14 +15,16 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from agentlab._internal.formatting import counted
+from agentlab._internal.formatting import as_set, counted
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import cut, escape, one_line
 from agentlab.agent import Run
+from agentlab.engine.control import PendingCall
 from agentlab.engine.next_actions import NextAction
 from agentlab.engine.run_tree import differences, family_of
 from agentlab.engine.worker import RunState
 from agentlab.limits.budget import DefaultTurns
+from agentlab.limits.combinators import StopCondition
 from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading, Scalar
 from agentlab.model.messages import Message, ToolCall, ToolResult
@@ -134,6 +136,7 @@ def run_data(run: Run, shown: Shown, ids: Mapping[str, str], of_parent: Sequence
             "elapsed_s": shown.time(run.timeline.clock.elapsed_s()),
         },
         "limits": limit_rows(run, shown),
+        "pending": [_pending(one) for one in run.pending],
         "end": end_data(run.result),
         "actions": [_action(place, one) for place, one in enumerate(run.next_actions)],
         "steps": list(steps_data(run, shown, ids, watched, of_parent)),
@@ -173,6 +176,16 @@ def _action(place: int, action: NextAction) -> JSON:
         "label": one_line(action.label, 200),
         "why": on_one_line(action.why, 1_000),
         "code": f"branch = run.apply({', '.join(given)})\nresult = await branch",
+    }
+
+
+def _pending(call: PendingCall) -> JSON:
+    """Return a call that waits for a person's word."""
+    return {
+        "tool": on_one_line(call.tool),
+        "arguments": seen(cut(call.arguments, 2_000)),
+        "step": call.step,
+        "why": on_one_line(call.why, 300),
     }
 
 
@@ -228,13 +241,32 @@ _LABELS = {"steps": "Steps", "calls": "Model calls", "tokens": "Tokens", "cost":
 def limit_rows(run: Run, shown: Shown) -> list[JSON]:
     """Return the limits of a run as they are now, one row for each thing that is limited.
 
-    Of several limits on one total the row has the one that comes first, and the names of all; `first` marks that there are others.
+    Of several limits on one total the row has the one that comes first, and the names of all; `first` marks that there are others, and
+    `order` says it in words.
     """
     rows: dict[str, list[LimitNow]] = {}
     for place, one in enumerate(limits_now(run, timing=shown.timing)):
         alike = one.total is not None and one.ends_alone and not one.off
         rows.setdefault(one.total if alike and one.total else f"{place}", []).append(one)
-    return [_limit_row(several, run) for several in rows.values()]
+    return [*(_limit_row(several, run) for several in rows.values()), *_approve_row(run.limits.approve)]
+
+
+def _approve_row(approve: Sequence[str | StopCondition]) -> list[JSON]:
+    """Return the row that says before which tools a person is asked; none if nobody is."""
+    if not approve:
+        return []
+    asked = ", ".join("every tool" if one == "*" else str(one) for one in approve)
+    return [
+        {
+            "name": "approve",
+            "label": "Asks a person before",
+            "unit": "",
+            "value": on_one_line(asked, 200),
+            "limit": None,
+            "share": None,
+        }
+        | {"met": None, "goal": False, "off": False, "first": False, "with": ["approve"], "order": ""}
+    ]
 
 
 def _limit_row(several: Sequence[LimitNow], run: Run) -> JSON:
@@ -256,7 +288,22 @@ def _limit_row(several: Sequence[LimitNow], run: Run) -> JSON:
         "off": limit.off,
         "first": len(several) > 1,
         "with": [one_line(one.reading.name) for one in several],
+        "order": _order(limit, several),
     }
+
+
+def _order(limit: LimitNow, several: Sequence[LimitNow]) -> str:
+    """Return which of several limits on one total applies, and before which; "" for a single one."""
+    others = [one.reading for one in several if one is not limit]
+    reading = limit.reading
+    if not others:
+        return ""
+    words = " and " if all(one.limit == reading.limit for one in others) else " applies before "
+    return one_line(words.join([_as_written(reading), ", ".join(map(_as_written, others))]), 200)
+
+
+def _as_written(reading: Reading) -> str:
+    return f"{reading.name} {as_set(reading.name, reading.limit)}"
 
 
 def _label(limit: LimitNow) -> str:

@@ -65,12 +65,12 @@ const known = (value) => typeof value === "number" && Number.isFinite(value);
 const count = (value) => (known(value) ? WHOLE.format(value) : "unknown");
 const plural = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 
-/** An amount in USD without exponent: at most six decimals, two digits where it is smaller than that. */
+/** An amount in USD without exponent: two to six decimals, two digits where it is smaller than that. */
 function dollars(value) {
   if (!known(value)) return "unknown";
   const size = Math.abs(value);
   if (size > 0 && size < 5e-7) return `$${value.toFixed(Math.min(20, 1 - Math.floor(Math.log10(size))))}`;
-  return `$${value.toFixed(size >= 100 ? 2 : size >= 1 ? 4 : 6).replace(/\.?0+$/, "")}`;
+  return `$${value.toFixed(size >= 100 ? 2 : size >= 1 ? 4 : 6).replace(/(\.\d\d+?)0+$/, "$1")}`;
 }
 
 function seconds(value) {
@@ -172,6 +172,7 @@ const EMPTY_RUN = {
   prompt_html: "",
   totals: NOTHING_USED,
   limits: [],
+  pending: [],
   end: null,
   actions: [],
   steps: [],

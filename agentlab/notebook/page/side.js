@@ -345,7 +345,7 @@ function makeEnd(store) {
   const title = node.querySelector("h2");
   return part(
     node,
-    (state) => [state.run?.end, state.run?.state, state.run?.id],
+    (state) => [state.run?.end, state.run?.state, state.run?.id, state.run?.pending],
     ({ run }) => {
       const [shape, tone, word] = run ? stateOf(run) : ["ring", "plain", ""];
       const end = run?.end;
@@ -354,6 +354,7 @@ function makeEnd(store) {
       if (!end) {
         body.replaceChildren(
           make("p", {}, mark(shape, tone), " ", { running: "still running", idle: "not started yet" }[run?.state] || word),
+          pendingOf(run) || "",
         );
         return;
       }
@@ -404,9 +405,7 @@ function makeLimits() {
       body.replaceChildren(
         ...(run?.limits || []).map((row) => {
           const others = row.with.filter((name) => name !== row.name);
-          const names = others.length
-            ? make("small", {}, `${row.name}${row.first ? " comes first" : ""} \u00b7 ${others.join(", ")}`)
-            : null;
+          const names = others.length ? make("small", {}, row.order || row.with.join(", ")) : null;
           const name = make(
             "span",
             { class: "page-limit-name" },

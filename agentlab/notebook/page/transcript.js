@@ -326,7 +326,7 @@ function firstChange(last, run) {
   const both = Math.min(last.steps.length, run.steps.length);
   for (let place = 0; place < both; place++) if (last.steps[place] !== run.steps[place]) return place + 1;
   if (last.steps.length !== run.steps.length) return both + 1;
-  return last.end !== run.end || last.state !== run.state ? run.steps.length + 1 : null;
+  return last.end !== run.end || last.state !== run.state || last.pending !== run.pending ? run.steps.length + 1 : null;
 }
 
 /** j and k go from step to step; the arrow keys too, but through a step that is longer than the view they scroll. */
@@ -462,7 +462,23 @@ function endItem(run) {
     make("b", {}, why),
     kind,
     run.end?.detail ? make("span", {}, run.end.detail) : null,
+    pendingOf(run),
   );
+}
+
+/** The tool calls that wait for a person's word, with the reason for which the run asks; null if there are none. */
+function pendingOf(run) {
+  if (!run?.pending?.length) return null;
+  const rows = run.pending.map((call) =>
+    make(
+      "li",
+      {},
+      make("b", { class: "agentlab-call-name" }, call.tool),
+      make("code", {}, call.arguments),
+      make("small", {}, call.why),
+    ),
+  );
+  return make("ul", { class: "page-pending", "aria-label": "Calls that wait for approval" }, rows);
 }
 
 // Search hits in the document ------------------------------------------------------------------------------------------------
