@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import zip_longest
@@ -19,11 +19,13 @@ import pandas as pd
 from agentlab._internal.formatting import counted, exactly
 from agentlab._internal.redaction import redact, text_of
 from agentlab._internal.safe_text import AS_WRITTEN, cut, printable
+from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError
 from agentlab.limits.reading import Action
 from agentlab.limits.settings import RunSettings
 from agentlab.model.messages import Message
 from agentlab.records.columns import is_recorded, source_of, step_rows
+from agentlab.records.events import changes_between
 from agentlab.records.frames import Recorded, array
 from agentlab.records.step import StepResult, cost_usd_of, tokens_of
 from agentlab.storage import codec
@@ -39,7 +41,7 @@ class RunDiff(pd.DataFrame):
         >>> branch = ended.fork(at=2, budget=lab.Budget(max_turns=3))
         >>> result = await branch
         >>> lab.diff(ended, branch).summary
-        'First difference: step 3, limits. Tokens -938 (3,146 → 2,208), cost -$0.004014, end stop_condition → turn_limit.'
+        'First difference: step 3, limits: max_turns 20 → 3. Tokens -938 (3,146 → 2,208), cost -$0.004014, end stop_condition → ...
     """
 
     @property
@@ -88,7 +90,7 @@ class RunDiff(pd.DataFrame):
 
     @property
     def ends(self) -> tuple[str | None, str | None]:
-        """The stop reasons of both runs; None for a run that has not ended.
+        """The stop reasons of both runs; None for a run that has not ended. The summary has its state.
 
         Example:
             >>> lab.diff(result, others[0]).ends
@@ -107,16 +109,20 @@ class RunDiff(pd.DataFrame):
         """
         at, cost = self.first_difference, self.cost_difference_usd
         none = f"No difference in {counted(self.attrs['steps'], 'step')}"
-        first = none if at is None else f"First difference: step {at}, {self.what}"
+        first = none if at is None else f"First difference: step {at}, {self.attrs['what_in_full']}"
         before, after = ["unknown" if one is None else f"{one:,}" for one in self.attrs["tokens"]]
         more = "unknown" if self.tokens_difference is None else f"{self.tokens_difference:+,}"
         dollars = "unknown" if cost is None else f"{'-' if cost < 0 else '+'}${exactly(Decimal(str(abs(cost))))}"
-        ended, then = [one or "still running" for one in self.ends]
+        ended, then = self.attrs["states"]
         end = f"{ended}, both" if ended == then else f"{ended} → {then}"
         return f"{first}. Tokens {more} ({before} → {after}), cost {dollars}, end {end}."
 
     def __repr__(self) -> str:
-        return f"{self.summary}\n{super().__repr__()}"
+        shown = self[[name for name in _PRINTED if name in self.columns]]
+        left = self.shape[1] - shown.shape[1]
+        more = f"\n… and {counted(left, 'column')} more: .columns" if left else ""
+        with pd.option_context("display.max_columns", None, "display.width", 200):
+            return f"{self.summary}\n{shown!r}{more}"
 
     def _repr_html_(self) -> str | None:
         table = super()._repr_html_()  # type: ignore[misc]
@@ -132,9 +138,10 @@ def diff(run_a: Recorded, run_b: Recorded) -> RunDiff:
 
     - `step`; `same`: True if both runs have the step and nothing below differs
     - `differs_in`: the first of these that differs, else "": `prompt` (the instructions, which a result does not have, the messages
-      before the first step, and further messages before this step), `limits`, `answer` (text, reasoning, finish reason), `tool calls`
-      (the names, in order), `arguments` (as JSON: the order of keys does not count), `tool results` (text and error), `end` (both runs
-      ended here, for different reasons); `only in a`, `only in b` if one run has no such step
+      before the first step, and further messages before this step), `answer` (text, reasoning, finish reason), `tool calls` (the names,
+      in order), `arguments` (as JSON: the order of keys does not count), `tool results` (text and error), `end` (both runs ended here,
+      for different reasons), `limits` (only at the step from which they differ: later steps are the same unless they say or do
+      something else); `only in a`, `only in b` if one run has no such step
     - `finish_reason_a`, `finish_reason_b`; `tools_a`, `tools_b`: the names of the called tools
     - `tokens_a`, `tokens_b`, `cost_usd_a`, `cost_usd_b`: of the step, with sub-agents
     - `cumulative_tokens_difference`, `cumulative_cost_usd_difference`: `run_b` minus `run_a` up to and including the step; a run that
@@ -162,14 +169,16 @@ def diff(run_a: Recorded, run_b: Recorded) -> RunDiff:
     a, b = _Side.of(run_a, "run_a"), _Side.of(run_b, "run_b")
     rows = list(_rows(a, b))
     found = RunDiff({name: array([row[name] for row in rows], dtype) for name, dtype in _DIFF.items()})
-    first = next((row for row in rows if not row["same"]), {"step": None, "differs_in": ""})
+    first: Mapping[str, Any] = next((row for row in rows if not row["same"]), {"step": None, "differs_in": ""})
     found.attrs = {
         "first_difference": first["step"],
         "what": first["differs_in"],
+        "what_in_full": first["differs_in"] + (_limits_in_words(a, b, first) if first["differs_in"] == "limits" else ""),
         "steps": len(rows),
         "tokens": (a.total_tokens, b.total_tokens),
         "cost_difference_usd": _usd(_minus(b.total_cost_usd, a.total_cost_usd)),
         "ends": (a.stop_reason, b.stop_reason),
+        "states": (a.state, b.state),
     }
     return found
 
@@ -178,6 +187,16 @@ def diff_rows(run_a: Recorded, run_b: Recorded) -> list[dict[str, Any]]:
     """Return the rows of `diff` as plain values for JSON; None for NA."""
     return list(_rows(_Side.of(run_a, "run_a"), _Side.of(run_b, "run_b")))
 
+
+def _limits_in_words(a: _Side, b: _Side, row: Mapping[str, Any]) -> str:
+    settings = [side.steps[row["step"] - 1].settings for side in (a, b)]
+    changes = (one.split(" -> ", 1) for one in changes_between(*settings))
+    words = [f"{before} → {after}" for before, after in changes if before.partition(" ")[2] != after]
+    return f": {cut(redact(', '.join(words)), 200)}" if words else ""
+
+
+_PRINTED = ("step", "same", "differs_in", "tokens_a", "tokens_b", "finish_reason_a", "finish_reason_b")
+"""The columns that the text form shows, so that it fits a line."""
 
 _DIFF: dict[str, str] = {
     "step": "Int64",
@@ -210,6 +229,8 @@ class _Side:
     """Also with sub-agents of an interrupted step."""
     total_cost_usd: Decimal | None
     stop_reason: str | None
+    state: str
+    """The stop reason, or the state of a run that has not ended."""
 
     @classmethod
     def of(cls, recorded: Any, name: str) -> _Side:
@@ -234,6 +255,7 @@ class _Side:
             _plus(tokens[-1], tokens_of(uses)),
             _plus(cost[-1], cost_usd_of(uses)),
             None if source.result is None else str(source.result.stop_reason),
+            _state_of(recorded) if source.result is None else str(source.result.stop_reason),
         )
 
     def row(self, step: StepResult | None, letter: str) -> dict[str, Any]:
@@ -246,6 +268,13 @@ class _Side:
             f"cost_usd_{letter}": None if step is None else _usd(step.all_cost_usd),
             f"stop_reason_{letter}": self.stop_reason if step is not None and step is self.steps[-1] else None,
         }
+
+
+def _state_of(run: Any) -> str:
+    """Return in words where a run is that has not ended."""
+    if run.state is not RunState.READY:
+        return {RunState.WAITING: "waiting for approval", RunState.PAUSED: "paused"}.get(run.state, "still running")
+    return "not ended" if run.history else "not started"
 
 
 def _given(messages: Sequence[Message], steps: Sequence[StepResult]) -> list[list[Any]]:
@@ -285,6 +314,7 @@ def _rows(a: _Side, b: _Side) -> Iterator[dict[str, Any]]:
             known[pair] = one is other or codec.to_jsonable(one) == codec.to_jsonable(other)
         return known[pair]
 
+    limits: tuple[RunSettings, RunSettings] | None = None  # of the step before
     prompt_differs = None not in (a.instructions, b.instructions) and a.instructions != b.instructions
     for number, (left, right) in enumerate(zip_longest(a.steps, b.steps), start=1):
         if left is None or right is None:
@@ -292,10 +322,13 @@ def _rows(a: _Side, b: _Side) -> Iterator[dict[str, Any]]:
         else:
             prompt_differs |= a.given[number - 1] != b.given[number - 1]
             is_shared = number <= max(a.forked_at, b.forked_at) and _is_shared(left, right)
-            what = "prompt" if prompt_differs and not is_shared else _difference_of(left, right, same_limits)
+            what = "prompt" if prompt_differs and not is_shared else _difference_of(left, right)
             prompt_differs &= is_shared
             both_ended = number == len(a.steps) == len(b.steps) and None not in (a.stop_reason, b.stop_reason)
             what = what or ("end" if both_ended and a.stop_reason != b.stop_reason else "")
+            before, limits = limits, (left.settings, right.settings)
+            as_before = before is not None and all(map(same_limits, before, limits))
+            what = what or ("" if as_before or same_limits(*limits) else "limits")
         tokens = _minus(_at(b.tokens, number, b.total_tokens), _at(a.tokens, number, a.total_tokens))
         cost = _minus(_at(b.cost_usd, number, b.total_cost_usd), _at(a.cost_usd, number, a.total_cost_usd))
         row = {
@@ -331,10 +364,8 @@ def _plus(one: Any, other: Any) -> Any:
     return None if one is None or other is None else one + other
 
 
-def _difference_of(a: StepResult, b: StepResult, same_limits: Callable[[RunSettings, RunSettings], bool]) -> str:
+def _difference_of(a: StepResult, b: StepResult) -> str:
     """Return the first thing in which two steps differ, as in `differs_in`; "" if none does."""
-    if not same_limits(a.settings, b.settings):
-        return "limits"
     if _answer(a) != _answer(b):
         return "answer"
     if _tools(a) != _tools(b):

@@ -460,6 +460,14 @@ def _changes(part: str, before: Any, after: Any) -> list[str]:
     return [f"{name} {as_set(name, old)} -> {as_set(name, new)}" for name, old, new in fields if old != new]
 
 
+def changes_between(before: RunSettings, after: RunSettings) -> list[str]:
+    """Return what differs between two settings, such as `max_turns 20 -> 4`."""
+    parts = ("budget", "continuation", "terminating")
+    changes = [change for part in parts for change in _changes(part, getattr(before, part), getattr(after, part))]
+    whole = [(name, getattr(before, name), getattr(after, name)) for name in ("stop", "policy", "approve")]
+    return changes + [f"{name} {old!r} -> {new!r}" for name, old, new in whole if old != new]
+
+
 def step_of(event: Event) -> int | None:
     """Return the number of the step that an event belongs to; None for an event of the whole run."""
     step: int | None = getattr(event, "step", None)
@@ -472,17 +480,7 @@ def detail_of(event: Event) -> str:
         case RunStarted():
             return f"{event.provider}:{event.model}, {event.settings.budget!r}, stop={event.settings.stop!r}"
         case LimitsChanged():
-            changes = [
-                change
-                for part in ("budget", "continuation", "terminating")
-                for change in _changes(part, getattr(event.before, part), getattr(event.after, part))
-            ]
-            changes += [
-                f"{name} {getattr(event.before, name)!r} -> {getattr(event.after, name)!r}"
-                for name in ("stop", "policy", "approve")
-                if getattr(event.before, name) != getattr(event.after, name)
-            ]
-            return f"{', '.join(changes)} (by {event.by})"
+            return f"{', '.join(changes_between(event.before, event.after))} (by {event.by})"
         case StopReasonObserved():
             return f"{event.finish_reason} ({event.raw_value!r})"
         case CallRetried():

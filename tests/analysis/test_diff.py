@@ -93,6 +93,9 @@ def naive(a: lab.Run, b: lab.Run, shared: int) -> list[dict[str, Any]]:
         costs: list[Any] = [step.calls[0].cost.usd for step in run.history[:until]]
         return None if None in tokens else sum(tokens), None if None in costs else sum(costs, Decimal(0))
 
+    def limits(n: int) -> list[Any]:
+        return [(run.history[n - 1].settings.budget, repr(run.history[n - 1].settings)) for run in (a, b)]
+
     def what(n: int) -> str:
         if n > len(a.history) or n > len(b.history):
             return "only in b" if n > len(a.history) else "only in a"
@@ -101,8 +104,6 @@ def naive(a: lab.Run, b: lab.Run, shared: int) -> list[dict[str, Any]]:
         own = range(1, n + 1) if n == shared + 1 else range(n, n + 1) if n > shared else ()
         if any(before(a, m) != before(b, m) for m in own):
             return "prompt"
-        if left.settings.budget != right.settings.budget or repr(left.settings) != repr(right.settings):
-            return "limits"
         if (one.text, one.signal.finish_reason, one.reasoning) != (other.text, other.signal.finish_reason, other.reasoning):
             return "answer"
         if [each.name for each in one.tool_calls] != [each.name for each in other.tool_calls]:
@@ -113,7 +114,9 @@ def naive(a: lab.Run, b: lab.Run, shared: int) -> list[dict[str, Any]]:
         if [(r.content, r.error) for r in left.tool_results] != [(r.content, r.error) for r in right.tool_results]:
             return "tool results"
         ends = [None if run.result is None else run.result.stop_reason for run in (a, b)]
-        return "end" if n == len(a.history) == len(b.history) and None not in ends and ends[0] != ends[1] else ""
+        if n == len(a.history) == len(b.history) and None not in ends and ends[0] != ends[1]:
+            return "end"
+        return "limits" if limits(n)[0] != limits(n)[1] and (n == 1 or limits(n) != limits(n - 1)) else ""
 
     rows = []
     for n in range(1, max(len(a.history), len(b.history)) + 1):
@@ -291,7 +294,54 @@ def test_limits_that_were_edited_count_from_the_step_that_they_applied_to() -> N
     b.limits.max_cost = 1
     go(_take(b, None))
 
-    assert listed(lab.diff(a, b), "differs_in") == ["", "limits", "limits"]
+    assert listed(lab.diff(a, b), "differs_in") == ["", "limits", ""]
+
+
+def test_content_comes_before_limits_which_count_once() -> None:
+    a, tight = run_of(LOOKS), run_of(LOOKS, budget=Budget(max_turns=4, max_cost="0.5"))
+    found = lab.diff(a, tight)
+    assert listed(found, "differs_in") == ["limits", "", ""]
+    assert found.what == "limits"
+    assert found.summary.startswith("First difference: step 1, limits: max_turns 20 → 4, max_cost None → $0.50. Tokens ")
+
+    other = run_of(changed(LOOKS, 0, call("look", {"key": "c"})), budget=Budget(max_turns=4))
+    assert listed(lab.diff(a, other), "differs_in") == ["arguments", "", ""]
+    ends = lab.diff(run_of(LOOKS, budget=Budget(max_turns=3)), run_of(LOOKS[:2], budget=Budget(max_turns=2)))
+    assert listed(ends, "differs_in") == ["limits", "", "only in a"]
+
+    branch = a.fork(at=1, budget=Budget(max_turns=4))
+    go(_take(branch, 1))
+    branch.limits.max_turns = 5
+    go(_take(branch, None))
+    assert listed(lab.diff(a, branch), "differs_in") == ["", "limits", "limits"]  # they differ in another way from then on
+
+
+def test_functions_that_are_compared_by_name_are_not_named_as_changed() -> None:
+    one = run_of(LOOKS, stop=lambda history: False)
+    other = run_of(LOOKS, stop=lambda history: False, budget=Budget(max_turns=9))
+    assert "step 1, limits: max_turns 20 → 9. Tokens" in lab.diff(one, other).summary
+
+
+def test_the_state_of_a_run_that_has_not_ended(tmp_path: Path) -> None:
+    waits = agent(LOOKS).run("go", approve=["look"])
+    assert go(_result_of(waits)).stop_reason is lab.StopReason.AWAITING_APPROVAL
+    cut = agent(LOOKS).run("go")
+    with lab.Store(tmp_path / "runs.db") as store:
+        store.keep(cut)
+        go(_take(cut, 1))
+    with lab.Store(tmp_path / "runs.db") as store:
+        loaded = store.load(cut.id)
+        runs = [run_of(LOOKS), agent(LOOKS).run("go"), waits, cut, loaded]
+        ends = [lab.diff(runs[0], run).summary.rpartition("end ")[2] for run in runs]
+    words = ["not started.", "waiting for approval.", "not ended.", "not ended."]
+    assert ends == ["completed, both.", *(f"completed → {one}" for one in words)]
+    paused = run_of(LOOKS, steps=1)
+    paused.pause()
+    assert lab.diff(runs[0], paused).summary.endswith("end completed → paused.")
+
+
+async def _result_of(run: lab.Run) -> lab.RunResult:
+    return await run
 
 
 def test_the_same_steps_with_another_end() -> None:
@@ -301,7 +351,7 @@ def test_the_same_steps_with_another_end() -> None:
     a.stop("enough")
     assert lab.diff(a, b).what == ""  # the other one may still end in the same way
     assert lab.diff(a, b).ends == ("explicit_stop", None)
-    assert "end explicit_stop → still running" in lab.diff(a, b).summary
+    assert "end explicit_stop → not ended" in lab.diff(a, b).summary
 
     b.cancel()
     found = lab.diff(a, b)
@@ -449,7 +499,7 @@ def test_runs_without_steps() -> None:
     assert listed(lab.diff(ended, empty), "differs_in") == ["only in a"] * 3
     nothing = lab.diff(empty, empty)
     assert (len(nothing), list(nothing.columns)) == (0, list(lab.diff(ended, ended).columns))
-    assert nothing.summary == "No difference in 0 steps. Tokens +0 (0 → 0), cost +$0, end still running, both."
+    assert nothing.summary == "No difference in 0 steps. Tokens +0 (0 → 0), cost +$0, end not started, both."
 
 
 def test_a_run_that_is_still_running() -> None:
@@ -490,7 +540,11 @@ def test_the_display_begins_with_the_summary() -> None:
     assert found.summary == (
         "First difference: step 2, arguments. Tokens +9,990 (45 → 10,035), cost unknown, end completed, both."
     )
-    assert repr(found).startswith(found.summary)
+    head, names, first, second, _, more = repr(found).splitlines()
+    assert head == found.summary
+    assert names.split() == ["step", "same", "differs_in", "tokens_a", "tokens_b", "finish_reason_a", "finish_reason_b"]
+    assert first.split()[2:] == ["True", "15", "15", "tool_calls", "tool_calls"] and second.split()[3] == "arguments"
+    assert more == "… and 8 columns more: .columns"
     assert "First difference: step 2, arguments." in str(found._repr_html_())
     assert pickle.loads(pickle.dumps(found)).summary == found.summary
 
