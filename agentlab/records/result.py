@@ -197,6 +197,16 @@ class RunResult:
         )  # else only the redacted detail is raised
         raise _STOPPED[self.stop_reason](self.detail, self) from cause
 
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
+
+        def __getattr__(self, name):
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in ("to_html", "panel"):
+                message = (
+                    f"A result has no {name!r}; its run has. Keep the run: `run = agent.run(…); await run`, then run.{name}(…)."
+                )
+            raise AttributeError(message, name=name, obj=self)
+
     def to_frame(self, what: str = "steps") -> pd.DataFrame:
         """Return a DataFrame of this run: `steps` (one row per step), `calls`, `tools`, `events`, `readings` or `termination`.
 

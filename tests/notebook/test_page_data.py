@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -498,6 +499,57 @@ def test_a_file_is_written_where_it_is_asked_for(tmp_path: Path, monkeypatch: py
         run.to_html("no/run.html")
     with pytest.raises(ConfigurationError, match=r"that is a folder; name a file in it, such as '.*run\.html'\."):
         run.to_html(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"path": 5}, r"to_html\(5\): name a file, such as to_html\('run\.html'\)\."),
+        ({"path": ""}, r"to_html\(''\): name a file"),
+        ({"path": "a\0b"}, r"to_html\('a\\x00b'\): name a file"),
+        ({"path": b"run.html"}, r"to_html\(b'run\.html'\): name a file"),
+        ({"raw": [99]}, r"to_html\(raw=\[99\]\): there is no step 99; they are numbered from 1 to 1\."),
+        ({"raw": [0]}, r"there is no step 0; they are numbered from 1 to 1\."),
+        ({"raw": "yes"}, r"to_html\(raw='yes'\): pass True for all steps, or the numbers of steps in a list, such as \[3\]\."),
+        ({"raw": 1}, r"such as \[1\]\."),
+        ({"raw": ["a"]}, r"to_html\(raw=\['a'\]\): pass True"),
+        ({"raw": None}, r"to_html\(raw=None\): pass True"),
+        ({"timing": "no"}, r"to_html\(timing='no'\): pass True or False\."),
+    ],
+)
+def test_bad_input_is_named(given: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = ended(["Done."])
+    for one in (run, lab.panel(run), lab.panel([run])):
+        with pytest.raises(ConfigurationError, match=words):
+            one.to_html(**given)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_steps_of_a_run_that_has_not_begun_do_not_exist() -> None:
+    idle = lab.Agent(ScriptedProvider([])).run("?")
+    with pytest.raises(ConfigurationError, match=r"there is no step 1; no step has been taken yet\."):
+        idle.to_html(raw=[1])
+
+
+def test_a_result_says_to_keep_its_run() -> None:
+    run = ended(["Done."])
+    keep = r"[Kk]eep (the|its) run: `run = agent\.run\(…\); await run`"
+    for name in ("to_html", "panel"):
+        with pytest.raises(AttributeError, match=f"A result has no '{name}'; .*{keep}, then run.{name}"):
+            getattr(run.result, name)
+    for given in (run.result, [run.result]):
+        with pytest.raises(ConfigurationError, match=f"panel.*this is a result. {keep}"):
+            lab.panel(given)  # type: ignore[arg-type]
+    assert not hasattr(run.result, "other") and pickle.loads(pickle.dumps(run.result)).text == "Done."
+
+
+def test_what_is_not_a_run_is_named() -> None:
+    run = ended(["Done."])
+    with pytest.raises(ConfigurationError, match=r"^panel\('x'\): pass a run from agent\.run\(…\), or several in a list\."):
+        lab.panel("x")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"^panel\(.*this run is listed twice\. Fork it, or remove one\."):
+        lab.panel([run, run])
 
 
 def test_panels_write_files_too(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_an_error_of_a_control_is_shown_below() -> None:
     ("shown", "answer_text"),
     [
         ([], r"panel\(\[\]\): pass at least one run"),
-        ("run", r"'r'.*is not a run"),
+        ("run", r"panel\('run'\): pass a run"),
         (3, r"panel\(3\): pass a run"),
         ([1], r"1 …\]\): this is not a run"),
         (None, r"panel\(None\)"),

@@ -15,10 +15,13 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from agentlab._internal.formatting import counted
-from agentlab._internal.safe_text import AS_WRITTEN, one_line
+from agentlab._internal.redaction import text_of
+from agentlab._internal.safe_text import AS_WRITTEN, cut, one_line
 from agentlab.agent import Run
+from agentlab.engine.run_tree import family_of
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.page.data import Shown, as_json, page_data
 
@@ -40,11 +43,9 @@ def style() -> str:
 
 def page_html(runs: Sequence[Run], title: str = "", *, timing: bool = True, raw: bool | Iterable[int] = False) -> str:
     """Return the page of these runs and of their families; the first one is shown first. See `Run.to_html`."""
-    if not isinstance(raw, bool | Iterable):
-        raise ConfigurationError(
-            f"to_html(raw={raw!r}): pass True for all steps, or the numbers of steps in a list, such as [{raw!r}]."
-        )
-    shown = Shown(timing, raw if isinstance(raw, bool) else frozenset(raw))
+    if not isinstance(timing, bool):
+        raise ConfigurationError(f"to_html(timing={timing!r}): pass True or False.")
+    shown = Shown(timing, raw if isinstance(raw, bool) else _numbers(raw, runs))
     title = title or _title_of(runs)
     data = as_json(page_data(runs, title, shown))
     code = f"\n{script()}\n"
@@ -75,6 +76,22 @@ def page_html(runs: Sequence[Run], title: str = "", *, timing: bool = True, raw:
 """
 
 
+def _numbers(raw: object, runs: Sequence[Run]) -> frozenset[int]:
+    """Return the numbers of steps. Raises ConfigurationError for anything else, and for steps that no run has."""
+    numbers: list[Any] = list(raw) if isinstance(raw, Iterable) and not isinstance(raw, str | bytes) else [None]
+    if not all(isinstance(one, int) and not isinstance(one, bool) for one in numbers):
+        such = raw if isinstance(raw, int) else 3
+        raise ConfigurationError(
+            f"to_html(raw={cut(text_of(raw, repr), 80)}): pass True for all steps, or the numbers of steps in a list, such as [{such}]."
+        )
+    longest = max(len(node.run.history) for run in runs for node in family_of(run))
+    for one in numbers:
+        if not 1 <= one <= longest:
+            there = f"they are numbered from 1 to {longest}" if longest else "no step has been taken yet"
+            raise ConfigurationError(f"to_html(raw={cut(repr(numbers), 80)}): there is no step {one}; {there}.")
+    return frozenset(numbers)
+
+
 def _title_of(runs: Sequence[Run]) -> str:
     return f"{runs[0].agent.name}: {runs[0].prompt[:400]}" if len(runs) == 1 else counted(len(runs), "run")
 
@@ -88,11 +105,17 @@ def to_html(
 ) -> str | Path:
     """Return the page as text; with a path write it there and return the path. See `Run.to_html`.
 
-    Raises ConfigurationError for a folder that does not exist, and for a path that is a folder.
+    Raises ConfigurationError for a folder that does not exist, for a path that is a folder, and for anything but a path.
     """
     if path is None:
         return page_html(runs, timing=timing, raw=raw)
-    file = Path(path).expanduser()
+    try:
+        file = Path(path).expanduser()
+        is_path = bool(os.fspath(path)) and "\0" not in str(file)
+    except (TypeError, RuntimeError):  # bytes; a home folder that is not known
+        is_path = False
+    if not is_path:
+        raise ConfigurationError(f"to_html({cut(text_of(path, repr), 80)}): name a file, such as to_html('run.html').")
     if file.is_dir():
         raise ConfigurationError(
             f"to_html({os.fspath(path)!r}): that is a folder; name a file in it, such as {str(file / 'run.html')!r}."

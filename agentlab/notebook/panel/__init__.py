@@ -27,6 +27,7 @@ from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.notebook.panel.side_by_side import SideBySide
+from agentlab.records.result import RunResult
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
@@ -53,15 +54,26 @@ def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] =
         return Panel(run_or_runs, known)
     if isinstance(run_or_runs, Lockstep):
         return SideBySide(run_or_runs, known)
-    if not isinstance(run_or_runs, Iterable):
+    given: object = run_or_runs
+    if isinstance(given, RunResult):
+        raise _not_a_run(f"panel({given!r})", given)
+    if not isinstance(run_or_runs, Iterable) or isinstance(given, str):
         raise ConfigurationError(f"panel({run_or_runs!r}): pass a run from agent.run(…), or several in a list.")
     runs = tuple(run_or_runs)
     for one in runs:
         if not isinstance(one, Run):
-            raise ConfigurationError(f"panel([… {one!r} …]): this is not a run; pass runs from agent.run(…).")
+            raise _not_a_run(f"panel([… {one!r} …])", one)
+        if sum(other is one for other in runs) > 1:
+            raise ConfigurationError(f"panel([… {one!r} …]): this run is listed twice. Fork it, or remove one.")
     if not runs:
         raise ConfigurationError("panel([]): pass at least one run from agent.run(…).")
     return SideBySide(runs, known)
+
+
+def _not_a_run(call: str, given: object) -> ConfigurationError:
+    if isinstance(given, RunResult):
+        return ConfigurationError(f"{call}: this is a result. Keep its run: `run = agent.run(…); await run`, and pass that.")
+    return ConfigurationError(f"{call}: this is not a run; pass runs from agent.run(…).")
 
 
 __all__ = ["Panel", "SideBySide", "panel"]
