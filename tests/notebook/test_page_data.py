@@ -186,6 +186,7 @@ def test_what_a_person_decided_about_a_call(decision: lab.Approval, outcome: str
         [heading] if heading else []
     )
     assert "<b>" not in step["html"] and "<i>" not in step["html"]
+    assert ('a person:</div><div><pre class="agentlab-code' in step["html"]) == bool(heading)  # as wide as the other arguments
 
 
 def test_chat_history_reminders_and_messages_of_a_person() -> None:

@@ -464,7 +464,7 @@ def _result(result: ToolResult | None, where: str) -> str:
     notes = []
     if result.executed_arguments is not None:
         edit = "Arguments after the edit by" if result.approval == "edited" else "Executed with other arguments, by"
-        notes.append(f'<div class="agentlab-note">{edit} {changed_by(result)}:</div>{code(result.executed_arguments)}')
+        notes.append(f'<div class="agentlab-note">{edit} {changed_by(result)}:</div><div>{code(result.executed_arguments)}</div>')
     if result.middleware == "answer":
         notes.append('<div class="agentlab-note">Answered by a middleware, not executed.</div>')
     elif "result" in result.middleware:
