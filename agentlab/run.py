@@ -408,7 +408,7 @@ class Run(Displayable, Generic[A]):
         elif refuse is not None:
             approval = Approval.refuse(refuse)
         for run, one in chosen:
-            run.stepper.decide(one.call_id, approval)
+            run.stepper.decide(one.call_id, run.stepper.checked(one, approval))
 
     def stop(self, reason: str = "no reason given") -> None:
         """End the run after the step under way, or at once if there is none. A run that has ended stays as it is.

@@ -552,6 +552,17 @@ def _stopped(tool_call: ToolCall, stop: Stop) -> Executed:
     return Executed(ToolResult(tool_call.id, tool_call.name, content, stop.output, stop=stop))
 
 
+def problem_with(arguments: str, target: Tool) -> str:
+    """Return why the arguments do not fit a tool, "" if they do."""
+    try:
+        target.validate(arguments)
+    except pydantic.ValidationError as error:
+        return _problems(error)
+    except Exception as error:  # a validator raised what pydantic does not catch, such as a KeyError
+        return f"their validation raised {in_words(error)}"
+    return ""
+
+
 def _problems(error: pydantic.ValidationError) -> str:
     problems = []
     for problem in error.errors(include_url=False, include_context=False):

@@ -21,12 +21,13 @@ from agentlab.engine.step_builder import StepBuilder
 from agentlab.engine.timeline import Clock, Timeline
 from agentlab.engine.unreachable import never_met
 from agentlab.engine.worker import LoopAffinity, wait_to_begin
-from agentlab.errors import RunEndedError
+from agentlab.errors import ConfigurationError, RunEndedError
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
 from agentlab.records import events
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
+from agentlab.tools import problem_with
 
 
 class Stepper:
@@ -172,26 +173,41 @@ class Stepper:
 
     async def _ask(self, approver: Callable[[PendingCall], object]) -> None:
         """Ask the approver about the next call. Its error refuses the call."""
-        approvals = self.control.approvals
+        approvals, approval, cause = self.control.approvals, Approval.refuse(), ""
         call = approvals.asked[approvals.waits_at or ""]
         try:
             decision = approver(call)
-            approval = as_approval(await decision if inspect.isawaitable(decision) else decision)
+            decision = await decision if inspect.isawaitable(decision) else decision
         except Exception as error:
-            message = f"The approver raised {in_words(error)}"
-            self.timeline.warn_once(f"{message} The call of {call.tool} is refused.")
-            approval = Approval.refuse(message)
-        self.decide(call.call_id, approval)
+            cause = f"The approver raised {in_words(error).rstrip('.')}."
+        else:
+            try:
+                approval = self.checked(call, as_approval(decision))
+            except ConfigurationError as error:
+                cause = redact(str(error))
+        if cause:
+            self.timeline.warn_once(f"{cause} The call of {call.tool} is refused.")
+        self.decide(call.call_id, approval, cause)
 
-    def decide(self, call_id: str, approval: Approval) -> bool:
-        """Decide on a call, from any thread. False if it is decided already."""
-        decided = self.control.approvals.decide(call_id, approval)
+    def checked(self, call: PendingCall, approval: Approval) -> Approval:
+        """Return the decision on a call. Raises ConfigurationError if its arguments do not fit the tool."""
+        tool = self.context.agent.tools.get(call.tool)
+        if approval.arguments is not None and tool is not None and (problem := problem_with(approval.arguments, tool)):
+            raise ConfigurationError(
+                f"The arguments {approval.arguments} do not fit the tool {call.tool!r}: {problem}. They replace "
+                "all arguments of the call."
+            )
+        return approval
+
+    def decide(self, call_id: str, approval: Approval, cause: str = "") -> bool:
+        """Decide on a call, from any thread. False if it is decided already. `cause` is why the approver gave no decision."""
+        decided = self.control.approvals.decide(call_id, approval, cause)
         if decided is not None:
             (call, given), timeline = decided, self.timeline
-            at_s, name = timeline.clock.elapsed_s(), redact(approval.text)
+            at_s, text = timeline.clock.elapsed_s(), redact(cause or approval.text)
             timeline.emit(
                 events.ApprovalGiven(
-                    at_s, call.step, call_id, call.tool, approval.decision, given.waited_s, approval.arguments, name
+                    at_s, call.step, call_id, call.tool, approval.decision, given.waited_s, approval.arguments, text
                 )
             )
             self.affinity.wake_up()

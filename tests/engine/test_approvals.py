@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pydantic
 import pytest
 from thread_tools import wait_until as until
 
@@ -97,6 +98,87 @@ def test_why_it_asks() -> None:
     failing = Desk().agent().run("?", approve=[lambda history: 1 / 0])
     go(end_of(failing))
     assert "ZeroDivisionError" in failing.pending[0].why
+
+
+@pytest.mark.parametrize(("approve", "why"), [(True, "every tool is asked about"), (["pay", "*"], "every tool is asked about")])
+def test_why_it_asks_about_every_tool(approve: object, why: str) -> None:
+    run = Desk().agent().run("?", approve=approve)
+    go(end_of(run))
+    assert run.pending[0].why == why
+
+
+def test_asks_if_it_is_unknown_whether_a_condition_is_met() -> None:
+    never = lab.StepCountIs(9)
+    for condition, parts in (
+        (lab.MaxCost(0.5), "MaxCost unknown of $0.50"),
+        (lab.MaxCost(0.5) | never, "MaxCost unknown of $0.50"),
+        (~lab.MaxCost(0.5), "MaxCost unknown of $0.50"),
+    ):
+        run = Desk().agent(call("look", {"q": "a"}, tokens=(None, None))).run("?", approve=[never, condition])
+        go(end_of(run))
+        assert [one.why for one in run.pending] == [f"unknown whether this condition is met: {parts}"]
+    off = Desk().agent().run("?", approve=[lab.Off(lab.MaxCost(0.5))])
+    assert go(end_of(off)).stop_reason is StopReason.COMPLETED
+
+
+def test_a_tool_of_the_agent_means_its_name() -> None:
+    class Answer(pydantic.BaseModel):
+        """The answer."""
+
+        text: str
+
+    desk = Desk()
+    paid = lab.tool(name="transfer")(desk.pay)
+    agent = lab.Agent(ScriptedProvider([]), tools=[paid, desk.look, Answer], approve=[desk.look])
+    assert agent.settings.approve == ("look",)
+    assert agent.run("?", approve=[desk.pay, desk.look, Answer]).limits.approve == ("transfer", "look", "Answer")
+    assert agent.run("?", approve=paid).limits.approve == ("transfer",)
+    run = agent.run("?", approve=desk.pay)
+    assert run.limits.approve == ("transfer",)
+    run.limits.approve = [desk.look, "transfer"]
+    assert run.limits.approve == ("look", "transfer")
+    assert run.fork(0, approve=[Answer]).limits.approve == ("Answer",)
+    (condition,) = agent.run("?", approve=[lambda history: True]).limits.approve
+    assert isinstance(condition, lab.Custom)
+
+
+@pytest.mark.parametrize("wrong", [5, None, ""])
+def test_bad_parts_of_approve(wrong: object) -> None:
+    with pytest.raises(errors.LimitError, match=r"approve has .*: give names or patterns of tools"):
+        Desk().agent().run("?", approve=[wrong])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Approval("refuse"), r"'refuse'.*'approved', 'edited', 'answered', 'refused'"),  # type: ignore[arg-type]
+        (lambda: Approval("nonsense"), r"'nonsense'.*'approved', 'edited'"),  # type: ignore[arg-type]
+        (lambda: Approval(["refused"]), "refused"),  # type: ignore[arg-type]
+        (lambda: Approval("edited"), "arguments=None"),
+        (lambda: Approval("edited", "[1]"), "arguments='\\[1\\]'"),
+        (lambda: Approval("approved", "{}"), "no other decision"),
+        (lambda: Approval("refused", None, 5), "text=5"),  # type: ignore[arg-type]
+        (lambda: Approval.allow({"a": object()}), "cannot be written as JSON"),
+        (lambda: Approval.allow("[1]"), "as a dict"),
+    ],
+)
+def test_bad_approvals(make: Callable[[], Approval], message: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=message):
+        make()
+
+
+def test_arguments_that_do_not_fit_leave_the_call_waiting() -> None:
+    desk = Desk()
+    run = desk.agent().run("?", approve=["pay"])
+    go(end_of(run))
+    with pytest.raises(errors.ConfigurationError, match="do not fit the tool 'pay': amount: Field required"):
+        run.approve(arguments={})
+    with pytest.raises(errors.ConfigurationError, match="cannot be written as JSON"):
+        run.approve(arguments={"amount": object()})
+    assert len(run.pending) == 1
+    run.approve(arguments={"amount": 2})
+    go(end_of(run))
+    assert desk.done == [2]
 
 
 def test_names_the_tools_if_a_pattern_fits_none() -> None:
@@ -355,6 +437,29 @@ def test_cancel_ends_a_hanging_approver() -> None:
         assert (await asyncio.wait_for(work, 5)).stop_reason is StopReason.CANCELLED
 
     go(scenario())
+
+
+def test_an_approver_that_fails_is_no_person() -> None:
+    for approver, cause in (
+        (lambda pending: 1 / 0, "The approver raised ZeroDivisionError: division by zero."),
+        (lambda pending: "yes", "The approver returned 'yes': return True, False, or lab.Approval.allow(), for example."),
+    ):
+        run = Desk().agent().run("?", approve=["pay"], approver=approver)  # type: ignore[arg-type]
+        with pytest.warns(errors.AgentlabWarning) as warned:
+            result = go(end_of(run))
+        assert [str(one.message) for one in warned] == [f"{cause} The call of pay is refused."]
+        content = "This call could not be approved. It was not executed."
+        assert result.history[0].tool_results[0].content == content
+        assert [event.text for event in run.events if isinstance(event, events.ApprovalGiven)] == [cause]
+
+
+def test_arguments_of_an_approver_that_do_not_fit_refuse_the_call() -> None:
+    desk = Desk()
+    with pytest.warns(
+        errors.AgentlabWarning, match=r"do not fit the tool 'pay': amount: Field required.*The call of pay is refused"
+    ):
+        result = go(end_of(desk.agent().run("?", approve=["pay"], approver=lambda pending: Approval.allow({"sum": 1}))))
+    assert (desk.done, result.history[0].tool_results[0].error) == ([], "refused")
 
 
 # A person there -----------------------------------------------------------------------------------------------------------------
