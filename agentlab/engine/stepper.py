@@ -90,6 +90,13 @@ class Stepper:
                 "This run has no limit: it may run, and cost money, forever. Set one, such as Budget(max_turns=20)."
             )
 
+        if self.context.approver is not None and not settings.approve:
+            tools = self.context.agent.tools.values()
+            if not any(getattr(tool.function, "ends_when_cancelled", False) for tool in tools):  # no sub-agent, which may ask
+                timeline.warn_once(
+                    "The approver has nothing to decide: pass approve=[…] with names of tools, or approve=True for every tool."
+                )
+
     def _follow(self) -> None:
         with self.affinity.lock:
             self.timeline.follow(self.context.run)

@@ -396,6 +396,17 @@ def test_an_approver_that_fails_refuses(approver: Any) -> None:
     assert result.history[0].tool_results[0].error == "refused"
 
 
+def test_an_approver_without_approve_warns_once_at_the_start() -> None:
+    desk = Desk()
+    run = desk.agent(approver=lambda pending: True).run("?")
+    with pytest.warns(errors.AgentlabWarning, match="nothing to decide: pass approve=") as warned:
+        go(end_of(run))
+    assert len(warned) == 1
+    edited = desk.agent().run("?", approver=lambda pending: False)
+    edited.limits.approve = True
+    assert go(end_of(edited)).history[0].tool_results[0].error == "refused"  # without a warning, which would be an error here
+
+
 def test_each_call_is_asked_about_once() -> None:
     asked: list[str] = []
 
