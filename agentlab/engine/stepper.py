@@ -19,6 +19,7 @@ from agentlab.engine.plan import Ending, RunPlan, SuspendedStep
 from agentlab.engine.step import abandon, stopped, take_step
 from agentlab.engine.step_builder import StepBuilder
 from agentlab.engine.timeline import Clock, Timeline
+from agentlab.engine.tool_calls import problem_with
 from agentlab.engine.unreachable import never_met
 from agentlab.engine.worker import LoopAffinity, wait_to_begin
 from agentlab.errors import ConfigurationError, RunEndedError
@@ -27,7 +28,6 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.records import events
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
-from agentlab.tools import problem_with
 
 
 class Stepper:

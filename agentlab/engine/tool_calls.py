@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+import pydantic
+
 from agentlab._internal.asyncio_tools import GRACE_S, sheltered
 from agentlab._internal.redaction import in_words, redact_known
 from agentlab.engine import call_context
@@ -27,7 +29,7 @@ from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.result import MODIFY_PROMPT
-from agentlab.tools import INTERRUPTED, Executed, execute_call
+from agentlab.tools import INTERRUPTED, Executed, Tool, execute_call, problems
 
 if TYPE_CHECKING:
     from agentlab.engine.call_context import RunContext
@@ -181,6 +183,17 @@ async def _carry_out(run: RunContext, builder: StepBuilder, tool_call: ToolCall,
         executed = Executed(ToolResult(call.id, call.name, redact_known(text), None, "refused"))
     executed.result = _with_decision(executed.result, tool_call, given)
     return executed
+
+
+def problem_with(arguments: str, target: Tool) -> str:
+    """Return why the arguments do not fit a tool, "" if they do."""
+    try:
+        target.validate(arguments)
+    except pydantic.ValidationError as error:
+        return problems(error)
+    except Exception as error:  # a validator raised what pydantic does not catch, such as a KeyError
+        return f"their validation raised {in_words(error)}"
+    return ""
 
 
 def _with_decision(result: ToolResult, tool_call: ToolCall, given: Given | None) -> ToolResult:
