@@ -26,6 +26,7 @@ from agentlab.errors import ConfigurationError, RunEndedError
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
 from agentlab.records import events
+from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 
@@ -339,8 +340,24 @@ class Stepper:
 
     @property
     def outcome(self) -> RunResult:
-        """The result; of a run that waits for approval, a result that says so."""
-        return self.context.result or self.context.result_for(self.waiting())
+        """The result; of a run that waits for approval, a result that says so, with the step that waits."""
+        if self.context.result is not None:
+            return self.context.result
+        ending = self.waiting()
+        return self.context.result_for(ending, self._with_waiting_step(ending))
+
+    def _with_waiting_step(self, ending: Ending) -> RunHistory:
+        """Return the history with the step that waits as it is so far, so that its usage counts."""
+        timeline, builder = self.timeline, self.context.builder
+        if builder is None:
+            return timeline.history
+        step = builder.build(timeline)
+        if builder.waiting_child is not None:
+            step = replace(step, children=(*step.children, builder.waiting_child.use_so_far()))
+        history = timeline.history.prefix(len(timeline.history))
+        history.append(step)
+        builder.complete(step, builder.settings.budget.remaining(history, timeline.clock.elapsed_s()), None, ending)
+        return history
 
     @property
     def is_stepping(self) -> bool:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pydantic
@@ -336,6 +337,36 @@ def test_terminating_tool_that_waits() -> None:
     go(end_of(run))
     run.approve()
     assert (go(end_of(run)).stop_reason, run.history.last.tool_results[0].value) == (StopReason.TERMINATING_TOOL, "paid 5")  # type: ignore[union-attr]
+
+
+def test_the_result_of_a_run_that_waits_counts_the_step_that_waits() -> None:
+    desk = Desk()
+    answers = [call("look", {"q": "a"}, cost=0.5), several(("look", {"q": "b"}), ("pay", {"amount": 1}))]
+    run = desk.agent(*answers).run("?", approve=["pay"])
+    waiting = go(end_of(run))
+    assert (len(waiting.history), len(run.history)) == (2, 1)
+    assert [result.content for result in waiting.history[1].tool_results] == ["saw b"]
+    assert waiting.history[1].stop_reason is StopReason.AWAITING_APPROVAL
+    assert (waiting.usage.total_tokens, waiting.history.calls) == (30, 2)
+    assert (waiting.cost.usd, waiting.cost.known_usd) == (None, Decimal("0.5"))
+    assert waiting.to_frame()["total_tokens"].tolist() == [15, 15]
+    assert waiting.to_frame("tools")["tool"].tolist() == ["look", "look"]
+    run.approve()
+    result = go(end_of(run))
+    assert (result.usage.total_tokens, len(result.history), result.history[1].stop_reason) == (45, 3, None)
+    assert waiting.usage.total_tokens == 30
+
+
+def test_the_result_of_a_caller_that_waits_counts_its_child_run() -> None:
+    desk = Desk()
+    run = with_child(desk)
+    waiting = go(end_of(run))
+    (use,) = waiting.history[0].children
+    assert (use.run_id, use.calls, use.stop_reason) == (run.children[0].id, 1, StopReason.AWAITING_APPROVAL)
+    assert (waiting.usage.total_tokens, waiting.history.own_usage.total_tokens, len(run.history)) == (30, 15, 0)
+    run.approve()
+    result = go(end_of(run))
+    assert (result.usage.total_tokens, [use.calls for use in result.history[0].children]) == (60, [2])
 
 
 def test_middleware_comes_after_the_approval() -> None:
