@@ -194,11 +194,11 @@ def test_an_interrupted_experiment_resumes_and_gives_the_same_results(where: str
 
 
 SCRIPT = """
-import asyncio, sys
-from pathlib import Path
+import asyncio, signal, sys
 import agentlab as lab
 from experiments.parts import Slow, look, steps_taken
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with SIGINT ignored
 agent = lab.Agent(Slow(0, stuck_at=10), tools=[look])
 study = lab.Experiment({"a": agent}, ["x", "y"], repeats=3, score=steps_taken, store=sys.argv[1])
 asyncio.run(study.run(concurrency=2))
