@@ -65,9 +65,10 @@ class Agent(Displayable):
     policy        a function `(signal, context) -> Decision`, sync or async, default for its runs: decides what to do with a response
     continuation  a ContinuationPolicy, default for its runs: limits the calls that continue a truncated answer; None: no continuation
     terminating   names of the tools that end a run, or TerminatingTools: if an answer calls no tool, the model is reminded
-    approve       patterns of tool names, default for its runs: a person is asked before such a tool is called; True: before every
-                  tool; a stop condition among them: before every tool once it is met
-    approver      a function `(call) -> decision`, sync or async, that decides on these calls; see `lab.Approval`
+    approve       tools or patterns of their names, default for its runs: a person is asked before such a tool is called; True:
+                  before every tool; a stop condition among them: before every tool once it is met
+    approver      a function `(call) -> decision`, sync or async, that decides on these calls; see `lab.Approval`. A run without
+                  `approve` and without sub-agents that begins with an approver warns
     stream        True to request the answer as a stream
     options       further fields of the provider's request body, such as {"temperature": 0}
     middleware    async functions `(request, ask) -> response` around each model call, the first outermost

@@ -283,7 +283,7 @@ class Run(Displayable, Generic[A]):
 
     @needs_await("run.step()")
     async def step(self) -> StepResult | None:
-        """Take one step, also during a pause. Returns None if the run ended without another one.
+        """Take one step, also during a pause. Returns None if the run ended without another one, or waits for approval.
 
         Raises RunEndedError after the end, and MissingKeyError before the first step (the run stays ready). A ConfigurationError or a
         FixtureError within the step is raised after the step is recorded.
@@ -312,8 +312,8 @@ class Run(Displayable, Generic[A]):
     def start(self, loop: Literal["background", "kernel"] = "background") -> Self:
         """Run to the end in the background and return at once, so that the panel is live.
 
-        Without a front end, block until the end, so that executed notebooks are deterministic. `loop="kernel"` runs on the caller's
-        event loop, for clients that are bound to it.
+        Without a front end, block until the end, or until the run waits for approval, so that executed notebooks are deterministic.
+        `loop="kernel"` runs on the caller's event loop, for clients that are bound to it.
 
         Example:
             >>> run = brief.run("?").start()  # without a front end it has ended when this returns
@@ -371,13 +371,14 @@ class Run(Displayable, Generic[A]):
         answer: str | None = None,
         refuse: str | None = None,
     ) -> None:
-        """Decide on one of the `pending` tool calls, by its id, or on all of them; from any thread.
+        """Decide on one of the `pending` tool calls, given itself or by its id, or on all of them; from any thread.
 
-        arguments   call the tool with other arguments
+        arguments   call the tool with these arguments, which replace all of its own
         answer      do not call the tool; the model reads this text as its result
         refuse      do not call the tool; the model reads this text as an error
 
-        A run with a person there goes on at once, any other with the next `await`. Raises ConfigurationError if no such call waits.
+        A run with a person there goes on at once, any other with the next `await`. Raises ConfigurationError if no such call
+        waits, or if the arguments do not fit the tool; the call then still waits.
 
         Example:
             >>> run.limits.approve = ["get_*"]
@@ -408,7 +409,7 @@ class Run(Displayable, Generic[A]):
         elif refuse is not None:
             approval = Approval.refuse(refuse)
         for run, one in chosen:
-            run.stepper.decide(one.call_id, approval)
+            run.stepper.decide(one.call_id, run.stepper.checked(one, approval))
 
     def stop(self, reason: str = "no reason given") -> None:
         """End the run after the step under way, or at once if there is none. A run that has ended stays as it is.

@@ -324,15 +324,22 @@ class OpenRun:
             builder.waiting_child, control.below = self, run.control
             raise RunFailed(run.stepper.waiting().detail, run.stepper.outcome)
 
+    def use_so_far(self) -> ChildUse:
+        """Return the usage of the run while it waits for approval, with its step that waits."""
+        result = self.run.stepper.outcome
+        return self._use(result.history, result.stop_reason)
+
+    def _use(self, history: RunHistory, ended: StopReason | None) -> ChildUse:
+        used = history.since(len(self.before))
+        counted = (len(used), used.calls, used.usage, used.cost, used.known_tokens, used.known_cost_usd)
+        return ChildUse(self.run.id, self.call_id, self.name, self.handle, ended, *counted)
+
     def give_up(self) -> None:
         """Record its usage in the caller's step. If it has not ended, it is cancelled: the caller was interrupted."""
         run, context, caller = self.run, self.context, self.context.caller.timeline
         if run.result is None:
             run.cancel()
-        used = run.history.since(len(self.before))
-        ended = None if run.result is None else run.result.stop_reason
-        counted = (len(used), used.calls, used.usage, used.cost, used.known_tokens, used.known_cost_usd)
-        use = ChildUse(run.id, self.call_id, self.name, self.handle, ended, *counted)
+        use = self._use(run.history, None if run.result is None else run.result.stop_reason)
         context.builder.open_children.remove(self.child)
         context.builder.children.append(use)
         run.stepper.context.parent_limit = None

@@ -393,7 +393,7 @@ async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
     try:
         arguments = target.validate(tool_call.arguments)
     except pydantic.ValidationError as error:
-        return _failed(tool_call, "invalid_arguments", f"The arguments are not valid, nothing was executed. {_problems(error)}")
+        return _failed(tool_call, "invalid_arguments", f"The arguments are not valid, nothing was executed. {problems(error)}")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a validator raised what pydantic does not catch, such as a KeyError
@@ -552,12 +552,13 @@ def _stopped(tool_call: ToolCall, stop: Stop) -> Executed:
     return Executed(ToolResult(tool_call.id, tool_call.name, content, stop.output, stop=stop))
 
 
-def _problems(error: pydantic.ValidationError) -> str:
-    problems = []
+def problems(error: pydantic.ValidationError) -> str:
+    """Return what is wrong with the arguments of a call."""
+    found = []
     for problem in error.errors(include_url=False, include_context=False):
         place = ".".join(map(str, problem["loc"]))
-        problems.append(f"{place}: {problem['msg']}" if place else str(problem["msg"]))
-    return "; ".join(problems)
+        found.append(f"{place}: {problem['msg']}" if place else str(problem["msg"]))
+    return "; ".join(found)
 
 
 # From a function to a tool ----------------------------------------------------------------------------------------------------

@@ -139,15 +139,15 @@ class RunContext:
                 cost_usd += now.cost_usd - before.known_cost_usd
         return Used(calls, tokens, cost_usd)
 
-    def result_for(self, ending: Ending) -> RunResult:
-        """Return the result of the run for this ending."""
+    def result_for(self, ending: Ending, history: RunHistory | None = None) -> RunResult:
+        """Return the result of the run for this ending, with its history unless another one is given."""
         timeline, origin, model = self.timeline, self.origin, self.agent.model
         return RunResult(
             run_id=self.run_id,
             provider=model.name,
             model=model.model,
             prompt=timeline.prompt,
-            history=timeline.history,
+            history=timeline.history if history is None else history,
             messages=timeline.conversation.view(),
             events=timeline.events,
             stop_reason=ending.stop_reason,

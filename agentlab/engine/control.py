@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import ConfigurationError
-from agentlab._internal.redaction import redacted_repr
+from agentlab._internal.redaction import in_words, redacted_repr, text_of
 
 # Approvals ----------------------------------------------------------------------------------------------------------------------
 
@@ -38,6 +38,20 @@ class Approval(Displayable):
     arguments: str | None = None
     text: str = ""
 
+    def __post_init__(self) -> None:
+        if self.decision not in get_args(Decided):
+            raise ConfigurationError(
+                f"Approval({self.decision!r}): choose {', '.join(map(repr, get_args(Decided)))}, or write "
+                "lab.Approval.refuse(), for example."
+            )
+        if (self.decision == "edited") is not (_json_object(self.arguments) is not None):
+            raise ConfigurationError(
+                f"Approval({self.decision!r}, arguments={self.arguments!r}): 'edited', and no other decision, has arguments, as the "
+                'text of a JSON object; write lab.Approval.allow({"city": "Graz"}), for example.'
+            )
+        if not isinstance(self.text, str):
+            raise ConfigurationError(f"Approval({self.decision!r}, text={self.text!r}): pass the text as a string.")
+
     @classmethod
     def allow(cls, arguments: Mapping[str, object] | str | None = None) -> Approval:
         """Call the tool, with other arguments if they are given: a dict, or the text of a JSON object.
@@ -48,12 +62,17 @@ class Approval(Displayable):
         """
         if arguments is None:
             return cls()
-        try:
-            text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments), ensure_ascii=False)
-            if isinstance(json.loads(text), dict):
-                return cls("edited", text)
-        except (TypeError, ValueError):
-            pass
+        text: object = arguments
+        if isinstance(arguments, Mapping):
+            try:
+                text = json.dumps(dict(arguments), ensure_ascii=False, allow_nan=False)
+            except (TypeError, ValueError, RecursionError) as error:
+                raise ConfigurationError(
+                    f"arguments={arguments!r} cannot be written as JSON ({in_words(error)}): pass text, numbers, True, False, None, "
+                    "lists and dicts."
+                ) from error
+        if (checked := _json_object(text)) is not None:
+            return cls("edited", checked)
         raise ConfigurationError(
             f'arguments={arguments!r}: pass the arguments of the tool as a dict, such as {{"city": "Graz"}}.'
         )
@@ -83,13 +102,23 @@ class Approval(Displayable):
         return cls("refused", None, message)
 
 
+def _json_object(text: object) -> str | None:
+    """Return the text if it is that of a JSON object."""
+    try:
+        return text if isinstance(text, str) and isinstance(json.loads(text), dict) else None
+    except (ValueError, RecursionError):
+        return None
+
+
 def as_approval(decision: object) -> Approval:
     """Return the decision of an approver: an Approval, or True or False. Raises ConfigurationError for anything else."""
     if isinstance(decision, Approval):
         return decision
     if isinstance(decision, bool):
         return Approval.allow() if decision else Approval.refuse()
-    raise ConfigurationError(f"The approver returned {decision!r}: return True, False, or lab.Approval.allow(), for example.")
+    raise ConfigurationError(
+        f"The approver returned {text_of(decision, repr)}: return True, False, or lab.Approval.allow(), for example."
+    )
 
 
 @redacted_repr
@@ -131,10 +160,11 @@ class PendingCall(Displayable):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A decision on a call, and the seconds until it was made."""
+    """A decision on a call, and the seconds until it was made. `cause` is why the approver gave none; the call is then refused."""
 
     approval: Approval
     waited_s: float
+    cause: str = ""
 
 
 class StepSuspended(BaseException):
@@ -169,13 +199,13 @@ class Approvals:
         """Add calls that wait."""
         self.asked |= {call.call_id: call for call in calls}
 
-    def decide(self, call_id: str, approval: Approval) -> tuple[PendingCall, Given] | None:
+    def decide(self, call_id: str, approval: Approval, cause: str = "") -> tuple[PendingCall, Given] | None:
         """Keep a decision; None if the call is not asked about, or decided already: the first decision counts."""
         with self._lock:
             if call_id not in self.asked or call_id in self.given:
                 return None
             call = self.asked[call_id]
-            given = self.given[call_id] = Given(approval, call.waited_s)
+            given = self.given[call_id] = Given(approval, call.waited_s, cause)
         return call, given
 
     def clear(self) -> None:

@@ -19,12 +19,14 @@ from agentlab.engine.plan import Ending, RunPlan, SuspendedStep
 from agentlab.engine.step import abandon, stopped, take_step
 from agentlab.engine.step_builder import StepBuilder
 from agentlab.engine.timeline import Clock, Timeline
+from agentlab.engine.tool_calls import problem_with
 from agentlab.engine.unreachable import never_met
 from agentlab.engine.worker import LoopAffinity, wait_to_begin
-from agentlab.errors import RunEndedError
+from agentlab.errors import ConfigurationError, RunEndedError
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
 from agentlab.records import events
+from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 
@@ -88,6 +90,13 @@ class Stepper:
             timeline.warn_once(
                 "This run has no limit: it may run, and cost money, forever. Set one, such as Budget(max_turns=20)."
             )
+
+        if self.context.approver is not None and not settings.approve:
+            tools = self.context.agent.tools.values()
+            if not any(getattr(tool.function, "ends_when_cancelled", False) for tool in tools):  # no sub-agent, which may ask
+                timeline.warn_once(
+                    "The approver has nothing to decide: pass approve=[…] with names of tools, or approve=True for every tool."
+                )
 
     def _follow(self) -> None:
         with self.affinity.lock:
@@ -172,26 +181,41 @@ class Stepper:
 
     async def _ask(self, approver: Callable[[PendingCall], object]) -> None:
         """Ask the approver about the next call. Its error refuses the call."""
-        approvals = self.control.approvals
+        approvals, approval, cause = self.control.approvals, Approval.refuse(), ""
         call = approvals.asked[approvals.waits_at or ""]
         try:
             decision = approver(call)
-            approval = as_approval(await decision if inspect.isawaitable(decision) else decision)
+            decision = await decision if inspect.isawaitable(decision) else decision
         except Exception as error:
-            message = f"The approver raised {in_words(error)}"
-            self.timeline.warn_once(f"{message} The call of {call.tool} is refused.")
-            approval = Approval.refuse(message)
-        self.decide(call.call_id, approval)
+            cause = f"The approver raised {in_words(error).rstrip('.')}."
+        else:
+            try:
+                approval = self.checked(call, as_approval(decision))
+            except ConfigurationError as error:
+                cause = redact(str(error))
+        if cause:
+            self.timeline.warn_once(f"{cause} The call of {call.tool} is refused.")
+        self.decide(call.call_id, approval, cause)
 
-    def decide(self, call_id: str, approval: Approval) -> bool:
-        """Decide on a call, from any thread. False if it is decided already."""
-        decided = self.control.approvals.decide(call_id, approval)
+    def checked(self, call: PendingCall, approval: Approval) -> Approval:
+        """Return the decision on a call. Raises ConfigurationError if its arguments do not fit the tool."""
+        tool = self.context.agent.tools.get(call.tool)
+        if approval.arguments is not None and tool is not None and (problem := problem_with(approval.arguments, tool)):
+            raise ConfigurationError(
+                f"The arguments {approval.arguments} do not fit the tool {call.tool!r}: {problem}. They replace "
+                "all arguments of the call."
+            )
+        return approval
+
+    def decide(self, call_id: str, approval: Approval, cause: str = "") -> bool:
+        """Decide on a call, from any thread. False if it is decided already. `cause` is why the approver gave no decision."""
+        decided = self.control.approvals.decide(call_id, approval, cause)
         if decided is not None:
             (call, given), timeline = decided, self.timeline
-            at_s, name = timeline.clock.elapsed_s(), redact(approval.text)
+            at_s, text = timeline.clock.elapsed_s(), redact(cause or approval.text)
             timeline.emit(
                 events.ApprovalGiven(
-                    at_s, call.step, call_id, call.tool, approval.decision, given.waited_s, approval.arguments, name
+                    at_s, call.step, call_id, call.tool, approval.decision, given.waited_s, approval.arguments, text
                 )
             )
             self.affinity.wake_up()
@@ -316,8 +340,24 @@ class Stepper:
 
     @property
     def outcome(self) -> RunResult:
-        """The result; of a run that waits for approval, a result that says so."""
-        return self.context.result or self.context.result_for(self.waiting())
+        """The result; of a run that waits for approval, a result that says so, with the step that waits."""
+        if self.context.result is not None:
+            return self.context.result
+        ending = self.waiting()
+        return self.context.result_for(ending, self._with_waiting_step(ending))
+
+    def _with_waiting_step(self, ending: Ending) -> RunHistory:
+        """Return the history with the step that waits as it is so far, so that its usage counts."""
+        timeline, builder = self.timeline, self.context.builder
+        if builder is None:
+            return timeline.history
+        step = builder.build(timeline)
+        if builder.waiting_child is not None:
+            step = replace(step, children=(*step.children, builder.waiting_child.use_so_far()))
+        history = timeline.history.prefix(len(timeline.history))
+        history.append(step)
+        builder.complete(step, builder.settings.budget.remaining(history, timeline.clock.elapsed_s()), None, ending)
+        return history
 
     @property
     def is_stepping(self) -> bool:

@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+import pydantic
+
 from agentlab._internal.asyncio_tools import GRACE_S, sheltered
 from agentlab._internal.redaction import in_words, redact_known
 from agentlab.engine import call_context
@@ -27,7 +29,7 @@ from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.result import MODIFY_PROMPT
-from agentlab.tools import INTERRUPTED, Executed, execute_call
+from agentlab.tools import INTERRUPTED, Executed, Tool, execute_call, problems
 
 if TYPE_CHECKING:
     from agentlab.engine.call_context import RunContext
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from agentlab.limits.policies import TerminatingTools
 
 REFUSED = "The person refused this call. It was not executed."
+UNDECIDED = "This call could not be approved. It was not executed."
 
 
 def remind(run: RunContext, builder: StepBuilder, terminating: TerminatingTools) -> None:
@@ -140,16 +143,19 @@ def _why(run: RunContext, tool_call: ToolCall, by_condition: str) -> str:
     if tool_call.name not in run.agent.tools or not tool_call.closed:
         return ""
     patterns = [part for part in run.limits.snapshot().approve if isinstance(part, str) and fnmatchcase(tool_call.name, part)]
+    if "*" in patterns:
+        return "every tool is asked about"
     return f"approve has {patterns[0]!r}" if patterns else by_condition
 
 
 async def _condition_met(run: RunContext, builder: StepBuilder) -> str:
-    """Return which condition of `approve` is met, with the step under way in the history, or that it raised; "" if none."""
+    """Return which condition of `approve` is met, with the step under way in the history, else which is unknown; "" if none."""
     conditions = [part for part in run.limits.snapshot().approve if not isinstance(part, str)]
     if not conditions:
         return ""
     history = run.timeline.history.prefix(len(run.timeline.history))
     history.append(builder.build(run.timeline))
+    unknown = ""
     for condition in conditions:
         try:
             reading = await read_condition(condition, history)
@@ -157,23 +163,37 @@ async def _condition_met(run: RunContext, builder: StepBuilder) -> str:
             return f"{condition!r} raised {in_words(error)}"
         if reading.met:
             return ", ".join(map(str, reading.deciding()))
-    return ""
+        if reading.met is None and not condition.is_off and not unknown:
+            open_parts = [str(part) for part in (reading.that_counts() or reading).leaves() if part.met is None]
+            unknown = f"unknown whether this condition is met: {', '.join(open_parts)}"
+    return unknown
 
 
 async def _carry_out(run: RunContext, builder: StepBuilder, tool_call: ToolCall, given: Given) -> Executed:
     """Do what the person decided about a call."""
     approval, call = given.approval, tool_call
-    if approval.decision == "answered":
-        text = redact_known(approval.text)
-        executed = Executed(ToolResult(call.id, call.name, text, text))
-    elif approval.decision == "refused":
-        text = f"The person refused: {approval.text}" if approval.text else REFUSED
-        executed = Executed(ToolResult(call.id, call.name, redact_known(text), None, "refused"))
-    else:
+    if approval.decision in ("approved", "edited"):
         call = call if approval.arguments is None else replace(call, arguments=approval.arguments)
         executed = await _execution(run, builder, call)
+    elif approval.decision == "answered":
+        text = redact_known(approval.text)
+        executed = Executed(ToolResult(call.id, call.name, text, text))
+    else:
+        text = UNDECIDED if given.cause else f"The person refused: {approval.text}" if approval.text else REFUSED
+        executed = Executed(ToolResult(call.id, call.name, redact_known(text), None, "refused"))
     executed.result = _with_decision(executed.result, tool_call, given)
     return executed
+
+
+def problem_with(arguments: str, target: Tool) -> str:
+    """Return why the arguments do not fit a tool, "" if they do."""
+    try:
+        target.validate(arguments)
+    except pydantic.ValidationError as error:
+        return problems(error)
+    except Exception as error:  # a validator raised what pydantic does not catch, such as a KeyError
+        return f"their validation raised {in_words(error)}"
+    return ""
 
 
 def _with_decision(result: ToolResult, tool_call: ToolCall, given: Given | None) -> ToolResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import warnings
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
@@ -84,7 +84,7 @@ class LiveSettings(Displayable):
     nudge_message = _Live[str, str]()
     max_invocations = _Live[int, int]()
 
-    def __init__(self, settings: RunSettings | None = None, tools: Collection[str] | None = None) -> None:
+    def __init__(self, settings: RunSettings | None = None, tools: Mapping[str, Any] | None = None) -> None:
         self._settings = settings or RunSettings()
         self._tools = tools
         self._lock = threading.RLock()
@@ -180,7 +180,7 @@ class LiveSettings(Displayable):
     def approve(self) -> tuple[str | StopCondition, ...]:
         """What a person is asked before, live: patterns of tool names, and conditions that ask before any tool once they are met.
 
-        Set it to a list, to True for every tool, or to None.
+        Set it to a list, also of the agent's tools, to True for every tool, or to None.
 
         Example:
             >>> run.limits.approve = ["find_*", lab.MaxCost(0.01)]
@@ -220,10 +220,8 @@ class LiveSettings(Displayable):
         for name in fields:
             if name not in PART_OF and name not in PARTS:
                 raise LimitError(unknown_name("limit", name, [*PART_OF, *PARTS]))
-        wholes = {name: PARTS[name](fields.pop(name)) for name in PARTS if name in fields}
-
-        if "approve" in wholes:
-            as_approve(wholes["approve"], self._tools)  # which checks the names
+        approve = {"approve": as_approve(fields.pop("approve"), self._tools)} if "approve" in fields else {}
+        wholes = {name: PARTS[name](fields.pop(name)) for name in PARTS if name in fields} | approve
 
         def changed(now: RunSettings) -> RunSettings:
             now = dataclasses.replace(now, **cast("dict[str, Any]", wholes))

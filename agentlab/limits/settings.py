@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import ConfigurationError, LimitError
@@ -91,26 +91,38 @@ def as_terminating(terminating: object) -> TerminatingTools | None:
     return TerminatingTools(cast("tuple[str, ...]", terminating))  # which checks it
 
 
-def as_approve(approve: object, tools: Collection[str] | None = None) -> tuple[str | StopCondition, ...]:
+def as_approve(approve: object, tools: Mapping[str, Any] | None = None) -> tuple[str | StopCondition, ...]:
     """Return patterns of tool names and conditions, from a list or a single one; True means every tool, None or False none.
 
-    Raises LimitError for a pattern that fits none of `tools`; None means that they are not known.
+    One of `tools`, or its function, means its name; any other function is a condition. Raises LimitError for a pattern that fits none
+    of `tools`; None means that they are not known.
     """
     if approve is None or isinstance(approve, bool):
         return ("*",) if approve else ()
     listed = approve if isinstance(approve, Iterable) and not isinstance(approve, str) else [approve]
-    parts = tuple([_as_pattern(one) if isinstance(one, str) or hasattr(one, "spec") else as_condition(one) for one in listed])
+    parts = tuple([_asked_by(one, tools or {}) for one in listed])
     for part in parts if tools is not None else ():
-        if isinstance(part, str) and part != "*" and not any(fnmatchcase(name, part) for name in tools or ()):
+        if isinstance(part, str) and part != "*" and not any(fnmatchcase(name, part) for name in tools or {}):
             raise LimitError(f"approve: no tool of the agent fits {part!r}. Its tools: {', '.join(tools or ()) or 'none'}.")
     return parts
 
 
-def _as_pattern(tool: object) -> str:
-    pattern = tool if isinstance(tool, str) else getattr(tool, "name", None)
-    if not isinstance(pattern, str) or not pattern:
-        raise LimitError(f'approve={tool!r}: give names of tools, such as approve=["pay", "book_*"], or stop conditions.')
-    return pattern
+def _asked_by(part: object, tools: Mapping[str, Any]) -> str | StopCondition:
+    """Return a pattern or a condition."""
+    if isinstance(part, StopCondition):
+        return part
+    pattern = part if isinstance(part, str) else getattr(part, "name", None) if hasattr(part, "spec") else None
+    if isinstance(pattern, str) and pattern:
+        return pattern
+    for name, tool in tools.items() if callable(part) else ():
+        if part in ((tool.function, tool.arguments_model) if isinstance(part, type) else (tool.function,)):
+            return name
+    if not callable(part):
+        raise LimitError(
+            f'approve has {part!r}: give names or patterns of tools, such as approve=["pay", "book_*"], the tools themselves, or stop '
+            "conditions."
+        )
+    return as_condition(part)
 
 
 def _as_budget(budget: object) -> Budget:

@@ -272,7 +272,7 @@ class ApprovalRequested(Event):
         >>> careful = lab.Agent(ScriptedProvider([call("search", {"words": "umbrella"}), "Done."]), tools=[search], approve=True)
         >>> result = await careful.run("?", approver=lambda call: True)
         >>> [(event.tool_call.name, event.why) for event in result.events if isinstance(event, lab.events.ApprovalRequested)]
-        [('search', "approve has '*'")]
+        [('search', 'every tool is asked about')]
     """
 
     step: int

@@ -8,8 +8,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
+import pydantic
 import pytest
 from thread_tools import wait_until as until
 
@@ -97,6 +99,87 @@ def test_why_it_asks() -> None:
     failing = Desk().agent().run("?", approve=[lambda history: 1 / 0])
     go(end_of(failing))
     assert "ZeroDivisionError" in failing.pending[0].why
+
+
+@pytest.mark.parametrize(("approve", "why"), [(True, "every tool is asked about"), (["pay", "*"], "every tool is asked about")])
+def test_why_it_asks_about_every_tool(approve: object, why: str) -> None:
+    run = Desk().agent().run("?", approve=approve)
+    go(end_of(run))
+    assert run.pending[0].why == why
+
+
+def test_asks_if_it_is_unknown_whether_a_condition_is_met() -> None:
+    never = lab.StepCountIs(9)
+    for condition, parts in (
+        (lab.MaxCost(0.5), "MaxCost unknown of $0.50"),
+        (lab.MaxCost(0.5) | never, "MaxCost unknown of $0.50"),
+        (~lab.MaxCost(0.5), "MaxCost unknown of $0.50"),
+    ):
+        run = Desk().agent(call("look", {"q": "a"}, tokens=(None, None))).run("?", approve=[never, condition])
+        go(end_of(run))
+        assert [one.why for one in run.pending] == [f"unknown whether this condition is met: {parts}"]
+    off = Desk().agent().run("?", approve=[lab.Off(lab.MaxCost(0.5))])
+    assert go(end_of(off)).stop_reason is StopReason.COMPLETED
+
+
+def test_a_tool_of_the_agent_means_its_name() -> None:
+    class Answer(pydantic.BaseModel):
+        """The answer."""
+
+        text: str
+
+    desk = Desk()
+    paid = lab.tool(name="transfer")(desk.pay)
+    agent = lab.Agent(ScriptedProvider([]), tools=[paid, desk.look, Answer], approve=[desk.look])
+    assert agent.settings.approve == ("look",)
+    assert agent.run("?", approve=[desk.pay, desk.look, Answer]).limits.approve == ("transfer", "look", "Answer")
+    assert agent.run("?", approve=paid).limits.approve == ("transfer",)
+    run = agent.run("?", approve=desk.pay)
+    assert run.limits.approve == ("transfer",)
+    run.limits.approve = [desk.look, "transfer"]
+    assert run.limits.approve == ("look", "transfer")
+    assert run.fork(0, approve=[Answer]).limits.approve == ("Answer",)
+    (condition,) = agent.run("?", approve=[lambda history: True]).limits.approve
+    assert isinstance(condition, lab.Custom)
+
+
+@pytest.mark.parametrize("wrong", [5, None, ""])
+def test_bad_parts_of_approve(wrong: object) -> None:
+    with pytest.raises(errors.LimitError, match=r"approve has .*: give names or patterns of tools"):
+        Desk().agent().run("?", approve=[wrong])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Approval("refuse"), r"'refuse'.*'approved', 'edited', 'answered', 'refused'"),  # type: ignore[arg-type]
+        (lambda: Approval("nonsense"), r"'nonsense'.*'approved', 'edited'"),  # type: ignore[arg-type]
+        (lambda: Approval(["refused"]), "refused"),  # type: ignore[arg-type]
+        (lambda: Approval("edited"), "arguments=None"),
+        (lambda: Approval("edited", "[1]"), "arguments='\\[1\\]'"),
+        (lambda: Approval("approved", "{}"), "no other decision"),
+        (lambda: Approval("refused", None, 5), "text=5"),  # type: ignore[arg-type]
+        (lambda: Approval.allow({"a": object()}), "cannot be written as JSON"),
+        (lambda: Approval.allow("[1]"), "as a dict"),
+    ],
+)
+def test_bad_approvals(make: Callable[[], Approval], message: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=message):
+        make()
+
+
+def test_arguments_that_do_not_fit_leave_the_call_waiting() -> None:
+    desk = Desk()
+    run = desk.agent().run("?", approve=["pay"])
+    go(end_of(run))
+    with pytest.raises(errors.ConfigurationError, match="do not fit the tool 'pay': amount: Field required"):
+        run.approve(arguments={})
+    with pytest.raises(errors.ConfigurationError, match="cannot be written as JSON"):
+        run.approve(arguments={"amount": object()})
+    assert len(run.pending) == 1
+    run.approve(arguments={"amount": 2})
+    go(end_of(run))
+    assert desk.done == [2]
 
 
 def test_names_the_tools_if_a_pattern_fits_none() -> None:
@@ -256,6 +339,36 @@ def test_terminating_tool_that_waits() -> None:
     assert (go(end_of(run)).stop_reason, run.history.last.tool_results[0].value) == (StopReason.TERMINATING_TOOL, "paid 5")  # type: ignore[union-attr]
 
 
+def test_the_result_of_a_run_that_waits_counts_the_step_that_waits() -> None:
+    desk = Desk()
+    answers = [call("look", {"q": "a"}, cost=0.5), several(("look", {"q": "b"}), ("pay", {"amount": 1}))]
+    run = desk.agent(*answers).run("?", approve=["pay"])
+    waiting = go(end_of(run))
+    assert (len(waiting.history), len(run.history)) == (2, 1)
+    assert [result.content for result in waiting.history[1].tool_results] == ["saw b"]
+    assert waiting.history[1].stop_reason is StopReason.AWAITING_APPROVAL
+    assert (waiting.usage.total_tokens, waiting.history.calls) == (30, 2)
+    assert (waiting.cost.usd, waiting.cost.known_usd) == (None, Decimal("0.5"))
+    assert waiting.to_frame()["total_tokens"].tolist() == [15, 15]
+    assert waiting.to_frame("tools")["tool"].tolist() == ["look", "look"]
+    run.approve()
+    result = go(end_of(run))
+    assert (result.usage.total_tokens, len(result.history), result.history[1].stop_reason) == (45, 3, None)
+    assert waiting.usage.total_tokens == 30
+
+
+def test_the_result_of_a_caller_that_waits_counts_its_child_run() -> None:
+    desk = Desk()
+    run = with_child(desk)
+    waiting = go(end_of(run))
+    (use,) = waiting.history[0].children
+    assert (use.run_id, use.calls, use.stop_reason) == (run.children[0].id, 1, StopReason.AWAITING_APPROVAL)
+    assert (waiting.usage.total_tokens, waiting.history.own_usage.total_tokens, len(run.history)) == (30, 15, 0)
+    run.approve()
+    result = go(end_of(run))
+    assert (result.usage.total_tokens, [use.calls for use in result.history[0].children]) == (60, [2])
+
+
 def test_middleware_comes_after_the_approval() -> None:
     seen: list[str] = []
 
@@ -314,6 +427,17 @@ def test_an_approver_that_fails_refuses(approver: Any) -> None:
     assert result.history[0].tool_results[0].error == "refused"
 
 
+def test_an_approver_without_approve_warns_once_at_the_start() -> None:
+    desk = Desk()
+    run = desk.agent(approver=lambda pending: True).run("?")
+    with pytest.warns(errors.AgentlabWarning, match="nothing to decide: pass approve=") as warned:
+        go(end_of(run))
+    assert len(warned) == 1
+    edited = desk.agent().run("?", approver=lambda pending: False)
+    edited.limits.approve = True
+    assert go(end_of(edited)).history[0].tool_results[0].error == "refused"  # without a warning, which would be an error here
+
+
 def test_each_call_is_asked_about_once() -> None:
     asked: list[str] = []
 
@@ -355,6 +479,29 @@ def test_cancel_ends_a_hanging_approver() -> None:
         assert (await asyncio.wait_for(work, 5)).stop_reason is StopReason.CANCELLED
 
     go(scenario())
+
+
+def test_an_approver_that_fails_is_no_person() -> None:
+    for approver, cause in (
+        (lambda pending: 1 / 0, "The approver raised ZeroDivisionError: division by zero."),
+        (lambda pending: "yes", "The approver returned 'yes': return True, False, or lab.Approval.allow(), for example."),
+    ):
+        run = Desk().agent().run("?", approve=["pay"], approver=approver)  # type: ignore[arg-type]
+        with pytest.warns(errors.AgentlabWarning) as warned:
+            result = go(end_of(run))
+        assert [str(one.message) for one in warned] == [f"{cause} The call of pay is refused."]
+        content = "This call could not be approved. It was not executed."
+        assert result.history[0].tool_results[0].content == content
+        assert [event.text for event in run.events if isinstance(event, events.ApprovalGiven)] == [cause]
+
+
+def test_arguments_of_an_approver_that_do_not_fit_refuse_the_call() -> None:
+    desk = Desk()
+    with pytest.warns(
+        errors.AgentlabWarning, match=r"do not fit the tool 'pay': amount: Field required.*The call of pay is refused"
+    ):
+        result = go(end_of(desk.agent().run("?", approve=["pay"], approver=lambda pending: Approval.allow({"sum": 1}))))
+    assert (desk.done, result.history[0].tool_results[0].error) == ([], "refused")
 
 
 # A person there -----------------------------------------------------------------------------------------------------------------
