@@ -30,6 +30,7 @@ from agentlab.limits.reading import Reading, Scalar
 from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.responses import marked
 from agentlab.notebook.page.rich_text import code, markdown, sanitised, value_html
+from agentlab.notebook.panel.live_view import RunningTotals
 from agentlab.notebook.panel.markup import LimitNow, limits_now, share_of
 from agentlab.notebook.panel.step_detail import Extent, changed_by, child_use, line, seconds, sections, seen
 from agentlab.records import events
@@ -256,17 +257,10 @@ def _approve_row(approve: Sequence[str | StopCondition]) -> list[JSON]:
     if not approve:
         return []
     asked = ", ".join("every tool" if one == "*" else str(one) for one in approve)
-    return [
-        {
-            "name": "approve",
-            "label": "Asks a person before",
-            "unit": "",
-            "value": on_one_line(asked, 200),
-            "limit": None,
-            "share": None,
-        }
-        | {"met": None, "goal": False, "off": False, "first": False, "with": ["approve"], "order": ""}
-    ]
+    unknown = dict.fromkeys(("limit", "share", "met"))
+    no = dict.fromkeys(("goal", "off", "first"), False)
+    words = {"name": "approve", "label": "Asks a person before", "value": on_one_line(asked, 200), "with": ["approve"]}
+    return [{**words, **unknown, **no, "unit": "", "order": ""}]
 
 
 def _limit_row(several: Sequence[LimitNow], run: Run) -> JSON:
@@ -329,18 +323,15 @@ def steps_data(
     run: Run, shown: Shown, ids: Mapping[str, str], watched: _Watched, of_parent: Sequence[JSON] = ()
 ) -> Iterator[JSON]:
     """Yield the steps of a run, those that it shares with its parent as they are there."""
-    tokens: int | None = 0
-    cost: Decimal | None = Decimal(0)
-    history, parent = run.history, run.origin.parent
-    for place in range(len(history)):
+    history, parent, totals = run.history, run.origin.parent, RunningTotals(run)
+    for place in range(totals.catch_up()):
         step = history[place]
-        tokens = None if tokens is None or step.all_tokens is None else tokens + step.all_tokens
-        cost = None if cost is None or step.all_cost_usd is None else cost + step.all_cost_usd
         if parent is not None and place < len(of_parent) and parent.history[place] is step:
             yield of_parent[place]
             continue
         settled = bool(place) and history[place - 1].settings == step.settings
-        yield _step(run, step, shown, ids, watched, settled=settled) | {"total_tokens": tokens, "total_cost_usd": number(cost)}
+        used = {"total_tokens": totals.tokens[place + 1], "total_cost_usd": number(totals.cost[place + 1])}
+        yield _step(run, step, shown, ids, watched, settled=settled) | used
 
 
 def _step(run: Run, step: StepResult, shown: Shown, ids: Mapping[str, str], watched: _Watched, *, settled: bool) -> JSON:
