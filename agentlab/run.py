@@ -373,7 +373,7 @@ class Run(Displayable, Generic[A]):
     ) -> None:
         """Decide on one of the `pending` tool calls, given itself or by its id, or on all of them; from any thread.
 
-        arguments   call the tool with these arguments, which replace all of its own
+        arguments   call the tool with these arguments, which replace all arguments of the call
         answer      do not call the tool; the model reads this text as its result
         refuse      do not call the tool; the model reads this text as an error
 

@@ -52,7 +52,7 @@ class RunContext:
     a child run. `caller` is the run whose tool call started this one, `outermost` the first run of nested tool calls, `depth` the
     distance to it. `outside_history` is the usage of runs below the outermost one that no history counts. `holds` are tool calls that
     must not be repeated unless `again` allows it. `approver` decides on calls that wait for approval. `deadline` is the timeout of the
-    step under way, and `waits_below` counts child runs that wait for a person: meanwhile the clock and the timeout stand. `ending` is
+    step under way, and `waits_below` counts child runs that wait for a person, which stops clock and timeout. `ending` is
     why the run ends with its newest step, or None.
     """
 
@@ -215,7 +215,7 @@ class ToolCallContext:
 
 
 @contextlib.contextmanager
-def time_of_callers_stands(run: RunContext) -> Iterator[None]:
+def clocks_of_callers_stopped(run: RunContext) -> Iterator[None]:
     """Stop the clocks and the timeouts of the runs whose tool calls wait for this one, while it waits for a person."""
     above: list[tuple[RunContext, float | None]] = []
     began_s, caller = time.monotonic(), run.caller

@@ -168,13 +168,13 @@ class Given:
 
 
 class StepSuspended(BaseException):
-    """The step is left at a tool call that waits for approval. The step builder is kept, and the step goes on there."""
+    """The step is left at a tool call that waits for approval. The step builder is kept, and the step continues there."""
 
 
 class Approvals:
     """The calls of the step under way that a person was asked about, and the decisions so far.
 
-    `waits_at` is the id of the call at which the step was left. Until it is decided, the step cannot go on.
+    `waits_at` is the id of the call at which the step was left. Until it is decided, the step cannot continue.
     """
 
     __slots__ = ("_lock", "asked", "given", "waits_at")

@@ -179,7 +179,7 @@ def twice(number: Number) -> Number:
 
 
 def larger(limit: Number, used: Number, once: Number | None = None) -> Number:
-    """Return twice the limit, but at least the usage plus `once`; None stands for the limit itself."""
+    """Return twice the limit, but at least the usage plus `once`; None means the limit itself."""
     doubled = twice(limit)
     least = used + max(limit, limit if once is None else once)
     return doubled if doubled >= least else _round_up(least)

@@ -162,7 +162,7 @@ class Stepper:
         if asked is not None:
             asked.add_done_callback(lambda _: wake.set())
         try:
-            with call_context.time_of_callers_stands(context):
+            with call_context.clocks_of_callers_stopped(context):
                 while control.waits and not control.must_end:
                     is_asking = asked is not None and not asked.done()
                     if not is_asking and not (control.attended or context.outermost.control.attended):
@@ -230,7 +230,7 @@ class Stepper:
         self.timeline.clock = Clock(step.started_s + step.duration_s)
 
     def waiting(self) -> Ending:
-        """Return why the run does not go on: it waits for approval."""
+        """Return why the run does not continue: it waits for approval."""
         control: Control | None = self.control
         calls: list[str] = []
         while control is not None:

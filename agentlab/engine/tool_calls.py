@@ -90,7 +90,7 @@ async def execute_tools(run: RunContext, builder: StepBuilder, response: ModelRe
             raise
         finally:
             call_context.leave(token)
-        if builder.waiting_child is not None:  # its result comes when the child run goes on
+        if builder.waiting_child is not None:  # its result comes when the child run continues
             raise StepSuspended
         result = executed.result
         _record_result(run, builder, result)

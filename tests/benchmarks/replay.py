@@ -63,7 +63,7 @@ def write_cassettes(folder: Path, size: int) -> tuple[Path, Path]:
 
 
 async def post_all(client: httpx.AsyncClient, bodies: Sequence[bytes], replay_key: str = "") -> None:
-    """Send each request and read its response; `replay_key` tells our replay that these requests belong to one run."""
+    """Send each request and read its response; `replay_key` marks these requests as those of one run."""
     for content in bodies:
         response = await client.post(URL, content=content, headers=HEADERS, extensions={"agentlab.lane": replay_key})
         assert response.status_code == 200

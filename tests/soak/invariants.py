@@ -127,7 +127,9 @@ def assert_tools_agree(run: lab.Run, ledger: Ledger) -> None:
         assert {result.error for result in mine} <= ({None, "not_executed"} if name in WAITED_FOR else {None, "interrupted"})
         assert with_result <= ended <= began
         if name in WAITED_FOR:
-            assert with_result == ended == began, f"{name} is waited for, began {began} times and {with_result} results are told"
+            assert with_result == ended == began, (
+                f"{name} is waited for, began {began} times and {with_result} results are emitted"
+            )
         if name == "ponder":
             cut, cut_late = ledger.count("cut", name), ledger.count("cut in clean-up", name)
             assert cut + cut_late <= 1, "one cancel cuts once: a clean-up that has started is awaited"

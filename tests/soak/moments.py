@@ -72,7 +72,7 @@ class Moments:
             loop.time = self.clock.monotonic  # type: ignore[method-assign]
         loop.set_task_factory(self._made)
         loop.set_exception_handler(
-            lambda _, loop_context: self.problems.append(f"told to the loop: {loop_context.get('message')}")
+            lambda _, loop_context: self.problems.append(f"reported to the loop: {loop_context.get('message')}")
         )
 
     def leave(self) -> None:

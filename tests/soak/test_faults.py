@@ -207,7 +207,7 @@ def test_a_call_with_repeated_chunks_is_executed_at_most_once_and_is_uncertain(t
     signal = found.result.history[1].signal
     assert signal is not None
     assert signal.confidence is not Confidence.HIGH
-    if found.looked == WHOLE[:1]:  # the model was told that its arguments are no JSON
+    if found.looked == WHOLE[:1]:  # the result said that the arguments are not JSON
         assert [one.error for one in found.result.history[1].tool_results] == ["invalid_arguments"]
 
 

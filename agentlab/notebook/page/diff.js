@@ -79,7 +79,7 @@ function makeDiff(store) {
   });
   scroller.addEventListener("keydown", (event) => moveByKey(event, store, list, scroller));
 
-  // The lists of runs change with the names only: a list that is open stays so while a run goes on.
+  // The lists of runs change with the names only: a list that is open stays so while a run continues.
   const names = ({ view }) => [
     view.open,
     view.compare,
@@ -159,7 +159,7 @@ function differencesOf(one, other, first, jump) {
   ];
 }
 
-/** One row: the same step of both runs. What is the same stands once. */
+/** One row: the same step of both runs. Equal content is shown once. */
 function pairItem(store, one, other, index, first) {
   const most = Math.max(one.steps.length, other.steps.length);
   if (index === 0) return pairOf("Prompt", [headItem(one), headItem(other)], first === 0 ? "first" : "same", null);

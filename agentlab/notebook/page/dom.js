@@ -191,7 +191,7 @@ function makeStore(data = {}) {
   const chosen = new Map();
   const listeners = new Set();
   const view = { open: null, step: 0, query: "", compare: null };
-  const tell = (what) => listeners.forEach((listener) => listener(what));
+  const notify = (what) => listeners.forEach((listener) => listener(what));
 
   function keep(id, { kept = 0, ...fields }) {
     // Of a branch, only the steps come that it does not share with its parent, which is there already.
@@ -210,7 +210,7 @@ function makeStore(data = {}) {
     steps: (id = view.open) => runs.get(id)?.steps || [],
     put(id, fields) {
       keep(id, fields);
-      tell("runs");
+      notify("runs");
     },
     append(id, steps) {
       const all = store.steps(id).slice();
@@ -218,7 +218,7 @@ function makeStore(data = {}) {
       for (const step of steps) all[step.n - 1] = step;
       keep(id, { steps: all });
       if (follows) view.step = all.length;
-      tell("steps");
+      notify("steps");
     },
     set(fields) {
       if ("open" in fields && fields.open !== view.open) {
@@ -230,7 +230,7 @@ function makeStore(data = {}) {
       }
       if (Object.entries(fields).every(([name, value]) => view[name] === value)) return;
       Object.assign(view, fields);
-      tell("view");
+      notify("view");
     },
     choose(step) {
       store.set({ step: Math.max(Math.min(1, store.steps().length), Math.min(step, store.steps().length)) });
@@ -246,7 +246,7 @@ function makeStore(data = {}) {
   return store;
 }
 
-/** The step that is shown first: the newest of a run that goes on, else the beginning, where the prompt is. */
+/** The step that is shown first: the newest of a running run, else the beginning, where the prompt is. */
 function firstChoice(run) {
   return ["running", "paused", "waiting"].includes(run.state) ? run.steps.length : Math.min(1, run.steps.length);
 }

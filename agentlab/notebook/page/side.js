@@ -1,4 +1,4 @@
-// What stands around the transcript: bar, runs, scrubber, search, and the drawer.
+// The parts around the transcript: bar, runs, scrubber, search, and the drawer.
 
 // The bar --------------------------------------------------------------------------------------------------------------------
 
@@ -426,7 +426,7 @@ function makeLimits() {
   );
 }
 
-/** What took the time of the chosen step, and what came of it. */
+/** What took the time of the chosen step, and its outcome. */
 function makeStep() {
   const body = make("div");
   const { node, aside } = section("Step", body, { name: "step" });
@@ -460,10 +460,10 @@ function makeStep() {
   );
 }
 
-/** Ways to go on, each with the code for it. */
+/** Ways to continue, each with the code for it. */
 function makeActions() {
   const body = make("ul", { class: "page-actions" });
-  const { node } = section("To go on", body, { name: "actions" });
+  const { node } = section("To continue", body, { name: "actions" });
   return part(
     node,
     (state) => [state.run?.actions],

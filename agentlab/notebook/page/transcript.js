@@ -450,7 +450,7 @@ function linksOf(store, run, step) {
   ];
 }
 
-/** Below the last step: how the run ended, or that it goes on. */
+/** Below the last step: how the run ended, or that it is still running. */
 function endItem(run) {
   const [shape, tone, word] = stateOf(run);
   const state = { running: "still running", idle: "not started yet" }[run.state] || word;
