@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agentlab.engine import worker
 
 if TYPE_CHECKING:
-    from agentlab.notebook.panel.live_view import LiveView
+    from agentlab.notebook.live_view import LiveView
 
 PATIENCE_S = 60.0
 

@@ -75,7 +75,7 @@ def _wait_for_threads() -> None:
 
 def drawn() -> Prepare:
     """One drawing of all parts after one more step."""
-    from agentlab.notebook.panel.live_view import PanelServices, PanelState
+    from agentlab.notebook.live_view import PanelServices, PanelState
     from agentlab.notebook.panel.run_view import RunView
 
     run = made()

@@ -18,7 +18,7 @@ from providers.bodies import WIRES, Answer, Call
 import agentlab as lab
 from agentlab.engine.client import KEPT_ALIVE, LONGEST_SILENCE_S
 from agentlab.model.finish_reasons import Confidence, FinishReason, StopReason
-from agentlab.notebook.panel.step_detail import detail
+from agentlab.notebook.page.step_detail import detail
 from agentlab.records.events import AskedAgain, Event, TextReceived, ToolStarted
 from agentlab.testing.fault_bodies import injected_answer, with_body
 

@@ -20,7 +20,7 @@ from agentlab.engine.client import CallContext
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import Hole, ModelResponse
-from agentlab.notebook.panel import markup
+from agentlab.notebook import markup
 from agentlab.notebook.panel.answer import LONGEST, LONGEST_COMING, Answer, ShownAnswer, answer_html, answer_label_html
 from agentlab.records.events import Event, TextReceived
 from agentlab.testing import ScriptedProvider, call, say

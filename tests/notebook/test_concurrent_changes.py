@@ -16,7 +16,7 @@ from agentlab.agent import Run
 from agentlab.notebook.explorer.explorer import Explorer
 from agentlab.notebook.panel import branches, live_view, step_browser
 from agentlab.notebook.panel.fields import Face, NumberField
-from agentlab.notebook.panel.live_view import RunningTotals
+from agentlab.notebook.live_view import RunningTotals
 from agentlab.notebook.panel.pictures import Courses
 from agentlab.notebook.panel.run_view import Panel, StaticView
 from agentlab.testing import ScriptedProvider, call

@@ -20,7 +20,7 @@ from agentlab.limits.fields import limit_field
 from agentlab.limits.policies import TerminatingTools
 from agentlab.limits.reading import Reading
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.notebook.panel import markup
+from agentlab.notebook import markup
 from agentlab.notebook.panel.fields import (
     CheckField,
     ChoiceField,
@@ -31,7 +31,7 @@ from agentlab.notebook.panel.fields import (
     TextField,
     field_for,
 )
-from agentlab.notebook.panel.live_view import PanelServices, PanelState
+from agentlab.notebook.live_view import PanelServices, PanelState
 from agentlab.notebook.panel.settings_editor import LimitEditor
 from agentlab.notebook.panel.stop_editor import GroupRow, LeafRow
 from agentlab.records.history import RunHistory

@@ -12,7 +12,7 @@ import agentlab as lab
 from agentlab import Budget
 from agentlab.agent import Run
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.notebook.panel import markup
+from agentlab.notebook import markup
 from agentlab.notebook.panel.run_view import MOST_OFFERS, Ending, Panel
 from agentlab.testing import ScriptedProvider, call, say
 

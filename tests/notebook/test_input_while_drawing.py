@@ -16,7 +16,7 @@ from agentlab.agent import Run
 from agentlab.limits.combinators import AnyOf
 from agentlab.limits.policies import TerminatingTools
 from agentlab.notebook.explorer.explorer import Explorer
-from agentlab.notebook.panel.live_view import LiveView
+from agentlab.notebook.live_view import LiveView
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.notebook.panel.side_by_side import SideBySide
 from agentlab.notebook.panel.stop_editor import GroupRow

@@ -17,7 +17,7 @@ from agentlab.agent import Run
 from agentlab.limits.combinators import Off, StopCondition
 from agentlab.limits.fields import limit_field
 from agentlab.limits.reading import Reading
-from agentlab.notebook.panel import markup
+from agentlab.notebook import markup
 from agentlab.records.history import RunHistory
 from agentlab.testing import ScriptedProvider, call
 

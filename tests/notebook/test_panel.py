@@ -31,7 +31,7 @@ from agentlab.errors import ConfigurationError, LimitError
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.fields import limit_field
 from agentlab.limits.reading import Reading
-from agentlab.notebook.panel import markup
+from agentlab.notebook import markup
 from agentlab.notebook.panel.controls import why_not
 from agentlab.notebook.panel.step_browser import StepTable
 from agentlab.records.history import RunHistory
@@ -298,7 +298,7 @@ def test_a_panel_of_another_object_is_refused() -> None:
 
 
 def test_redraws_are_coalesced() -> None:
-    from agentlab.notebook.panel.live_view import Redrawer
+    from agentlab.notebook.live_view import Redrawer
 
     drawn: list[float] = []
     over = threading.Event()

@@ -14,7 +14,7 @@ import agentlab as lab
 from agentlab import Budget, ContinuationPolicy
 from agentlab.agent import Run
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.notebook.panel import live_view
+from agentlab.notebook import live_view
 from agentlab.notebook.panel.run_view import MOST_STEPS, Panel
 from agentlab.testing import ScriptedProvider, call, say
 

@@ -17,7 +17,7 @@ from agentlab.agent import Run
 from agentlab.notebook.panel.controls import SCRIPT
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.notebook.panel.step_browser import MOST_ROWS, StepTable, window
-from agentlab.notebook.panel.step_detail import detail
+from agentlab.notebook.page.step_detail import detail
 from agentlab.testing import ScriptedProvider, call, say
 
 

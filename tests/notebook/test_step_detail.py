@@ -19,8 +19,8 @@ from agentlab.agent import Run
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ToolCall
 from agentlab.model.responses import ModelResponse
-from agentlab.notebook.panel import step_detail
-from agentlab.notebook.panel.step_detail import detail, new_to_the_model, who_took
+from agentlab.notebook.page import step_detail
+from agentlab.notebook.page.step_detail import detail, new_to_the_model, who_took
 from agentlab.testing import ScriptedProvider, call, say
 
 HOSTILE = '</pre></details><script>alert(1)</script><img src=x onerror="alert(2)">'

@@ -26,7 +26,7 @@ import agentlab as lab
 from agentlab.errors import ToolDefinitionError
 from agentlab.limits.live import LiveSettings
 from agentlab.model.messages import ToolCall
-from agentlab.notebook.panel.step_detail import detail
+from agentlab.notebook.page.step_detail import detail
 from agentlab.testing import call, say
 from agentlab.tools import as_tools, execute, tool
 

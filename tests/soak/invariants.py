@@ -11,7 +11,7 @@ from thread_tools import drawn
 
 import agentlab as lab
 from agentlab.model.finish_reasons import StopReason
-from agentlab.notebook.panel import markup
+from agentlab.notebook import markup
 from agentlab.notebook.panel.answer import Answer
 from agentlab.notebook.panel.pictures import Curve
 from agentlab.notebook.panel.run_view import StaticView

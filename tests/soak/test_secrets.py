@@ -177,7 +177,7 @@ def _verbose(error: BaseException) -> str:
 
 def _panel(run: lab.Run) -> str:
     """The texts of every widget of the panel, with all sections of each step opened."""
-    from agentlab.notebook.panel import step_detail
+    from agentlab.notebook.page import step_detail
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTLAB_FRONTEND", "widgets")

@@ -20,6 +20,7 @@ from agentlab.analysis.backtest import Goal
 from agentlab.analysis.sources import Recorded, records_of
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
+from agentlab.notebook import markup
 from agentlab.notebook.explorer.figures import (
     Others,
     TradeOff,
@@ -44,10 +45,9 @@ from agentlab.notebook.explorer.limits import (
     recorded_limits,
     stop_of,
 )
-from agentlab.notebook.panel import markup
+from agentlab.notebook.live_view import LiveView, Picture, StaticOutputs, is_drawing, panel_html
+from agentlab.notebook.markup import Html
 from agentlab.notebook.panel.fields import Face, NumberField
-from agentlab.notebook.panel.live_view import LiveView, Picture, StaticOutputs, is_drawing, panel_html
-from agentlab.notebook.panel.markup import Html
 
 SETTLED_S = 0.8
 """Time between the last change and saving the choice in the notebook's file."""

@@ -29,9 +29,9 @@ from agentlab.analysis.intervals import MIN_UNITS
 from agentlab.analysis.records import USED, Bools, Records, units_of
 from agentlab.analysis.simulate import FINISHED, STOPPED, UNKNOWN, Judge, Verdict
 from agentlab.model.finish_reasons import StopReason
+from agentlab.notebook import markup
 from agentlab.notebook.explorer.limits import KINDS, Offer, RecordedLimits, Value, grid_of
-from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.live_view import Picture
+from agentlab.notebook.live_view import Picture
 from agentlab.plots import figure as look
 from agentlab.plots.what_if_frontier import MOST_UNKNOWN, draw_what_if, number, what_if_data
 

@@ -21,7 +21,7 @@ from agentlab.limits.combinators import AnyOf, StopCondition
 from agentlab.limits.conditions import HasToolCall, MaxCost, MaxTokensUsed, StepCountIs
 from agentlab.limits.fields import unknown_name
 from agentlab.model.finish_reasons import StopReason
-from agentlab.notebook.panel import markup
+from agentlab.notebook import markup
 
 MOST_STOPS = 40
 """Maximum number of values on a slider: more cannot be distinguished."""

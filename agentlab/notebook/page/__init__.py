@@ -1,9 +1,10 @@
 """The page of runs as one HTML file: transcript, timeline, charts, limits and branches, without a kernel and without a network.
 
-May import: `notebook.panel`, and what is below `notebook`.
+May import: `notebook.markup`, `notebook.live_view`, and what is below `notebook`.
 
-    data       a run as plain JSON
-    rich_text  texts and values as safe HTML
+    data         a run as plain JSON
+    rich_text    texts and values as safe HTML
+    step_detail  one step in full
 """
 
 from __future__ import annotations
@@ -25,14 +26,24 @@ from agentlab.engine.run_tree import family_of
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.page.data import Shown, as_json, page_data
 
-SCRIPTS = ("dom", "charts", "transcript", "side", "diff", "main")
+SCRIPTS = ("dom", "charts", "transcript", "side", "diff", "controls", "settings", "branching", "main")
 """The page's JavaScript in its order. The files share one scope."""
 
 
 @cache
 def script() -> str:
-    """Return the page's JavaScript as one text."""
-    return "\n".join(Path(__file__).with_name(f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+    """Return the JavaScript of the page as one text."""
+    return "\n".join(map(_script, SCRIPTS))
+
+
+@cache
+def live_script() -> str:
+    """Return the same as a module for a live widget."""
+    return f"{script()}\n{_script('live')}"
+
+
+def _script(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.js").read_text(encoding="utf-8")
 
 
 @cache

@@ -29,10 +29,10 @@ from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading, Scalar
 from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.responses import marked
+from agentlab.notebook.live_view import RunningTotals
+from agentlab.notebook.markup import LimitNow, limits_now, share_of
 from agentlab.notebook.page.rich_text import code, markdown, sanitised, value_html
-from agentlab.notebook.panel.live_view import RunningTotals
-from agentlab.notebook.panel.markup import LimitNow, limits_now, share_of
-from agentlab.notebook.panel.step_detail import Extent, changed_by, child_use, line, seconds, sections, seen
+from agentlab.notebook.page.step_detail import Extent, changed_by, child_use, line, seconds, sections, seen
 from agentlab.records import events
 from agentlab.records.events import detail_of, step_of
 from agentlab.records.result import RunResult

@@ -177,6 +177,8 @@ const EMPTY_RUN = {
   actions: [],
   steps: [],
   marks: [],
+  buttons: null, // from here on: live only
+  settings: null,
 };
 
 /**
@@ -190,7 +192,7 @@ function makeStore(data = {}) {
   const runs = new Map();
   const chosen = new Map();
   const listeners = new Set();
-  const view = { open: null, step: 0, query: "", compare: null };
+  const view = { open: null, step: 0, query: "", compare: null, fault: "" };
   const notify = (what) => listeners.forEach((listener) => listener(what));
 
   function keep(id, { kept = 0, ...fields }) {

@@ -7,13 +7,16 @@
  * changed. Return a function that takes the page down.
  */
 function mountPage(root, store, send = null) {
-  const onLimit = send ? (name, value) => send({ kind: "limit", run: store.view.open, name, value }) : null;
+  const onLimit = send
+    ? (name, value) =>
+        send({ do: "limit", run: store.view.open, name, value }).catch((error) => store.set({ fault: error.message }))
+    : null;
   const toggleCompare = () => compare(store);
   const bar = makeBar(store);
   const comparing = make("button", { type: "button", class: "page-button", onclick: toggleCompare }, "Compare");
   const chips = makeChips(store, comparing);
   const scrubber = makeScrubber(store);
-  const transcript = makeTranscript(store);
+  const transcript = makeTranscript(store, send);
   const diff = makeDiff(store);
   const conversation = () => (store.view.compare === null ? transcript : diff);
   const help = makeHelp();
@@ -32,7 +35,7 @@ function mountPage(root, store, send = null) {
   const charts = MEASURES.map((measure) => makeChart(store, measure, onLimit));
   const plots = make("div", { class: "page-charts" }, ...charts.map((chart) => chart.node));
   const usage = section("Tokens and cost", plots, { name: "charts" });
-  const drawerParts = [makeEnd(store), makeActions(), makeLimits(), makeStep(), makeRuns(store)];
+  const drawerParts = [makeEnd(store), makeActions(send), send ? makeSettings(store, send) : makeLimits(), makeStep(), makeRuns(store)];
   const [end, actions, limits, step, runs] = drawerParts.map((one) => one.node);
   const drawer = make(
     "aside",
@@ -55,21 +58,29 @@ function mountPage(root, store, send = null) {
     },
     "?",
   );
-  const tools = make("div", { class: "page-tools" }, scrubber.node, search.node, comparing, flip, ask);
+  const controls = send ? [makeControls(store, send)] : [];
+  const live = send ? [makeColumns(store, send), makeApprovals(store, send), makeChat(store, send), makeFault(store)] : [];
+  const tools = make("div", { class: "page-tools" }, controls.map((one) => one.node), scrubber.node, search.node, comparing, flip, ask);
   const frame = make(
     "div",
     { class: "page-frame" },
     bar.node,
     chips.node,
     tools,
-    make("main", { class: "page-main", "aria-label": "The conversation" }, transcript.node, diff.node),
+    make(
+      "main",
+      { class: "page-main", "aria-label": "The conversation" },
+      transcript.node,
+      diff.node,
+      live.map((one) => one.node),
+    ),
     drawer,
     help,
   );
   root.classList.add("agentlab-page", "tex2jax_ignore", "mathjax_ignore");
   root.replaceChildren(frame);
 
-  const parts = [bar, chips, transcript, diff, scrubber, search, ...charts, ...drawerParts];
+  const parts = [bar, chips, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...live];
   let last = {};
   let waiting = 0;
 

@@ -26,7 +26,7 @@ from pygments.util import ClassNotFound
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import AS_WRITTEN, escape, printable, whole
-from agentlab.notebook.panel.step_detail import seen
+from agentlab.notebook.page.step_detail import seen
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

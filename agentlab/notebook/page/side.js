@@ -461,7 +461,7 @@ function makeStep() {
 }
 
 /** Ways to continue, each with the code for it. */
-function makeActions() {
+function makeActions(send) {
   const body = make("ul", { class: "page-actions" });
   const { node } = section("To continue", body, { name: "actions" });
   return part(

@@ -219,7 +219,7 @@ function keepFolds(folding, key) {
 let printing = false;
 
 /** Return the transcript of the open run: prompt, steps, and how it ended. */
-function makeTranscript(store) {
+function makeTranscript(store, send = null) {
   const scroller = make("div", { class: "page-transcript", role: "feed", tabindex: 0, "aria-label": "Transcript" });
   let run = null;
   let found = null; // lower-case search text
@@ -232,7 +232,11 @@ function makeTranscript(store) {
       weight: (index) => 400 + (index === 0 ? 0 : (run.steps[index - 1]?.html.length ?? 0)),
       build(index) {
         const node =
-          index === 0 ? headItem(run) : index <= run.steps.length ? stepItem(store, run, run.steps[index - 1]) : endItem(run);
+          index === 0
+            ? headItem(store, run, send)
+            : index <= run.steps.length
+              ? stepItem(store, run, run.steps[index - 1], send)
+              : endItem(run);
         dress(node, { "aria-posinset": index + 1, "aria-setsize": run.steps.length + 2, "data-index": index, tabindex: -1 });
         keepFolds(node.querySelectorAll(".page-system, .page-said details"), `${run.id}/${index}`);
         if (index > 0 && index === store.view.step) node.setAttribute("aria-current", "step");
@@ -353,7 +357,7 @@ function moveByKey(event, store, list, scroller) {
 }
 
 /** The conversation before the first step. */
-function headItem(run) {
+function headItem(store, run, send) {
   const system = run.system_html
     ? make("details", { class: "page-system" }, make("summary", {}, "Instructions"), fill(make("div"), run.system_html))
     : null;
@@ -362,11 +366,12 @@ function headItem(run) {
     { class: "page-item head", "aria-label": "Prompt" },
     system,
     fill(make("div", { class: "page-said" }), run.prompt_html),
+    branchHere(store, run, 0, send),
   );
 }
 
 /** One step below its rule: number, finish reason, what it used, and what the conditions read. */
-function stepItem(store, run, step) {
+function stepItem(store, run, step, send) {
   const [shape, tone] = finishOf(step);
   const rule = make(
     "header",
@@ -395,6 +400,7 @@ function stepItem(store, run, step) {
         beside.map((one) => make("li", {}, one)),
       ),
     );
+  node.append(...[branchHere(store, run, step.n, send)].filter(Boolean));
   if (step.details) node.append(detailsOf(step, `${run.id}/${step.n}/more`));
   return node;
 }

@@ -25,15 +25,14 @@ from typing import TYPE_CHECKING
 from agentlab.agent import Run
 from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
-from agentlab.notebook.panel.run_view import Panel
-from agentlab.notebook.panel.side_by_side import SideBySide
+from agentlab.notebook.panel.panel import Panel
 from agentlab.records.result import RunResult
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
 
 
-def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] = ()) -> Panel | SideBySide:
+def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] = ()) -> Panel:
     """Control a run live: run, step, pause, stop; edit every limit while it runs; branch it; see why it stopped.
 
     Several runs in a list, or a `Lockstep` of them, are shown side by side (up to 8) and take their steps together. `agents` can be
@@ -44,16 +43,16 @@ def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] =
         >>> lab.panel(ended)
         Panel(Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)))
         >>> lab.panel([ended, brief.run("?")])
-        SideBySide([Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)), Run(...
+        Panel([Run(anthropic:claude-sonnet-4-6, ended, stop_condition, 4 steps, Budget(max_turns=20)), Run(...
     """
     known = tuple(agents)
     for agent in known:
         if not hasattr(agent, "with_model"):
             raise ConfigurationError(f"panel(…, agents=[{agent!r}]): pass agents made with lab.Agent(…).")
     if isinstance(run_or_runs, Run):
-        return Panel(run_or_runs, known)
+        return Panel((run_or_runs,), known)
     if isinstance(run_or_runs, Lockstep):
-        return SideBySide(run_or_runs, known)
+        return Panel(run_or_runs, known)
     given: object = run_or_runs
     if isinstance(given, RunResult):
         raise _not_a_run(f"panel({given!r})", given)
@@ -67,7 +66,7 @@ def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] =
             raise ConfigurationError(f"panel([… {one!r} …]): this run is listed twice. Fork it, or remove one.")
     if not runs:
         raise ConfigurationError("panel([]): pass at least one run from agent.run(…).")
-    return SideBySide(runs, known)
+    return Panel(runs, known)
 
 
 def _not_a_run(call: str, given: object) -> ConfigurationError:
@@ -76,4 +75,4 @@ def _not_a_run(call: str, given: object) -> ConfigurationError:
     return ConfigurationError(f"{call}: this is not a run; pass runs from agent.run(…).")
 
 
-__all__ = ["Panel", "SideBySide", "panel"]
+__all__ = ["Panel", "panel"]

@@ -17,9 +17,9 @@ from agentlab.engine.worker import RunState
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ToolCall
 from agentlab.model.responses import marked
-from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.live_view import PanelState
-from agentlab.notebook.panel.markup import Html
+from agentlab.notebook import markup
+from agentlab.notebook.live_view import PanelState
+from agentlab.notebook.markup import Html
 from agentlab.records import events
 from agentlab.records.step import StepResult
 

@@ -16,10 +16,10 @@ from agentlab.engine.worker import RunState
 from agentlab.errors import AgentlabError, ConfigurationError
 from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import ToolResult
-from agentlab.notebook.panel import markup
+from agentlab.notebook import markup
+from agentlab.notebook.live_view import PanelState, drawing, is_drawing
+from agentlab.notebook.markup import Html, Markup
 from agentlab.notebook.panel.fields import as_typed
-from agentlab.notebook.panel.live_view import PanelState, drawing, is_drawing
-from agentlab.notebook.panel.markup import Html, Markup
 from agentlab.notebook.panel.pictures import Courses, PacedPicture, figure_html, state_of, tree_figure
 
 THIS_AGENT, ANOTHER_MODEL = "", "another"

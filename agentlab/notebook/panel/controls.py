@@ -14,7 +14,7 @@ from agentlab.agent import Run
 from agentlab.engine.run_tree import family_of
 from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError
-from agentlab.notebook.panel.live_view import PanelState
+from agentlab.notebook.live_view import PanelState
 
 ONE_RUN = ("The run has ended.", "It pauses after this step.", "The run is under way.", "It is paused already.")
 """The reasons why a button is disabled: the run has ended, will pause, is under way, is paused."""

@@ -23,9 +23,9 @@ from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import label as label_of
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.limits.fields import start_of, whole_number
-from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.live_view import is_drawing
-from agentlab.notebook.panel.markup import Html
+from agentlab.notebook import markup
+from agentlab.notebook.live_view import is_drawing
+from agentlab.notebook.markup import Html
 
 Write = Callable[[Any], None]
 """Receives a new value; raises if it is refused."""

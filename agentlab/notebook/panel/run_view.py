@@ -21,12 +21,12 @@ from agentlab.engine.next_actions import NextAction, nothing_to_do
 from agentlab.engine.run_tree import family_of
 from agentlab.engine.worker import RunState
 from agentlab.limits.settings import RunSettings
-from agentlab.notebook.panel import markup
+from agentlab.notebook import markup
+from agentlab.notebook.live_view import LiveView, PanelServices, PanelState, Part, Picture, StaticOutputs, panel_html
+from agentlab.notebook.markup import Html
 from agentlab.notebook.panel.answer import Answer, AnswerView, ShownAnswer, answer_html, answer_label_html
 from agentlab.notebook.panel.branches import Branches, Lineage
 from agentlab.notebook.panel.controls import Controls, Pointer
-from agentlab.notebook.panel.live_view import LiveView, PanelServices, PanelState, Part, Picture, StaticOutputs, panel_html
-from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.pictures import Chart, Curve, TimelineView, timeline_picture
 from agentlab.notebook.panel.settings_editor import LimitEditor
 from agentlab.notebook.panel.step_browser import StepBrowser, StepTable

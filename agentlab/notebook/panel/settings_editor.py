@@ -13,10 +13,10 @@ from agentlab.engine.worker import RunState
 from agentlab.limits.budget import Budget
 from agentlab.limits.live import LiveSettings
 from agentlab.limits.policies import FIRST_CAPS, NUDGE_MESSAGE, ContinuationPolicy, TerminatingTools
-from agentlab.notebook.panel import markup
+from agentlab.notebook import markup
+from agentlab.notebook.live_view import PanelState, is_drawing
+from agentlab.notebook.markup import Html
 from agentlab.notebook.panel.fields import field_for
-from agentlab.notebook.panel.live_view import PanelState, is_drawing
-from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.stop_editor import StopEditor
 
 STACKED: dict[str, Any] = {"label_width": "auto", "width": "100%"}

@@ -14,11 +14,11 @@ from agentlab.agent import Run
 from agentlab.engine.lockstep import Lockstep
 from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError
-from agentlab.notebook.panel import markup
+from agentlab.notebook import markup
+from agentlab.notebook.live_view import LiveView, Picture, StaticOutputs, panel_html
+from agentlab.notebook.markup import Html
 from agentlab.notebook.panel.answer import Answer, ShownAnswer, answer_html
 from agentlab.notebook.panel.controls import action_button, set_button, why_not
-from agentlab.notebook.panel.live_view import LiveView, Picture, StaticOutputs, panel_html
-from agentlab.notebook.panel.markup import Html
 from agentlab.notebook.panel.pictures import SCALE, Courses, PacedPicture, figure_html, state_of
 from agentlab.notebook.panel.run_view import Panel
 from agentlab.plots.figure import DPI

@@ -10,11 +10,11 @@ import ipywidgets as widgets
 
 from agentlab.agent import Run
 from agentlab.errors import ConfigurationError
-from agentlab.notebook.panel import markup
+from agentlab.notebook import markup
+from agentlab.notebook.live_view import PanelState, RunningTotals, is_drawing
+from agentlab.notebook.markup import Html
+from agentlab.notebook.page.step_detail import OPEN_AT_FIRST, detail, seconds, seen
 from agentlab.notebook.panel.controls import set_button
-from agentlab.notebook.panel.live_view import PanelState, RunningTotals, is_drawing
-from agentlab.notebook.panel.markup import Html
-from agentlab.notebook.panel.step_detail import OPEN_AT_FIRST, detail, seconds, seen
 from agentlab.records.step import StepResult
 
 MOST_ROWS = 12

@@ -24,10 +24,10 @@ from agentlab.limits.condition_tree import Node, Path
 from agentlab.limits.conditions import StepCountIs
 from agentlab.limits.reading import Reading
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.notebook.panel import markup
+from agentlab.notebook import markup
+from agentlab.notebook.live_view import PanelState
+from agentlab.notebook.markup import Html
 from agentlab.notebook.panel.fields import LINE, Field, field_for
-from agentlab.notebook.panel.live_view import PanelState
-from agentlab.notebook.panel.markup import Html
 from agentlab.records.history import RunHistory
 
 NEW_GROUPS: dict[str, type[AnyOf | AllOf]] = {"a group: any of": AnyOf, "a group: all of": AllOf}

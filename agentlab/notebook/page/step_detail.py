@@ -25,8 +25,8 @@ from agentlab.limits.reading import Reading
 from agentlab.model.messages import JSON, Message, ToolCall, ToolResult
 from agentlab.model.responses import marked
 from agentlab.model.usage import Usage
-from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.markup import dollars, escape, escape_whole, note, tokens
+from agentlab.notebook import markup
+from agentlab.notebook.markup import dollars, escape, escape_whole, note, tokens
 from agentlab.records.step import ChildUse, StepResult
 
 OPEN_AT_FIRST = frozenset({"messages", "tools"})

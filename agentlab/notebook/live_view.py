@@ -23,8 +23,8 @@ from agentlab._internal.kernel import has_page, kernel_workarounds
 from agentlab._internal.safe_text import AS_WRITTEN, printable
 from agentlab.agent import Run
 from agentlab.errors import ConfigurationError
-from agentlab.notebook.panel import markup
-from agentlab.notebook.panel.markup import Html
+from agentlab.notebook import markup
+from agentlab.notebook.markup import Html
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
@@ -118,7 +118,7 @@ class LiveView(ABC):
     def __init__(self) -> None:
         self._display_id = uuid.uuid4().hex
         self._drawing = threading.RLock()
-        self._widget: widgets.VBox | None = None
+        self._widget: Any = None
         self._shown_live = False
         self._embedded = False
         self._saved: set[object] = set()
@@ -174,17 +174,21 @@ class LiveView(ABC):
         try:
             action()
         except Exception as error:
-            self.fault.value = markup.fault(f"{type(error).__name__}: {error}")
+            self._report(f"{type(error).__name__}: {error}")
         else:
-            self.fault.value = ""
+            self._report("")
         self._redrawer.mark(soon=True)
+
+    def _report(self, fault: str) -> None:
+        """Show an error; the empty text removes it."""
+        self.fault.value = markup.fault(fault) if fault else ""
 
     def _draw_safely(self) -> None:
         try:
             with self._drawing:
                 self._draw()
         except Exception as error:
-            self.fault.value = markup.fault(f"The panel could not be drawn: {type(error).__name__}: {error}")
+            self._report(f"The panel could not be drawn: {type(error).__name__}: {error}")
 
     def _draw(self) -> None:
         with drawing():

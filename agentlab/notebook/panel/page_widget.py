@@ -1,0 +1,58 @@
+"""The page in a notebook: one anywidget, and the messages between it and the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anywidget
+import traitlets
+
+from agentlab._internal.redaction import redact
+from agentlab.errors import AgentlabError
+from agentlab.notebook.page import live_script, style
+
+Handle = Callable[[Mapping[str, Any]], Any]
+"""Carries out a command of the page, such as `{"do": "go", "run": "…"}`, and returns what the page waits for, as JSON; raises if it is
+refused."""
+
+
+class PageWidget(anywidget.AnyWidget):
+    """Shows the page. What it shows is sent as messages: the widget has no state that a page could bring back."""
+
+    _esm = traitlets.Unicode().tag(sync=True)
+    _css = traitlets.Unicode().tag(sync=True)
+    kept_class = traitlets.Unicode("").tag(sync=True)
+    """The class of the saved copy, which the live page hides."""
+
+    def __init__(self, handle: Handle, kept_class: str) -> None:
+        super().__init__(kept_class=kept_class)
+        self._handle = handle
+        self.on_msg(lambda widget, content, buffers: self.received(content))
+
+    @traitlets.default("_esm")
+    def _script(self) -> str:
+        return live_script()
+
+    @traitlets.default("_css")
+    def _style(self) -> str:
+        return style()
+
+    def received(self, content: object) -> None:
+        """Carry out a command, and answer it with its value or with the error."""
+        match content:
+            case {"do": str(), "id": int(number)}:
+                try:
+                    answer = {"value": self._handle(content)}  # type: ignore[arg-type]
+                except Exception as error:
+                    answer = {"error": in_words(error)}
+                self.send({"kind": "answer", "id": number, **answer})
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Send news to the page."""
+        self.send({"kind": "news", **message})
+
+
+def in_words(error: Exception) -> str:
+    """Return an error as the page shows it."""
+    return redact(str(error) if isinstance(error, AgentlabError) else f"{type(error).__name__}: {error}")

@@ -1,0 +1,148 @@
+"""The panel: the page of runs, live. It shows the runs and carries out what the page asks for; it has no state of the runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentlab.agent import Run
+from agentlab.engine.lockstep import Lockstep
+from agentlab.engine.run_tree import family_of
+from agentlab.engine.worker import RunState
+from agentlab.errors import ConfigurationError
+from agentlab.notebook.live_view import LiveView, Redrawer
+from agentlab.notebook.page import to_html
+from agentlab.notebook.panel import actions, branching, settings
+from agentlab.notebook.panel.answer import Answer
+from agentlab.notebook.panel.feed import Feed
+from agentlab.notebook.panel.page_widget import PageWidget
+from agentlab.notebook.panel.pictures import Curve
+from agentlab.notebook.panel.run_view import StaticView
+
+if TYPE_CHECKING:
+    from agentlab.agent import Agent
+
+COMMANDS = {**actions.COMMANDS, **settings.COMMANDS, **branching.COMMANDS}
+"""What the page may ask for, by its name in messages. Each is called with the panel, the run and the message."""
+
+
+class Panel(LiveView):
+    """The live control of runs and their branches. It shows the runs and writes to `run.limits`; it has no state itself.
+
+    As the last expression of a cell it displays itself. `run` is the one that is shown, `runs` those that were given, `lockstep` takes
+    the steps of several. `bundle()` is the view without a kernel. `agents` can be chosen for a branch.
+    """
+
+    def __init__(self, runs: Iterable[Run] | Lockstep, agents: Iterable[Agent] = ()) -> None:
+        super().__init__()
+        self.runs = runs.runs if isinstance(runs, Lockstep) else tuple(runs)
+        self.lockstep = runs if isinstance(runs, Lockstep) else Lockstep(self.runs) if len(self.runs) > 1 else None
+        self.run = self.runs[0]
+        self.agents = {agent.name: agent for agent in agents}
+        self._feed = Feed(self.runs)
+        self._watched: set[str] = set()
+
+    # Live -------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def widget(self) -> PageWidget:
+        """The live widget, created on first access."""
+        if self._widget is None:
+            self._redrawer = Redrawer(self._draw_safely, self._is_under_way, lambda: not self._is_under_way())
+            self._widget = PageWidget(self.carry_out, self._kept_class)
+            self._watch()
+        return self._widget  # type: ignore[no-any-return]
+
+    def open(self, run: Run) -> None:
+        """Show this run: a branch, or the run that it was forked from."""
+        self.run = run
+        if self._widget is not None:
+            self._watch()
+            with self._drawing:
+                self._tell(open=run.id)
+            self._redrawer.mark(soon=True)
+
+    def carry_out(self, message: Mapping[str, Any]) -> Any:
+        """Do what the page asks for, and return its answer. Raises what the action raises."""
+        name = message["do"]
+        if name == "hello":
+            with self._drawing:
+                self._feed.forget()
+                self._tell(open=self.run.id)
+            return None
+        run = self._run_with(message.get("run"))
+        if name == "open":
+            self.run = run
+            return None
+        if name not in COMMANDS:
+            raise ConfigurationError(f"{str(name)[:40]!r}: this panel has no such command.")
+        try:
+            return COMMANDS[name](self, run, message)
+        finally:
+            self._watch()
+            self._redrawer.mark(soon=True)
+
+    def _run_with(self, run_id: object) -> Run:
+        for one in self.runs:
+            for member in family_of(one):
+                if member.run_id == run_id:
+                    return member.run
+        raise ConfigurationError(f"Run {str(run_id)[:40]!r} is not one of this panel's runs, nor a branch of one.")
+
+    def _watch(self) -> None:
+        """Redraw whenever a run of the family changes. A person is there, who can approve tool calls."""
+        for one in self.runs:
+            for member in family_of(one):
+                run = member.run
+                if run.id in self._watched:
+                    continue
+                self._watched.add(run.id)
+                run.branches.watch(lambda branch: self._mark())
+                if run.state is not RunState.ENDED:
+                    run.control.attend()
+                    run.observe(lambda event: self._redrawer.mark())
+                    run.limits.subscribe(lambda before, after, by: self._redrawer.mark())
+
+    def _mark(self) -> None:
+        self._watch()
+        self._redrawer.mark()
+
+    def _tell(self, **more: Any) -> None:
+        news = self._feed.news() | more
+        if news:
+            self.widget.tell(news)
+
+    def _compose(self) -> None:
+        pass
+
+    def _show(self) -> bool:
+        self._tell()
+        return False
+
+    def _report(self, fault: str) -> None:
+        self.widget.tell({"fault": fault})
+
+    def _controls(self) -> Iterator[Any]:
+        yield self.widget
+
+    def _is_under_way(self) -> bool:
+        return any(member.run.state is RunState.RUNNING for one in self.runs for member in family_of(one))
+
+    def _finished(self) -> object:
+        return None if self.run.result is None else self.run.id
+
+    # Without a kernel -------------------------------------------------------------------------------------------------------
+
+    def to_html(
+        self, path: str | os.PathLike[str] | None = None, *, timing: bool = True, raw: bool | Iterable[int] = False
+    ) -> str | Path:
+        """Write the runs and their branches as one HTML file; see `Run.to_html`."""
+        return to_html(self.runs, path, timing=timing, raw=raw)
+
+    def _static(self) -> StaticView:
+        return StaticView(self.run, Curve(self.run), Answer(self.run).shown())
+
+    def __repr__(self) -> str:
+        return f"Panel({self.run!r})" if self.lockstep is None else f"Panel({list(self.runs)!r})"
