@@ -12,7 +12,6 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -366,24 +365,6 @@ class PanelState:
             raise ConfigurationError(f"Step {step}: {there_is}.")
         self._chosen = step
         self.redraw()
-
-
-class RunningTotals:
-    """Tokens and cost of a run after each of its steps, None from the first unknown amount on. Only new steps are read."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self.tokens: list[int | None] = [0]
-        self.cost: list[Decimal | None] = [Decimal(0)]
-
-    def catch_up(self) -> int:
-        """Read the new steps; returns the number of steps."""
-        for step in self._run.history[len(self.tokens) - 1 :]:
-            used, paid = step.all_tokens, step.all_cost_usd
-            tokens, cost = self.tokens[-1], self.cost[-1]
-            self.cost.append(None if cost is None or paid is None else cost + paid)
-            self.tokens.append(None if tokens is None or used is None else tokens + used)
-        return len(self.tokens) - 1
 
 
 class _Drawing(threading.local):

@@ -29,7 +29,6 @@ from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading, Scalar
 from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.responses import marked
-from agentlab.notebook.live_view import RunningTotals
 from agentlab.notebook.markup import LimitNow, limits_now, share_of
 from agentlab.notebook.page.rich_text import code, markdown, sanitised, value_html
 from agentlab.notebook.page.step_detail import Extent, changed_by, child_use, line, seconds, sections, seen
@@ -114,9 +113,15 @@ def _without_shared(run: JSON, parent: JSON | None) -> JSON:
 def run_data(run: Run, shown: Shown, ids: Mapping[str, str], of_parent: Sequence[JSON] = ()) -> JSON:
     """Return one run with all its steps; `ids` has the ids of the runs in the page, `of_parent` the steps of the run it is forked
     from."""
+    watched = _Watched.of(run, shown)
+    steps = list(steps_data(run, shown, ids, watched, of_parent))
+    return {**head_data(run, shown, ids), "steps": steps, "marks": watched.marks}
+
+
+def head_data(run: Run, shown: Shown, ids: Mapping[str, str]) -> JSON:
+    """Return one run without its steps and its marks."""
     history, origin = run.history, run.origin
     before = origin.parent or origin.caller
-    watched = _Watched.of(run, shown)
     return {
         "id": ids[run.id],
         "name": _name(run),
@@ -140,9 +145,12 @@ def run_data(run: Run, shown: Shown, ids: Mapping[str, str], of_parent: Sequence
         "pending": [_pending(one) for one in run.pending],
         "end": end_data(run.result),
         "actions": [_action(place, one) for place, one in enumerate(run.next_actions)],
-        "steps": list(steps_data(run, shown, ids, watched, of_parent)),
-        "marks": watched.marks,
     }
+
+
+def marks_of(run: Run, shown: Shown) -> list[JSON]:
+    """Return what happened in a run besides its steps: changed limits, retries, pauses, reminders."""
+    return _Watched.of(run, shown).marks
 
 
 def _name(run: Run) -> str:
@@ -332,6 +340,24 @@ def steps_data(
         settled = bool(place) and history[place - 1].settings == step.settings
         used = {"total_tokens": totals.tokens[place + 1], "total_cost_usd": number(totals.cost[place + 1])}
         yield _step(run, step, shown, ids, watched, settled=settled) | used
+
+
+class RunningTotals:
+    """Tokens and cost of a run after each of its steps, None from the first unknown amount on. Only new steps are read."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.tokens: list[int | None] = [0]
+        self.cost: list[Decimal | None] = [Decimal(0)]
+
+    def catch_up(self) -> int:
+        """Read the new steps; returns the number of steps."""
+        for step in self._run.history[len(self.tokens) - 1 :]:
+            used, paid = step.all_tokens, step.all_cost_usd
+            tokens, cost = self.tokens[-1], self.cost[-1]
+            self.cost.append(None if cost is None or paid is None else cost + paid)
+            self.tokens.append(None if tokens is None or used is None else tokens + used)
+        return len(self.tokens) - 1
 
 
 def _step(run: Run, step: StepResult, shown: Shown, ids: Mapping[str, str], watched: _Watched, *, settled: bool) -> JSON:
