@@ -130,6 +130,7 @@ def head_data(run: Run, shown: Shown, ids: Mapping[str, str]) -> JSON:
         "parent": None if before is None else ids.get(before.id),
         "forked_at": origin.forked_at,
         "called_by": None if origin.called_by is None else one_line(origin.called_by),
+        "continues": _continues(run),
         "state": _STATES[run.state],
         "system_html": _instructions(run),
         "prompt_html": sanitised("".join(_message(message, "") for message in run.timeline.messages_of(0))),
@@ -166,6 +167,13 @@ def _name(run: Run) -> str:
     ]
     words = ", ".join(changed) or f"the same from step {(origin.forked_at or 0) + 1}"
     return one_line(f"{handle}: {words}" if handle else words, 120)
+
+
+def _continues(run: Run) -> bool:
+    """True if the run is the conversation of its parent with one more message: it may have other limits."""
+    parent, changed = run.origin.parent, differences(run)
+    ended = parent is not None and parent.result is not None and run.origin.forked_at == len(parent.history)
+    return ended and bool(changed) and changed[0].startswith("message ")
 
 
 def _uses_of(run: Run | None) -> Iterator[ChildUse]:
