@@ -29,7 +29,7 @@ from agentlab.limits.conditions import MaxCost, MaxTokensUsed
 from agentlab.notebook import markup
 from agentlab.notebook.live_view import PanelState, Picture
 from agentlab.notebook.markup import Html
-from agentlab.notebook.page.data import RunningTotals
+from agentlab.notebook.page.steps import RunningTotals
 from agentlab.plots import branch_tree
 from agentlab.plots.figure import COLOURS, TEXT, PlotAxes, PlotFigure, shorten
 from agentlab.plots.run_timeline import TimelinePart, draw_timeline, timeline_data, timeline_part

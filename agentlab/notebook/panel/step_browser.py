@@ -13,8 +13,8 @@ from agentlab.errors import ConfigurationError
 from agentlab.notebook import markup
 from agentlab.notebook.live_view import PanelState, is_drawing
 from agentlab.notebook.markup import Html
-from agentlab.notebook.page.data import RunningTotals
 from agentlab.notebook.page.step_detail import OPEN_AT_FIRST, detail, seconds, seen
+from agentlab.notebook.page.steps import RunningTotals
 from agentlab.notebook.panel.controls import set_button
 from agentlab.records.step import StepResult
 
