@@ -112,12 +112,8 @@ class Panel(LiveView):
         if news:
             self.widget.tell(news)
 
-    def _compose(self) -> None:
-        pass
-
-    def _show(self) -> bool:
+    def _show(self) -> None:
         self._tell()
-        return False
 
     def _report(self, fault: str) -> None:
         self.widget.tell({"fault": fault})
