@@ -33,7 +33,8 @@ from agentlab._internal import secrets as known_keys
 from agentlab.agent import Run
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.notebook.page import page_html, script, style
-from agentlab.notebook.page.data import Shown, as_json, page_data
+from agentlab.notebook.page.data import as_json, page_data
+from agentlab.notebook.page.steps import Shown
 from agentlab.testing import ScriptedProvider, call, say
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

@@ -6,7 +6,8 @@ from typing import Any
 
 from agentlab.agent import Run
 from agentlab.engine.run_tree import family_of
-from agentlab.notebook.page.data import Shown, run_data
+from agentlab.notebook.page.data import run_data
+from agentlab.notebook.page.steps import Shown
 from agentlab.notebook.panel.actions import buttons
 from agentlab.notebook.panel.settings import settings_data
 

@@ -18,8 +18,9 @@ from agentlab.engine.run_tree import family_of
 from agentlab.model.responses import marked
 from agentlab.notebook.live_view import Picture, StaticOutputs
 from agentlab.notebook.markup import NEAR, Markup, dollars, duration, escape, name, note, table, tokens
-from agentlab.notebook.page.data import Shown, head_data, marks_of, step_html
+from agentlab.notebook.page.data import head_data, marks_of
 from agentlab.notebook.page.rich_text import at_most
+from agentlab.notebook.page.steps import Shown, step_html
 from agentlab.plots.figure import DPI
 from agentlab.records.frames import to_frame
 from agentlab.records.step import StepResult
