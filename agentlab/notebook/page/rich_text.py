@@ -11,7 +11,9 @@ import base64
 import json
 import re
 import sys
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from html import escape as quoted
 from io import BytesIO
@@ -143,8 +145,22 @@ def code(text: str, language: str = "", where: str = "") -> str:
     return f"{_pre(shown, language)}{note}"
 
 
+_LONGEST: ContextVar[int] = ContextVar("longest", default=LONGEST_PROSE)
+
+
+@contextmanager
+def at_most(characters: int) -> Iterator[None]:
+    """Inside the block, show so many characters of each text and of each piece of code."""
+    token = _LONGEST.set(characters)
+    try:
+        yield
+    finally:
+        _LONGEST.reset(token)
+
+
 def _cut(text: str, longest: int, where: str) -> tuple[str, str]:
     """Return the beginning of a text, safe but not escaped, and a remark on the rest as HTML."""
+    longest = min(longest, _LONGEST.get())
     left_out = len(text) - longest
     if left_out <= 0:
         return printable(text), ""

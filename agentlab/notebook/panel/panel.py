@@ -15,11 +15,9 @@ from agentlab.errors import ConfigurationError
 from agentlab.notebook.live_view import LiveView, Redrawer
 from agentlab.notebook.page import to_html
 from agentlab.notebook.panel import actions, branching, feed, settings
-from agentlab.notebook.panel.answer import Answer
 from agentlab.notebook.panel.feed import Feed
 from agentlab.notebook.panel.page_widget import PageWidget
-from agentlab.notebook.panel.pictures import Curve
-from agentlab.notebook.panel.run_view import StaticView
+from agentlab.notebook.panel.static import StaticPanel
 from agentlab.records.events import Event
 
 if TYPE_CHECKING:
@@ -142,12 +140,8 @@ class Panel(LiveView):
         if news:
             self.widget.tell(news)
 
-    def _compose(self) -> None:
-        pass
-
-    def _show(self) -> bool:
+    def _show(self) -> None:
         self._tell()
-        return False
 
     def _report(self, fault: str) -> None:
         self.widget.tell({"fault": fault})
@@ -169,8 +163,8 @@ class Panel(LiveView):
         """Write the runs and their branches as one HTML file; see `Run.to_html`."""
         return to_html(self.runs, path, timing=timing, raw=raw)
 
-    def _static(self) -> StaticView:
-        return StaticView(self.run, Curve(self.run), Answer(self.run).shown())
+    def _static(self) -> StaticPanel:
+        return StaticPanel(self.run, self.runs)
 
     def __repr__(self) -> str:
         return f"Panel({self.run!r})" if self.lockstep is None else f"Panel({list(self.runs)!r})"
