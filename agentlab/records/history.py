@@ -19,10 +19,11 @@ ZERO = Decimal(0)
 class RunHistory(Sequence[StepResult], Displayable):
     """The steps of a run, append only, with totals in O(1).
 
-    `usage` and `cost` are sums over all steps, unknown (None) if a part is unknown; `known_tokens` and `known_cost_usd` are the sums of
-    the known parts, lower bounds. `calls` counts round trips, `tool_calls` the tool calls that the model made; `elapsed_s` is the active time until the end of the last step. All of
-    these include sub-agents; `own_calls`, `own_usage` and `own_cost` do not. `cut_off` is the stored usage of sub-agents in an attempt
-    at the next step whose process died: it is part of the totals, and of the step's `children` once the step is repeated.
+    `usage` and `cost` are sums over all steps, unknown (None) if a part is unknown; `known_tokens`, `known_output_tokens` and
+    `known_cost_usd` are the sums of the known parts, lower bounds. `calls` counts round trips; `elapsed_s` is the active time until
+    the end of the last step. All of these include sub-agents; `own_calls`, `own_usage` and `own_cost` do not, nor does `tool_calls`,
+    the calls that the model made. `cut_off` is the stored usage of sub-agents in an attempt at the next step whose process died: it
+    is part of the totals, and of the step's `children` once the step is repeated.
 
     Example:
         >>> result.history
