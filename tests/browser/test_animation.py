@@ -1,9 +1,8 @@
-"""The README's animation: a limit is edited during the run, the run stops there, says why, and continues with one click."""
+"""The README's animation: a limit's line is dragged while the agent runs, the run ends there, says why, and continues with a click."""
 
 from __future__ import annotations
 
 import io
-import re
 from pathlib import Path
 
 from PIL import Image
@@ -13,33 +12,37 @@ from .lab_page import LabPage
 from .test_pictures import PICTURES, RECORDED_RUN, let
 from .widget_page import LIVE
 
-HEIGHT = 830
-"""Size of the animation in pixels: the panel down to its limits, including the stop reason above them."""
-MOST_BYTES = 1_500_000
+MOST_BYTES = 1_800_000
+POINTER = """([x, y]) => {
+    const shown = document.getElementById('pointer') || document.body.appendChild(document.createElement('div'));
+    shown.id = 'pointer';
+    shown.style = `position:fixed; z-index:9999; left:${x}px; top:${y}px; width:0; height:0; pointer-events:none; rotate:-12deg;
+        filter:drop-shadow(0 0 1px #fff); border:solid transparent; border-width:0 11px 17px 0; border-left:11px solid #111`;
+}"""
 
 
 class Frames:
-    """Screenshots of the upper part of the panel, all of one size, with the duration of each."""
+    """Screenshots of the panel, all of one size, with the duration of each; the pointer is drawn, since screenshots leave it out."""
 
     def __init__(self, lab: LabPage) -> None:
         self._lab = lab
+        self._box = lab.output(0).locator(LIVE).bounding_box()
         self._shots: list[tuple[Image.Image, int]] = []
 
-    def take(self, shown_ms: int) -> None:
+    def take(self, shown_ms: int, pointer: tuple[float, float] | None = None) -> None:
         """Add a screenshot of the current panel."""
-        box = self._lab.output(0).locator(LIVE).bounding_box()
-        assert box is not None
-        clip = {"x": box["x"], "y": box["y"], "width": box["width"], "height": HEIGHT}
-        shot = self._lab.page.screenshot(clip=clip)
+        assert self._box is not None
+        self._lab.page.evaluate(POINTER, list(pointer or (-50, -50)))
+        shot = self._lab.page.screenshot(clip=self._box)
         self._shots.append((Image.open(io.BytesIO(shot)).convert("RGB"), shown_ms))
 
     def save(self, path: Path) -> int:
         """Write a GIF with one palette for all frames, so that nothing flickers; return its size in bytes."""
         images = [image for image, _ in self._shots]
         assert len({image.size for image in images}) == 1
-        together = Image.new("RGB", (images[0].width, HEIGHT * len(images)))
+        together = Image.new("RGB", (images[0].width, images[0].height * len(images)))
         for number, image in enumerate(images):
-            together.paste(image, (0, HEIGHT * number))
+            together.paste(image, (0, image.height * number))
         # these colours are kept exactly
         commonest = sorted(together.getcolors(together.width * together.height), reverse=True)[:256]
         palette = Image.new("P", (1, 1))
@@ -50,46 +53,45 @@ class Frames:
         return path.stat().st_size
 
 
-def test_an_edited_limit_stops_the_run_which_then_continues(lab: LabPage) -> None:
-    lab.page.set_viewport_size({"width": 1280, "height": 2200})
+def test_a_dragged_limit_ends_the_run_which_then_continues(lab: LabPage) -> None:
+    page = lab.page
+    page.set_viewport_size({"width": 1440, "height": 1100})
     lab.open(lab.jupyter.write_notebook("moving", [RECORDED_RUN]))
     lab.run_cell(0)
     expect(lab.button("Run")).to_be_enabled()
     panel = lab.output(0).locator(LIVE)
+    handle = panel.locator(".page-handle").first  # of the tokens
     frames = Frames(lab)
-    frames.take(1_000)
-    lab.button("Run").click()
-    for steps in (1, 2, 3):
-        let(lab, steps)
-        lab.wait_for_steps(steps)
-        expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(f" {steps} step"))
-        frames.take(700)
-    lab.number("StepCountIs").fill("5")
     frames.take(1_200)
-    lab.number("StepCountIs").press("Enter")
-    lab.wait_for_kernel("run.limits.conditions['StepCountIs'].steps", "5")
-    let(lab, 4)
-    lab.wait_for_steps(4)
-    expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(" 4 step"))
-    frames.take(700)
-    let(lab, 5)
-    lab.wait_for_output(0, "Stop condition met: StepCountIs 5 of 5")
-    expect(panel).to_contain_text("The run has ended: branch it")
-    expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(" 5 steps"))
-    on = lab.button("Raise StepCountIs to 10 and continue")
-    frames.take(3_000)
-    on.hover()
-    frames.take(700)
-    on.click()
-    for steps in (6, 7, 8, 9):
+    lab.button("Run").click()
+    for steps in (1, 2, 3, 4):
         let(lab, steps)
         lab.wait_for_steps(steps)
-        expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(f" {steps} step"))
-        frames.take(700)
-    let(lab, 10)
-    lab.wait_for_output(0, "Stop condition met: StepCountIs 10 of 10")
-    expect(panel).to_contain_text("The run has ended: branch it")
-    expect(panel.locator("img.agentlab-chart")).to_have_attribute("alt", re.compile(" 10 steps"))
+        frames.take(650)
+    at = handle.bounding_box()
+    assert at is not None
+    x, y = at["x"] + at["width"] / 2, at["y"] + at["height"] / 2
+    frames.take(500, (x, y))
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for by in (8, 16, 24, 31):
+        page.mouse.move(x, y + by)
+        frames.take(180, (x, y + by))
+    page.mouse.up()
+    frames.take(900, (x, y + 31))
+    limit = int(lab.kernel_value("run.limits.max_tokens"))
+    assert limit < 4_000
+    for steps in range(5, 11):
+        let(lab, steps)
+    expect(panel.get_by_role("status").first).to_contain_text("ended")
+    assert lab.kernel_value("str(run.result.stop_reason)") == "'token_limit'"
     frames.take(3_000)
+    on = panel.get_by_role("button", name="Raise max_tokens")
+    box = on.bounding_box()
+    assert box is not None
+    frames.take(700, (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))
+    on.click()
+    expect(panel.get_by_role("status").first).to_contain_text("ended")
+    frames.take(3_500)
     size = frames.save(PICTURES / "panel.gif")
     assert 20_000 < size < MOST_BYTES, size
