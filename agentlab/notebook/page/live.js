@@ -20,11 +20,12 @@ function makeSend(model) {
 }
 
 /** Put news from the kernel into the store. */
-function take(store, { runs = {}, steps = {}, marks = {}, open, fault }) {
+function take(store, { runs = {}, steps = {}, marks = {}, open, fault, all }) {
   for (const [id, fields] of Object.entries(runs)) store.put(id, fields);
   for (const [id, rows] of Object.entries(steps)) store.append(id, rows);
   for (const [id, more] of Object.entries(marks)) store.put(id, { marks: [...(store.run(id)?.marks || []), ...more] });
   if (open) store.set({ open });
+  if (all !== undefined) store.set({ all });
   if (fault !== undefined) store.set({ fault });
 }
 
