@@ -251,7 +251,13 @@ def _approve_row(approve: Sequence[str | StopCondition]) -> list[JSON]:
     asked = ", ".join("every tool" if one == "*" else str(one) for one in approve)
     unknown = dict.fromkeys(("limit", "share", "met"))
     no = dict.fromkeys(("goal", "off", "first"), False)
-    words = {"name": "approve", "key": "approve", "label": "Asks a person before", "value": on_one_line(asked, 200), "with": ["approve"]}
+    words = {
+        "name": "approve",
+        "key": "approve",
+        "label": "Asks a person before",
+        "value": on_one_line(asked, 200),
+        "with": ["approve"],
+    }
     return [{**words, **unknown, **no, "unit": "", "order": ""}]
 
 

@@ -73,7 +73,11 @@ def kind_of(owner: type, name: str, found: type) -> Kind:
 
 
 def field_data(
-    owner: type, field: dataclasses.Field[Any], value: Any, none: str = "no limit", known: Mapping[str, Iterable[str]] | None = None
+    owner: type,
+    field: dataclasses.Field[Any],
+    value: Any,
+    none: str = "no limit",
+    known: Mapping[str, Iterable[str]] | None = None,
 ) -> JSON:
     """Return a field as the page needs it for its control. `none` is the word for None; `known` has names to choose from, by the
     field's metadata `known`."""
