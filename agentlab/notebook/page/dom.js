@@ -131,6 +131,7 @@ const SHAPES = {
   triangle: "M5 .3l5 9.2h-10z",
   square: "M1 1h8v8h-8z",
   cross: "M1.8.2l3.2 3.2l3.2-3.2l1.6 1.6l-3.2 3.2l3.2 3.2l-1.6 1.6l-3.2-3.2l-3.2 3.2l-1.6-1.6l3.2-3.2l-3.2-3.2z",
+  step: "M1 .3l6 4.7l-6 4.7zM7.6 .5h1.8v9h-1.8z",
   bars: "M1.5 .5h2.6v9h-2.6zM5.9 .5h2.6v9h-2.6z",
   play: "M1.5 .3l8 4.7l-8 4.7z",
   branch:
@@ -180,6 +181,11 @@ const EMPTY_RUN = {
   live: null,
   buttons: null, // from here on: live only
   settings: null,
+  soon: "",
+  for_s: null,
+  chat: null,
+  asked: [],
+  prompt: "",
 };
 
 /** A step before anything is known of it. In a notebook `html` is null until the page has asked for it: see `need`. */
@@ -214,7 +220,7 @@ function makeStore(data = {}, source = null) {
   const chosen = new Map();
   const listeners = new Set();
   const asked = new Map();
-  const view = { open: null, step: 0, query: "", compare: null, fault: "" };
+  const view = { open: null, step: 0, query: "", compare: null, fault: "", all: null };
   const notify = (what) => listeners.forEach((listener) => listener(what));
 
   function keep(id, { kept = 0, ...fields }) {

@@ -39,7 +39,7 @@ function gaugeOf(run, gauge) {
     "div",
     { class: "page-gauge" },
     make("span", { class: "page-label" }, title),
-    make("span", { class: "page-value" }, amount(value, unit), bound),
+    make("span", { class: "page-value", "data-total": total }, amount(value, unit), bound),
     row ? meterOf(row) : make("span", { class: "page-meter none" }),
   );
 }
