@@ -193,6 +193,10 @@ class LiveView(ABC):
             display.display(self._live_bundle(), raw=True)
             display.display(self._kept_bundle(), raw=True, display_id=self._display_id)
 
+    def _display_(self) -> Any:
+        """Return what marimo shows in this object's place: an anywidget, or HTML."""
+        return self.widget if has_page() else display.HTML(self._static().bundle(with_pictures=True)["text/html"])
+
 
 class Redrawer:
     """Calls `draw` on its own thread, soon after `mark()` and every SHORTEST_PAUSE_S at most.

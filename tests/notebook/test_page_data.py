@@ -77,7 +77,7 @@ SHAPE: dict[str, Any] = {
     "totals": {"steps": int, "tokens": WHOLE, "input_tokens": WHOLE, "output_tokens": WHOLE, "cost_usd": NUMBER, "elapsed_s": NUMBER},
     "limits": [{
         "name": str, "label": str, "unit": str, "value": (*NUMBER, str), "limit": (*NUMBER, str), "share": NUMBER,
-        "met": (bool, type(None)), "goal": bool, "off": bool, "first": bool, "with": [str],
+        "met": (bool, type(None)), "goal": bool, "off": bool, "first": bool, "with": [str], "key": str,
         "order": str,
     }],
     "pending": [{"tool": str, "arguments": str, "step": int, "why": str}],

@@ -250,7 +250,13 @@ def _approve_row(approve: Sequence[str | StopCondition]) -> list[JSON]:
     asked = ", ".join("every tool" if one == "*" else str(one) for one in approve)
     unknown = dict.fromkeys(("limit", "share", "met"))
     no = dict.fromkeys(("goal", "off", "first"), False)
-    words = {"name": "approve", "label": "Asks a person before", "value": on_one_line(asked, 200), "with": ["approve"]}
+    words = {
+        "name": "approve",
+        "key": "approve",
+        "label": "Asks a person before",
+        "value": on_one_line(asked, 200),
+        "with": ["approve"],
+    }
     return [{**words, **unknown, **no, "unit": "", "order": ""}]
 
 
@@ -263,6 +269,7 @@ def _limit_row(several: Sequence[LimitNow], run: Run) -> JSON:
     share = None if limit.off or limit.negated else share_of(reading.value, reading.limit)
     return {
         "name": one_line(limit.reading.name),
+        "key": one_line(limit.label.removeprefix("not ")),
         "label": _label(limit),
         "unit": _UNITS.get(limit.total or "") or _unit_of(run, limit.label),
         "value": number(reading.value),

@@ -112,6 +112,33 @@ def markdown(text: str, where: str = "") -> str:
     return f'<div class="agentlab-md {AS_WRITTEN}" dir="auto">{sanitised(html)}{note}</div>'
 
 
+def markdown_piece(carried: str, text: str) -> str:
+    """Return a piece of a text that streams in; `carried` opens a block that began before it."""
+    html = sanitised(redact(_markdown().render(printable(carried + text))))
+    return f'<div class="agentlab-continued">{html}</div>' if carried else html
+
+
+def settled_pieces(carried: str, text: str, longest: int) -> tuple[list[str], str, str]:
+    """Split a text that streams in: return the HTML of its complete blocks, what opens the last one, and the text of the last one.
+
+    Of a last block of more than `longest` characters a part is left; in a fence or a table, its first lines open it again.
+    A block is split between lines, and never inside a private key: its beginning alone would not be recognised in the next piece.
+    """
+    tokens = [token for token in _markdown().parse(carried + text) if token.level == 0 and token.nesting >= 0 and token.map]
+    done = []
+    lines = (carried + text).splitlines(keepends=True)
+    if len(tokens) > 1:
+        at = tokens[-1].map[0]  # type: ignore[index]
+        done.append(markdown_piece(carried, "".join(lines[:at])[len(carried) :]))
+        carried, text, lines = "", "".join(lines[at:]), lines[at:]
+    at = text.rfind("\n", 0, len(text) - longest // 2) + 1
+    if len(text) > longest and at and "PRIVATE KEY-----" not in text:
+        done.append(markdown_piece(carried, text[:at]))
+        opening = {"fence": 1, "table_open": 2}.get(tokens[-1].type, 0) if tokens else 0
+        carried, text = "".join(lines[:opening]), text[at:]
+    return done, carried, text
+
+
 def code(text: str, language: str = "", where: str = "") -> str:
     """Return code, coloured if the language is known; JSON is indented."""
     shown, note = _cut(text, LONGEST_CODE, where)
