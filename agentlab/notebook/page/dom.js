@@ -131,6 +131,7 @@ const SHAPES = {
   triangle: "M5 .3l5 9.2h-10z",
   square: "M1 1h8v8h-8z",
   cross: "M1.8.2l3.2 3.2l3.2-3.2l1.6 1.6l-3.2 3.2l3.2 3.2l-1.6 1.6l-3.2-3.2l-3.2 3.2l-1.6-1.6l3.2-3.2l-3.2-3.2z",
+  step: "M1 .3l6 4.7l-6 4.7zM7.6 .5h1.8v9h-1.8z",
   bars: "M1.5 .5h2.6v9h-2.6zM5.9 .5h2.6v9h-2.6z",
   play: "M1.5 .3l8 4.7l-8 4.7z",
   branch:
@@ -173,27 +174,56 @@ const EMPTY_RUN = {
   prompt_html: "",
   totals: NOTHING_USED,
   limits: [],
+  in_force: {},
   pending: [],
   end: null,
   actions: [],
   steps: [],
   marks: [],
+  live: null,
   buttons: null, // from here on: live only
   settings: null,
+  soon: "",
+  for_s: null,
+  chat: null,
+  asked: [],
+  prompt: "",
 };
+
+/** A step before anything is known of it. In a notebook `html` is null until the page has asked for it: see `need`. */
+const EMPTY_STEP = {
+  html: null,
+  size: 0,
+  finish: "",
+  stop_reason: null,
+  action: "",
+  tokens: null,
+  cost_usd: null,
+  total_tokens: null,
+  total_cost_usd: null,
+  duration_s: null,
+  started_s: null,
+  reads: "",
+  spans: [],
+  children: [],
+  same: "",
+};
+const MOST_ASKED = 100; // steps of one question
 
 /**
  * Return the store: the runs, and what is shown of them.
  *
  * Data may come whole (a file) or piece by piece (a kernel): `put` sets fields of a run and makes one that is not there yet,
- * `append` adds steps or replaces those with the same number. `view` holds the open run, the chosen step (0: before the first), the
+ * `append` adds steps or fields of those with the same number. Where a kernel has the texts of steps, `source` asks it for them:
+ * `need` returns a promise that is kept when they are here. `view` holds the open run, the chosen step (0: before the first), the
  * search text, and the run that is compared with the open one. Subscribers are called with the name of what has changed.
  */
-function makeStore(data = {}) {
+function makeStore(data = {}, source = null) {
   const runs = new Map();
   const chosen = new Map();
   const listeners = new Set();
-  const view = { open: null, step: 0, query: "", compare: null, fault: "" };
+  const asked = new Map();
+  const view = { open: null, step: 0, query: "", compare: null, fault: "", all: null };
   const notify = (what) => listeners.forEach((listener) => listener(what));
 
   function keep(id, { kept = 0, ...fields }) {
@@ -218,10 +248,29 @@ function makeStore(data = {}) {
     append(id, steps) {
       const all = store.steps(id).slice();
       const follows = id === view.open && view.step === all.length;
-      for (const step of steps) all[step.n - 1] = step;
+      for (const step of steps) all[step.n - 1] = { ...EMPTY_STEP, ...all[step.n - 1], ...step };
       keep(id, { steps: all });
       if (follows) view.step = all.length;
       notify("steps");
+    },
+    /** Ask for the texts of these steps, by their numbers, unless they are here or asked for already. */
+    need(id, numbers) {
+      const missing = numbers.filter((n) => store.steps(id)[n - 1]?.html === null);
+      const fresh = missing.filter((n) => !asked.has(`${id}/${n}`));
+      for (let at = 0; source && at < fresh.length; at += MOST_ASKED) {
+        const some = fresh.slice(at, at + MOST_ASKED);
+        const answer = source
+          .steps(id, some)
+          .then((steps) => store.append(id, steps))
+          .finally(() => some.forEach((n) => asked.delete(`${id}/${n}`)));
+        some.forEach((n) => asked.set(`${id}/${n}`, answer));
+      }
+      return Promise.all(new Set(missing.map((n) => asked.get(`${id}/${n}`)))).then(() => {});
+    },
+    /** Steps of the open run in which a text is found, from a step on; null if all texts are here, to be searched in the page. */
+    search(query, from) {
+      const here = !source || store.steps().every((step) => step.html !== null);
+      return here ? null : source.search(view.open, query, from);
     },
     set(fields) {
       if ("open" in fields && fields.open !== view.open) {
@@ -315,7 +364,7 @@ const texts = new WeakMap();
 function textOf(step) {
   let text = texts.get(step);
   if (text === undefined) {
-    const html = step.html.replace(/<span class="agentlab-call-outcome">[^<]*<\/span>/g, " ");
+    const html = (step.html || "").replace(/<span class="agentlab-call-outcome">[^<]*<\/span>/g, " ");
     text = html
       .replace(/<[^>]*>/g, "")
       .replace(/&(#?\w+);/g, (whole, name) => ENTITIES[name] ?? whole)

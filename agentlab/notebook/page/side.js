@@ -39,7 +39,7 @@ function gaugeOf(run, gauge) {
     "div",
     { class: "page-gauge" },
     make("span", { class: "page-label" }, title),
-    make("span", { class: "page-value" }, amount(value, unit), bound),
+    make("span", { class: "page-value", "data-total": total }, amount(value, unit), bound),
     row ? meterOf(row) : make("span", { class: "page-meter none" }),
   );
 }
@@ -312,6 +312,15 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
     const mine = ++round;
     const query = store.view.query.trim().toLowerCase();
     const hits = [];
+    for (let from = 1; query && from !== null; ) {
+      const answer = store.search(query, from);
+      if (!answer) break;
+      const { found: more, next } = await answer;
+      if (mine !== round) return;
+      hits.push(...more);
+      from = next;
+      if (from === null) return finish(query, hits);
+    }
     let since = performance.now();
     for (const step of query ? store.steps() : []) {
       if (textOf(step).includes(query)) hits.push(step.n);
@@ -320,6 +329,9 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
       if (mine !== round) return;
       since = performance.now();
     }
+    finish(query, hits);
+  }
+  function finish(query, hits) {
     found = hits;
     onFound(query, found);
     show();
@@ -399,7 +411,7 @@ function outputOf(store, run) {
     { type: "button", class: "page-link", onclick: () => store.choose(Infinity) },
     `Show the answer, in step ${last?.n}`,
   );
-  if (last && last.html.includes(run.end.output_html)) return [make("p", {}, toEnd)];
+  if (last && last.html?.includes(run.end.output_html)) return [make("p", {}, toEnd)];
   return [
     make("div", { class: "page-label" }, "Output"),
     fill(make("div", { class: "page-output", tabindex: 0, role: "region", "aria-label": "Output" }), run.end.output_html),
