@@ -236,7 +236,7 @@ function makeTranscript(store, send = null) {
             ? headItem(store, run, send)
             : index <= run.steps.length
               ? stepItem(store, run, run.steps[index - 1], send)
-              : endItem(run);
+              : endItem(run, send);
         dress(node, { "aria-posinset": index + 1, "aria-setsize": run.steps.length + 2, "data-index": index, tabindex: -1 });
         keepFolds(node.querySelectorAll(".page-system, .page-said details"), `${run.id}/${index}`);
         if (index > 0 && index === store.view.step) node.setAttribute("aria-current", "step");
@@ -457,7 +457,7 @@ function linksOf(store, run, step) {
 }
 
 /** Below the last step: how the run ended, or that it is still running. */
-function endItem(run) {
+function endItem(run, send) {
   const [shape, tone, word] = stateOf(run);
   const state = { running: "still running", idle: "not started yet" }[run.state] || word;
   const [why, kind] = run.end ? endWords(run.end) : [state, ""];
@@ -468,7 +468,7 @@ function endItem(run) {
     make("b", {}, why),
     kind,
     run.end?.detail ? make("span", {}, run.end.detail) : null,
-    pendingOf(run),
+    send ? null : pendingOf(run), // where one can decide, each call has a card
   );
 }
 
