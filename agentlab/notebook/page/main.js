@@ -15,6 +15,8 @@ function mountPage(root, store, send = null) {
   const bar = makeBar(store);
   const comparing = make("button", { type: "button", class: "page-button", onclick: toggleCompare }, "Compare");
   const chips = makeChips(store, comparing);
+  const inCode = makeInCode(store, send);
+  chips.node.append(inCode.node);
   const scrubber = makeScrubber(store);
   const transcript = makeTranscript(store, send);
   const diff = makeDiff(store);
@@ -80,7 +82,7 @@ function mountPage(root, store, send = null) {
   root.classList.add("agentlab-page", "tex2jax_ignore", "mathjax_ignore");
   root.replaceChildren(frame);
 
-  const parts = [bar, chips, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...live];
+  const parts = [bar, chips, inCode, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...live];
   let last = {};
   let waiting = 0;
 
