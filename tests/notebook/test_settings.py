@@ -22,7 +22,7 @@ from agentlab.limits.fields import limit_field
 from agentlab.limits.policies import TerminatingTools
 from agentlab.limits.reading import Reading
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.notebook.panel.panel import Panel
+from agentlab.notebook.panel.live_panel import Panel
 from agentlab.notebook.panel.settings import ENDED, settings_data
 from agentlab.records.events import LimitsChanged
 from agentlab.records.history import RunHistory
@@ -96,7 +96,11 @@ def test_every_limit_of_the_budget_is_described_by_its_field() -> None:
     desk = Desk(budget=Budget(max_tokens=50_000_000, max_cost="0.00001", timeout=90))
     assert [one["name"] for one in desk.form["budget"]] == list(Budget.__dataclass_fields__)
     tokens = desk.field("budget", "max_tokens")
-    assert tokens["value"] == "50,000,000" and (tokens["unit"], tokens["total"], tokens["none"]) == ("tokens", "tokens", "no limit")
+    assert tokens["value"] == "50,000,000" and (tokens["unit"], tokens["total"], tokens["none"]) == (
+        "tokens",
+        "tokens",
+        "no limit",
+    )
     assert tokens["help"] == "input and output tokens of all calls"
     assert [desk.field("budget", name)["value"] for name in ("max_cost", "timeout", "max_calls")] == ["0.00001", "90", None]
     assert desk.field("budget", "missing_usage")["choices"] == ["warn", "estimate", "fail", "charge_cap"]
@@ -147,7 +151,11 @@ def test_an_ended_run_cannot_be_edited() -> None:
     assert desk.form["editable"] and desk.form["note"] == ""
     desk.take(2)
     assert not desk.form["editable"] and desk.form["note"] == ENDED
-    for do, more in (("set", {"at": ["budget", "max_turns"], "value": "9"}), ("remove", {"path": []}), ("approve", {"part": "*", "on": True})):
+    for do, more in (
+        ("set", {"at": ["budget", "max_turns"], "value": "9"}),
+        ("remove", {"path": []}),
+        ("approve", {"part": "*", "on": True}),
+    ):
         with pytest.raises(ConfigurationError, match="branch it to continue"):
             desk.ask(do, **more)
     assert desk.run.limits.max_turns == 500
