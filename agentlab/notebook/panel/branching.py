@@ -30,7 +30,9 @@ def branch_form(panel: Panel, run: Run, message: Message) -> JSON:
     prefix = run.timeline.prefix().until(step)
     return {
         "prompt": None if step else _editable(run.prompt),
-        "results": [{"id": one.call_id, "tool": on_one_line(one.name), **_editable(one.content)} for one in results_of(run, step)],
+        "results": [
+            {"id": one.call_id, "tool": on_one_line(one.name), **_editable(one.content)} for one in results_of(run, step)
+        ],
         "needs_message": _has_finished(prefix, run.limits.continuation.hint),
         "model": on_one_line(f"{run.agent.model.name}:{run.agent.model.model}"),
         "agents": list(map(on_one_line, panel.agents)),
