@@ -131,6 +131,7 @@ const SHAPES = {
   triangle: "M5 .3l5 9.2h-10z",
   square: "M1 1h8v8h-8z",
   cross: "M1.8.2l3.2 3.2l3.2-3.2l1.6 1.6l-3.2 3.2l3.2 3.2l-1.6 1.6l-3.2-3.2l-3.2 3.2l-1.6-1.6l3.2-3.2l-3.2-3.2z",
+  step: "M1 .3l6 4.7l-6 4.7zM7.6 .5h1.8v9h-1.8z",
   bars: "M1.5 .5h2.6v9h-2.6zM5.9 .5h2.6v9h-2.6z",
   play: "M1.5 .3l8 4.7l-8 4.7z",
   branch:
@@ -167,6 +168,7 @@ const EMPTY_RUN = {
   parent: null,
   forked_at: null,
   called_by: null,
+  continues: false,
   state: "idle",
   system_html: "",
   prompt_html: "",
@@ -180,6 +182,11 @@ const EMPTY_RUN = {
   live: null,
   buttons: null, // from here on: live only
   settings: null,
+  soon: "",
+  for_s: null,
+  chat: null,
+  asked: [],
+  prompt: "",
 };
 
 /** A step before anything is known of it. In a notebook `html` is null until the page has asked for it: see `need`. */
@@ -214,7 +221,7 @@ function makeStore(data = {}, source = null) {
   const chosen = new Map();
   const listeners = new Set();
   const asked = new Map();
-  const view = { open: null, step: 0, query: "", compare: null, fault: "" };
+  const view = { open: null, step: 0, query: "", compare: null, fault: "", all: null };
   const notify = (what) => listeners.forEach((listener) => listener(what));
 
   function keep(id, { kept = 0, ...fields }) {
@@ -289,6 +296,7 @@ function makeStore(data = {}, source = null) {
   return store;
 }
 
+<<<<<<< HEAD
 /** A step with the totals up to it, which a kernel leaves out: unknown from the first unknown amount on. */
 function withTotals(step, before) {
   const add = (total, amount) => (known(total) && known(amount) ? total + amount : null);
@@ -298,13 +306,38 @@ function withTotals(step, before) {
 }
 
 /** The step that is shown first: the newest of a running run, else the beginning, where the prompt is. */
+=======
+/** The step that is shown first: the newest of a run that goes on, also of a new branch, else the beginning, where the prompt is. */
+>>>>>>> cockpit
 function firstChoice(run) {
-  return ["running", "paused", "waiting"].includes(run.state) ? run.steps.length : Math.min(1, run.steps.length);
+  const continues = run.state !== "ended" && (run.state !== "idle" || known(run.forked_at));
+  return continues ? run.steps.length : Math.min(1, run.steps.length);
 }
 
-/** The runs as a tree in their given order: each with its depth. A run whose parent is not among them is a root. */
+/** The next run of each run in its conversation: a message that was sent after its end made it. */
+function followersOf(runs) {
+  const next = new Map();
+  for (const run of runs) if (run.continues && !next.has(run.parent)) next.set(run.parent, run);
+  return next;
+}
+
+/** The whole conversation of which a run is a part, as the runs that follow each other. */
+function conversationOf(run, runs) {
+  const next = followersOf(runs);
+  const parentOf = (one) => runs.find((other) => other.id === one.parent && next.get(other.id) === one);
+  const chain = [run];
+  for (let one = parentOf(run); one && !chain.includes(one); one = parentOf(one)) chain.unshift(one);
+  for (let one = next.get(run.id); one && !chain.includes(one); one = next.get(one.id)) chain.push(one);
+  return chain;
+}
+
+/**
+ * The runs as a tree in their given order: each with its depth. A run whose parent is not among them is a root; the runs of a
+ * conversation are at one depth.
+ */
 function treeOf(runs) {
   const ids = new Set(runs.map((run) => run.id));
+  const next = followersOf(runs);
   const parentOf = (run) => (ids.has(run.parent) ? run.parent : null);
   const rows = [];
   const placed = new Set();
@@ -312,7 +345,7 @@ function treeOf(runs) {
     if (placed.has(run.id)) return;
     placed.add(run.id);
     rows.push({ run, depth });
-    for (const one of runs) if (parentOf(one) === run.id) place(one, depth + 1);
+    for (const one of runs) if (parentOf(one) === run.id) place(one, next.get(run.id) === one ? depth : depth + 1);
   };
   for (const run of runs) if (parentOf(run) === null) place(run, 0);
   for (const run of runs) place(run, 0); // a circle of parents would leave them out

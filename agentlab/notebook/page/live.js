@@ -28,7 +28,7 @@ function makeSend(model) {
 }
 
 /** Put news from the kernel into the store: `page` is set if it is everything. */
-function take(store, { runs = {}, steps = {}, marks = {}, page, open, fault }) {
+function take(store, { runs = {}, steps = {}, marks = {}, page, open, fault, all }) {
   for (const id of new Set([runs, steps, marks].flatMap(Object.keys))) {
     const { readings, live, totals, ...fields } = runs[id] || {};
     const run = store.run(id);
@@ -45,6 +45,7 @@ function take(store, { runs = {}, steps = {}, marks = {}, page, open, fault }) {
     if (steps[id]) store.append(id, steps[id]);
   }
   if (open) store.set({ open });
+  if (all !== undefined) store.set({ all });
   if (fault !== undefined) store.set({ fault });
 }
 

@@ -12,10 +12,10 @@ from agentlab.agent import Run
 from agentlab.engine.plan import RunPrefix
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import ToolResult
-from agentlab.notebook.page.data import on_one_line
+from agentlab.notebook.page.steps import on_one_line
 
 if TYPE_CHECKING:
-    from agentlab.notebook.panel.panel import Panel
+    from agentlab.notebook.panel.live_panel import Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
@@ -104,7 +104,7 @@ def _runs_in(names: Mapping[str, Any]) -> Iterator[tuple[str, Run]]:
 
 
 def _runs_at(where: str, value: Any) -> Iterator[tuple[str, Run]]:
-    from agentlab.notebook.panel.panel import Panel  # the panel uses this module
+    from agentlab.notebook.panel.live_panel import Panel  # the panel uses this module
 
     if isinstance(value, Run):
         yield where, value

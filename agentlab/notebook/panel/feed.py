@@ -18,14 +18,14 @@ from agentlab.engine.run_tree import family_of
 from agentlab.engine.worker import RunState
 from agentlab.notebook.page.data import fixed_data, state_data, unique_name
 from agentlab.notebook.page.steps import EVERYTHING, Steps
-from agentlab.notebook.panel.actions import buttons
+from agentlab.notebook.panel.actions import live_data
 from agentlab.notebook.panel.coming import Coming
 from agentlab.notebook.panel.settings import settings_data
 from agentlab.records.events import Event
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
-    from agentlab.notebook.panel.panel import Panel
+    from agentlab.notebook.panel.live_panel import Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
@@ -141,7 +141,7 @@ class RunFeed:
 
     def _changed(self, names: Counter[str]) -> JSON:
         run = self.run
-        data = {**state_data(run, EVERYTHING), "buttons": buttons(run), "settings": settings_data(run)}
+        data = {**state_data(run, EVERYTHING), **live_data(run), "settings": settings_data(run)}
         self._name = data["name"]
         data["name"] = unique_name(self._name, names)
         head = {name: value for name, value in data.items() if self._head.get(name, ...) != value}

@@ -43,6 +43,7 @@ class Panel(LiveView):
         self.feed = Feed(self.runs)
         self._watched: set[str] = set()
         self._pages: set[str] = set()
+        self._together: dict[str, Any] | None = None
         self._leave: dict[str, Callable[[], None]] = {}
 
     # Live -------------------------------------------------------------------------------------------------------------------
@@ -94,6 +95,7 @@ class Panel(LiveView):
             if is_there:
                 self._watch()
                 self.feed.forget()
+                self._together = None
                 self._tell(open=self.run.id, page=page)
         if not self._pages:
             leaving, self._leave = self._leave, {}
@@ -139,6 +141,9 @@ class Panel(LiveView):
         if not self._pages:  # a page that opens later says so, and gets everything
             return
         news = self.feed.news() | more
+        together = actions.together(self.lockstep)
+        if together != self._together:
+            self._together = news["all"] = together
         if news:
             self.widget.tell(news)
 
