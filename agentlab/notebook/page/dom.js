@@ -179,6 +179,7 @@ const EMPTY_RUN = {
   actions: [],
   steps: [],
   marks: [],
+  live: null,
   buttons: null, // from here on: live only
   settings: null,
   soon: "",
@@ -188,17 +189,38 @@ const EMPTY_RUN = {
   prompt: "",
 };
 
+/** A step before anything is known of it. In a notebook `html` is null until the page has asked for it: see `need`. */
+const EMPTY_STEP = {
+  html: null,
+  size: 0,
+  finish: "",
+  stop_reason: null,
+  action: "",
+  tokens: null,
+  cost_usd: null,
+  total_tokens: null,
+  total_cost_usd: null,
+  duration_s: null,
+  started_s: null,
+  reads: "",
+  spans: [],
+  children: [],
+};
+const MOST_ASKED = 100; // steps of one question
+
 /**
  * Return the store: the runs, and what is shown of them.
  *
  * Data may come whole (a file) or piece by piece (a kernel): `put` sets fields of a run and makes one that is not there yet,
- * `append` adds steps or replaces those with the same number. `view` holds the open run, the chosen step (0: before the first), the
+ * `append` adds steps or fields of those with the same number. Where a kernel has the texts of steps, `source` asks it for them:
+ * `need` returns a promise that is kept when they are here. `view` holds the open run, the chosen step (0: before the first), the
  * search text, and the run that is compared with the open one. Subscribers are called with the name of what has changed.
  */
-function makeStore(data = {}) {
+function makeStore(data = {}, source = null) {
   const runs = new Map();
   const chosen = new Map();
   const listeners = new Set();
+  const asked = new Map();
   const view = { open: null, step: 0, query: "", compare: null, fault: "", all: null };
   const notify = (what) => listeners.forEach((listener) => listener(what));
 
@@ -224,10 +246,29 @@ function makeStore(data = {}) {
     append(id, steps) {
       const all = store.steps(id).slice();
       const follows = id === view.open && view.step === all.length;
-      for (const step of steps) all[step.n - 1] = step;
+      for (const step of steps) all[step.n - 1] = { ...EMPTY_STEP, ...all[step.n - 1], ...step };
       keep(id, { steps: all });
       if (follows) view.step = all.length;
       notify("steps");
+    },
+    /** Ask for the texts of these steps, by their numbers, unless they are here or asked for already. */
+    need(id, numbers) {
+      const missing = numbers.filter((n) => store.steps(id)[n - 1]?.html === null);
+      const fresh = missing.filter((n) => !asked.has(`${id}/${n}`));
+      for (let at = 0; source && at < fresh.length; at += MOST_ASKED) {
+        const some = fresh.slice(at, at + MOST_ASKED);
+        const answer = source
+          .steps(id, some)
+          .then((steps) => store.append(id, steps))
+          .finally(() => some.forEach((n) => asked.delete(`${id}/${n}`)));
+        some.forEach((n) => asked.set(`${id}/${n}`, answer));
+      }
+      return Promise.all(new Set(missing.map((n) => asked.get(`${id}/${n}`)))).then(() => {});
+    },
+    /** Steps of the open run in which a text is found, from a step on; null if all texts are here, to be searched in the page. */
+    search(query, from) {
+      const here = !source || store.steps().every((step) => step.html !== null);
+      return here ? null : source.search(view.open, query, from);
     },
     set(fields) {
       if ("open" in fields && fields.open !== view.open) {
@@ -299,7 +340,7 @@ const texts = new WeakMap();
 function textOf(step) {
   let text = texts.get(step);
   if (text === undefined) {
-    const html = step.html.replace(/<span class="agentlab-call-outcome">[^<]*<\/span>/g, " ");
+    const html = (step.html || "").replace(/<span class="agentlab-call-outcome">[^<]*<\/span>/g, " ");
     text = html
       .replace(/<[^>]*>/g, "")
       .replace(/&(#?\w+);/g, (whole, name) => ENTITIES[name] ?? whole)

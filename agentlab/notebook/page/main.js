@@ -98,6 +98,7 @@ function mountPage(root, store, send = null) {
     const run = store.run();
     const state = { store, view: store.view, run, step: run?.steps[store.view.step - 1] || null };
     const beside = store.view.compare !== null;
+    if (state.step?.html === null) store.need(run.id, [state.step.n]).catch(() => {}); // the drawer shows it
     transcript.node.hidden = beside;
     diff.node.hidden = !beside;
     parts.forEach((one) => one.update(state));

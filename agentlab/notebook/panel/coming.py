@@ -275,6 +275,8 @@ def _whole_seconds(value: float) -> str:
 def _difference(before: JSON, now: JSON) -> JSON:
     """Return the fields of `now` that differ; of blocks the new ones, of calls those with a change."""
     fields = {name: value for name, value in now.items() if before.get(name, ...) != value or name == "n"}
+    if not before:
+        fields["fresh"] = True
     old, new = before.get("blocks", []), now["blocks"]
     if "blocks" in fields:
         same = next(

@@ -124,9 +124,12 @@ class RunFeed:
         """True if nothing has happened to a run that has ended, which most runs of a large family are."""
         run, parent = self.run, self.run.origin.parent
         others = None if parent is None else parent.limits.snapshot()
-        name = unique_name(self._name, names)
-        before, self._state = self._state, (run.result, run.limits.snapshot(), others, len(run.events), run.pending, name)
-        return before == self._state
+        same_name = names[self._name]
+        before, self._state = self._state, (run.result, run.limits.snapshot(), others, len(run.events), run.pending, same_name)
+        if before != self._state:
+            return False
+        names[self._name] += 1
+        return True
 
     def _taken(self) -> int:
         """Return the number of steps that are complete."""
@@ -164,7 +167,7 @@ class RunFeed:
     def _size(self, n: int) -> int:
         """Return about how long the text of a step is, for its height before it is there."""
         step = self.run.history[n - 1]
-        return len(step.text) + 100 * len(step.tool_calls)
+        return len(step.text) + 400 * len(step.tool_calls)
 
     def text_of(self, n: int) -> str:
         """Return the text of a step as the page shows it, in lower case, without the times of its tool calls."""

@@ -89,12 +89,14 @@ class Panel(LiveView):
     def _greet(self, page: str, *, is_there: bool) -> None:
         """A page shows this panel from now on, and has nothing yet; or it does no longer."""
         with self._drawing:
+            if is_there:
+                self._tell()  # the other pages have everything so far
             self._pages = self._pages | {page} if is_there else self._pages - {page}
             if is_there:
                 self._watch()
                 self.feed.forget()
                 self._together = None
-                self._tell(open=self.run.id, whole=True)
+                self._tell(open=self.run.id, page=page)
         if not self._pages:
             leaving, self._leave = self._leave, {}
             for leave in leaving.values():
