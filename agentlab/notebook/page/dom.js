@@ -134,6 +134,7 @@ const SHAPES = {
   step: "M1 .3l6 4.7l-6 4.7zM7.6 .5h1.8v9h-1.8z",
   bars: "M1.5 .5h2.6v9h-2.6zM5.9 .5h2.6v9h-2.6z",
   play: "M1.5 .3l8 4.7l-8 4.7z",
+  save: "M4.2 0h1.6v4.2h2.2l-3 3.3l-3-3.3h2.2zM.6 8.4h8.8v1.5h-8.8z",
   branch:
     "M2.5.2a1.6 1.6 0 0 1 .6 3.1v.9h2.4c1.2 0 1.9-.4 1.9-1.1a1.6 1.6 0 1 1 1.2 0c0 1.5-1.3 2.3-3.1 2.3h-2.4v1.3a1.6 1.6 0 1 1-1.2 0v-3.4a1.6 1.6 0 0 1 .6-3.1z",
 };
@@ -183,7 +184,7 @@ const EMPTY_RUN = {
   buttons: null, // from here on: live only
   settings: null,
   soon: "",
-  for_s: null,
+  paused: null,
   chat: null,
   asked: [],
   prompt: "",

@@ -260,7 +260,7 @@ function makeTranscript(store, send = null) {
               ? stepItem(store, run, run.steps[index - 1], send, list.guess(index))
               : run.live && index === run.steps.length + 1
                 ? (live = liveItem(store, run)).node
-                : endItem(run);
+                : endItem(run, send);
         dress(node, { "aria-posinset": index + 1, "aria-setsize": lengthOf(run), "data-index": index, tabindex: -1 });
         keepFolds(node.querySelectorAll(".page-system, .page-said details"), `${run.id}/${index}`);
         if (index > 0 && index === store.view.step) node.setAttribute("aria-current", "step");
@@ -606,7 +606,7 @@ function linksOf(store, run, step) {
 }
 
 /** Below the last step: how the run ended, or that it is still running. */
-function endItem(run) {
+function endItem(run, send) {
   const [shape, tone, word] = stateOf(run);
   const state = { running: "still running", idle: "not started yet" }[run.state] || word;
   const [why, kind] = run.end ? endWords(run.end) : [state, ""];
@@ -617,7 +617,7 @@ function endItem(run) {
     make("b", {}, why),
     kind,
     run.end?.detail ? make("span", {}, run.end.detail) : null,
-    pendingOf(run),
+    send ? null : pendingOf(run), // where one can decide, each call has a card
   );
 }
 
