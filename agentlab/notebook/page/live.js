@@ -55,5 +55,3 @@ function render({ model, el }) {
     unmount();
   };
 }
-
-export default { render };
