@@ -72,7 +72,10 @@ if TYPE_CHECKING:
     from agentlab.limits.conditions import FinishReasonIs as FinishReasonIs
     from agentlab.limits.conditions import HasToolCall as HasToolCall
     from agentlab.limits.conditions import MaxCost as MaxCost
+    from agentlab.limits.conditions import MaxOutputTokens as MaxOutputTokens
     from agentlab.limits.conditions import MaxTokensUsed as MaxTokensUsed
+    from agentlab.limits.conditions import MaxToolCalls as MaxToolCalls
+    from agentlab.limits.conditions import Repeats as Repeats
     from agentlab.limits.conditions import StepCountIs as StepCountIs
     from agentlab.limits.fields import limit_field as limit_field
     from agentlab.limits.live import LiveSettings as LiveSettings
@@ -136,7 +139,7 @@ _NAMES = {
     "interop.otel_export": "Telemetry",
     "limits.budget": "Budget",
     "limits.combinators": "AllOf AnyOf Custom Not Off StopCondition",
-    "limits.conditions": "FinishReasonIs HasToolCall MaxCost MaxTokensUsed StepCountIs",
+    "limits.conditions": "FinishReasonIs HasToolCall MaxCost MaxOutputTokens MaxTokensUsed MaxToolCalls Repeats StepCountIs",
     "limits.fields": "limit_field",
     "limits.live": "LiveSettings",
     "limits.policies": "ContinuationPolicy TerminatingTools",

@@ -33,9 +33,11 @@ def has_page() -> bool:
 
 
 def _detected_page() -> bool:
-    kernel = running_kernel()
-    if kernel is None or "PYTEST_CURRENT_TEST" in os.environ:  # a script, a terminal, or pytest started from a notebook
+    if "PYTEST_CURRENT_TEST" in os.environ:  # pytest started from a notebook
         return False
+    kernel = running_kernel()
+    if kernel is None:
+        return has_marimo_page()
     if "google.colab" in sys.modules or os.environ.get("SERVER_SOFTWARE", "").startswith("voila/"):
         return True
     try:
@@ -45,6 +47,12 @@ def _detected_page() -> bool:
     if request.get("header", {}).get("msg_type") in ("comm_open", "comm_msg"):
         return True
     return bool(request.get("content", {}).get("allow_stdin", False))
+
+
+def has_marimo_page() -> bool:
+    """True if this thread runs a marimo notebook for a browser. marimo has no Jupyter kernel; an export runs without a request."""
+    marimo = sys.modules.get("marimo")
+    return marimo is not None and bool(marimo.running_in_notebook()) and marimo.app_meta().request is not None
 
 
 def running_kernel() -> Any | None:

@@ -33,7 +33,8 @@ from agentlab._internal import secrets as known_keys
 from agentlab.agent import Run
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.notebook.page import page_html, script, style
-from agentlab.notebook.page.data import Shown, as_json, page_data
+from agentlab.notebook.page.data import as_json, page_data
+from agentlab.notebook.page.steps import Shown
 from agentlab.testing import ScriptedProvider, call, say
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -76,7 +77,7 @@ SHAPE: dict[str, Any] = {
     "totals": {"steps": int, "tokens": WHOLE, "input_tokens": WHOLE, "output_tokens": WHOLE, "cost_usd": NUMBER, "elapsed_s": NUMBER},
     "limits": [{
         "name": str, "label": str, "unit": str, "value": (*NUMBER, str), "limit": (*NUMBER, str), "share": NUMBER,
-        "met": (bool, type(None)), "goal": bool, "off": bool, "first": bool, "with": [str],
+        "met": (bool, type(None)), "goal": bool, "off": bool, "first": bool, "with": [str], "key": str,
         "order": str,
     }],
     "pending": [{"tool": str, "arguments": str, "step": int, "why": str}],

@@ -2,7 +2,8 @@
 
 May import: `notebook.markup`, `notebook.live_view`, and what is below `notebook`.
 
-    data         a run as plain JSON
+    data         runs as plain JSON
+    steps        their steps as plain JSON
     rich_text    texts and values as safe HTML
     step_detail  one step in full
 """
@@ -24,7 +25,8 @@ from agentlab._internal.safe_text import AS_WRITTEN, cut, one_line
 from agentlab.agent import Run
 from agentlab.engine.run_tree import family_of
 from agentlab.errors import ConfigurationError
-from agentlab.notebook.page.data import Shown, as_json, page_data
+from agentlab.notebook.page.data import as_json, page_data
+from agentlab.notebook.page.steps import Shown
 
 SCRIPTS = ("dom", "charts", "transcript", "side", "diff", "controls", "settings", "branching", "main")
 """The page's JavaScript in its order. The files share one scope."""
