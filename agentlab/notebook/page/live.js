@@ -116,5 +116,3 @@ function render({ model, el }) {
     leave("This view of the panel was closed.");
   };
 }
-
-export default { render };
