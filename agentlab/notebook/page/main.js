@@ -7,14 +7,13 @@
  * changed. Return a function that takes the page down.
  */
 function mountPage(root, store, send = null) {
-  const onLimit = send
-    ? (name, value) =>
-        send({ do: "limit", run: store.view.open, name, value }).catch((error) => store.set({ fault: error.message }))
-    : null;
+  const onLimit = send ? (name, value) => send({ do: "limit", run: store.view.open, name, value }) : null;
   const toggleCompare = () => compare(store);
   const bar = makeBar(store);
   const comparing = make("button", { type: "button", class: "page-button", onclick: toggleCompare }, "Compare");
   const chips = makeChips(store, comparing);
+  const inCode = makeInCode(store, send);
+  chips.node.append(inCode.node);
   const scrubber = makeScrubber(store);
   const transcript = makeTranscript(store, send);
   const diff = makeDiff(store);
@@ -80,7 +79,7 @@ function mountPage(root, store, send = null) {
   root.classList.add("agentlab-page", "tex2jax_ignore", "mathjax_ignore");
   root.replaceChildren(frame);
 
-  const parts = [bar, chips, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...live];
+  const parts = [bar, chips, inCode, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...live];
   let last = {};
   let waiting = 0;
 

@@ -28,7 +28,7 @@ from pygments.util import ClassNotFound
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import AS_WRITTEN, escape, printable, whole
-from agentlab.notebook.page.step_detail import seen
+from agentlab.notebook.page.step_detail import seen, unseen_in
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -107,6 +107,8 @@ def markdown(text: str, where: str = "") -> str:
     """Return a text as rendered markdown; `where` names the place of the whole text in Python."""
     shown, note = _cut(text, LONGEST_PROSE, where)
     html = redact(_markdown().render(shown))  # once more: an escape in the markdown may have hidden a key
+    unseen = unseen_in(shown)
+    note += f'<div class="agentlab-note">{unseen}</div>' if unseen else ""
     return f'<div class="agentlab-md {AS_WRITTEN}" dir="auto">{sanitised(html)}{note}</div>'
 
 

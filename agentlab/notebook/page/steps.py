@@ -15,7 +15,7 @@ from agentlab.limits.reading import Reading, Scalar
 from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.responses import marked
 from agentlab.notebook.page.rich_text import code, markdown, sanitised, value_html
-from agentlab.notebook.page.step_detail import Extent, changed_by, child_use, line, seconds, sections, seen
+from agentlab.notebook.page.step_detail import changed_by, child_use, line, seconds, sections, seen
 from agentlab.records import events
 from agentlab.records.events import detail_of
 from agentlab.records.step import ChildUse, StepResult
@@ -164,7 +164,7 @@ class Steps:
         settled = n > 1 and history[n - 2].settings == step.settings
         names = ["calls", "signal", "decision", "readings", *([] if settled else ["limits"])]
         names += ["raw"] if shown.has_raw(n) else []
-        return sanitised(sections(self._run, step, names, extent=Extent(shown.timing, empty_columns=False)))
+        return sanitised(sections(step, names, timing=shown.timing))
 
     def _spans(self, step: StepResult) -> Iterator[JSON]:
         for call in step.calls:

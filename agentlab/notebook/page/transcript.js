@@ -304,6 +304,9 @@ function makeTranscript(store, send = null) {
     here = false;
   }
 
+  /** True while a form in the list has the focus: it stays in view. */
+  const isTyping = (list) => list.contains(document.activeElement) && document.activeElement.matches("textarea, input, select");
+
   function follow(state) {
     for (const [index, node] of list.shown) {
       node.setAttribute("aria-setsize", lengthOf(state.run));
@@ -320,7 +323,7 @@ function makeTranscript(store, send = null) {
     if (!last || last.id !== run.id) {
       list.reset(run.state === "running" ? { end: true } : { index: state.view.step > 1 ? state.view.step : 0, offset: 0 });
     } else if (last !== run) {
-      const toEnd = list.atEnd() && last.state !== "ended";
+      const toEnd = list.atEnd() && last.state !== "ended" && !isTyping(scroller);
       const changed = changedSteps(last, run);
       if (changed.length) list.redo(changed);
       const from = firstChange(last, run);
@@ -588,7 +591,7 @@ function linksOf(store, run, step) {
   const kept = run.forked_at === step.n && store.run(run.parent);
   return [
     ...children.map((one) => link(one, "sub-agent")),
-    ...branches.map((one) => link(one, "branch:")),
+    ...branches.map((one) => link(one, one.continues ? "the conversation continues:" : "branch:")),
     ...(kept ? [[mark("branch", "live"), "this run branched off here, from ", link(kept, "")[2]]] : []),
   ];
 }
