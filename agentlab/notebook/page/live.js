@@ -80,7 +80,7 @@ function render({ model, el }) {
   const hello = () => send({ do: "hello", page });
   const received = (message) => {
     listen(message);
-    if (message.kind !== "news" || (message.page && message.page !== page)) return;
+    if (message.kind !== "news" || (message.page && message.page !== page && message.page !== "every")) return;
     opened = message.open || opened;
     take(store, message);
   };
