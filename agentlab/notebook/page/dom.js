@@ -175,6 +175,7 @@ const EMPTY_RUN = {
   prompt_html: "",
   totals: NOTHING_USED,
   limits: [],
+  in_force: {},
   pending: [],
   end: null,
   actions: [],
@@ -206,6 +207,7 @@ const EMPTY_STEP = {
   reads: "",
   spans: [],
   children: [],
+  same: "",
 };
 const MOST_ASKED = 100; // steps of one question
 

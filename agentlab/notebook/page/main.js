@@ -81,8 +81,7 @@ function mountPage(root, store, send = null) {
   root.classList.add("agentlab-page", "tex2jax_ignore", "mathjax_ignore");
   root.replaceChildren(frame);
 
-  const parts = [bar, chips, inCode, transcript, diff, scrubber, search];
-  parts.push(...charts, ...drawerParts, ...controls, ...all, ...live);
+  const parts = [bar, chips, inCode, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...all, ...live];
   let last = {};
   let waiting = 0;
 

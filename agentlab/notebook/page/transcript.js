@@ -304,9 +304,6 @@ function makeTranscript(store, send = null) {
     here = false;
   }
 
-  /** True while a form in the list has the focus: it stays in view. */
-  const isTyping = (list) => list.contains(document.activeElement) && document.activeElement.matches("textarea, input, select");
-
   function follow(state) {
     for (const [index, node] of list.shown) {
       node.setAttribute("aria-setsize", lengthOf(state.run));
@@ -323,7 +320,8 @@ function makeTranscript(store, send = null) {
     if (!last || last.id !== run.id) {
       list.reset(run.state === "running" ? { end: true } : { index: state.view.step > 1 ? state.view.step : 0, offset: 0 });
     } else if (last !== run) {
-      const toEnd = list.atEnd() && last.state !== "ended" && !isTyping(scroller);
+      const typing = typedIn(scroller); // its field stays in view, and has the focus also in an item that is built anew
+      const toEnd = list.atEnd() && last.state !== "ended" && !typing;
       const changed = changedSteps(last, run);
       if (changed.length) list.redo(changed);
       const from = firstChange(last, run);
@@ -332,6 +330,7 @@ function makeTranscript(store, send = null) {
         live.patch(run);
         list.settle({ toEnd });
       }
+      if (typing?.isConnected && typing !== document.activeElement) typing.focus({ preventScroll: true });
     }
     live?.follow();
     follow(state);
@@ -376,6 +375,8 @@ function makeTranscript(store, send = null) {
   };
 }
 
+/** The field in this list in which a person types; null if there is none. */
+const typedIn = (list) => list.querySelector(":is(textarea, input, select):focus");
 /** Prompt, steps, the step under way, and the end. */
 const lengthOf = (run) => (run ? run.steps.length + 2 + (run.live ? 1 : 0) : 0);
 const weightOf = (step) => (step ? (step.html === null ? step.size : step.html.length) : 0);
