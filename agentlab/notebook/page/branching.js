@@ -205,7 +205,7 @@ function makeColumn(store, id) {
       node.setAttribute("aria-label", run.name);
       body.setAttribute("aria-label", `The newest steps of ${run.name}`);
       open.textContent = run.name;
-      open.title = "Open the transcript";
+      open.title = `${run.name}: open the transcript`;
       state.className = `page-column-state ${tone}`;
       state.replaceChildren(mark(shape, "", 9), word);
       gauges.replaceChildren(...GAUGES.map((one) => gaugeOf(run, one)).filter(Boolean));

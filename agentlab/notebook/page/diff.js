@@ -282,8 +282,13 @@ function pairOf(title, sides, state, steps, runs = [], what = "") {
 
 /** Mark the blocks of each side that the other does not have. */
 function markOwn(sides) {
-  const texts = sides.map((side) => new Set([...side.children].map((block) => block.textContent)));
+  const textOf = (block) => {
+    const copy = block.cloneNode(true);
+    copy.querySelectorAll(".agentlab-call-outcome").forEach((outcome) => outcome.remove()); // its time is another one
+    return copy.textContent;
+  };
+  const texts = sides.map((side) => new Set([...side.children].map(textOf)));
   sides.forEach((side, place) => {
-    for (const block of side.children) if (!texts[1 - place].has(block.textContent)) block.classList.add("page-own");
+    for (const block of side.children) if (!texts[1 - place].has(textOf(block))) block.classList.add("page-own");
   });
 }

@@ -198,7 +198,7 @@ const EMPTY_STEP = {
   size: 0,
   finish: "",
   stop_reason: null,
-  action: "",
+  action: "execute_tools",
   tokens: null,
   cost_usd: null,
   total_tokens: null,
@@ -250,7 +250,7 @@ function makeStore(data = {}, source = null) {
     append(id, steps) {
       const all = store.steps(id).slice();
       const follows = id === view.open && view.step === all.length;
-      for (const step of steps) all[step.n - 1] = { ...EMPTY_STEP, ...all[step.n - 1], ...step };
+      for (const step of steps) all[step.n - 1] = withTotals({ ...EMPTY_STEP, ...all[step.n - 1], ...step }, all[step.n - 2]);
       keep(id, { steps: all });
       if (follows) view.step = all.length;
       notify("steps");
@@ -300,7 +300,19 @@ function makeStore(data = {}, source = null) {
   return store;
 }
 
+<<<<<<< HEAD
+/** A step with the totals up to it, which a kernel leaves out: unknown from the first unknown amount on. */
+function withTotals(step, before) {
+  const add = (total, amount) => (known(total) && known(amount) ? total + amount : null);
+  step.total_tokens ??= add(before ? before.total_tokens : 0, step.tokens);
+  step.total_cost_usd ??= add(before ? before.total_cost_usd : 0, step.cost_usd);
+  return step;
+}
+
+/** The step that is shown first: the newest of a running run, else the beginning, where the prompt is. */
+=======
 /** The step that is shown first: the newest of a run that goes on, also of a new branch, else the beginning, where the prompt is. */
+>>>>>>> cockpit
 function firstChoice(run) {
   const continues = run.state !== "ended" && (run.state !== "idle" || known(run.forked_at));
   return continues ? run.steps.length : Math.min(1, run.steps.length);

@@ -7,10 +7,7 @@
  * changed. Return a function that takes the page down.
  */
 function mountPage(root, store, send = null) {
-  const onLimit = send
-    ? (name, value) =>
-        send({ do: "limit", run: store.view.open, name, value }).catch((error) => store.set({ fault: error.message }))
-    : null;
+  const onLimit = send ? (name, value) => send({ do: "limit", run: store.view.open, name, value }) : null;
   const toggleCompare = () => compare(store);
   const bar = makeBar(store);
   const comparing = make("button", { type: "button", class: "page-button", onclick: toggleCompare }, "Compare");

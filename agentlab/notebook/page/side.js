@@ -11,10 +11,12 @@ const GAUGES = [
 
 /** State, agent and model, and what was used so far, each with a meter where a limit holds. */
 function makeBar(store) {
-  const badge = make("span", { class: "page-badge", role: "status" });
-  const since = make("span", { class: "page-quiet", "aria-hidden": "true" });
+  const said = make("span", { role: "status" });
+  const icon = make("span");
+  const since = make("span", { class: "page-since", "aria-hidden": "true" });
+  const badge = make("span", { class: "page-badge" }, icon, said, since);
   const names = make("div", { class: "page-names" });
-  const who = make("div", { class: "page-who" }, badge, since, names);
+  const who = make("div", { class: "page-who" }, badge, names);
   const gauges = make("div", { class: "page-gauges" });
   const node = make("header", { class: "page-bar" }, who, gauges);
   const tick = makeClock(node, store, since);
@@ -24,10 +26,11 @@ function makeBar(store) {
     ({ run }) => {
       if (!run) return;
       const [shape, tone, word] = stateOf(run);
-      const said = [word, run.soon].filter(Boolean).join(", ");
-      if (badge.textContent !== said) {
+      const now = [word, run.soon].filter(Boolean).join(", ");
+      if (said.textContent !== now) {
         badge.className = `page-badge ${tone}`;
-        badge.replaceChildren(mark(shape, "", 9), said);
+        icon.replaceChildren(mark(shape, "", 9));
+        said.textContent = now;
       }
       const [title, ...others] = [...new Set([run.agent, run.model].filter(Boolean))];
       const about = others.map((name) => make("bdi", { class: "page-model" }, name));
@@ -57,7 +60,7 @@ function makeClock(node, store, since) {
     const run = store.run();
     const time = node.querySelector("[data-total=elapsed_s] .page-amount");
     if (run.state === "running" && time) time.textContent = seconds(Math.floor(run.totals.elapsed_s + passed(run.totals)));
-    since.textContent = run.paused ? `for ${seconds(Math.floor(run.paused.for_s + passed(run.paused)))}` : "";
+    since.textContent = run.paused ? `${seconds(Math.floor(run.paused.for_s + passed(run.paused)))}` : "";
   }
   return (run) => {
     if (!run) return;
@@ -80,7 +83,7 @@ function gaugeOf(run, gauge) {
     "div",
     { class: "page-gauge" },
     make("span", { class: "page-label" }, title),
-    make("span", { class: "page-value", "data-total": total }, make("span", { class: "page-amount" }, amount(value, unit)), bound),
+    make("span", { class: "page-value", "data-total": total }, make("span", { class: "page-amount" }, value === 0 && unit === "s" ? "0 s" : amount(value, unit)), bound),
     row ? meterOf(row) : make("span", { class: "page-meter none" }),
   );
 }

@@ -474,6 +474,15 @@ function stepItem(store, run, step, send, height) {
   return node;
 }
 
+/** A tool call under way, in one line that unfolds to its arguments. */
+function callItem({ name, arguments: given }) {
+  const line = ["name", "args", "outcome"].map((part) => make("span", { class: `agentlab-call-${part}` }));
+  line[0].textContent = name;
+  line[1].textContent = given;
+  const body = make("div", { class: "agentlab-args" }, make("pre", { class: "agentlab-code", dir: "auto" }, given));
+  return make("details", { class: "agentlab-call" }, make("summary", {}, line), body);
+}
+
 /** The step under way: the answer as it streams in, tool calls and sub-agents at work. `patch` draws what is new of it. */
 function liveItem(store, run) {
   const word = make("span", { class: "page-finish" });
@@ -511,7 +520,7 @@ function liveItem(store, run) {
     for (const old of calls.splice(live.calls.length)) old.remove();
     live.calls.forEach((call, place) => {
       if (!calls[place]) {
-        calls[place] = nodesOf(call.html)[0];
+        calls[place] = callItem(call);
         said.append(calls[place]);
         keepFolds([calls[place]], place ? `${run.id}/${live.n}/live-${place}` : `${run.id}/${live.n}`);
       }
