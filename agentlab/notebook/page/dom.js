@@ -209,6 +209,7 @@ const EMPTY_STEP = {
   spans: [],
   children: [],
   same: "",
+  in_force: null,
 };
 const MOST_ASKED = 100; // steps of one question
 
