@@ -9,7 +9,7 @@ from agentlab.agent import Run
 from agentlab.engine.worker import RunState
 
 if TYPE_CHECKING:
-    from agentlab.notebook.panel.panel import Panel
+    from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
