@@ -1,4 +1,4 @@
-"""The notebook interface: cards, the panel, the explorer, and the magics. The only importer of ipywidgets, anywidget and IPython.
+"""The notebook interface: panel, explorer, browser, cards and magics. The only importer of ipywidgets, anywidget and IPython.
 
 May import: `experiments` and what is below it; not `serving`.
 
@@ -7,8 +7,9 @@ May import: `experiments` and what is below it; not `serving`.
     page       `run.to_html()`
     panel      `run.panel()`, `lab.panel`
     explorer   `lab.explore`
+    browse     `lab.browse`
     cards      the display of each public value
     magics     `%load_ext agentlab`
 """
 
-__all__ = ["markup", "live_view", "page", "panel", "explorer", "cards", "magics"]
+__all__ = ["markup", "live_view", "page", "panel", "explorer", "browse", "cards", "magics"]

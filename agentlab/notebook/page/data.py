@@ -183,6 +183,7 @@ def _action(place: int, action: NextAction) -> JSON:
         "label": one_line(action.label, 200),
         "why": on_one_line(action.why, 1_000),
         "code": f"branch = run.apply({', '.join(given)})\nresult = await branch",
+        "needs_prompt": action.needs_prompt,
     }
 
 

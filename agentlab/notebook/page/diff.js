@@ -53,7 +53,7 @@ function makeDiff(store) {
 
   const list = makeWindow(scroller, {
     length: () => (one && other ? 2 + Math.max(one.steps.length, other.steps.length) : 0),
-    weight: (index) => 300 + Math.max(one.steps[index - 1]?.html.length || 0, other.steps[index - 1]?.html.length || 0) * 2,
+    weight: (index) => 300 + Math.max(one.steps[index - 1]?.html?.length || 0, other.steps[index - 1]?.html?.length || 0) * 2,
     build(index) {
       const item = pairItem(store, one, other, index, first);
       dress(item, {

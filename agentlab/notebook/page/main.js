@@ -7,14 +7,13 @@
  * changed. Return a function that takes the page down.
  */
 function mountPage(root, store, send = null) {
-  const onLimit = send
-    ? (name, value) =>
-        send({ do: "limit", run: store.view.open, name, value }).catch((error) => store.set({ fault: error.message }))
-    : null;
+  const onLimit = send ? (name, value) => send({ do: "limit", run: store.view.open, name, value }) : null;
   const toggleCompare = () => compare(store);
   const bar = makeBar(store);
   const comparing = make("button", { type: "button", class: "page-button", onclick: toggleCompare }, "Compare");
   const chips = makeChips(store, comparing);
+  const inCode = makeInCode(store, send);
+  chips.node.append(inCode.node);
   const scrubber = makeScrubber(store);
   const transcript = makeTranscript(store, send);
   const diff = makeDiff(store);
@@ -35,7 +34,7 @@ function mountPage(root, store, send = null) {
   const charts = MEASURES.map((measure) => makeChart(store, measure, onLimit));
   const plots = make("div", { class: "page-charts" }, ...charts.map((chart) => chart.node));
   const usage = section("Tokens and cost", plots, { name: "charts" });
-  const drawerParts = [makeEnd(store), makeActions(send), send ? makeSettings(store, send) : makeLimits(), makeStep(), makeRuns(store)];
+  const drawerParts = [makeEnd(store, send), makeActions(store, send), send ? makeSettings(store, send) : makeLimits(), makeStep(), makeRuns(store)];
   const [end, actions, limits, step, runs] = drawerParts.map((one) => one.node);
   const drawer = make(
     "aside",
@@ -59,13 +58,15 @@ function mountPage(root, store, send = null) {
     "?",
   );
   const controls = send ? [makeControls(store, send)] : [];
+  const all = send ? [makeAll(store, send)] : [];
   const live = send ? [makeColumns(store, send), makeApprovals(store, send), makeChat(store, send), makeFault(store)] : [];
-  const tools = make("div", { class: "page-tools" }, controls.map((one) => one.node), scrubber.node, search.node, comparing, flip, ask);
+  const tools = make("div", { class: "page-tools" }, controls.map((one) => one.node), scrubber.node, search.node, comparing, flip, send && makeSave(store, send), ask);
   const frame = make(
     "div",
     { class: "page-frame" },
     bar.node,
     chips.node,
+    all.map((one) => one.node),
     tools,
     make(
       "main",
@@ -80,7 +81,8 @@ function mountPage(root, store, send = null) {
   root.classList.add("agentlab-page", "tex2jax_ignore", "mathjax_ignore");
   root.replaceChildren(frame);
 
-  const parts = [bar, chips, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...live];
+  const parts = [bar, chips, inCode, transcript, diff, scrubber, search];
+  parts.push(...charts, ...drawerParts, ...controls, ...all, ...live);
   let last = {};
   let waiting = 0;
 
@@ -96,6 +98,7 @@ function mountPage(root, store, send = null) {
     const run = store.run();
     const state = { store, view: store.view, run, step: run?.steps[store.view.step - 1] || null };
     const beside = store.view.compare !== null;
+    if (state.step?.html === null) store.need(run.id, [state.step.n]).catch(() => {}); // the drawer shows it
     transcript.node.hidden = beside;
     diff.node.hidden = !beside;
     parts.forEach((one) => one.update(state));

@@ -18,7 +18,7 @@ from agentlab.engine.run_tree import family_of
 from agentlab.engine.worker import RunState
 from agentlab.notebook.page.data import fixed_data, state_data, unique_name
 from agentlab.notebook.page.steps import EVERYTHING, Steps
-from agentlab.notebook.panel.actions import buttons
+from agentlab.notebook.panel.actions import live_data
 from agentlab.notebook.panel.coming import Coming
 from agentlab.notebook.panel.settings import settings_data
 from agentlab.records.events import Event
@@ -37,6 +37,9 @@ MOST_ASKED = 200
 SEARCH_S = 0.1
 """The time that one answer to a search may take; the page asks for the rest."""
 
+_EMPTY = {"action": "execute_tools", "children": []}
+"""Fields that are left out if they have this value; those that are None are, too. The page adds up the totals of steps itself."""
+_ADDED_UP = ("total_tokens", "total_cost_usd")
 _NOW = ("value", "share", "met")
 """Fields of a limit's row that change with the run."""
 
@@ -124,9 +127,12 @@ class RunFeed:
         """True if nothing has happened to a run that has ended, which most runs of a large family are."""
         run, parent = self.run, self.run.origin.parent
         others = None if parent is None else parent.limits.snapshot()
-        name = unique_name(self._name, names)
-        before, self._state = self._state, (run.result, run.limits.snapshot(), others, len(run.events), run.pending, name)
-        return before == self._state
+        same_name = names[self._name]
+        before, self._state = self._state, (run.result, run.limits.snapshot(), others, len(run.events), run.pending, same_name)
+        if before != self._state:
+            return False
+        names[self._name] += 1
+        return True
 
     def _taken(self) -> int:
         """Return the number of steps that are complete."""
@@ -135,10 +141,12 @@ class RunFeed:
 
     def _changed(self, names: Counter[str]) -> JSON:
         run = self.run
-        data = {**state_data(run, EVERYTHING), "buttons": buttons(run), "settings": settings_data(run)}
+        data = {**state_data(run, EVERYTHING), **live_data(run), "settings": settings_data(run)}
         self._name = data["name"]
         data["name"] = unique_name(self._name, names)
         head = {name: value for name, value in data.items() if self._head.get(name, ...) != value}
+        if "totals" in head and (before := self._head.get("totals")):  # only the time has passed, unless there is more
+            head["totals"] = {name: value for name, value in head["totals"].items() if before[name] != value}
         if "limits" in head:
             fixed = [{name: value for name, value in row.items() if name not in _NOW} for row in data["limits"]]
             if fixed == self._limits:  # only the readings are new
@@ -155,7 +163,7 @@ class RunFeed:
         rows = []
         for n in range(self.sent_steps + 1, steps + 1):
             row = self.steps.outline(n)
-            rows.append({name: value for name, value in row.items() if value is not None and value != []})
+            rows.append({name: value for name, value in row.items() if _EMPTY.get(name) != value and name not in _ADDED_UP})
             rows[-1] |= self.steps.content(n) if n > steps - with_text else {"size": self._size(n)}
         self.sent_steps = max(steps, self.sent_steps)
         self._last = self.run.history[self.sent_steps - 1] if self.sent_steps else None
@@ -164,7 +172,7 @@ class RunFeed:
     def _size(self, n: int) -> int:
         """Return about how long the text of a step is, for its height before it is there."""
         step = self.run.history[n - 1]
-        return len(step.text) + 100 * len(step.tool_calls)
+        return len(step.text) + 400 * len(step.tool_calls)
 
     def text_of(self, n: int) -> str:
         """Return the text of a step as the page shows it, in lower case, without the times of its tool calls."""

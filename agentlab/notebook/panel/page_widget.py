@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anywidget
@@ -46,6 +47,9 @@ class PanelOfRuns(Protocol):
 
     def open(self, run: Run) -> None:
         """Show this run."""
+
+    def to_html(self) -> str | Path:
+        """Return the page as a file."""
 
 
 class PageWidget(anywidget.AnyWidget):
