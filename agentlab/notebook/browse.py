@@ -175,11 +175,11 @@ class Browser(LiveView):
 
     # A view that is not redrawn: the page asks ---------------------------------------------------------------------------------
 
-    def _compose(self) -> None:
+    def _show(self) -> None:
         pass
 
-    def _show(self) -> bool:
-        return False
+    def _report(self, fault: str) -> None:
+        pass
 
     def _is_under_way(self) -> bool:
         return False

@@ -20,7 +20,7 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook.page.step_detail import seen
 
 if TYPE_CHECKING:
-    from agentlab.notebook.panel.live_panel import Panel
+    from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
