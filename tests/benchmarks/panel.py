@@ -75,8 +75,9 @@ def _wait_for_threads() -> None:
 
 def drawn() -> Prepare:
     """One drawing of all parts after one more step."""
-    from agentlab.notebook.live_view import PanelServices, PanelState
     from agentlab.notebook.panel.run_view import RunView
+
+    from agentlab.notebook.live_view import PanelServices, PanelState
 
     run = made()
     run_view = RunView(PanelState(run, PanelServices(lambda action: None, lambda: None, lambda other: None, {})))

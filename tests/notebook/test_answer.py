@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from agentlab.notebook.panel.answer import LONGEST, LONGEST_COMING, Answer, ShownAnswer, answer_html, answer_label_html
 from thread_tools import drawn, wait_until
 
 import agentlab as lab
@@ -21,7 +22,6 @@ from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import Hole, ModelResponse
 from agentlab.notebook import markup
-from agentlab.notebook.panel.answer import LONGEST, LONGEST_COMING, Answer, ShownAnswer, answer_html, answer_label_html
 from agentlab.records.events import Event, TextReceived
 from agentlab.testing import ScriptedProvider, call, say
 

@@ -8,17 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from agentlab.notebook.panel.fields import Face, NumberField
+from agentlab.notebook.panel.pictures import Courses
+from agentlab.notebook.panel.run_view import Panel, StaticView
 from thread_tools import drawn, undisturbed
 
 import agentlab as lab
 from agentlab import Budget
 from agentlab.agent import Run
 from agentlab.notebook.explorer.explorer import Explorer
-from agentlab.notebook.panel import branches, live_view, step_browser
-from agentlab.notebook.panel.fields import Face, NumberField
 from agentlab.notebook.live_view import RunningTotals
-from agentlab.notebook.panel.pictures import Courses
-from agentlab.notebook.panel.run_view import Panel, StaticView
+from agentlab.notebook.panel import branches, live_view, step_browser
 from agentlab.testing import ScriptedProvider, call
 
 A_WHILE_S = 0.2

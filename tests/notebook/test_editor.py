@@ -10,6 +10,18 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pytest
+from agentlab.notebook.panel.fields import (
+    CheckField,
+    ChoiceField,
+    Face,
+    NamesField,
+    NumberField,
+    ShownField,
+    TextField,
+    field_for,
+)
+from agentlab.notebook.panel.settings_editor import LimitEditor
+from agentlab.notebook.panel.stop_editor import GroupRow, LeafRow
 
 import agentlab as lab
 from agentlab import AllOf, Budget, FinishReasonIs, HasToolCall, MaxCost, Off, StepCountIs
@@ -21,19 +33,7 @@ from agentlab.limits.policies import TerminatingTools
 from agentlab.limits.reading import Reading
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook import markup
-from agentlab.notebook.panel.fields import (
-    CheckField,
-    ChoiceField,
-    Face,
-    NamesField,
-    NumberField,
-    ShownField,
-    TextField,
-    field_for,
-)
 from agentlab.notebook.live_view import PanelServices, PanelState
-from agentlab.notebook.panel.settings_editor import LimitEditor
-from agentlab.notebook.panel.stop_editor import GroupRow, LeafRow
 from agentlab.records.history import RunHistory
 from agentlab.testing import ScriptedProvider, call
 

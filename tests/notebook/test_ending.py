@@ -6,6 +6,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from agentlab.notebook.panel.run_view import MOST_OFFERS, Ending, Panel
 from thread_tools import undisturbed, wait_until
 
 import agentlab as lab
@@ -13,7 +14,6 @@ from agentlab import Budget
 from agentlab.agent import Run
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook import markup
-from agentlab.notebook.panel.run_view import MOST_OFFERS, Ending, Panel
 from agentlab.testing import ScriptedProvider, call, say
 
 

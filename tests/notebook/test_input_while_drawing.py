@@ -8,6 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from agentlab.notebook.panel.run_view import Panel
+from agentlab.notebook.panel.side_by_side import SideBySide
+from agentlab.notebook.panel.stop_editor import GroupRow
 from thread_tools import PATIENCE_S, wait_until
 
 import agentlab as lab
@@ -17,9 +20,6 @@ from agentlab.limits.combinators import AnyOf
 from agentlab.limits.policies import TerminatingTools
 from agentlab.notebook.explorer.explorer import Explorer
 from agentlab.notebook.live_view import LiveView
-from agentlab.notebook.panel.run_view import Panel
-from agentlab.notebook.panel.side_by_side import SideBySide
-from agentlab.notebook.panel.stop_editor import GroupRow
 from agentlab.testing import ScriptedProvider, call
 
 A_WHILE_S = 1.0

@@ -12,6 +12,8 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from agentlab.notebook.panel.controls import why_not
+from agentlab.notebook.panel.step_browser import StepTable
 from thread_tools import drawn, wait_until
 
 import agentlab as lab
@@ -32,8 +34,6 @@ from agentlab.limits.combinators import StopCondition
 from agentlab.limits.fields import limit_field
 from agentlab.limits.reading import Reading
 from agentlab.notebook import markup
-from agentlab.notebook.panel.controls import why_not
-from agentlab.notebook.panel.step_browser import StepTable
 from agentlab.records.history import RunHistory
 from agentlab.testing import ScriptedProvider, call, say
 

@@ -8,15 +8,15 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from agentlab.notebook.panel.controls import SCRIPT
+from agentlab.notebook.panel.run_view import Panel
+from agentlab.notebook.panel.step_browser import MOST_ROWS, StepTable, window
 from measured_work import calls_in
 from thread_tools import drawn, undisturbed
 
 import agentlab as lab
 from agentlab import Budget, StepCountIs
 from agentlab.agent import Run
-from agentlab.notebook.panel.controls import SCRIPT
-from agentlab.notebook.panel.run_view import Panel
-from agentlab.notebook.panel.step_browser import MOST_ROWS, StepTable, window
 from agentlab.notebook.page.step_detail import detail
 from agentlab.testing import ScriptedProvider, call, say
 

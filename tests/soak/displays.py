@@ -65,8 +65,8 @@ def of_run(run: lab.Run) -> Iterator[Displayable]:
 
 def of_view(where: str, view: Any, opened: lab.Run | None = None) -> Iterator[Displayable]:
     """A view such as the panel, live and stored."""
-    from agentlab.notebook.page import step_detail
     from agentlab.notebook.explorer.controls import Html
+    from agentlab.notebook.page import step_detail
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTLAB_FRONTEND", "widgets")

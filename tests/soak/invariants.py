@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from agentlab.notebook.panel.answer import Answer
+from agentlab.notebook.panel.pictures import Curve
+from agentlab.notebook.panel.run_view import StaticView
 from engine.builders import assert_conversation_is_whole, assert_is_whole
 from storage.comparisons import assert_kept, spoken
 from thread_tools import drawn
@@ -12,9 +15,6 @@ from thread_tools import drawn
 import agentlab as lab
 from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook import markup
-from agentlab.notebook.panel.answer import Answer
-from agentlab.notebook.panel.pictures import Curve
-from agentlab.notebook.panel.run_view import StaticView
 from agentlab.records import events
 from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider

@@ -169,6 +169,7 @@ const EMPTY_RUN = {
   parent: null,
   forked_at: null,
   called_by: null,
+  continues: false,
   state: "idle",
   system_html: "",
   prompt_html: "",
@@ -296,14 +297,36 @@ function makeStore(data = {}, source = null) {
   return store;
 }
 
-/** The step that is shown first: the newest of a running run, else the beginning, where the prompt is. */
+/** The step that is shown first: the newest of a run that goes on, also of a new branch, else the beginning, where the prompt is. */
 function firstChoice(run) {
-  return ["running", "paused", "waiting"].includes(run.state) ? run.steps.length : Math.min(1, run.steps.length);
+  const continues = run.state !== "ended" && (run.state !== "idle" || known(run.forked_at));
+  return continues ? run.steps.length : Math.min(1, run.steps.length);
 }
 
-/** The runs as a tree in their given order: each with its depth. A run whose parent is not among them is a root. */
+/** The next run of each run in its conversation: a message that was sent after its end made it. */
+function followersOf(runs) {
+  const next = new Map();
+  for (const run of runs) if (run.continues && !next.has(run.parent)) next.set(run.parent, run);
+  return next;
+}
+
+/** The whole conversation of which a run is a part, as the runs that follow each other. */
+function conversationOf(run, runs) {
+  const next = followersOf(runs);
+  const parentOf = (one) => runs.find((other) => other.id === one.parent && next.get(other.id) === one);
+  const chain = [run];
+  for (let one = parentOf(run); one && !chain.includes(one); one = parentOf(one)) chain.unshift(one);
+  for (let one = next.get(run.id); one && !chain.includes(one); one = next.get(one.id)) chain.push(one);
+  return chain;
+}
+
+/**
+ * The runs as a tree in their given order: each with its depth. A run whose parent is not among them is a root; the runs of a
+ * conversation are at one depth.
+ */
 function treeOf(runs) {
   const ids = new Set(runs.map((run) => run.id));
+  const next = followersOf(runs);
   const parentOf = (run) => (ids.has(run.parent) ? run.parent : null);
   const rows = [];
   const placed = new Set();
@@ -311,7 +334,7 @@ function treeOf(runs) {
     if (placed.has(run.id)) return;
     placed.add(run.id);
     rows.push({ run, depth });
-    for (const one of runs) if (parentOf(one) === run.id) place(one, depth + 1);
+    for (const one of runs) if (parentOf(one) === run.id) place(one, next.get(run.id) === one ? depth : depth + 1);
   };
   for (const run of runs) if (parentOf(run) === null) place(run, 0);
   for (const run of runs) place(run, 0); // a circle of parents would leave them out

@@ -7,14 +7,13 @@
  * changed. Return a function that takes the page down.
  */
 function mountPage(root, store, send = null) {
-  const onLimit = send
-    ? (name, value) =>
-        send({ do: "limit", run: store.view.open, name, value }).catch((error) => store.set({ fault: error.message }))
-    : null;
+  const onLimit = send ? (name, value) => send({ do: "limit", run: store.view.open, name, value }) : null;
   const toggleCompare = () => compare(store);
   const bar = makeBar(store);
   const comparing = make("button", { type: "button", class: "page-button", onclick: toggleCompare }, "Compare");
   const chips = makeChips(store, comparing);
+  const inCode = makeInCode(store, send);
+  chips.node.append(inCode.node, comparing);
   const scrubber = makeScrubber(store);
   const transcript = makeTranscript(store, send);
   const diff = makeDiff(store);
@@ -61,7 +60,16 @@ function mountPage(root, store, send = null) {
   const controls = send ? [makeControls(store, send)] : [];
   const all = send ? [makeAll(store, send)] : [];
   const live = send ? [makeColumns(store, send), makeApprovals(store, send), makeChat(store, send), makeFault(store)] : [];
-  const tools = make("div", { class: "page-tools" }, controls.map((one) => one.node), scrubber.node, search.node, comparing, flip, send && makeSave(store, send), ask);
+  const tools = make(
+    "div",
+    { class: "page-tools" },
+    controls.map((one) => one.node),
+    scrubber.node,
+    search.node,
+    flip,
+    send && makeSave(store, send),
+    ask,
+  );
   const frame = make(
     "div",
     { class: "page-frame" },
@@ -82,7 +90,7 @@ function mountPage(root, store, send = null) {
   root.classList.add("agentlab-page", "tex2jax_ignore", "mathjax_ignore");
   root.replaceChildren(frame);
 
-  const parts = [bar, chips, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...all, ...live];
+  const parts = [bar, chips, inCode, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...all, ...live];
   let last = {};
   let waiting = 0;
 
@@ -90,6 +98,13 @@ function mountPage(root, store, send = null) {
     const on = frame.classList.toggle("turned");
     flip.setAttribute("aria-pressed", String(on));
     flip.textContent = on ? "Transcript" : "Overview";
+  }
+
+  /** A short conversation has a low page in a notebook. Once it needs the room, it has it, and keeps it. */
+  function grow(beside) {
+    if (root.classList.contains("tall")) return;
+    const { scrollHeight, clientHeight } = transcript.node;
+    if (beside || scrollHeight > clientHeight + 1) root.classList.add("tall");
   }
 
   function refresh({ person = false } = {}) {
@@ -102,6 +117,7 @@ function mountPage(root, store, send = null) {
     transcript.node.hidden = beside;
     diff.node.hidden = !beside;
     parts.forEach((one) => one.update(state));
+    grow(beside);
     // What a person chooses is brought into view; a step that arrives is not: at the end, the list keeps to the end by itself.
     const moved = last.open === store.view.open && last.step !== store.view.step;
     if (moved && person) conversation().reveal(store.view.step);

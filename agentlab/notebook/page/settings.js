@@ -8,7 +8,8 @@ const WHOLE_CONDITION = "the whole condition";
 /** The editor in the drawer: one row for each thing that is limited, then the other conditions, and what is rarely changed in folds. */
 function makeSettings(store, send) {
   const body = make("div", { class: "page-settings" });
-  const { node } = section("Limits", body, { name: "limits" });
+  const { node, aside } = section("Limits", body, { name: "limits" });
+  dress(aside, { role: "status" });
   let form = null;
   return part(
     node,
@@ -21,6 +22,7 @@ function makeSettings(store, send) {
         body.replaceChildren(form.node);
       }
       form.update(run);
+      aside.textContent = run.settings.editable ? run.settings.note : ""; // here nothing below it moves
     },
   );
 }
@@ -75,18 +77,21 @@ function makeControl(field, set) {
       autocomplete: "off",
       spellcheck: "false",
     });
+    const type = (typing) => {
+      dirty = typing;
+      input.dispatchEvent(new CustomEvent("page-typed", { bubbles: true, detail: typing }));
+    };
     const restore = () => {
-      dirty = false;
+      type(false);
       input.value = shown;
       accept();
-      input.dispatchEvent(new Event("page-typed", { bubbles: true }));
     };
     const commit = () => {
       if (!dirty) {
         if (!refusal.textContent) input.value = shown;
         return;
       }
-      dirty = false;
+      type(false);
       const mine = (tried = input.value);
       set(mine === "" && field.none ? null : mine).then((answer) => {
         accept();
@@ -95,10 +100,7 @@ function makeControl(field, set) {
         if (tried === mine) tried = null;
       }, refuse);
     };
-    input.addEventListener("input", () => {
-      dirty = true;
-      input.dispatchEvent(new Event("page-typed", { bubbles: true }));
-    });
+    input.addEventListener("input", () => type(true));
     input.addEventListener("blur", commit);
     input.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !long) commit();
@@ -280,10 +282,15 @@ function makeForm(ask, id) {
     const said = make("p", { class: "page-limit-about", role: "status" });
     function add() {
       said.textContent = "";
+      if (!kind.value) {
+        kind.focus();
+        return;
+      }
       quietly(
         changeTree("add", path, { kind: kind.value }).then((answer) => {
           said.textContent = answer.note;
           wanted = answer.name;
+          kind.value = "";
           redraw();
         }),
       );
@@ -302,8 +309,12 @@ function makeForm(ask, id) {
           listed = JSON.stringify(groups);
           const chosen = kind.value;
           const option = ([value, text]) => make("option", { value }, text);
-          kind.replaceChildren(...groups.map(([label, options]) => make("optgroup", { label }, options.map(option))));
-          if (groups.some(([, options]) => options.some(([value]) => value === chosen))) kind.value = chosen;
+          const first = whole ? "Add a limit or a condition \u2026" : "Add a condition \u2026";
+          kind.replaceChildren(
+            option(["", first]),
+            ...groups.map(([label, options]) => make("optgroup", { label }, options.map(option))),
+          );
+          kind.value = groups.some(([, options]) => options.some(([value]) => value === chosen)) ? chosen : "";
         }
         dress(kind, { "aria-label": whole ? "Limit or condition to add" : `Condition to add to ${name}` });
         dress(button, { "aria-label": whole ? "Add" : `Add to ${name}` });
@@ -367,11 +378,11 @@ function makeForm(ask, id) {
     const state = applies && !applies.off && applies.met ? "reached" : "";
     row.node.className = `page-limit ${state} ${first.off && head ? "off" : ""}`;
     arrange(row.refusals, members.map((member) => member.control.refusal));
-    row.about.textContent = members.length > 1 ? applies?.order || "" : first.off ? "off" : "";
+    row.about.textContent = [state, first.off && head ? "off" : "", applies?.order].filter(Boolean).join("; ");
     if (applies && known(applies.share)) row.meter.replaceChildren(meterOf(applies));
     else row.meter.replaceChildren();
     keep(`typed ${total}`, () => {
-      row.node.addEventListener("page-typed", ({ target }) => warn(row, total, target));
+      row.node.addEventListener("page-typed", ({ target, detail }) => warn(row, detail ? target : null));
       return true;
     });
     row.soFar = applies?.value;
@@ -380,10 +391,10 @@ function makeForm(ask, id) {
   }
 
   /** While a number is typed: say so if it would end the run. */
-  function warn(row, total, input) {
-    const number = Number(input.value.replace(/[$,_\s]/g, "") || NaN);
-    const below = input.classList.contains("number") && known(number) && known(row.soFar) && number <= row.soFar;
-    row.hint.textContent = below && number > 0 && row.soFar > 0 ? "Already used: the run ends at the next step." : "";
+  function warn(row, input) {
+    const number = Number(input?.value.replace(/[$,_\s]/g, "") || NaN);
+    const below = number > 0 && known(row.soFar) && number <= row.soFar;
+    row.hint.textContent = below ? "Already used: the run ends at the next step." : "";
   }
 
   /** What is shown of a limit where there is room. */
@@ -402,12 +413,12 @@ function makeForm(ask, id) {
     return line.node;
   }
 
-  /** A setting of the budget that is no limit on a total. */
+  /** A number of the budget that limits no total. */
   function plainRow(field) {
     const row = keep(`plain ${field.name}`, () => makeRow(redraw));
     const control = controlOf(["budget", field.name], field, field.name);
     row.update(titleOf(field));
-    row.code.textContent = field.label === field.name ? "" : field.name;
+    row.code.textContent = field.name;
     arrange(row.slot, control.node);
     arrange(row.refusals, control.refusal);
     if (row.isOpen()) arrange(row.more, make("small", {}, capital(field.help)), make("div", { class: "page-ticks" }, control.extra));
@@ -419,7 +430,8 @@ function makeForm(ask, id) {
   function conditionRow(node) {
     const row = keep(`condition ${node.name}`, () => makeRow(redraw));
     const reading = rowOf(node.name);
-    const name = reading?.label && !reading.label.startsWith("not: ") ? reading.label : node.name;
+    const label = (reading?.label || node.name).replace(/^not: /, "");
+    const name = label === "Finish reason" ? `${label} ${node.fields[0]?.value}` : label;
     if (wanted === node.name && node.fields.length && node.fields[0].control !== "number") row.unfold();
     row.update(`${node.negated ? "not: " : ""}${name}`);
     row.code.textContent = name === node.name ? (node.own ? "your function" : "") : node.name;
@@ -449,48 +461,58 @@ function makeForm(ask, id) {
   }
 
   const readingOf = (reading) =>
-    reading.met === null && reading.value === null ? "not read yet" : usedOf(reading).replace(/^unknown$/, "not read yet");
+    reading.value === null && !reading.met ? "not read yet" : typeof reading.limit === "string" && !reading.goal
+      ? `last: ${words(String(reading.value))}${reading.met ? ", met" : ""}` : usedOf(reading);
 
-  /** A group with its parts below; of the whole condition those that are shown with the budget are left out. */
-  function groupRow(node, parts, name) {
+  /** A group with its parts below; of the whole condition, `elsewhere` are those that are shown with the budget. */
+  function groupRow(node, parts, name, elsewhere) {
     const whole = node.path.length === 0;
-    const group = keep(`group ${node.path.join(".")}`, () => {
-      const path = node.path;
+    const group = keep(`group ${node.path}`, () => {
+      const { path } = node;
+      const row = makeRow(redraw);
       const kind = make(
         "select",
         { class: "page-input", onchange: () => quietly(changeTree("regroup", path, { group: kind.value })) },
         ["any of", "all of"].map((one) => make("option", {}, one)),
       );
-      const ticks = make("div", { class: "page-ticks" });
-      const head = make("div", { class: "page-group-head" }, make("span", {}, whole ? "Stop when" : ""), kind, make("span", {}, "these hold"), ticks);
+      const rest = make("span");
+      row.node.className = `page-group ${whole ? "whole" : ""}`;
+      row.title.replaceWith(whole ? "Stop when " : "", kind, " ", rest);
       const list = make("ul", { class: "page-limit-rows" });
-      const adder = whole ? null : makeAdder(false);
-      return { node: make("li", { class: `page-group ${whole ? "whole" : ""}` }, head, list, adder?.node || []), kind, ticks, list, adder };
+      row.node.append(list);
+      return { row, kind, rest, list, ticks: make("div", { class: "page-ticks" }), adder: whole ? null : makeAdder(false) };
     });
+    group.row.update(name);
     if (!group.kind.matches(":focus")) group.kind.value = node.group;
     group.kind.disabled = !run.settings.editable;
+    group.rest.textContent = parts.length ? "these hold" : `${elsewhere} hold`;
+    group.row.about.textContent = parts.length && elsewhere ? `${elsewhere}, above, counts among them.` : "";
+    group.row.used.textContent = [node.negated ? "not" : "", node.off ? "off" : ""].filter(Boolean).join(", ");
     dress(group.kind, { "aria-label": `${name} is met by` });
-    arrange(group.ticks, flagsOf(node, name));
+    arrange(group.row.more, arrange(group.ticks, flagsOf(node, name)), group.adder?.node);
     arrange(group.list, parts);
     group.adder?.update(run.settings, name, node.path);
-    group.node.classList.toggle("off", node.off);
-    return group.node;
+    group.row.node.classList.toggle("off", node.off);
+    return group.row.node;
   }
 
   function rowsOf(tree) {
-    const inTree = new Map(tree.map((node) => [node.path.join("."), node]));
     const groups = tree.filter((node) => node.group && node.path.length);
     const [root] = tree;
     const plain = root && (!root.group || (root.group === "any of" && !root.negated && !root.off));
     const ofBudget = (node) =>
-      plain && node.total && !node.negated && node.fields.length === 1 && node.path.length === (root.group ? 1 : 0);
+      plain && !node.group && node.total && !node.negated && node.fields.length === 1 && node.path.length === (root.group ? 1 : 0);
+    const withBudget = tree.filter(ofBudget);
     const draw = (node) => {
       if (!node.group) return conditionRow(node);
-      const below = tree.filter((one) => one.path.length === node.path.length + 1 && one.path.join(".").startsWith(node.path.join(".")));
-      const name = node.path.length ? `group ${groups.indexOf(node) + 1}` : WHOLE_CONDITION;
-      return groupRow(node, below.filter((one) => inTree.has(one.path.join(".")) && !ofBudget(one)).map(draw), name);
+      const depth = node.path.length;
+      const parts = tree.filter((one) => one.path.length === depth + 1 && node.path.every((at, place) => one.path[place] === at));
+      const name = depth ? `group ${groups.indexOf(node) + 1}` : WHOLE_CONDITION;
+      const elsewhere = depth ? "" : withBudget.map((one) => one.name).join(", ");
+      return groupRow(node, parts.filter((one) => !withBudget.includes(one)).map(draw), name, elsewhere);
     };
-    return { withBudget: tree.filter((node) => !node.group && ofBudget(node)), others: root && !ofBudget(root) ? [draw(root)] : [] };
+    const nothingElse = !root || withBudget.length === tree.length || (withBudget.length === 1 && tree.length === 2);
+    return { withBudget, others: nothingElse ? [] : [draw(root)] };
   }
 
   // Folds -----------------------------------------------------------------------------------------------------------------------
@@ -570,7 +592,7 @@ function makeForm(ask, id) {
   function update(now) {
     run = now;
     const { settings } = run;
-    note.textContent = settings.note;
+    note.textContent = settings.editable ? "" : settings.note;
     const { withBudget, others } = rowsOf(settings.tree);
     const totals = new Map();
     const put = (total, unit, member) => totals.set(total, { unit, members: [...(totals.get(total)?.members || []), member] });
@@ -581,12 +603,19 @@ function makeForm(ask, id) {
     arrange(
       limits,
       order.map((total) => limitRow(total, totals.get(total).members, totals.get(total).unit)),
-      settings.budget.filter((field) => field.value !== null && !field.total).map(plainRow),
+      settings.budget.filter((field) => field.value !== null && !field.total && field.control === "number").map(plainRow),
     );
     arrange(conditions, others);
     conditions.hidden = !others.length;
     adder.update(settings, WHOLE_CONDITION, []);
-    arrange(folds, approveFold(settings), terminatingFold(settings), continuationFold(settings));
+    const choices = settings.budget.filter((field) => field.control !== "number");
+    arrange(
+      folds,
+      approveFold(settings),
+      terminatingFold(settings),
+      continuationFold(settings),
+      choices.map((field) => foldOf(titleOf(field), words(field.value), fieldsOf("budget", [field], settings.editable))),
+    );
     if (wanted !== null) goTo(wanted);
   }
 

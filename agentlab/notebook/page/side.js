@@ -133,7 +133,7 @@ function usedOf(row) {
 
 const allRuns = (state) => [...state.store.runs(), state.view.open, state.view.compare];
 
-/** A chip for each run, in the order of the tree; none where there is one run only. */
+/** A chip for each conversation, in the order of the tree; it opens the newest run. None where there is one run only. */
 function makeChips(store, button) {
   const row = make("div", { class: "page-chips" });
   const node = make("nav", { class: "page-runs", "aria-label": "Runs" }, row);
@@ -141,21 +141,34 @@ function makeChips(store, button) {
   return part(node, allRuns, ({ view }) => {
     const rows = treeOf(store.runs());
     node.hidden = button.hidden = rows.length < 2;
+    let place = 0;
     for (const { run, depth } of rows) {
-      const chip = chips.get(run.id) || make("button", { type: "button", onclick: () => store.set({ open: run.id }) });
+      const chain = conversationOf(run, store.runs());
+      if (chain[0] !== run) continue;
+      const newest = chain.at(-1);
+      const open = () => store.set({ open: chips.get(run.id).newest });
+      const chip = chips.get(run.id) || { node: make("button", { type: "button", onclick: open }) };
       chips.set(run.id, chip);
-      const [shape, tone, word] = stateOf(run);
-      const origin = originOf(run, store);
-      chip.className = `page-chip${depth ? " below" : ""}`;
-      chip.title = [origin, word].filter(Boolean).join(", ");
-      chip.setAttribute("aria-current", String(run.id === view.open));
-      chip.replaceChildren(
-        mark(depth ? "branch" : shape, depth ? "plain" : tone, 9),
+      chip.newest = newest.id;
+      const [shape, tone, word] = stateOf(newest);
+      const at = chain.findIndex((one) => one.id === view.open);
+      const messages =
+        chain.length === 1
+          ? null
+          : at < 0 || at === chain.length - 1
+            ? plural(chain.length, "message")
+            : `message ${at + 1} of ${chain.length}`;
+      chip.node.className = `page-chip${depth ? " below" : ""}`;
+      chip.node.title = [run.name || run.agent, originOf(run, store), messages, word].filter(Boolean).join(", ");
+      chip.node.setAttribute("aria-current", String(at >= 0));
+      chip.node.replaceChildren(
+        depth ? (run.called_by ? make("span", { "aria-hidden": "true" }, "\u21b3") : mark("branch", "plain", 9)) : "",
         make("bdi", {}, run.name || run.agent),
-        mark(shape, tone, 8),
+        ...(messages ? [make("small", {}, messages)] : []),
+        mark(shape, tone, 9),
       );
-      if (!depth) chip.lastChild.remove();
-      if (!chip.isConnected) row.append(chip);
+      if (row.children[place] !== chip.node) row.insertBefore(chip.node, row.children[place] || null);
+      place++;
     }
     row.querySelector('[aria-current="true"]')?.scrollIntoView({ block: "nearest", inline: "nearest" });
     button.setAttribute("aria-pressed", String(view.compare !== null));

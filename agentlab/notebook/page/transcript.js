@@ -19,6 +19,7 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
   let starts = [0];
   let ratio = { height: 0, weight: 0 };
   let whole = false; // printing: everything is in the document
+  let ended = false; // the end is in view
   let own = -1; // the position that this code has set: no person scrolled there
 
   const total = () => starts.at(-1);
@@ -124,6 +125,7 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
       scroller.scrollTop = y;
       own = scroller.scrollTop;
     }
+    ended = atEnd();
     onDrawn();
   }
 
@@ -136,7 +138,7 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
     const hold = anchor();
     if (measure()) update(hold);
   });
-  new ResizeObserver(() => update()).observe(scroller);
+  new ResizeObserver(() => update(ended && scroller.scrollTop > 0 ? { end: true } : undefined)).observe(scroller);
   scroller.replaceChildren(before, after);
 
   return {
@@ -304,6 +306,9 @@ function makeTranscript(store, send = null) {
     here = false;
   }
 
+  /** True while a form in the list has the focus: it stays in view. */
+  const isTyping = (list) => list.contains(document.activeElement) && document.activeElement.matches("textarea, input, select");
+
   function follow(state) {
     for (const [index, node] of list.shown) {
       node.setAttribute("aria-setsize", lengthOf(state.run));
@@ -320,7 +325,7 @@ function makeTranscript(store, send = null) {
     if (!last || last.id !== run.id) {
       list.reset(run.state === "running" ? { end: true } : { index: state.view.step > 1 ? state.view.step : 0, offset: 0 });
     } else if (last !== run) {
-      const toEnd = list.atEnd() && last.state !== "ended";
+      const toEnd = list.atEnd() && last.state !== "ended" && !isTyping(scroller);
       const changed = changedSteps(last, run);
       if (changed.length) list.redo(changed);
       const from = firstChange(last, run);
@@ -588,7 +593,7 @@ function linksOf(store, run, step) {
   const kept = run.forked_at === step.n && store.run(run.parent);
   return [
     ...children.map((one) => link(one, "sub-agent")),
-    ...branches.map((one) => link(one, "branch:")),
+    ...branches.map((one) => link(one, one.continues ? "the conversation continues:" : "branch:")),
     ...(kept ? [[mark("branch", "live"), "this run branched off here, from ", link(kept, "")[2]]] : []),
   ];
 }

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from agentlab.agent import Run
 from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
-from agentlab.notebook.panel.panel import Panel
+from agentlab.notebook.panel.live_panel import Panel
 from agentlab.records.result import RunResult
 
 if TYPE_CHECKING:

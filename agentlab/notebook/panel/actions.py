@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -20,11 +21,13 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook.page.step_detail import seen
 
 if TYPE_CHECKING:
-    from agentlab.notebook.panel.panel import Panel
+    from agentlab.notebook.panel.live_panel import Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
 
+LONGEST_LINE = 60
+"""Characters of arguments that are shown on one line."""
 LONGEST_ARGUMENTS = 100_000
 """Characters of a call's arguments that can be edited in the page."""
 
@@ -90,10 +93,12 @@ def _soon(run: Run) -> str:
 
 def _asked(call: PendingCall) -> JSON:
     """Return a call that waits for a decision, with its arguments as text to edit."""
-    try:
-        arguments = json.dumps(json.loads(call.arguments), ensure_ascii=False, indent=2)
-    except ValueError:
-        arguments = call.arguments
+    arguments = call.arguments
+    with contextlib.suppress(ValueError, RecursionError):
+        parsed = json.loads(arguments)
+        arguments = json.dumps(parsed, ensure_ascii=False)
+        if len(arguments) > LONGEST_LINE:
+            arguments = json.dumps(parsed, ensure_ascii=False, indent=2)
     return {
         "call": call.call_id,
         "of": call.run_id,

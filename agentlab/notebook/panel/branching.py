@@ -15,7 +15,7 @@ from agentlab.model.messages import ToolResult
 from agentlab.notebook.page.data import on_one_line
 
 if TYPE_CHECKING:
-    from agentlab.notebook.panel.panel import Panel
+    from agentlab.notebook.panel.live_panel import Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
@@ -30,7 +30,9 @@ def branch_form(panel: Panel, run: Run, message: Message) -> JSON:
     prefix = run.timeline.prefix().until(step)
     return {
         "prompt": None if step else _editable(run.prompt),
-        "results": [{"id": one.call_id, "tool": on_one_line(one.name), **_editable(one.content)} for one in results_of(run, step)],
+        "results": [
+            {"id": one.call_id, "tool": on_one_line(one.name), **_editable(one.content)} for one in results_of(run, step)
+        ],
         "needs_message": _has_finished(prefix, run.limits.continuation.hint),
         "model": on_one_line(f"{run.agent.model.name}:{run.agent.model.model}"),
         "agents": list(map(on_one_line, panel.agents)),
@@ -102,7 +104,7 @@ def _runs_in(names: Mapping[str, Any]) -> Iterator[tuple[str, Run]]:
 
 
 def _runs_at(where: str, value: Any) -> Iterator[tuple[str, Run]]:
-    from agentlab.notebook.panel.panel import Panel  # the panel uses this module
+    from agentlab.notebook.panel.live_panel import Panel  # the panel uses this module
 
     if isinstance(value, Run):
         yield where, value

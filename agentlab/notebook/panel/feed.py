@@ -25,7 +25,7 @@ from agentlab.records.events import Event
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
-    from agentlab.notebook.panel.panel import Panel
+    from agentlab.notebook.panel.live_panel import Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
