@@ -260,6 +260,7 @@ def _begin(panel: Panel, branch: Run) -> None:
 def decide(panel: Panel, run: Run, message: Message) -> None:
     """Decide on a call: `decision` is approve (with `text`: with these arguments), answer, refuse, or all to approve all that wait."""
     decision, text = message["decision"], message.get("text")
+    is_left = not run.stepper.affinity.is_busy  # nobody was there when it asked: the step continues with the decision
     if decision == "all":
         run.approve()
     else:
@@ -268,7 +269,7 @@ def decide(panel: Panel, run: Run, message: Message) -> None:
             raise ConfigurationError("This call does not wait any more.")
         given = {"approve": "arguments", "answer": "answer", "refuse": "refuse"}[decision]
         run.approve(calls[0], **{given: text})
-    if not run.stepper.affinity.is_busy:  # nobody was there when it asked: the step continues now
+    if is_left:
         run.worker.launch()
 
 
