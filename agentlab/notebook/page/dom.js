@@ -175,6 +175,7 @@ const EMPTY_RUN = {
   prompt_html: "",
   totals: NOTHING_USED,
   limits: [],
+  in_force: {},
   pending: [],
   end: null,
   actions: [],
@@ -196,7 +197,7 @@ const EMPTY_STEP = {
   size: 0,
   finish: "",
   stop_reason: null,
-  action: "",
+  action: "execute_tools",
   tokens: null,
   cost_usd: null,
   total_tokens: null,
@@ -206,6 +207,7 @@ const EMPTY_STEP = {
   reads: "",
   spans: [],
   children: [],
+  same: "",
 };
 const MOST_ASKED = 100; // steps of one question
 
@@ -247,7 +249,7 @@ function makeStore(data = {}, source = null) {
     append(id, steps) {
       const all = store.steps(id).slice();
       const follows = id === view.open && view.step === all.length;
-      for (const step of steps) all[step.n - 1] = { ...EMPTY_STEP, ...all[step.n - 1], ...step };
+      for (const step of steps) all[step.n - 1] = withTotals({ ...EMPTY_STEP, ...all[step.n - 1], ...step }, all[step.n - 2]);
       keep(id, { steps: all });
       if (follows) view.step = all.length;
       notify("steps");
@@ -297,7 +299,15 @@ function makeStore(data = {}, source = null) {
   return store;
 }
 
-/** The step that is shown first: the newest of a run that goes on, also of a new branch, else the beginning, where the prompt is. */
+/** A step with the totals up to it, which a kernel leaves out: unknown from the first unknown amount on. */
+function withTotals(step, before) {
+  const add = (total, amount) => (known(total) && known(amount) ? total + amount : null);
+  step.total_tokens ??= add(before ? before.total_tokens : 0, step.tokens);
+  step.total_cost_usd ??= add(before ? before.total_cost_usd : 0, step.cost_usd);
+  return step;
+}
+
+/** The step that is shown first: the newest of a run that continues, also of a new branch, else the beginning, where the prompt is. */
 function firstChoice(run) {
   const continues = run.state !== "ended" && (run.state !== "idle" || known(run.forked_at));
   return continues ? run.steps.length : Math.min(1, run.steps.length);
