@@ -184,6 +184,7 @@ const EMPTY_RUN = {
   live: null,
   buttons: null, // from here on: live only
   settings: null,
+  code: "",
   soon: "",
   paused: null,
   chat: null,
@@ -224,7 +225,7 @@ function makeStore(data = {}, source = null) {
   const chosen = new Map();
   const listeners = new Set();
   const asked = new Map();
-  const view = { open: null, step: 0, query: "", compare: null, fault: "", all: null };
+  const view = { open: null, step: 0, query: "", compare: null, fault: "", all: null, beside: false };
   const notify = (what) => listeners.forEach((listener) => listener(what));
 
   function keep(id, { kept = 0, ...fields }) {
@@ -279,7 +280,7 @@ function makeStore(data = {}, source = null) {
         chosen.set(view.open, view.step);
         const run = runs.get(fields.open);
         const compare = view.compare === run.id ? view.open : view.compare; // no run is compared with itself
-        fields = { step: chosen.get(run.id) ?? firstChoice(run), compare, ...fields };
+        fields = { step: chosen.get(run.id) ?? firstChoice(run), compare, beside: false, ...fields };
       }
       if (Object.entries(fields).every(([name, value]) => view[name] === value)) return;
       Object.assign(view, fields);

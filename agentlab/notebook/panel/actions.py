@@ -130,6 +130,7 @@ def together(lockstep: Lockstep | None) -> JSON | None:
     elif state is RunState.PAUSED:
         words.append("paused")
     return {
+        "runs": [run.id for run in lockstep.runs],
         "buttons": {
             "go": {"label": "Resume all" if lockstep.pausing or waits else "Run all", "tip": "Run to the end, round by round"},
             "step": {"label": "Step all", "tip": "Take one step of each run, at the same time"},
