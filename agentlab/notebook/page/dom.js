@@ -300,7 +300,6 @@ function makeStore(data = {}, source = null) {
   return store;
 }
 
-<<<<<<< HEAD
 /** A step with the totals up to it, which a kernel leaves out: unknown from the first unknown amount on. */
 function withTotals(step, before) {
   const add = (total, amount) => (known(total) && known(amount) ? total + amount : null);
@@ -309,10 +308,7 @@ function withTotals(step, before) {
   return step;
 }
 
-/** The step that is shown first: the newest of a running run, else the beginning, where the prompt is. */
-=======
-/** The step that is shown first: the newest of a run that goes on, also of a new branch, else the beginning, where the prompt is. */
->>>>>>> cockpit
+/** The step that is shown first: the newest of a run that continues, also of a new branch, else the beginning, where the prompt is. */
 function firstChoice(run) {
   const continues = run.state !== "ended" && (run.state !== "idle" || known(run.forked_at));
   return continues ? run.steps.length : Math.min(1, run.steps.length);
