@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from agentlab.model.messages import ToolCall as ToolCall
     from agentlab.model.messages import ToolResult as ToolResult
     from agentlab.model.usage import Usage as Usage
+    from agentlab.notebook.browse import browse as browse
     from agentlab.notebook.explorer.explorer import explore as explore
     from agentlab.notebook.panel import panel as panel
     from agentlab.providers import finish_detection as signals  # noqa: F401
@@ -147,6 +148,7 @@ _NAMES = {
     "model.finish_reasons": "Confidence FinishReason StopReason TerminationSignal",
     "model.messages": "Message Stop ToolCall ToolResult",
     "model.usage": "Usage",
+    "notebook.browse": "browse",
     "notebook.explorer.explorer": "explore",
     "notebook.panel": "panel",
     "providers.finish_detection": "detect",

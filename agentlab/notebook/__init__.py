@@ -6,7 +6,8 @@ May import: `experiments` and what is below it; not `serving`.
     panel     `run.panel()`, `lab.panel`
     page      `run.to_html()`
     explorer  `lab.explore`
+    browse    `lab.browse`
     magics    `%load_ext agentlab`
 """
 
-__all__ = ["cards", "panel", "page", "explorer", "magics"]
+__all__ = ["cards", "panel", "page", "explorer", "browse", "magics"]

@@ -193,9 +193,11 @@ class LiveView(ABC):
             display.display(self._live_bundle(), raw=True)
             display.display(self._kept_bundle(), raw=True, display_id=self._display_id)
 
-    def _display_(self) -> Any:
-        """Return what marimo shows in this object's place: an anywidget, or HTML."""
-        return self.widget if has_page() else display.HTML(self._static().bundle(with_pictures=True)["text/html"])
+    def _display_(self) -> display.HTML:
+        """Return what marimo shows, which has no place for widgets of ipywidgets: the view without a kernel."""
+        note = "marimo cannot show the controls of this view: open the notebook in Jupyter, or set the values in code."
+        html = self._static().bundle(with_pictures=True)["text/html"]
+        return display.HTML(html + markup.note(note) if has_page() else html)
 
 
 class Redrawer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
@@ -70,9 +71,11 @@ class WidgetPage:
 
     def wait_for_steps(self, number: int, timeout_s: float | None = None) -> None:
         """Wait until the bar shows this number of steps."""
-        steps = f"document.querySelector('{LIVE} .page-bar [data-total=steps]')"
-        taken = f"number => parseInt({steps}?.textContent.replaceAll(',', '')) >= number"
-        self.page.wait_for_function(taken, arg=number, timeout=self._timeout_ms if timeout_s is None else timeout_s * 1000)
+        steps = self.status.locator("[data-total=steps]")  # a locator, since marimo's pages are in shadow trees
+        deadline = time.monotonic() + (self._timeout_ms / 1000 if timeout_s is None else timeout_s)
+        while int(re.sub(r"\D.*|,", "", (text := steps.first.text_content() or "")) or 0) < number:
+            assert time.monotonic() < deadline, f"the bar says {text!r}, not {number} steps"
+            self.page.wait_for_timeout(50)
 
     def screenshot(self, path: Path, of: Locator | None = None) -> Path:
         """Save a screenshot of the page or of one part of it."""

@@ -20,7 +20,7 @@ function makeCommand(store, send) {
 /** A button that keeps the focus while it is disabled, and takes a double click as one. `press` may return a promise: until it is kept,
  * the button does nothing. */
 function makeButton({ label = "", shape = "", kind = "", press, often = false, ...more }) {
-  const text = make("span", {}, label);
+  const text = make("span", { hidden: kind === "icon" }, label);
   const icon = shape ? mark(shape, "", 10) : null;
   const node = make("button", { type: "button", class: `page-button ${kind}`, ...more }, icon, text);
   let busy = false;
@@ -99,9 +99,8 @@ function makeSave(store, send) {
     setTimeout(() => URL.revokeObjectURL(url), 60_000);
   }
   const failed = (error) => store.set({ fault: error.message });
-  const title = "Save as a file: one page with all runs, which needs no kernel";
-  const { node } = makeButton({ label: "Save as file", press: () => press().catch(failed), title });
-  return node;
+  const title = "Save as file: one page with these runs, which needs no kernel";
+  return makeButton({ shape: "save", kind: "icon", press: () => press().catch(failed), title, "aria-label": "Save as file" }).node;
 }
 
 // The chat box ---------------------------------------------------------------------------------------------------------------
@@ -110,7 +109,7 @@ function makeSave(store, send) {
 function makeChat(store, send) {
   const command = makeCommand(store, send);
   const drafts = new Map();
-  const input = make("textarea", { rows: 1, "aria-label": "Next message", class: "page-input", maxlength: 100_000 });
+  const input = make("textarea", { rows: 1, "aria-label": "Next message", class: "page-text", maxlength: 100_000 });
   const submit = makeButton({ label: "Send", press: () => say(false) });
   const raise = makeButton({ kind: "main", press: () => say(true) });
   const offer = make("div", { class: "page-offer", hidden: true }, make("span", {}, "A limit is reached."), raise.node);
@@ -207,7 +206,7 @@ function makeCard(call, store, send) {
       refusal.textContent = error.message;
       refusal.hidden = false;
     });
-  const input = make("textarea", { class: "page-input code", "aria-label": `Arguments of ${call.tool}`, spellcheck: "false" });
+  const input = make("textarea", { class: "page-text code", "aria-label": `Arguments of ${call.tool}`, spellcheck: "false" });
   input.value = call.arguments;
   input.rows = Math.min(8, call.arguments.split("\n").length);
   const edited = () => input.value !== call.arguments;
@@ -220,7 +219,7 @@ function makeCard(call, store, send) {
     refusal.hidden = true;
     approve.show({ label: edited() ? "Approve with these arguments" : "Approve" });
   });
-  const word = make("textarea", { class: "page-input", rows: 2 });
+  const word = make("textarea", { class: "page-text", rows: 2 });
   const send_ = makeButton({ kind: "main", press: () => decide(word.dataset.decision, word.value) });
   const back = makeButton({ label: "Back", press: () => turn(null) });
   const first = make("div", { class: "page-choices" }, approve.node);

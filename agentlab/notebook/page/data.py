@@ -29,7 +29,7 @@ from agentlab.limits.reading import Reading
 from agentlab.notebook.markup import LimitNow, limits_now, share_of
 from agentlab.notebook.page.rich_text import code, markdown, sanitised, value_html
 from agentlab.notebook.page.step_detail import seen
-from agentlab.notebook.page.steps import EVERYTHING, Shown, Steps, message_html, number, on_one_line
+from agentlab.notebook.page.steps import EVERYTHING, Shown, Steps, in_force, message_html, number, on_one_line
 from agentlab.records.result import RunResult
 from agentlab.records.step import ChildUse
 
@@ -109,6 +109,7 @@ def fixed_data(run: Run, ids: Mapping[str, str]) -> JSON:
         "parent": None if before is None else ids.get(before.id),
         "forked_at": origin.forked_at,
         "called_by": None if origin.called_by is None else one_line(origin.called_by),
+        "continues": _continues(run),
         "system_html": _instructions(run),
         "prompt_html": sanitised("".join(message_html(message, "") for message in run.timeline.messages_of(0))),
     }
@@ -129,6 +130,7 @@ def state_data(run: Run, shown: Shown) -> JSON:
             "elapsed_s": shown.time(run.timeline.clock.elapsed_s()),
         },
         "limits": limit_rows(run, shown),
+        "in_force": in_force(run.limits.snapshot()),
         "pending": [_pending(one) for one in run.pending],
         "end": end_data(run.result),
         "actions": [_action(place, one) for place, one in enumerate(run.next_actions)],
@@ -161,6 +163,13 @@ def _name(run: Run) -> str:
     ]
     words = ", ".join(changed) or f"the same from step {(origin.forked_at or 0) + 1}"
     return one_line(f"{handle}: {words}" if handle else words, 120)
+
+
+def _continues(run: Run) -> bool:
+    """True if the run is the conversation of its parent with one more message; it may have other limits."""
+    parent, changed = run.origin.parent, differences(run)
+    ended = parent is not None and parent.result is not None and run.origin.forked_at == len(parent.history)
+    return ended and bool(changed) and changed[0].startswith("message ")
 
 
 def _uses_of(origin: Origin[Run]) -> Sequence[ChildUse]:

@@ -134,6 +134,7 @@ const SHAPES = {
   step: "M1 .3l6 4.7l-6 4.7zM7.6 .5h1.8v9h-1.8z",
   bars: "M1.5 .5h2.6v9h-2.6zM5.9 .5h2.6v9h-2.6z",
   play: "M1.5 .3l8 4.7l-8 4.7z",
+  save: "M4.2 0h1.6v4.2h2.2l-3 3.3l-3-3.3h2.2zM.6 8.4h8.8v1.5h-8.8z",
   branch:
     "M2.5.2a1.6 1.6 0 0 1 .6 3.1v.9h2.4c1.2 0 1.9-.4 1.9-1.1a1.6 1.6 0 1 1 1.2 0c0 1.5-1.3 2.3-3.1 2.3h-2.4v1.3a1.6 1.6 0 1 1-1.2 0v-3.4a1.6 1.6 0 0 1 .6-3.1z",
 };
@@ -174,6 +175,7 @@ const EMPTY_RUN = {
   prompt_html: "",
   totals: NOTHING_USED,
   limits: [],
+  in_force: {},
   pending: [],
   end: null,
   actions: [],
@@ -183,7 +185,7 @@ const EMPTY_RUN = {
   buttons: null, // from here on: live only
   settings: null,
   soon: "",
-  for_s: null,
+  paused: null,
   chat: null,
   asked: [],
   prompt: "",
@@ -195,7 +197,7 @@ const EMPTY_STEP = {
   size: 0,
   finish: "",
   stop_reason: null,
-  action: "",
+  action: "execute_tools",
   tokens: null,
   cost_usd: null,
   total_tokens: null,
@@ -205,6 +207,7 @@ const EMPTY_STEP = {
   reads: "",
   spans: [],
   children: [],
+  same: "",
 };
 const MOST_ASKED = 100; // steps of one question
 
@@ -246,7 +249,7 @@ function makeStore(data = {}, source = null) {
     append(id, steps) {
       const all = store.steps(id).slice();
       const follows = id === view.open && view.step === all.length;
-      for (const step of steps) all[step.n - 1] = { ...EMPTY_STEP, ...all[step.n - 1], ...step };
+      for (const step of steps) all[step.n - 1] = withTotals({ ...EMPTY_STEP, ...all[step.n - 1], ...step }, all[step.n - 2]);
       keep(id, { steps: all });
       if (follows) view.step = all.length;
       notify("steps");
@@ -296,7 +299,15 @@ function makeStore(data = {}, source = null) {
   return store;
 }
 
-/** The step that is shown first: the newest of a run that goes on, also of a new branch, else the beginning, where the prompt is. */
+/** A step with the totals up to it, which a kernel leaves out: unknown from the first unknown amount on. */
+function withTotals(step, before) {
+  const add = (total, amount) => (known(total) && known(amount) ? total + amount : null);
+  step.total_tokens ??= add(before ? before.total_tokens : 0, step.tokens);
+  step.total_cost_usd ??= add(before ? before.total_cost_usd : 0, step.cost_usd);
+  return step;
+}
+
+/** The step that is shown first: the newest of a run that continues, also of a new branch, else the beginning, where the prompt is. */
 function firstChoice(run) {
   const continues = run.state !== "ended" && (run.state !== "idle" || known(run.forked_at));
   return continues ? run.steps.length : Math.min(1, run.steps.length);

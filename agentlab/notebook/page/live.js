@@ -30,9 +30,10 @@ function makeSend(model) {
 /** Put news from the kernel into the store: `page` is set if it is everything. */
 function take(store, { runs = {}, steps = {}, marks = {}, page, open, fault, all }) {
   for (const id of new Set([runs, steps, marks].flatMap(Object.keys))) {
-    const { readings, live, ...fields } = runs[id] || {};
+    const { readings, live, totals, ...fields } = runs[id] || {};
     const run = store.run(id);
     if (!run && !fields.id) continue; // everything about it is on its way
+    if (totals) fields.totals = { ...run?.totals, ...totals };
     if (readings)
       fields.limits = run.limits.map((row, place) => {
         const [value, share, met] = readings[place];
@@ -48,12 +49,14 @@ function take(store, { runs = {}, steps = {}, marks = {}, page, open, fault, all
   if (fault !== undefined) store.set({ fault });
 }
 
+const EMPTY_LIVE = { words: "", note: "", tail: "", blocks: [], calls: [], children: [] };
+
 /** The step under way after a message: blocks are added from `first` on, of calls only what has changed is sent. */
 function grown(before, { fresh, first, blocks, calls, ...fields }) {
-  const old = (!fresh && before) || { blocks: [], calls: [] };
+  const old = (!fresh && before) || EMPTY_LIVE;
   const merged = old.calls.slice();
   for (const [place, call] of Object.entries(calls || {})) merged[place] = { ...merged[place], ...call };
-  return { ...old, ...fields, calls: merged, blocks: blocks ? [...old.blocks.slice(0, first), ...blocks] : old.blocks };
+  return { ...old, ...fields, calls: merged, blocks: blocks ? [...old.blocks.slice(0, first || 0), ...blocks] : old.blocks };
 }
 
 const GONE =
@@ -77,7 +80,7 @@ function render({ model, el }) {
   const hello = () => send({ do: "hello", page });
   const received = (message) => {
     listen(message);
-    if (message.kind !== "news" || (message.page && message.page !== page)) return;
+    if (message.kind !== "news" || (message.page && message.page !== page && message.page !== "every")) return;
     opened = message.open || opened;
     take(store, message);
   };
@@ -113,5 +116,3 @@ function render({ model, el }) {
     leave("This view of the panel was closed.");
   };
 }
-
-export default { render };

@@ -34,7 +34,7 @@ function mountPage(root, store, send = null) {
   const charts = MEASURES.map((measure) => makeChart(store, measure, onLimit));
   const plots = make("div", { class: "page-charts" }, ...charts.map((chart) => chart.node));
   const usage = section("Tokens and cost", plots, { name: "charts" });
-  const drawerParts = [makeEnd(store), makeActions(send), send ? makeSettings(store, send) : makeLimits(), makeStep(), makeRuns(store)];
+  const drawerParts = [makeEnd(store, send), makeActions(store, send), send ? makeSettings(store, send) : makeLimits(), makeStep(), makeRuns(store)];
   const [end, actions, limits, step, runs] = drawerParts.map((one) => one.node);
   const drawer = make(
     "aside",
@@ -58,13 +58,15 @@ function mountPage(root, store, send = null) {
     "?",
   );
   const controls = send ? [makeControls(store, send)] : [];
+  const all = send ? [makeAll(store, send)] : [];
   const live = send ? [makeColumns(store, send), makeApprovals(store, send), makeChat(store, send), makeFault(store)] : [];
-  const tools = make("div", { class: "page-tools" }, controls.map((one) => one.node), scrubber.node, search.node, comparing, flip, ask);
+  const tools = make("div", { class: "page-tools" }, controls.map((one) => one.node), scrubber.node, search.node, comparing, flip, send && makeSave(store, send), ask);
   const frame = make(
     "div",
     { class: "page-frame" },
     bar.node,
     chips.node,
+    all.map((one) => one.node),
     tools,
     make(
       "main",
@@ -79,7 +81,7 @@ function mountPage(root, store, send = null) {
   root.classList.add("agentlab-page", "tex2jax_ignore", "mathjax_ignore");
   root.replaceChildren(frame);
 
-  const parts = [bar, chips, inCode, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...live];
+  const parts = [bar, chips, inCode, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...all, ...live];
   let last = {};
   let waiting = 0;
 

@@ -11,22 +11,66 @@ const GAUGES = [
 
 /** State, agent and model, and what was used so far, each with a meter where a limit holds. */
 function makeBar(store) {
-  const who = make("div", { class: "page-who" });
+  const said = make("span", { role: "status" });
+  const icon = make("span");
+  const since = make("span", { class: "page-since", "aria-hidden": "true" });
+  const badge = make("span", { class: "page-badge" }, icon, said, since);
+  const names = make("div", { class: "page-names" });
+  const who = make("div", { class: "page-who" }, badge, names);
   const gauges = make("div", { class: "page-gauges" });
   const node = make("header", { class: "page-bar" }, who, gauges);
-  return part(
+  const tick = makeClock(node, store, since);
+  const draw = part(
     node,
-    (state) => [state.run?.state, state.run?.end, state.run?.totals, state.run?.limits, state.run?.id],
+    (state) => ["state", "soon", "end", "totals", "limits", "id"].map((name) => state.run?.[name]),
     ({ run }) => {
       if (!run) return;
       const [shape, tone, word] = stateOf(run);
-      const badge = make("span", { class: `page-badge ${tone}`, role: "status" }, mark(shape, "", 9), word);
+      const now = [word, run.soon].filter(Boolean).join(", ");
+      if (said.textContent !== now) {
+        badge.className = `page-badge ${tone}`;
+        icon.replaceChildren(mark(shape, "", 9));
+        said.textContent = now;
+      }
       const [title, ...others] = [...new Set([run.agent, run.model].filter(Boolean))];
       const about = others.map((name) => make("bdi", { class: "page-model" }, name));
-      who.replaceChildren(badge, make("h1", {}, make("bdi", {}, title || store.title || "Run")), ...about);
+      names.replaceChildren(make("h1", {}, make("bdi", {}, title || store.title || "Run")), ...about);
       gauges.replaceChildren(...GAUGES.map((one) => gaugeOf(run, one)).filter(Boolean));
     },
   );
+  return {
+    node,
+    update(state) {
+      draw.update(state);
+      tick(state.run);
+    },
+  };
+}
+
+/**
+ * The clocks of a live run, which need no message: of the time while it is running, and of the pause. A number that the kernel sends
+ * is the time at which it came.
+ */
+function makeClock(node, store, since) {
+  let timer = 0;
+  const came = new WeakMap();
+  const passed = (what) => (performance.now() - came.get(what)) / 1000;
+
+  function show() {
+    const run = store.run();
+    const time = node.querySelector("[data-total=elapsed_s] .page-amount");
+    if (run.state === "running" && time) time.textContent = seconds(Math.floor(run.totals.elapsed_s + passed(run.totals)));
+    since.textContent = run.paused ? `${seconds(Math.floor(run.paused.for_s + passed(run.paused)))}` : "";
+  }
+  return (run) => {
+    if (!run) return;
+    for (const one of store.runs())
+      for (const what of [one.totals, one.paused]) if (what && !came.has(what)) came.set(what, performance.now());
+    const ticks = run.buttons !== null && (run.state === "running" || run.paused);
+    clearInterval(timer);
+    if (ticks) timer = setInterval(() => (node.isConnected ? show() : clearInterval(timer)), 250);
+    if (run.buttons !== null && known(run.totals.elapsed_s)) show();
+  };
 }
 
 function gaugeOf(run, gauge) {
@@ -39,7 +83,7 @@ function gaugeOf(run, gauge) {
     "div",
     { class: "page-gauge" },
     make("span", { class: "page-label" }, title),
-    make("span", { class: "page-value", "data-total": total }, amount(value, unit), bound),
+    make("span", { class: "page-value", "data-total": total }, make("span", { class: "page-amount" }, value === 0 && unit === "s" ? "0 s" : amount(value, unit)), bound),
     row ? meterOf(row) : make("span", { class: "page-meter none" }),
   );
 }
@@ -364,7 +408,7 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
 // The drawer -----------------------------------------------------------------------------------------------------------------
 
 /** Why the run ended, in the words of the run, and its output where the last step does not show it. */
-function makeEnd(store) {
+function makeEnd(store, send = null) {
   const body = make("div", { class: "page-end" });
   const { node } = section("Why it ended", body, { name: "end" });
   const title = node.querySelector("h2");
@@ -379,7 +423,7 @@ function makeEnd(store) {
       if (!end) {
         body.replaceChildren(
           make("p", {}, mark(shape, tone), " ", { running: "still running", idle: "not started yet" }[run?.state] || word),
-          pendingOf(run) || "",
+          (!send && pendingOf(run)) || "",
         );
         return;
       }
@@ -485,22 +529,22 @@ function makeStep() {
   );
 }
 
-/** Ways to continue, each with the code for it. */
-function makeActions(send) {
+/** Ways to continue, each with the code for it; where there is a kernel, a button does it. */
+function makeActions(store, send = null) {
   const body = make("ul", { class: "page-actions" });
   const { node } = section("To continue", body, { name: "actions" });
   return part(
     node,
-    (state) => [state.run?.actions],
+    (state) => [state.run?.actions, state.run?.id],
     ({ run }) => {
       node.hidden = !run?.actions.length;
       body.replaceChildren(
-        ...(run?.actions || []).map((action) => {
+        ...(run?.actions || []).map((action, place) => {
           const code = make("code", {}, action.code);
           return make(
             "li",
             {},
-            make("b", {}, action.label),
+            send ? actionForm(store, send, run, action, place) : make("b", {}, action.label),
             make("p", { class: "page-quiet" }, action.why),
             action.code ? make("div", { class: "page-code" }, code, copyButton(action.code, code, action.label)) : null,
           );
@@ -508,6 +552,16 @@ function makeActions(send) {
       );
     },
   );
+}
+
+/** The button that continues in this way, with a box for the prompt where another one is needed. */
+function actionForm(store, send, run, action, place) {
+  const input = action.needs_prompt ? make("textarea", { class: "page-text", rows: 3, "aria-label": "The new prompt" }) : null;
+  if (input) input.value = run.prompt;
+  const command = makeCommand(store, send);
+  const press = () => command({ do: "proceed", place, label: action.label, prompt: input?.value });
+  const button = makeButton({ label: action.label, shape: "play", kind: place ? "" : "main", press });
+  return make("div", { class: "page-act" }, input, button.node);
 }
 
 function copyButton(text, shown, label) {

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from agentlab._internal.formatting import counted
+from agentlab._internal.formatting import as_set, counted
 from agentlab._internal.safe_text import escape, one_line
 from agentlab.agent import Run
+from agentlab.analysis.diff import step_keys
+from agentlab.limits.budget import Budget
+from agentlab.limits.policies import CONTINUATION
 from agentlab.limits.reading import Reading, Scalar
+from agentlab.limits.settings import RunSettings
 from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.responses import marked
 from agentlab.notebook.page.rich_text import code, markdown, sanitised, value_html
@@ -139,6 +143,9 @@ class Steps:
             "total_tokens": totals.tokens[n],
             "total_cost_usd": number(totals.cost[n]),
         }
+        row["same"] = step_keys(step, _given(self._run, n))
+        if n == 1 or self._run.history[n - 2].settings != step.settings:
+            row["in_force"] = in_force(step.settings)
         if step.children:
             ids = self._ids
             row["children"] = [
@@ -181,6 +188,30 @@ class Steps:
     def _span(self, kind: str, label: str, begin: float, end: float) -> JSON:
         time = self._shown.time
         return {"kind": kind, "label": one_line(label, 60), "start_s": time(max(0.0, begin)), "end_s": time(end)}
+
+
+def _given(run: Run, n: int) -> object:
+    """Return what the model was given before a step besides its own answers and the results of tools."""
+    messages = run.timeline.messages_of(n - 1)
+    if n > 1:
+        return [(one.role, one.text) for one in messages if one.role not in ("assistant", "tool")]
+    calls = [(call.name, call.arguments) for one in messages for call in one.tool_calls]
+    results = [result.content for one in messages for result in one.tool_results]
+    return [run.agent.instructions, [(one.role, one.text) for one in messages], calls, results]
+
+
+def in_force(settings: RunSettings) -> dict[str, str]:
+    """Return the limits that are set, in words by their names; of the rest only what is not the default."""
+    found = {}
+    for part, default in ((settings.budget, Budget()), (settings.continuation, CONTINUATION), (settings.terminating, None)):
+        for name in () if part is None else type(part).__dataclass_fields__:
+            value = getattr(part, name)
+            is_limit = part is settings.budget and name != "missing_usage"
+            if value is not None and (is_limit or default is None or value != getattr(default, name)):
+                found[name] = as_set(name, value)
+    whole = {"stop": settings.stop, "policy": settings.policy, "approve": settings.approve or None}
+    found |= {name: repr(value) for name, value in whole.items() if value is not None}
+    return {name: on_one_line(text, 200) for name, text in found.items()}
 
 
 def _reads(readings: Reading | None) -> str:

@@ -260,7 +260,7 @@ function makeTranscript(store, send = null) {
               ? stepItem(store, run, run.steps[index - 1], send, list.guess(index))
               : run.live && index === run.steps.length + 1
                 ? (live = liveItem(store, run)).node
-                : endItem(run);
+                : endItem(run, send);
         dress(node, { "aria-posinset": index + 1, "aria-setsize": lengthOf(run), "data-index": index, tabindex: -1 });
         keepFolds(node.querySelectorAll(".page-system, .page-said details"), `${run.id}/${index}`);
         if (index > 0 && index === store.view.step) node.setAttribute("aria-current", "step");
@@ -304,9 +304,6 @@ function makeTranscript(store, send = null) {
     here = false;
   }
 
-  /** True while a form in the list has the focus: it stays in view. */
-  const isTyping = (list) => list.contains(document.activeElement) && document.activeElement.matches("textarea, input, select");
-
   function follow(state) {
     for (const [index, node] of list.shown) {
       node.setAttribute("aria-setsize", lengthOf(state.run));
@@ -323,7 +320,8 @@ function makeTranscript(store, send = null) {
     if (!last || last.id !== run.id) {
       list.reset(run.state === "running" ? { end: true } : { index: state.view.step > 1 ? state.view.step : 0, offset: 0 });
     } else if (last !== run) {
-      const toEnd = list.atEnd() && last.state !== "ended" && !isTyping(scroller);
+      const typing = typedIn(scroller); // its field stays in view, and has the focus also in an item that is built anew
+      const toEnd = list.atEnd() && last.state !== "ended" && !typing;
       const changed = changedSteps(last, run);
       if (changed.length) list.redo(changed);
       const from = firstChange(last, run);
@@ -332,6 +330,7 @@ function makeTranscript(store, send = null) {
         live.patch(run);
         list.settle({ toEnd });
       }
+      if (typing?.isConnected && typing !== document.activeElement) typing.focus({ preventScroll: true });
     }
     live?.follow();
     follow(state);
@@ -376,6 +375,8 @@ function makeTranscript(store, send = null) {
   };
 }
 
+/** The field in this list in which a person types; null if there is none. */
+const typedIn = (list) => list.querySelector(":is(textarea, input, select):focus");
 /** Prompt, steps, the step under way, and the end. */
 const lengthOf = (run) => (run ? run.steps.length + 2 + (run.live ? 1 : 0) : 0);
 const weightOf = (step) => (step ? (step.html === null ? step.size : step.html.length) : 0);
@@ -473,6 +474,15 @@ function stepItem(store, run, step, send, height) {
   return node;
 }
 
+/** A tool call under way, in one line that unfolds to its arguments. */
+function callItem({ name, arguments: given }) {
+  const line = ["name", "args", "outcome"].map((part) => make("span", { class: `agentlab-call-${part}` }));
+  line[0].textContent = name;
+  line[1].textContent = given;
+  const body = make("div", { class: "agentlab-args" }, make("pre", { class: "agentlab-code", dir: "auto" }, given));
+  return make("details", { class: "agentlab-call" }, make("summary", {}, line), body);
+}
+
 /** The step under way: the answer as it streams in, tool calls and sub-agents at work. `patch` draws what is new of it. */
 function liveItem(store, run) {
   const word = make("span", { class: "page-finish" });
@@ -510,7 +520,7 @@ function liveItem(store, run) {
     for (const old of calls.splice(live.calls.length)) old.remove();
     live.calls.forEach((call, place) => {
       if (!calls[place]) {
-        calls[place] = nodesOf(call.html)[0];
+        calls[place] = callItem(call);
         said.append(calls[place]);
         keepFolds([calls[place]], place ? `${run.id}/${live.n}/live-${place}` : `${run.id}/${live.n}`);
       }
@@ -597,7 +607,7 @@ function linksOf(store, run, step) {
 }
 
 /** Below the last step: how the run ended, or that it is still running. */
-function endItem(run) {
+function endItem(run, send) {
   const [shape, tone, word] = stateOf(run);
   const state = { running: "still running", idle: "not started yet" }[run.state] || word;
   const [why, kind] = run.end ? endWords(run.end) : [state, ""];
@@ -608,7 +618,7 @@ function endItem(run) {
     make("b", {}, why),
     kind,
     run.end?.detail ? make("span", {}, run.end.detail) : null,
-    pendingOf(run),
+    send ? null : pendingOf(run), // where one can decide, each call has a card
   );
 }
 

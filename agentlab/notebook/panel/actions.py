@@ -35,14 +35,14 @@ LONGEST_ARGUMENTS = 100_000
 def live_data(run: Run) -> JSON:
     """Return what a person can do to a run now.
 
-    `soon` says what happens after this step, `for_s` how long the run has been paused, `asked` has the calls that wait for a decision,
+    `soon` says what happens after this step, `paused` for how long the run has been paused, `asked` has the calls that wait for a decision,
     `prompt` is the text to edit where a next action needs another one.
     """
     needs_prompt = any(action.needs_prompt for action in run.next_actions)
     return {
         "buttons": buttons(run),
         "soon": _soon(run),
-        "for_s": round(run.control.paused_s, 1) if run.state is RunState.PAUSED else None,
+        "paused": {"for_s": round(run.control.paused_s, 1)} if run.state is RunState.PAUSED else None,
         "chat": _chat(run),
         "asked": [_asked(call) for call in run.pending],
         "prompt": redact(run.prompt) if needs_prompt else "",

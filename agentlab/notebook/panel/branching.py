@@ -12,7 +12,7 @@ from agentlab.agent import Run
 from agentlab.engine.plan import RunPrefix
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import ToolResult
-from agentlab.notebook.page.data import on_one_line
+from agentlab.notebook.page.steps import on_one_line
 
 if TYPE_CHECKING:
     from agentlab.notebook.panel.live_panel import Panel

@@ -11,12 +11,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentlab._internal.safe_text import cut
 from agentlab.agent import Run
 from agentlab.engine.worker import RunState
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.notebook.page.rich_text import markdown_piece, settled_pieces
-from agentlab.notebook.page.step_detail import seconds
-from agentlab.notebook.page.steps import call_html, on_one_line
+from agentlab.notebook.page.step_detail import seconds, seen
+from agentlab.notebook.page.steps import on_one_line
 from agentlab.records import events
 
 JSON = dict[str, Any]
@@ -25,9 +26,9 @@ LONGEST_TAIL = 1_500
 """Characters of the end that is rendered anew. A block that is longer, such as a file of code, is continued in a second one."""
 LONGEST_ANSWER = 100_000
 """Characters of an answer that are shown while it streams in."""
-LONGEST_WAIT_S = 1.0
-"""A step without text or tools is shown after this time."""
-MOST_CALLS = 30
+SHOWN_AFTER_S, WAITS_AFTER_S = 0.3, 1.0
+"""A step is shown after this time, one without text and tools after the longer one: quick steps would only flicker."""
+MOST_CALLS, LONGEST_ARGUMENTS = 30, 2_000
 
 _UNFINISHED_WORD = re.compile(r"[\w+/=.~-]*\Z", re.ASCII)
 """The last word may be half a key, which nobody would recognise: it is shown with what follows it."""
@@ -35,9 +36,10 @@ _UNFINISHED_WORD = re.compile(r"[\w+/=.~-]*\Z", re.ASCII)
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call: its one line that unfolds, without its outcome; `since_s` is None before and after it runs."""
+    """A tool call; `since_s` is None before and after it runs."""
 
-    html: str
+    name: str
+    arguments: str
     outcome: str
     since_s: float | None = None
     failed: bool = False
@@ -130,7 +132,7 @@ class Coming:
         step = self._step
         if step is not None:
             step.settle()
-        if step is None or not (step.length or step.calls or step.children or self._waited_s(step) >= LONGEST_WAIT_S):
+        if step is None or not self._is_shown(step):
             was, self._sent, self._sent_step = self._sent, None, None
             return {"live": None} if was is not None else {}
         before = self._sent if self._sent_step is step and self._sent is not None else {}
@@ -145,6 +147,10 @@ class Coming:
         }
         self._sent, self._sent_step = now, step
         return {"live": _difference(before, now)} if now != before else {}
+
+    def _is_shown(self, step: _Step) -> bool:
+        after_s = SHOWN_AFTER_S if step.length or step.calls or step.children else WAITS_AFTER_S
+        return step is self._sent_step or step.cut_off or self._waited_s(step) >= after_s
 
     def _waited_s(self, step: _Step) -> float:
         return self._run.timeline.clock.elapsed_s() - step.since_s
@@ -162,7 +168,8 @@ class Coming:
         now_s = self._run.timeline.clock.elapsed_s()
         return [
             {
-                "html": call.html,
+                "name": call.name,
+                "arguments": call.arguments,
                 "outcome": call.outcome if call.since_s is None else f"{call.outcome} {_whole_seconds(now_s - call.since_s)}",
                 "failed": call.failed,
             }
@@ -218,8 +225,8 @@ class Coming:
                     self._step = _Step(n, event.at_s)
                 calls, asks = self._step.calls, isinstance(event, events.ApprovalRequested)
                 if len(calls) < MOST_CALLS or call.id in calls:
-                    html = call_html(call, None, "", f"run.history[{n - 1}]", timing=True)
-                    calls[call.id] = _Call(html, "waits for approval") if asks else _Call(html, "running", event.at_s)
+                    outcome, since_s = ("waits for approval", None) if asks else ("running", event.at_s)
+                    calls[call.id] = _Call(on_one_line(call.name), seen(cut(call.arguments, LONGEST_ARGUMENTS)), outcome, since_s)
             case events.ToolFinished(result=result) if self._step is not None and result.call_id in self._step.calls:
                 made = self._step.calls[result.call_id]
                 made.since_s, made.failed = None, result.is_error
@@ -275,8 +282,8 @@ def _whole_seconds(value: float) -> str:
 def _difference(before: JSON, now: JSON) -> JSON:
     """Return the fields of `now` that differ; of blocks the new ones, of calls those with a change."""
     fields = {name: value for name, value in now.items() if before.get(name, ...) != value or name == "n"}
-    if not before:
-        fields["fresh"] = True
+    if not before:  # the page begins with empty fields
+        return {name: value for name, value in fields.items() if value} | {"fresh": True, "calls": dict(enumerate(now["calls"]))}
     old, new = before.get("blocks", []), now["blocks"]
     if "blocks" in fields:
         same = next(

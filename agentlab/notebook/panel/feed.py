@@ -37,6 +37,9 @@ MOST_ASKED = 200
 SEARCH_S = 0.1
 """The time that one answer to a search may take; the page asks for the rest."""
 
+_EMPTY = {"action": "execute_tools", "children": []}
+"""Fields that are left out if they have this value; those that are None are, too. The page adds up the totals of steps itself."""
+_ADDED_UP = ("total_tokens", "total_cost_usd")
 _NOW = ("value", "share", "met")
 """Fields of a limit's row that change with the run."""
 
@@ -142,6 +145,8 @@ class RunFeed:
         self._name = data["name"]
         data["name"] = unique_name(self._name, names)
         head = {name: value for name, value in data.items() if self._head.get(name, ...) != value}
+        if "totals" in head and (before := self._head.get("totals")):  # only the time has passed, unless there is more
+            head["totals"] = {name: value for name, value in head["totals"].items() if before[name] != value}
         if "limits" in head:
             fixed = [{name: value for name, value in row.items() if name not in _NOW} for row in data["limits"]]
             if fixed == self._limits:  # only the readings are new
@@ -158,7 +163,7 @@ class RunFeed:
         rows = []
         for n in range(self.sent_steps + 1, steps + 1):
             row = self.steps.outline(n)
-            rows.append({name: value for name, value in row.items() if value is not None and value != []})
+            rows.append({name: value for name, value in row.items() if _EMPTY.get(name) != value and name not in _ADDED_UP})
             rows[-1] |= self.steps.content(n) if n > steps - with_text else {"size": self._size(n)}
         self.sent_steps = max(steps, self.sent_steps)
         self._last = self.run.history[self.sent_steps - 1] if self.sent_steps else None

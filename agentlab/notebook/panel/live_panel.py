@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentlab._internal.kernel import has_page
 from agentlab.agent import Run
 from agentlab.engine.lockstep import Lockstep
 from agentlab.engine.run_tree import family_of
@@ -43,6 +44,7 @@ class Panel(LiveView):
         self.feed = Feed(self.runs)
         self._watched: set[str] = set()
         self._pages: set[str] = set()
+        self._unheard = False
         self._together: dict[str, Any] | None = None
         self._leave: dict[str, Callable[[], None]] = {}
 
@@ -90,6 +92,7 @@ class Panel(LiveView):
         """A page shows this panel from now on, and has nothing yet; or it does no longer."""
         with self._drawing:
             if is_there:
+                self._unheard = False
                 self._tell()  # the other pages have everything so far
             self._pages = self._pages | {page} if is_there else self._pages - {page}
             if is_there:
@@ -139,7 +142,10 @@ class Panel(LiveView):
 
     def _tell(self, **more: Any) -> None:
         if not self._pages:  # a page that opens later says so, and gets everything
-            return
+            if not self._unheard:
+                return
+            self.feed.forget()
+            more = {"open": self.run.id, "page": "every", **more}
         news = self.feed.news() | more
         together = actions.together(self.lockstep)
         if together != self._together:
@@ -152,6 +158,18 @@ class Panel(LiveView):
 
     def _report(self, fault: str) -> None:
         self.widget.tell({"fault": fault})
+
+    def _display_(self) -> Any:
+        """Return what marimo shows: the live widget, anew if the cell is executed again, which closes the one before.
+
+        marimo reads no messages while a cell awaits a run. Until the page is heard, each message has everything.
+        """
+        if not has_page():
+            return super()._display_()
+        if self._widget is not None and getattr(self._widget.comm, "_closed", False):
+            self._widget, self._pages = PageWidget(self.carry_out, self._kept_class), set()
+        self._unheard = not self._pages
+        return self.widget
 
     def _controls(self) -> Iterator[Any]:
         yield self.widget
