@@ -28,7 +28,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.notebook.page.data import as_json, page_data
 from agentlab.notebook.page.steps import Shown
 
-SCRIPTS = ("dom", "charts", "transcript", "side", "diff", "controls", "settings", "branching", "main")
+SCRIPTS = ("dom", "charts", "transcript", "side", "diff", "controls", "inputs", "settings", "branching", "main")
 """The page's JavaScript in its order. The files share one scope."""
 
 
