@@ -244,7 +244,12 @@ function makeLimitHandle(store, plot, measure, onLimit, redraw) {
     node.classList.toggle("far", isFar);
     node.classList.toggle("ends", ends && (held !== null || sent !== null || node.matches(":focus")));
     node.classList.toggle("low", y < 30);
-    dress(node, { "aria-valuenow": value, "aria-valuemax": Math.max(scale.most, value), "aria-valuetext": `limit ${text}`, "data-value": text });
+    dress(node, {
+      "aria-valuenow": value,
+      "aria-valuemax": Math.max(scale.most, value),
+      "aria-valuetext": `limit ${text}`,
+      "data-value": text,
+    });
   }
   function release() {
     held = null;

@@ -154,6 +154,7 @@ function stateOf(run) {
   if (run.state === "running") return ["play", "live", "running"];
   if (run.state === "paused") return ["bars", "warn", "paused"];
   if (run.state === "waiting") return ["bars", "warn", "waiting for approval"];
+  if (run.state === "interrupted") return ["square", "warn", "interrupted"];
   if (run.state !== "ended") return ["ring", "plain", words(run.state) || "idle"];
   if (run.end?.kind === "terminated") return ["diamond", "good", "ended"];
   return run.end?.stop_reason === "error" ? ["cross", "bad", "ended early"] : ["triangle", "warn", "ended early"];

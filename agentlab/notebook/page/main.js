@@ -13,7 +13,7 @@ function mountPage(root, store, send = null) {
   const comparing = make("button", { type: "button", class: "page-button", onclick: toggleCompare }, "Compare");
   const chips = makeChips(store, comparing);
   const inCode = makeInCode(store, send);
-  chips.node.append(inCode.node);
+  chips.node.append(inCode.node, comparing);
   const scrubber = makeScrubber(store);
   const transcript = makeTranscript(store, send);
   const diff = makeDiff(store);
@@ -60,8 +60,18 @@ function mountPage(root, store, send = null) {
   const controls = send ? [makeControls(store, send)] : [];
   const all = send ? [makeAll(store, send)] : [];
   const columns = send ? makeColumns(store, send) : null;
+  if (columns) comparing.before(columns.button);
   const live = send ? [columns, makeApprovals(store, send), makeChat(store, send), makeFault(store)] : [];
-  const tools = make("div", { class: "page-tools" }, controls.map((one) => one.node), scrubber.node, search.node, columns?.button, comparing, flip, send && makeSave(store, send), ask);
+  const tools = make(
+    "div",
+    { class: "page-tools" },
+    controls.map((one) => one.node),
+    scrubber.node,
+    search.node,
+    flip,
+    send && makeSave(store, send),
+    ask,
+  );
   const frame = make(
     "div",
     { class: "page-frame" },
@@ -92,6 +102,13 @@ function mountPage(root, store, send = null) {
     flip.textContent = on ? "Transcript" : "Overview";
   }
 
+  /** A short conversation has a low page in a notebook. Once it needs the room, it has it, and keeps it. */
+  function grow(beside) {
+    if (root.classList.contains("tall")) return;
+    const { scrollHeight, clientHeight } = transcript.node;
+    if (beside || scrollHeight > clientHeight + 1) root.classList.add("tall");
+  }
+
   function refresh({ person = false } = {}) {
     cancelAnimationFrame(waiting);
     waiting = 0;
@@ -103,6 +120,7 @@ function mountPage(root, store, send = null) {
     transcript.node.hidden = hidden;
     diff.node.hidden = !beside;
     parts.forEach((one) => one.update(state));
+    grow(beside);
     // What a person chooses is brought into view; a step that arrives is not: at the end, the list keeps to the end by itself.
     const moved = last.open === store.view.open && last.step !== store.view.step;
     if (moved && person) conversation().reveal(store.view.step);
