@@ -48,7 +48,9 @@ def test_step_pause_resume_and_stop_in_the_editor(marimo_page: MarimoPage) -> No
 
 
 def test_an_awaited_run_is_seen_although_marimo_reads_no_clicks_meanwhile(marimo_page: MarimoPage) -> None:
-    marimo_page.open(marimo_page.marimo.write_notebook("awaited", [SHOWN_LATER, "panel", "result = await run\nresult.stop_reason"]))
+    marimo_page.open(
+        marimo_page.marimo.write_notebook("awaited", [SHOWN_LATER, "panel", "result = await run\nresult.stop_reason"])
+    )
     marimo_page.wait_for_status("running")
     marimo_page.wait_for_steps(3)
     marimo_page.wait_for_status("ended")
