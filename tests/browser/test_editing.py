@@ -156,7 +156,9 @@ def test_a_refused_value_stays_with_its_reason(panel: LabPage) -> None:
     set_to(panel, "max_turns", "5.5")
     expect(turns).to_have_attribute("aria-invalid", "true")
     reason = panel.page.locator(f"#{turns.get_attribute('aria-describedby')}")
-    expect(reason).to_have_text("Budget(max_turns=5.5): max_turns is a whole number, such as 8; got float. Still in force: 2,000.")
+    expect(reason).to_have_text(
+        "Budget(max_turns=5.5): max_turns is a whole number, such as 8; got float. Still in force: 2,000."
+    )
     panel.button("Run").click()
     panel.wait_for_steps(3)
     expect(turns).to_have_value("5.5")
