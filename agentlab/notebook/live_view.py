@@ -10,13 +10,15 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
 from IPython import display
 
 from agentlab._internal.kernel import has_page, kernel_workarounds
-from agentlab._internal.safe_text import printable
+from agentlab._internal.safe_text import AS_WRITTEN, printable
 from agentlab.notebook import markup
 
 Output = tuple[dict[str, str], dict[str, Any]]
@@ -84,6 +86,16 @@ class StaticOutputs(ABC):
     def outputs(self) -> list[Output]:
         """The outputs of a cell: text and HTML, then each picture."""
         return [({"text/plain": self.text(), "text/html": self.html()}, {}), *(one.as_output() for one in self.pictures())]
+
+
+def panel_html(*parts: str) -> str:
+    """Return pieces of HTML with the style sheet of what is saved in notebooks."""
+    return f'<div class="agentlab-static {AS_WRITTEN}"><style>{_style()}</style>{"".join(parts)}</div>'
+
+
+@cache
+def _style() -> str:
+    return Path(__file__).with_name("static.css").read_text(encoding="utf-8")
 
 
 # With one ------------------------------------------------------------------------------------------------------------------------

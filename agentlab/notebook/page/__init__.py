@@ -1,6 +1,6 @@
 """The page of runs as one HTML file: transcript, timeline, charts, limits and branches, without a kernel and without a network.
 
-May import: `notebook.markup`, `notebook.live_view`, and what is below `notebook`.
+May import: `notebook.markup`, and what is below `notebook`.
 
     data         runs as plain JSON
     steps        their steps as plain JSON

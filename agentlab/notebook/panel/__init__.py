@@ -1,20 +1,16 @@
 """The panel: the live control of runs in a notebook.
 
-May import: `notebook.cards`, and what is below `notebook`.
+May import: `notebook.page`, `notebook.live_view`, `notebook.markup`, and what is below `notebook`.
 
-    run_view         the panel of one run and its branches, its overview and its end
-    side_by_side     several runs
-    live_view        redraws a live widget; static outputs without a live page; what the parts share
-    controls         run, step, pause and stop
-    answer           the newest answer
-    branches         the tree of runs, and the form that makes a branch
-    step_browser     the tab Steps
-    step_detail      one step in full
-    settings_editor  the editor of all limits
-    stop_editor      the editor of the stop condition
-    fields           the controls of single values
-    pictures         the charts
-    markup           pieces of HTML
+    live_panel   the panel: displays the page, and carries out its commands
+    page_widget  the page in a notebook, and the messages between it and the kernel
+    feed         what is new for the page
+    coming       an answer that is streaming in
+    actions      commands: run, step, pause, stop
+    settings     commands: limits and stop condition
+    inputs       the inputs of single values
+    branching    commands: branches
+    static       the panel for readers without a kernel
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from agentlab.notebook.panel.inputs import entered, field_data, kind_of, shown
 from agentlab.records.events import LimitsChanged
 
 if TYPE_CHECKING:
-    from agentlab.notebook.panel.live_panel import Panel
+    from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
