@@ -105,6 +105,8 @@ class Browser(LiveView):
     def carry_out(self, message: Mapping[str, Any]) -> Any:
         """Do what the page asks for, and return its answer. Raises what reading the store raises."""
         match message:
+            case {"do": "hello"}:
+                return None
             case {"do": "list"}:
                 return self._listing(summaries(self.store))
             case {"do": "open", "runs": [_, *_] as ids}:
@@ -164,7 +166,8 @@ class Browser(LiveView):
             about = (
                 f"{len(held):,} of {counted(len(runs), 'run')} can be opened in this file, the newest first, up to {max_mb:g} MB."
             )
-        listing = as_json({**self._listing(runs), "held": held, "about": about, "runs": []})
+        code = "store" if self._code == "store" else f"lab.Store({self._name!r})"  # without the folders of this machine
+        listing = as_json({**self._listing(runs), "store": code, "held": held, "about": about, "runs": []})
         return document(self._name, {"agentlab-runs": listing, **data}, browse_script(live=False))
 
     def _static(self) -> StaticOutputs:
@@ -175,11 +178,11 @@ class Browser(LiveView):
 
     # A view that is not redrawn: the page asks ---------------------------------------------------------------------------------
 
-    def _compose(self) -> None:
+    def _show(self) -> None:
         pass
 
-    def _show(self) -> bool:
-        return False
+    def _report(self, fault: str) -> None:
+        pass
 
     def _is_under_way(self) -> bool:
         return False

@@ -87,7 +87,9 @@ def test_a_met_stop_condition_is_raised_for_a_message_too() -> None:
 
 
 def test_a_paused_run_is_continued_with_a_message() -> None:
-    run = lab.Agent(ScriptedProvider(lambda request, index: call("search", {})), tools=[search]).run("Where?", stop=StepCountIs(3))
+    run = lab.Agent(ScriptedProvider(lambda request, index: call("search", {})), tools=[search]).run(
+        "Where?", stop=StepCountIs(3)
+    )
     asyncio.run(take_a_step(run))
     run.pause()
     panel = panel_of(run)

@@ -14,13 +14,13 @@ const UNFINISHED = {
   running: ["play", "live", "running"],
   paused: ["bars", "warn", "paused"],
   waiting: ["bars", "warn", "waiting for approval"],
-  interrupted: ["triangle", "warn", "interrupted"],
+  interrupted: ["square", "warn", "interrupted"],
   unknown: ["ring", "warn", "unknown"],
   damaged: ["cross", "bad", "cannot be read"],
 };
 
 /** Make a row of the grid from the values of a run: with shape, tone and words of its state, and the text that the filter reads. */
-function makeRow(fields, values) {
+function gridRow(fields, values) {
   const row = Object.fromEntries(fields.map((name, place) => [name, values[place]]));
   const ended = { state: "ended", end: { kind: row.terminated ? "terminated" : "truncated", stop_reason: row.stop_reason } };
   row.look = row.state === "ended" ? stateOf(ended) : UNFINISHED[row.state] || UNFINISHED.unknown;
@@ -390,7 +390,7 @@ function makeGrid({ onOpen, onRefresh }) {
     take(given) {
       const before = new Set(rows.map((row) => row.id));
       listing = { held: null, ...given };
-      rows = given.rows.map((values) => makeRow(given.fields, values));
+      rows = given.rows.map((values) => gridRow(given.fields, values));
       const ids = new Set(rows.map((row) => row.id));
       for (const id of ticked) if (!ids.has(id)) ticked.delete(id);
       title.textContent = given.title;
@@ -486,6 +486,8 @@ function mountBrowse(root, source) {
       }
       const data = await source.open(rows.map((row) => row.id));
       if (ours !== opening) return;
+      const states = new Map(rows.filter((row) => row.state !== "ended").map((row) => [row.id, row.state]));
+      for (const run of data.runs) run.state = states.get(run.id) || run.state; // a run that was loaded is idle
       said.hidden = true;
       page.hidden = false;
       pageStore = makeStore(data);
@@ -526,12 +528,25 @@ function renderBrowse({ model, el }) {
   const root = el.appendChild(make("div"));
   const kept = model.get("kept_class");
   if (kept) root.before(make("style", {}, `.${CSS.escape(kept)} {display:none}`));
-  const send = makeSend(model);
-  return mountBrowse(root, {
-    live: true,
-    list: () => send({ do: "list" }),
-    open: (runs) => send({ do: "open", runs }).then(JSON.parse),
+  const { send, listen, leave } = makeSend(model);
+  let gone = false;
+  const ask = (message) => (gone ? Promise.reject(new Error(GONE)) : send(message));
+  const unwatch = watchKernel(model, () => send({ do: "hello" }), () => {
+    gone = true;
+    leave(GONE);
   });
+  model.on("msg:custom", listen);
+  const unmount = mountBrowse(root, {
+    live: true,
+    list: () => ask({ do: "list" }),
+    open: (runs) => ask({ do: "open", runs }).then(JSON.parse),
+  });
+  return () => {
+    unwatch();
+    model.off("msg:custom", listen);
+    unmount();
+    leave("This view was closed.");
+  };
 }
 
 /** In a file, the data is in the page: of each run that it holds in an element by itself. */

@@ -154,6 +154,7 @@ function stateOf(run) {
   if (run.state === "running") return ["play", "live", "running"];
   if (run.state === "paused") return ["bars", "warn", "paused"];
   if (run.state === "waiting") return ["bars", "warn", "waiting for approval"];
+  if (run.state === "interrupted") return ["square", "warn", "interrupted"];
   if (run.state !== "ended") return ["ring", "plain", words(run.state) || "idle"];
   if (run.end?.kind === "terminated") return ["diamond", "good", "ended"];
   return run.end?.stop_reason === "error" ? ["cross", "bad", "ended early"] : ["triangle", "warn", "ended early"];
@@ -191,6 +192,7 @@ const EMPTY_RUN = {
   live: null,
   buttons: null, // from here on: live only
   settings: null,
+  code: "",
   soon: "",
   paused: null,
   chat: null,
@@ -215,6 +217,7 @@ const EMPTY_STEP = {
   spans: [],
   children: [],
   same: "",
+  in_force: null,
 };
 const MOST_ASKED = 100; // steps of one question
 
@@ -231,7 +234,7 @@ function makeStore(data = {}, source = null) {
   const chosen = new Map();
   const listeners = new Set();
   const asked = new Map();
-  const view = { open: null, step: 0, query: "", compare: null, fault: "", all: null };
+  const view = { open: null, step: 0, query: "", compare: null, fault: "", all: null, beside: false };
   const notify = (what) => listeners.forEach((listener) => listener(what));
 
   function keep(id, { kept = 0, ...fields }) {
@@ -286,7 +289,7 @@ function makeStore(data = {}, source = null) {
         chosen.set(view.open, view.step);
         const run = runs.get(fields.open);
         const compare = view.compare === run.id ? view.open : view.compare; // no run is compared with itself
-        fields = { step: chosen.get(run.id) ?? firstChoice(run), compare, ...fields };
+        fields = { step: chosen.get(run.id) ?? firstChoice(run), compare, beside: false, ...fields };
       }
       if (Object.entries(fields).every(([name, value]) => view[name] === value)) return;
       Object.assign(view, fields);

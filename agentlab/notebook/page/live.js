@@ -63,6 +63,24 @@ const GONE =
   "The kernel was restarted or has ended: nothing can be changed here any more. To continue, run the cell again.";
 const ANSWER_MS = 5_000; // for a kernel whose connection was lost, to answer
 
+/** Call `gone` if the kernel does not answer once its connection has changed: one that restarts forgets the page. */
+function watchKernel(model, hello, gone) {
+  let doubt = 0;
+  const lost = () => {
+    clearTimeout(doubt);
+    doubt = setTimeout(gone, ANSWER_MS);
+    hello().then(
+      () => clearTimeout(doubt),
+      () => {},
+    );
+  };
+  model.on("comm_live_update", lost);
+  return () => {
+    clearTimeout(doubt);
+    model.off("comm_live_update", lost);
+  };
+}
+
 function render({ model, el }) {
   const root = el.appendChild(make("div"));
   const kept = model.get("kept_class");
@@ -84,20 +102,11 @@ function render({ model, el }) {
     opened = message.open || opened;
     take(store, message);
   };
-  let doubt = 0;
-  const lost = () => {
-    clearTimeout(doubt);
-    doubt = setTimeout(() => {
-      leave(GONE);
-      store.set({ fault: GONE });
-    }, ANSWER_MS);
-    hello().then(
-      () => clearTimeout(doubt),
-      () => {},
-    );
-  };
   model.on("msg:custom", received);
-  model.on("comm_live_update", lost); // its connection has changed: a kernel that restarts forgets the panel
+  const unwatch = watchKernel(model, hello, () => {
+    leave(GONE);
+    store.set({ fault: GONE });
+  });
   const unmount = mountPage(root, store, send);
   const unsubscribe = store.subscribe(() => {
     const { open } = store.view;
@@ -108,9 +117,8 @@ function render({ model, el }) {
   hello().catch((error) => store.set({ fault: error.message }));
   return () => {
     send({ do: "bye", page }).catch(() => {});
-    clearTimeout(doubt);
+    unwatch();
     model.off("msg:custom", received);
-    model.off("comm_live_update", lost);
     unsubscribe();
     unmount();
     leave("This view of the panel was closed.");

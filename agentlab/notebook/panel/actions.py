@@ -21,7 +21,7 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook.page.step_detail import seen
 
 if TYPE_CHECKING:
-    from agentlab.notebook.panel.live_panel import Panel
+    from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
@@ -130,6 +130,7 @@ def together(lockstep: Lockstep | None) -> JSON | None:
     elif state is RunState.PAUSED:
         words.append("paused")
     return {
+        "runs": [run.id for run in lockstep.runs],
         "buttons": {
             "go": {"label": "Resume all" if lockstep.pausing or waits else "Run all", "tip": "Run to the end, round by round"},
             "step": {"label": "Step all", "tip": "Take one step of each run, at the same time"},

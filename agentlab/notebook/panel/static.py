@@ -6,17 +6,16 @@ It reads well without a style sheet too, since code hosts remove it, and has nei
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from agentlab import plots
 from agentlab._internal.formatting import counted
-from agentlab._internal.safe_text import AS_WRITTEN, cut, printable
+from agentlab._internal.safe_text import cut, printable
 from agentlab.agent import Run
 from agentlab.engine.next_actions import nothing_to_do
 from agentlab.engine.run_tree import family_of
 from agentlab.model.responses import marked
-from agentlab.notebook.live_view import Picture, StaticOutputs
+from agentlab.notebook.live_view import Picture, StaticOutputs, panel_html
 from agentlab.notebook.markup import NEAR, Markup, dollars, duration, escape, name, note, table, tokens
 from agentlab.notebook.page.data import head_data, marks_of
 from agentlab.notebook.page.rich_text import at_most
@@ -34,7 +33,6 @@ LONGEST_TEXT, LONGEST_ANSWER, LARGEST = 4_000, 1_000, 300_000
 SCALE = 1.25
 """Pixels of the picture per pixel of the page."""
 _SHOWN = Shown(timing=False)
-_STYLE = Path(__file__).with_name("static.css").read_text(encoding="utf-8")
 _WORDS = {
     '<div class="agentlab-args"></div>': "",
     '<div class="agentlab-args">': '<div class="agentlab-args"><small>arguments</small>',
@@ -64,7 +62,7 @@ class StaticPanel(StaticOutputs):
         """State and totals, why the run ended, limits and transcript; of several runs a table, their ends and last answers."""
         with at_most(LONGEST_TEXT):
             parts = self._one(self._runs[0], pictures) if len(self._runs) == 1 else self._several(pictures)
-            return f'<div class="agentlab-static {AS_WRITTEN}"><style>{_STYLE}</style>{"".join(parts)}</div>'
+            return panel_html(*parts)
 
     def pictures(self) -> list[Picture]:
         """Tokens and cost over the steps, if there are any."""
