@@ -1,6 +1,6 @@
 """The page of runs as one HTML file: transcript, timeline, charts, limits and branches, without a kernel and without a network.
 
-May import: `notebook.markup`, `notebook.live_view`, and what is below `notebook`.
+May import: `notebook.markup`, and what is below `notebook`.
 
     data         runs as plain JSON
     steps        their steps as plain JSON
@@ -28,7 +28,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.notebook.page.data import as_json, page_data
 from agentlab.notebook.page.steps import Shown
 
-SCRIPTS = ("dom", "charts", "transcript", "side", "diff", "controls", "settings", "branching", "main")
+SCRIPTS = ("dom", "charts", "transcript", "side", "diff", "controls", "inputs", "settings", "branching", "main")
 """The page's JavaScript in its order. The files share one scope."""
 
 

@@ -45,7 +45,7 @@ function makeBranchForm(store, runId, step, send, forget) {
     await send({ do: "branch", run: runId, step, ...changes });
     forget(); // the next branch from here begins with an empty form
     show(false);
-    frame?.querySelector(".page-controls button:not(:disabled)")?.focus();
+    frame?.querySelector(".page-tools .page-controls button:not([aria-disabled='true'])")?.focus();
   }
   button.addEventListener("click", () =>
     form.hidden ? open().catch((error) => store.set({ fault: error.message })) : close(),
@@ -78,7 +78,7 @@ function fillBranchForm(form, name, step, offered, { send, close }) {
     if (!another.hidden) another.focus();
   });
   const error = make("span", { class: "page-branch-error", role: "alert" });
-  const ready = make("button", { type: "submit", class: "page-button primary" }, "Branch");
+  const ready = make("button", { type: "submit", class: "page-button main" }, "Branch");
   const cancel = make("button", { type: "button", class: "page-button", onclick: close }, "Cancel");
   const keeps = step ? `keeps ${step > 1 ? `steps 1 to ${count(step)}` : "step 1"}, and waits for Run` : "keeps no step, and waits for Run";
   const needed = offered.needs_message ? " (needed: the model finished with this step)" : "";
@@ -130,29 +130,115 @@ function makeEdit(label, { text, length, redacted }) {
 
 // In code --------------------------------------------------------------------------------------------------------------------
 
-/** What to type in a cell to get the open run, as the kernel knows it; empty in a file and for a single run. */
+/** What to type in a cell to get the open run, as the kernel knows it; not in a file. It is in the row of runs, which shows if there are two. */
 function makeInCode(store, send) {
   const node = make("span", { class: "page-in-code", hidden: true });
-  return part(
+  const ask = ({ view: { open } }) => send && open !== null && send({ do: "in_code", run: open }).then((code) => store.put(open, { code }), () => {});
+  const asked = part(node, ({ view }) => [view.open], ask);
+  const drawn = part(
     node,
-    (state) => [state.view.open, store.runs().length > 1],
-    async ({ view }) => {
-      const { open } = view;
-      const code = send && store.runs().length > 1 ? await send({ do: "in_code", run: open }).catch(() => "") : "";
-      if (open !== store.view.open) return;
-      node.hidden = !code;
-      if (!code) return;
-      const text = code.includes(".") ? `${store.run().called_by ? "child" : "branch"} = ${code}` : code;
+    ({ run }) => [run?.id, run?.code],
+    ({ run }) => {
+      node.hidden = !run?.code;
+      if (!run?.code) return;
+      const text = run.code.includes(".") ? `${run.called_by ? "child" : "branch"} = ${run.code}` : run.code;
       const shown = make("code", {}, text);
       node.replaceChildren(make("span", { class: "page-label" }, "In code"), shown, copyButton(text, shown, "this run"));
     },
   );
+  return { node, update: (state) => [asked, drawn].forEach((one) => one.update(state)) };
 }
 
 // Side by side ---------------------------------------------------------------------------------------------------------------
 
-/** Several runs side by side, a column each. */
+/** True while several runs are shown side by side. */
+const areBeside = (view) => view.beside && !!view.all && view.compare === null;
+
+/** The runs that were given to the panel, a column each; the button turns to the transcript of one run and back. */
 function makeColumns(store, send) {
-  const node = make("div", { class: "page-columns", hidden: true });
-  return { node, update: () => {} };
+  const node = make("div", { class: "page-columns", role: "group", "aria-label": "Runs side by side", hidden: true });
+  const button = make("button", { type: "button", class: "page-button", hidden: true }, "Side by side");
+  button.addEventListener("click", () => store.set({ beside: !store.view.beside, compare: null }));
+  const columns = new Map();
+  let met = false;
+
+  function update(state) {
+    const { all } = state.view;
+    button.hidden = !all;
+    node.hidden = !areBeside(state.view);
+    button.setAttribute("aria-pressed", String(!node.hidden));
+    if (all && !met) {
+      met = true;
+      if (node.closest(".page-frame").clientWidth >= 900) requestAnimationFrame(() => store.set({ beside: true }));
+    }
+    if (node.hidden) return;
+    node.style.setProperty("--columns", all.runs.length > 4 ? Math.ceil(all.runs.length / 2) : all.runs.length);
+    for (const id of all.runs) {
+      if (!store.run(id)) continue;
+      if (!columns.has(id)) columns.set(id, makeColumn(store, id));
+      const column = columns.get(id);
+      if (!column.node.isConnected) node.append(column.node);
+      column.update({ ...state, run: store.run(id) });
+    }
+  }
+  return { node, button, update };
+}
+
+const STEPS_IN_COLUMN = 5;
+
+/** One run: its state, what it has used, its newest steps and the answer that streams in, and why it ended. */
+function makeColumn(store, id) {
+  const open = make("button", { type: "button", class: "page-link", onclick: () => store.set({ open: id, beside: false }) });
+  const state = make("span", { class: "page-column-state" });
+  const gauges = make("div", { class: "page-gauges" });
+  const body = make("div", { class: "page-column-body", tabindex: 0, role: "region" });
+  const end = make("p", { class: "page-column-end" });
+  const node = make("article", { class: "page-column" }, make("header", {}, make("h3", {}, open), state), gauges, body, end);
+  node.addEventListener("click", (event) => {
+    if (!event.target.closest("a, button, summary") && getSelection().isCollapsed) open.click();
+  });
+  const head = part(
+    node,
+    ({ run }) => [run.state, run.end, run.totals, run.limits, run.name],
+    ({ run }) => {
+      const [shape, tone, word] = stateOf(run);
+      node.setAttribute("aria-label", run.name);
+      body.setAttribute("aria-label", `The newest steps of ${run.name}`);
+      open.textContent = run.name;
+      open.title = `${run.name}: open the transcript`;
+      state.className = `page-column-state ${tone}`;
+      state.replaceChildren(mark(shape, "", 9), word);
+      gauges.replaceChildren(...GAUGES.map((one) => gaugeOf(run, one)).filter(Boolean));
+      end.className = `page-column-end ${tone}`;
+      end.hidden = !run.end;
+      if (run.end) end.replaceChildren(make("b", {}, endWords(run.end)[0]), ` ${run.end.detail}`);
+    },
+  );
+  const shown = new Map(); // the newest steps, by their data
+  const answer = part(
+    node,
+    ({ run }) => [run.live, run.steps],
+    ({ run }) => {
+      const toEnd = body.scrollTop + body.clientHeight >= body.scrollHeight - 4;
+      const steps = run.steps.slice(-STEPS_IN_COLUMN);
+      const missing = steps.filter((step) => step.html === null).map((step) => step.n);
+      if (missing.length) store.need(id, missing).catch(() => {});
+      const said = (n, word, html) => make("div", {}, make("small", {}, `Step ${count(n)} ${word}`), fill(make("div", { class: "page-said" }), html));
+      for (const step of shown.keys()) if (!steps.includes(step)) shown.delete(step);
+      for (const step of steps) if (!shown.has(step)) shown.set(step, said(step.n, words(step.finish), step.html));
+      const { live } = run;
+      const rows = steps.map((step) => shown.get(step));
+      if (live) rows.push(said(live.n, live.words, `<div class="agentlab-md">${live.blocks.join("")}${live.tail}</div>`));
+      body.replaceChildren(...(rows.length ? rows : [make("small", {}, "not started yet")]));
+      if (toEnd) body.scrollTop = body.scrollHeight;
+    },
+  );
+  return {
+    node,
+    update(state) {
+      node.setAttribute("aria-current", String(id === state.view.open));
+      head.update(state);
+      answer.update(state);
+    },
+  };
 }

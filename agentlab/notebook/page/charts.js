@@ -58,7 +58,7 @@ function makeChart(store, measure, onLimit) {
 
   function redraw() {
     const run = store.run();
-    const beside = runBeside(store);
+    const beside = runsBeside(store);
     const width = plot.clientWidth;
     if (!run || width === 0) return;
     scale = scaleOf(run, beside, measure, width, limitHandle?.reach());
@@ -69,7 +69,7 @@ function makeChart(store, measure, onLimit) {
       ...limitLine(scale, measure),
       cursor,
     );
-    legend.replaceChildren(...(beside ? [make("i", { class: "page-dash" }), beside.name] : []));
+    legend.replaceChildren(...beside.map((one, place) => make("span", {}, make("i", { class: `page-dash b${place}` }), one.name)));
     limitHandle?.place(scale);
     point();
   }
@@ -108,7 +108,7 @@ function makeChart(store, measure, onLimit) {
   reader.addEventListener("keydown", (event) => chooseByKey(event, store));
   new ResizeObserver(redraw).observe(plot);
 
-  const curve = part(node, (state) => [state.run, state.view.compare], redraw);
+  const curve = part(node, (state) => [state.run, runsBeside(store).length, ...runsBeside(store)], redraw);
   const chosen = part(
     node,
     (state) => [state.run, state.view.step],
@@ -117,11 +117,12 @@ function makeChart(store, measure, onLimit) {
   return { node, update: (state) => [curve, chosen].forEach((one) => one.update(state)) };
 }
 
-/** The run whose curve is drawn beside that of the open run: the one that it is compared with, or that it branched from. */
-function runBeside(store) {
+/** The runs whose curves are drawn beside that of the open run: all side by side, the compared one, or that which it branched from. */
+function runsBeside(store) {
   const run = store.run();
   const other = store.run(store.view.compare) || (run && known(run.forked_at) ? store.run(run.parent) : null);
-  return other && other !== run && other.steps.length ? other : null;
+  const others = areBeside(store.view) ? store.view.all.runs.map(store.run) : [other];
+  return others.filter((one) => one && one !== run && one.steps.length);
 }
 
 /**
@@ -129,13 +130,13 @@ function runBeside(store) {
  * the upper edge means at least, while the limit is dragged.
  */
 function scaleOf(run, beside, measure, width, reach = 0) {
-  const last = [run, beside].filter(Boolean).flatMap((one) => one.steps.map(measure.total).filter(known));
+  const last = [run, ...beside].flatMap((one) => one.steps.map(measure.total).filter(known));
   const used = last.reduce((most, value) => Math.max(most, value), 0);
   const row = limitOf(run, measure);
   const limit = row ? row.limit : null;
   const seen = limit !== null && (used === 0 || limit <= 5 * used);
   const most = Math.max(used * 1.08, reach || (seen ? limit * 1.08 : 0)) || 1;
-  const steps = Math.max(run.steps.length, beside ? beside.steps.length : 0, 1);
+  const steps = Math.max(run.steps.length, ...beside.map((one) => one.steps.length), 1);
   const inner = width - PLOT.left - PLOT.right;
   const high = PLOT.height - PLOT.top - PLOT.bottom;
   return {
@@ -199,7 +200,7 @@ function curvesOf(run, beside, scale, measure) {
       draw("path", { d: `${line(own)}L${own.at(-1)[0].toFixed(1)} ${foot}L${own[0][0]} ${foot}z`, class: "page-area" }),
     );
   }
-  if (beside) shapes.push(draw("path", { d: line(points(beside)), class: "page-curve beside" }));
+  shapes.push(...beside.map((one, place) => draw("path", { d: line(points(one)), class: `page-curve beside b${place}` })));
   shapes.push(draw("path", { d: line(own), class: "page-curve" }));
   return shapes;
 }
@@ -243,7 +244,12 @@ function makeLimitHandle(store, plot, measure, onLimit, redraw) {
     node.classList.toggle("far", isFar);
     node.classList.toggle("ends", ends && (held !== null || sent !== null || node.matches(":focus")));
     node.classList.toggle("low", y < 30);
-    dress(node, { "aria-valuenow": value, "aria-valuemax": Math.max(scale.most, value), "aria-valuetext": `limit ${text}`, "data-value": text });
+    dress(node, {
+      "aria-valuenow": value,
+      "aria-valuemax": Math.max(scale.most, value),
+      "aria-valuetext": `limit ${text}`,
+      "data-value": text,
+    });
   }
   function release() {
     held = null;

@@ -47,10 +47,13 @@ function limitsAt(run, n) {
   return noted?.in_force || run.in_force || {};
 }
 
+const inWords = (limits) => Object.entries(limits).map((one) => one.join(" ")).join(", ");
+
 /** What differs between two sets of limits, such as "max_turns 4 \u2192 10". */
 function changedLimits(before, after) {
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => before[name] !== after[name]);
-  return names.map((name) => `${name} ${before[name] ?? "none"} \u2192 ${after[name] ?? "none"}`);
+  const value = (limits, name) => limits[name] ?? (/^(max_|timeout)/.test(name) ? "no limit" : "none");
+  return names.map((name) => `${name} ${value(before, name)} \u2192 ${value(after, name)}`);
 }
 
 /** Return the view that compares the open run (right) with another one (left). */
@@ -108,7 +111,16 @@ function makeDiff(store) {
       if (index && index === store.view.step) item.setAttribute("aria-current", "step");
       return item;
     },
-  });
+  }, () => (asking ||= setTimeout(ask, 60)));
+  let asking = 0;
+  /** Ask for the texts of what is in the document. */
+  function ask() {
+    asking = 0;
+    for (const run of [one, other]) {
+      const missing = [...list.shown.keys()].filter((index) => run?.steps[index - 1]?.html === null);
+      if (missing.length) store.need(run.id, missing).catch((error) => store.set({ fault: error.message }));
+    }
+  }
   scroller.addEventListener("scroll", () => {
     const person = list.scrolledByPerson();
     list.update();
@@ -137,7 +149,8 @@ function makeDiff(store) {
   }
 
   const runs = part(node, allRuns, ({ view, run }) => {
-    const before = [one?.id, other?.id];
+    const before = [one, other];
+    const differed = differs;
     one = store.run(view.compare);
     other = run;
     if (!one || !other) return;
@@ -148,8 +161,12 @@ function makeDiff(store) {
     const jump = make("button", { type: "button", class: "page-link" }, `step ${count(first)}, ${what}`);
     jump.addEventListener("click", () => goTo(first));
     summary.replaceChildren(...differencesOf(one, other, first, jump));
-    if (before[0] === one.id && before[1] === other.id) list.refresh(0);
-    else list.reset({ index: view.step > 1 ? view.step : 0, offset: 0 });
+    if (before[0]?.id === one.id && before[1]?.id === other.id) {
+      const same = (place) => [one, other].every((run, side) => run.steps[place] === before[side].steps[place]) && differs[place] === differed[place];
+      let from = 0;
+      while (from < differs.length && from < differed.length && same(from)) from++;
+      list.refresh(from + 1); // what is read stays as it is while the runs go on
+    } else list.reset({ index: view.step > 1 ? view.step : 0, offset: 0 });
   });
   function goTo(step) {
     store.choose(step);
@@ -232,7 +249,7 @@ function pairItem(store, one, other, index, differs) {
 }
 
 function pairOf(title, sides, state, steps, runs = [], what = "") {
-  const word = [{ first: "first difference", other: "differs", same: "the same", even: "" }[state], what].filter(Boolean).join(": ");
+  const word = what.startsWith("only") && state === "other" ? what : [{ first: "first difference", other: "differs", same: "the same", even: "" }[state], what].filter(Boolean).join(": ");
   const rule = make(
     "header",
     { class: "page-rule" },
@@ -265,8 +282,13 @@ function pairOf(title, sides, state, steps, runs = [], what = "") {
 
 /** Mark the blocks of each side that the other does not have. */
 function markOwn(sides) {
-  const texts = sides.map((side) => new Set([...side.children].map((block) => block.textContent)));
+  const textOf = (block) => {
+    const copy = block.cloneNode(true);
+    copy.querySelectorAll(".agentlab-call-outcome").forEach((outcome) => outcome.remove()); // its time is another one
+    return copy.textContent;
+  };
+  const texts = sides.map((side) => new Set([...side.children].map(textOf)));
   sides.forEach((side, place) => {
-    for (const block of side.children) if (!texts[1 - place].has(block.textContent)) block.classList.add("page-own");
+    for (const block of side.children) if (!texts[1 - place].has(textOf(block))) block.classList.add("page-own");
   });
 }

@@ -160,6 +160,13 @@ function stateOf(run) {
   return run.end?.stop_reason === "error" ? ["cross", "bad", "ended early"] : ["triangle", "warn", "ended early"];
 }
 
+/** The state of a run that has not ended, in a few words more. */
+function stateWords(run) {
+  if (run.state === "running") return "still running";
+  if (run.state === "idle") return run.steps.length ? "ready for the next step" : "not started yet";
+  return stateOf(run)[2];
+}
+
 // The store ------------------------------------------------------------------------------------------------------------------
 
 const NOTHING_USED = { steps: 0, tokens: null, input_tokens: null, output_tokens: null, cost_usd: null, elapsed_s: null };
@@ -185,6 +192,7 @@ const EMPTY_RUN = {
   live: null,
   buttons: null, // from here on: live only
   settings: null,
+  code: "",
   soon: "",
   paused: null,
   chat: null,
@@ -209,6 +217,7 @@ const EMPTY_STEP = {
   spans: [],
   children: [],
   same: "",
+  in_force: null,
 };
 const MOST_ASKED = 100; // steps of one question
 
@@ -225,7 +234,7 @@ function makeStore(data = {}, source = null) {
   const chosen = new Map();
   const listeners = new Set();
   const asked = new Map();
-  const view = { open: null, step: 0, query: "", compare: null, fault: "", all: null };
+  const view = { open: null, step: 0, query: "", compare: null, fault: "", all: null, beside: false };
   const notify = (what) => listeners.forEach((listener) => listener(what));
 
   function keep(id, { kept = 0, ...fields }) {
@@ -280,7 +289,7 @@ function makeStore(data = {}, source = null) {
         chosen.set(view.open, view.step);
         const run = runs.get(fields.open);
         const compare = view.compare === run.id ? view.open : view.compare; // no run is compared with itself
-        fields = { step: chosen.get(run.id) ?? firstChoice(run), compare, ...fields };
+        fields = { step: chosen.get(run.id) ?? firstChoice(run), compare, beside: false, ...fields };
       }
       if (Object.entries(fields).every(([name, value]) => view[name] === value)) return;
       Object.assign(view, fields);

@@ -27,217 +27,11 @@ function makeSettings(store, send) {
   );
 }
 
-/** Put nodes into an element in this order without moving those that are in place: what has the focus keeps it. */
-function arrange(parent, ...nodes) {
-  const wanted = nodes.flat(Infinity).filter(Boolean);
-  for (const child of [...parent.childNodes]) if (!wanted.includes(child)) child.remove();
-  wanted.forEach((node, place) => {
-    if (parent.childNodes[place] !== node) parent.insertBefore(node, parent.childNodes[place] || null);
-  });
-  return parent;
-}
-
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
-let lastId = 0;
-
-// Controls -------------------------------------------------------------------------------------------------------------------
-
-/**
- * The control of one field: it shows the value in force, unless a person types; Enter or leaving it sends, Escape restores.
- *
- * `set(value)` sends a value and returns a promise of the value as it is shown, rejected with the reason of a refusal, which is shown in
- * `refusal`. `extra` has what is shown where there is room: names to choose from, a tick for no value.
- */
-function makeControl(field, set) {
-  const refusal = make("p", { class: "page-refused", role: "alert", id: `page-refusal-${++lastId}` });
-  const accept = () => {
-    refusal.textContent = "";
-    dress(input, { "aria-invalid": "false" });
-  };
-  const refuse = (error) => {
-    refusal.textContent = error.message;
-    dress(input, { "aria-invalid": "true", "aria-describedby": refusal.id });
-  };
-  const send = (value) => set(value).then(accept, refuse);
-  const typed = ["number", "text", "names"].includes(field.control);
-  let extra = [];
-  let input;
-  let follow;
-
-  if (typed) {
-    let shown = null;
-    let tried = null; // what was sent, until it is in force or refused
-    let dirty = false;
-    const long = field.control === "text" && field.long;
-    input = make(long ? "textarea" : "input", {
-      class: `page-input ${field.control}`,
-      rows: long && 4,
-      type: !long && "text",
-      inputmode: field.control === "number" && "decimal",
-      autocomplete: "off",
-      spellcheck: "false",
-    });
-    const type = (typing) => {
-      dirty = typing;
-      input.dispatchEvent(new CustomEvent("page-typed", { bubbles: true, detail: typing }));
-    };
-    const restore = () => {
-      type(false);
-      input.value = shown;
-      accept();
-    };
-    const commit = () => {
-      if (!dirty) {
-        if (!refusal.textContent) input.value = shown;
-        return;
-      }
-      type(false);
-      const mine = (tried = input.value);
-      set(mine === "" && field.none ? null : mine).then((answer) => {
-        accept();
-        shown = answer?.value ?? "";
-        if (!dirty && input.value === mine) input.value = shown;
-        if (tried === mine) tried = null;
-      }, refuse);
-    };
-    input.addEventListener("input", () => type(true));
-    input.addEventListener("blur", commit);
-    input.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && !long) commit();
-      else if (event.key === "Escape") restore();
-      else return;
-      event.preventDefault();
-      event.stopPropagation();
-    });
-    follow = ({ value }) => {
-      const text = value ?? "";
-      if (text === shown) return;
-      shown = text;
-      if (dirty || (input.matches(":focus") && input.value !== tried)) return;
-      input.value = shown;
-      accept();
-    };
-  } else if (field.control === "choice") {
-    let shown = ["not shown yet"];
-    input = make("select", {
-      class: "page-input",
-      onchange: () => set(input.value || null).then(accept, (error) => ((input.value = shown ?? ""), refuse(error))),
-    });
-    follow = ({ value, choices, none }) => {
-      const options = [...(none ? [["", none]] : []), ...choices.map((choice) => [choice, words(choice)])];
-      if (input.options.length !== options.length)
-        input.replaceChildren(...options.map(([name, text]) => make("option", { value: name }, text)));
-      if (value === shown) return;
-      shown = value;
-      input.value = value ?? "";
-    };
-  } else if (field.control === "check") {
-    let shown = null;
-    input = make("input", {
-      type: "checkbox",
-      onchange: () => set(input.checked).then(accept, (error) => ((input.checked = shown), refuse(error))),
-    });
-    follow = ({ value }) => {
-      if (value !== shown) input.checked = shown = value;
-    };
-  } else {
-    input = make("code", { class: "page-quiet" });
-    follow = ({ value }) => (input.textContent = value ?? "");
-  }
-
-  const none = field.none && field.control === "number" && makeTick(field.none, (on) => send(on ? null : field.start));
-  const chips = make("div", { class: "page-choices", role: "group" });
-  const showNames = ({ known = [], chosen = [] }, name, editable) => {
-    if (chips.children.length !== known.length)
-      chips.replaceChildren(
-        ...known.map((one) =>
-          make("button", { type: "button", class: "page-button", onclick: () => send({ toggle: one }) }, make("bdi", {}, one)),
-        ),
-      );
-    [...chips.children].forEach((chip, place) => {
-      chip.disabled = !editable;
-      chip.setAttribute("aria-pressed", String(chosen.includes(known[place])));
-    });
-    chips.setAttribute("aria-label", `Choose for ${name}`);
-  };
-  if (field.control === "names") extra = [chips];
-  if (none) extra = [none.node];
-  const prefix = field.unit === "usd" ? make("span", { class: "page-quiet", "aria-hidden": "true" }, "$") : null;
-  const suffix = field.unit === "s" ? make("span", { class: "page-quiet", "aria-hidden": "true" }, "s") : null;
-  const node = make("span", { class: "page-control" }, prefix, input, suffix);
-  return {
-    node,
-    input,
-    refusal,
-    extra,
-    update(now, name, editable) {
-      follow(now);
-      const unit = { usd: " in US dollars", s: " in seconds" }[now.unit] || "";
-      dress(input, { "aria-label": `${name}${unit}`, title: now.help, placeholder: now.none || null });
-      input.disabled = !editable;
-      if (now.control === "names") showNames(now, name, editable);
-      if (none) none.update(now.value === null, `${now.none} on ${name}`, editable);
-    },
-  };
-}
-
-/** A check box with a short word beside it; `change(on)` sends it. A refused change is undone. */
-function makeTick(word, change) {
-  let shown = null;
-  const box = make("input", { type: "checkbox" });
-  box.addEventListener("change", () => Promise.resolve(change(box.checked)).catch(() => (box.checked = shown)));
-  const text = make("bdi", {}, word);
-  return {
-    node: make("label", { class: "page-tickbox" }, box, text),
-    box,
-    update(on, name, editable) {
-      if (on !== shown) box.checked = shown = on;
-      box.disabled = !editable;
-      if (name) box.setAttribute("aria-label", name);
-    },
-  };
-}
-
-/** A line that unfolds: the button, what is always there, and what is below it. */
-function makeRow(redraw) {
-  const id = `page-row-${++lastId}`;
-  let open = false;
-  const fold = make("button", { type: "button", class: "page-fold", "aria-controls": id });
-  const title = make("bdi", { class: "page-limit-title" });
-  const code = make("small");
-  const lead = make("span");
-  const used = make("span", { class: "page-limit-used" });
-  const slot = make("span");
-  const head = make("div", { class: "page-limit-head" }, fold, lead, make("span", { class: "page-limit-name" }, title, code), used, slot);
-  const meter = make("div");
-  const about = make("p", { class: "page-limit-about" });
-  const hint = make("p", { class: "page-limit-hint", "aria-live": "polite" });
-  const refusals = make("div");
-  const more = make("div", { class: "page-limit-more", id });
-  const node = make("li", { class: "page-limit" }, head, meter, about, hint, refusals, more);
-  fold.addEventListener("click", () => {
-    open = !open;
-    redraw();
-  });
-  const row = {
-    node, fold, title, code, lead, used, slot, meter, about, hint, refusals, more,
-    isOpen: () => open,
-    unfold: () => (open = true),
-    update(name) {
-      title.textContent = name;
-      dress(fold, { "aria-expanded": String(open), "aria-label": `More on ${name}` });
-      more.hidden = !open;
-    },
-  };
-  return row;
-}
-
-// The form -------------------------------------------------------------------------------------------------------------------
-
 function makeForm(ask, id) {
   const kept = new Map();
   let run = null;
   let wanted = null; // the new limit or condition that gets the focus when it is shown
+  let added = { name: null, note: "" }; // the last one, and why it is turned off
 
   const note = make("p", { class: "page-settings-note", role: "status" });
   const fault = make("p", { class: "page-refused", role: "alert" });
@@ -279,16 +73,14 @@ function makeForm(ask, id) {
     let listed = "";
     const kind = make("select", { class: "page-input" });
     const button = make("button", { type: "button", class: "page-button", onclick: add }, "Add");
-    const said = make("p", { class: "page-limit-about", role: "status" });
     function add() {
-      said.textContent = "";
       if (!kind.value) {
         kind.focus();
         return;
       }
       quietly(
         changeTree("add", path, { kind: kind.value }).then((answer) => {
-          said.textContent = answer.note;
+          added = answer;
           wanted = answer.name;
           kind.value = "";
           redraw();
@@ -296,7 +88,7 @@ function makeForm(ask, id) {
       );
     }
     return {
-      node: make("div", { class: "page-adder" }, kind, button, said),
+      node: make("div", { class: "page-adder" }, kind, button),
       update(settings, name, at) {
         path = at;
         const unset = whole ? settings.budget.filter((field) => field.value === null) : [];
@@ -356,6 +148,7 @@ function makeForm(ask, id) {
     return [flags.on.node, flags.not.node, flags.remove];
   }
 
+  const noteOn = ({ name, off }) => (off && name === added.name ? added.note : "");
   const rowOf = (name) => run.limits.find((row) => row.key === name);
 
   /** One row for each thing that is limited: the number of the limit that comes first, and all of them below. */
@@ -377,8 +170,13 @@ function makeForm(ask, id) {
     arrange(row.slot, head?.control.node);
     const state = applies && !applies.off && applies.met ? "reached" : "";
     row.node.className = `page-limit ${state} ${first.off && head ? "off" : ""}`;
-    arrange(row.refusals, members.map((member) => member.control.refusal));
-    row.about.textContent = [state, first.off && head ? "off" : "", applies?.order].filter(Boolean).join("; ");
+    arrange(
+      row.refusals,
+      members.map((member) => member.control.refusal),
+    );
+    row.about.textContent = [state, first.off && head ? "off" : "", applies?.order, ...members.map(noteOn)]
+      .filter(Boolean)
+      .join(". ");
     if (applies && known(applies.share)) row.meter.replaceChildren(meterOf(applies));
     else row.meter.replaceChildren();
     keep(`typed ${total}`, () => {
@@ -386,7 +184,11 @@ function makeForm(ask, id) {
       return true;
     });
     row.soFar = applies?.value;
-    if (row.isOpen()) arrange(row.more, members.map((member) => lineOf(member)));
+    if (row.isOpen())
+      arrange(
+        row.more,
+        members.map((member) => lineOf(member)),
+      );
     return row.node;
   }
 
@@ -421,7 +223,8 @@ function makeForm(ask, id) {
     row.code.textContent = field.name;
     arrange(row.slot, control.node);
     arrange(row.refusals, control.refusal);
-    if (row.isOpen()) arrange(row.more, make("small", {}, capital(field.help)), make("div", { class: "page-ticks" }, control.extra));
+    if (row.isOpen())
+      arrange(row.more, make("small", {}, capital(field.help)), make("div", { class: "page-ticks" }, control.extra));
     return row.node;
   }
 
@@ -432,7 +235,8 @@ function makeForm(ask, id) {
     const reading = rowOf(node.name);
     const label = (reading?.label || node.name).replace(/^not: /, "");
     const name = label === "Finish reason" ? `${label} ${node.fields[0]?.value}` : label;
-    if (wanted === node.name && node.fields.length && node.fields[0].control !== "number") row.unfold();
+    const fitsHead = node.fields.length === 1 && node.fields[0].control === "number";
+    if (wanted === node.name && node.fields.length && !fitsHead) row.unfold();
     row.update(`${node.negated ? "not: " : ""}${name}`);
     row.code.textContent = name === node.name ? (node.own ? "your function" : "") : node.name;
     const controls = node.fields.map((field) =>
@@ -440,15 +244,18 @@ function makeForm(ask, id) {
     );
     const [on, not, remove] = flagsOf(node, node.name);
     arrange(row.lead, on);
-    const inHead = !row.isOpen() && node.fields.length === 1 && node.fields[0].control === "number";
+    const inHead = !row.isOpen() && fitsHead;
     arrange(row.slot, inHead && controls[0].node);
     const value = reading && known(reading.value) && inHead ? `${amount(reading.value, reading.unit)} of` : "";
     row.used.textContent = node.off ? "off" : inHead ? value : reading ? readingOf(reading) : "";
     row.node.className = `page-limit condition ${node.off ? "off" : ""} ${reading?.met && !node.off ? "reached" : ""}`;
     row.meter.replaceChildren(...(reading && known(reading.share) && !reading.goal && !node.off ? [meterOf(reading)] : []));
-    row.about.textContent = node.why_never ? `Can never be met: ${node.why_never}` : "";
+    row.about.textContent = node.why_never ? `Can never be met: ${node.why_never}` : noteOn(node);
     row.about.classList.toggle("warn", !!node.why_never);
-    arrange(row.refusals, controls.map((one) => one.refusal));
+    arrange(
+      row.refusals,
+      controls.map((one) => one.refusal),
+    );
     if (row.isOpen()) {
       const lines = node.fields.map((field, place) =>
         lineOf({ ...field, name: `${node.name}.${field.name}`, control: controls[place], extra: controls[place].extra }),
@@ -461,8 +268,11 @@ function makeForm(ask, id) {
   }
 
   const readingOf = (reading) =>
-    reading.value === null && !reading.met ? "not read yet" : typeof reading.limit === "string" && !reading.goal
-      ? `last: ${words(String(reading.value))}${reading.met ? ", met" : ""}` : usedOf(reading);
+    reading.value === null && !reading.met
+      ? "not read yet"
+      : typeof reading.limit === "string" && !reading.goal
+        ? `last: ${words(String(reading.value))}${reading.met ? ", met" : ""}`
+        : usedOf(reading);
 
   /** A group with its parts below; of the whole condition, `elsewhere` are those that are shown with the budget. */
   function groupRow(node, parts, name, elsewhere) {
@@ -472,7 +282,10 @@ function makeForm(ask, id) {
       const row = makeRow(redraw);
       const kind = make(
         "select",
-        { class: "page-input", onchange: () => quietly(changeTree("regroup", path, { group: kind.value })) },
+        {
+          class: "page-input",
+          onchange: () => changeTree("regroup", path, { group: kind.value }).catch(() => (kind.value = group.shown)),
+        },
         ["any of", "all of"].map((one) => make("option", {}, one)),
       );
       const rest = make("span");
@@ -483,10 +296,10 @@ function makeForm(ask, id) {
       return { row, kind, rest, list, ticks: make("div", { class: "page-ticks" }), adder: whole ? null : makeAdder(false) };
     });
     group.row.update(name);
-    if (!group.kind.matches(":focus")) group.kind.value = node.group;
+    if (node.group !== group.shown) group.kind.value = group.shown = node.group;
     group.kind.disabled = !run.settings.editable;
     group.rest.textContent = parts.length ? "these hold" : `${elsewhere} hold`;
-    group.row.about.textContent = parts.length && elsewhere ? `${elsewhere}, above, counts among them.` : "";
+    group.row.about.textContent = parts.length && elsewhere ? `Among them, above: ${elsewhere}.` : "";
     group.row.used.textContent = [node.negated ? "not" : "", node.off ? "off" : ""].filter(Boolean).join(", ");
     dress(group.kind, { "aria-label": `${name} is met by` });
     arrange(group.row.more, arrange(group.ticks, flagsOf(node, name)), group.adder?.node);
@@ -501,12 +314,19 @@ function makeForm(ask, id) {
     const [root] = tree;
     const plain = root && (!root.group || (root.group === "any of" && !root.negated && !root.off));
     const ofBudget = (node) =>
-      plain && !node.group && node.total && !node.negated && node.fields.length === 1 && node.path.length === (root.group ? 1 : 0);
+      plain &&
+      !node.group &&
+      node.total &&
+      !node.negated &&
+      node.fields.length === 1 &&
+      node.path.length === (root.group ? 1 : 0);
     const withBudget = tree.filter(ofBudget);
     const draw = (node) => {
       if (!node.group) return conditionRow(node);
       const depth = node.path.length;
-      const parts = tree.filter((one) => one.path.length === depth + 1 && node.path.every((at, place) => one.path[place] === at));
+      const parts = tree.filter(
+        (one) => one.path.length === depth + 1 && node.path.every((at, place) => one.path[place] === at),
+      );
       const name = depth ? `group ${groups.indexOf(node) + 1}` : WHOLE_CONDITION;
       const elsewhere = depth ? "" : withBudget.map((one) => one.name).join(", ");
       return groupRow(node, parts.filter((one) => !withBudget.includes(one)).map(draw), name, elsewhere);
@@ -545,8 +365,15 @@ function makeForm(ask, id) {
       const control = controlOf([part, field.name], field, field.name);
       control.input.disabled = !editable;
       const line = keep(`field ${part} ${field.name}`, () =>
-        make("div", { class: `page-line ${field.long ? "long" : ""}` }, make("b", {}, capital(words(field.label))), control.node,
-          make("small", {}, field.help), make("div", { class: "page-ticks" }, control.extra), control.refusal),
+        make(
+          "div",
+          { class: `page-line ${field.long ? "long" : ""}` },
+          make("b", {}, capital(words(field.label))),
+          control.node,
+          make("small", {}, field.help),
+          make("div", { class: "page-ticks" }, control.extra),
+          control.refusal,
+        ),
       );
       return line;
     });
@@ -621,9 +448,9 @@ function makeForm(ask, id) {
 
   /** Give the focus to the control of a new limit or condition. */
   function goTo(name) {
-    const found = [...node.querySelectorAll(".page-control > :is(input, select)")].find(
-      (input) => input.getAttribute("aria-label")?.split(" in ")[0] === name,
-    );
+    const fits = ({ dataset }) => dataset.name === name || dataset.name?.endsWith(` of ${name}`);
+    const inputs = [...node.querySelectorAll(".page-limit input, .page-limit select")];
+    const found = inputs.find(fits) || inputs.find((input) => input.getAttribute("aria-label") === `Use ${name}`);
     if (!found) return;
     wanted = null;
     found.focus();

@@ -146,7 +146,7 @@ function makeChips(store, button) {
       const chain = conversationOf(run, store.runs());
       if (chain[0] !== run) continue;
       const newest = chain.at(-1);
-      const open = () => store.set({ open: chips.get(run.id).newest });
+      const open = () => store.set({ open: chips.get(run.id).newest, beside: false });
       const chip = chips.get(run.id) || { node: make("button", { type: "button", onclick: open }) };
       chips.set(run.id, chip);
       chip.newest = newest.id;
@@ -414,15 +414,15 @@ function makeEnd(store, send = null) {
   const title = node.querySelector("h2");
   return part(
     node,
-    (state) => [state.run?.end, state.run?.state, state.run?.id, state.run?.pending],
+    (state) => [state.run?.end, state.run?.state, state.run?.id, state.run?.pending, state.run?.steps.length],
     ({ run }) => {
-      const [shape, tone, word] = run ? stateOf(run) : ["ring", "plain", ""];
+      const [shape, tone] = run ? stateOf(run) : ["ring", "plain"];
       const end = run?.end;
       title.textContent = end ? "Why it ended" : "State";
       body.className = `page-end ${tone}`;
       if (!end) {
         body.replaceChildren(
-          make("p", {}, mark(shape, tone), " ", { running: "still running", idle: "not started yet" }[run?.state] || word),
+          make("p", {}, mark(shape, tone), " ", run ? stateWords(run) : ""),
           (!send && pendingOf(run)) || "",
         );
         return;
@@ -503,7 +503,7 @@ function makeStep() {
   return part(
     node,
     (state) => [state.step, state.run?.id],
-    ({ step }) => {
+    ({ run, step }) => {
       node.hidden = !step;
       if (!step) return;
       const [shape, tone] = finishOf(step);
@@ -514,6 +514,7 @@ function makeStep() {
         ["then", words(step.action)],
         ["ended the run", words(step.stop_reason)],
         ["conditions", step.reads],
+        ["limits", inWords(limitsAt(run, step.n))],
       ];
       body.replaceChildren(
         timelineOf(step) || "",
@@ -535,18 +536,19 @@ function makeActions(store, send = null) {
   const { node } = section("To continue", body, { name: "actions" });
   return part(
     node,
-    (state) => [state.run?.actions, state.run?.id],
+    (state) => [state.run?.actions, state.run?.id, state.run?.code],
     ({ run }) => {
       node.hidden = !run?.actions.length;
       body.replaceChildren(
         ...(run?.actions || []).map((action, place) => {
-          const code = make("code", {}, action.code);
+          const text = action.code.replaceAll(/\brun\./g, `${run.code || "run"}.`);
+          const code = make("code", {}, text);
           return make(
             "li",
             {},
             send ? actionForm(store, send, run, action, place) : make("b", {}, action.label),
             make("p", { class: "page-quiet" }, action.why),
-            action.code ? make("div", { class: "page-code" }, code, copyButton(action.code, code, action.label)) : null,
+            action.code ? make("div", { class: "page-code" }, code, copyButton(text, code, action.label)) : null,
           );
         }),
       );
@@ -596,6 +598,8 @@ const KEYS = [
   ["Enter  Shift+Enter", "next hit, previous hit, in the search box"],
   ["[  ]", "previous run, next run"],
   ["c", "compare two runs, and back"],
+  ["b", "branch at the chosen step, in a notebook"],
+  ["s", "all runs side by side, and back, in a notebook"],
   ["?", "this list"],
   ["Esc", "close"],
 ];

@@ -19,6 +19,7 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
   let starts = [0];
   let ratio = { height: 0, weight: 0 };
   let whole = false; // printing: everything is in the document
+  let ended = false; // the end is in view
   let own = -1; // the position that this code has set: no person scrolled there
 
   const total = () => starts.at(-1);
@@ -124,6 +125,7 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
       scroller.scrollTop = y;
       own = scroller.scrollTop;
     }
+    ended = atEnd();
     onDrawn();
   }
 
@@ -136,7 +138,7 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
     const hold = anchor();
     if (measure()) update(hold);
   });
-  new ResizeObserver(() => update()).observe(scroller);
+  new ResizeObserver(() => update(ended && scroller.scrollTop > 0 ? { end: true } : undefined)).observe(scroller);
   scroller.replaceChildren(before, after);
 
   return {
@@ -608,9 +610,8 @@ function linksOf(store, run, step) {
 
 /** Below the last step: how the run ended, or that it is still running. */
 function endItem(run, send) {
-  const [shape, tone, word] = stateOf(run);
-  const state = { running: "still running", idle: "not started yet" }[run.state] || word;
-  const [why, kind] = run.end ? endWords(run.end) : [state, ""];
+  const [shape, tone] = stateOf(run);
+  const [why, kind] = run.end ? endWords(run.end) : [stateWords(run), ""];
   return make(
     "article",
     { class: "page-item end", "aria-label": "End" },

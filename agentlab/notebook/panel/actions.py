@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -20,11 +21,13 @@ from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook.page.step_detail import seen
 
 if TYPE_CHECKING:
-    from agentlab.notebook.panel.live_panel import Panel
+    from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
 
+LONGEST_LINE = 60
+"""Characters of arguments that are shown on one line."""
 LONGEST_ARGUMENTS = 100_000
 """Characters of a call's arguments that can be edited in the page."""
 
@@ -90,10 +93,12 @@ def _soon(run: Run) -> str:
 
 def _asked(call: PendingCall) -> JSON:
     """Return a call that waits for a decision, with its arguments as text to edit."""
-    try:
-        arguments = json.dumps(json.loads(call.arguments), ensure_ascii=False, indent=2)
-    except ValueError:
-        arguments = call.arguments
+    arguments = call.arguments
+    with contextlib.suppress(ValueError, RecursionError):
+        parsed = json.loads(arguments)
+        arguments = json.dumps(parsed, ensure_ascii=False)
+        if len(arguments) > LONGEST_LINE:
+            arguments = json.dumps(parsed, ensure_ascii=False, indent=2)
     return {
         "call": call.call_id,
         "of": call.run_id,
@@ -125,6 +130,7 @@ def together(lockstep: Lockstep | None) -> JSON | None:
     elif state is RunState.PAUSED:
         words.append("paused")
     return {
+        "runs": [run.id for run in lockstep.runs],
         "buttons": {
             "go": {"label": "Resume all" if lockstep.pausing or waits else "Run all", "tip": "Run to the end, round by round"},
             "step": {"label": "Step all", "tip": "Take one step of each run, at the same time"},
@@ -255,6 +261,7 @@ def _begin(panel: Panel, branch: Run) -> None:
 def decide(panel: Panel, run: Run, message: Message) -> None:
     """Decide on a call: `decision` is approve (with `text`: with these arguments), answer, refuse, or all to approve all that wait."""
     decision, text = message["decision"], message.get("text")
+    is_left = not run.stepper.affinity.is_busy  # nobody was there when it asked: the step continues with the decision
     if decision == "all":
         run.approve()
     else:
@@ -263,7 +270,7 @@ def decide(panel: Panel, run: Run, message: Message) -> None:
             raise ConfigurationError("This call does not wait any more.")
         given = {"approve": "arguments", "answer": "answer", "refuse": "refuse"}[decision]
         run.approve(calls[0], **{given: text})
-    if not run.stepper.affinity.is_busy:  # nobody was there when it asked: the step continues now
+    if is_left:
         run.worker.launch()
 
 

@@ -12,10 +12,11 @@ from agentlab.agent import Run
 from agentlab.engine.plan import RunPrefix
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import ToolResult
+from agentlab.notebook.live_view import LiveView
 from agentlab.notebook.page.steps import on_one_line
 
 if TYPE_CHECKING:
-    from agentlab.notebook.panel.live_panel import Panel
+    from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
@@ -104,12 +105,10 @@ def _runs_in(names: Mapping[str, Any]) -> Iterator[tuple[str, Run]]:
 
 
 def _runs_at(where: str, value: Any) -> Iterator[tuple[str, Run]]:
-    from agentlab.notebook.panel.live_panel import Panel  # the panel uses this module
-
     if isinstance(value, Run):
         yield where, value
-    elif isinstance(value, Panel):
-        yield from _runs_at(f"{where}.runs", value.runs)
+    elif isinstance(value, LiveView):
+        yield from _runs_at(f"{where}.runs", getattr(value, "runs", None))  # an explorer has none
     elif type(value) in (list, tuple):
         yield from ((f"{where}[{place}]", one) for place, one in enumerate(value[:MOST_ITEMS]) if isinstance(one, Run))
     elif type(value) is dict:

@@ -251,7 +251,7 @@ class Coming:
             step.settle()
             step.kept = (len(step.blocks), step.carried, step.tail, step.length)
             step.complete = False
-        else:
+        elif step.call:
             step.kept = (0, "", "", 0)
             step.restart()
         step.call, self._step, self._paused = call, step, False
@@ -286,9 +286,9 @@ def _difference(before: JSON, now: JSON) -> JSON:
         return {name: value for name, value in fields.items() if value} | {"fresh": True, "calls": dict(enumerate(now["calls"]))}
     old, new = before.get("blocks", []), now["blocks"]
     if "blocks" in fields:
-        same = next(
-            (place for place, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))
-        )
+        same = len(old)
+        while new[:same] != old[:same]:
+            same -= 1
         fields |= {"first": same, "blocks": new[same:]}
     if "calls" in fields:
         old_calls = before.get("calls", [])

@@ -25,7 +25,7 @@ from agentlab.records.events import Event
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
-    from agentlab.notebook.panel.live_panel import Panel
+    from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
@@ -109,10 +109,13 @@ class RunFeed:
         """Return the fields, steps and marks that the page does not have. Of a branch, `kept` is the number of steps that it
         shares with its parent, which the page has."""
         run, first = self.run, not self._head
-        if not first and run.state is RunState.ENDED and self._as_before(names):
+        now = self._as_it_is()
+        if not first and run.state is RunState.ENDED and self._state == (*now, names[self._name]):
+            names[self._name] += 1  # as it was, like most runs of a large family
             return {}
         steps = self._taken()
         head = self._changed(names)
+        self._state = (*now, names[self._name] - 1)
         if first:
             self._fixed = self._fixed or fixed_data(run, {one: one for one in family})
             head = {**self._fixed, **head, "kept": 0}
@@ -123,16 +126,11 @@ class RunFeed:
         self._sent_marks += len(marks)
         return {"runs": head | self._coming.news(), "steps": rows, "marks": marks}
 
-    def _as_before(self, names: Counter[str]) -> bool:
-        """True if nothing has happened to a run that has ended, which most runs of a large family are."""
+    def _as_it_is(self) -> tuple[object, ...]:
+        """Return what the news of an ended run depend on."""
         run, parent = self.run, self.run.origin.parent
         others = None if parent is None else parent.limits.snapshot()
-        same_name = names[self._name]
-        before, self._state = self._state, (run.result, run.limits.snapshot(), others, len(run.events), run.pending, same_name)
-        if before != self._state:
-            return False
-        names[self._name] += 1
-        return True
+        return run.state, run.result, run.limits.snapshot(), others, len(run.events), len(run.branches.descendants), run.pending
 
     def _taken(self) -> int:
         """Return the number of steps that are complete."""
