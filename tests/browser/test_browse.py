@@ -470,8 +470,11 @@ def test_the_grid_in_a_notebook(lab_page_of_runs: LabPage) -> None:
     page.get_by_role("button", name="Refresh", exact=True).click()
     expect(number(page)).to_have_text("8 runs, 2 new")
     rows(page).first.focus()
+    for key in "dd":  # which would delete the cell
+        page.keyboard.press(key)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
+    expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(3)
     opened = page.locator(OPENED)
     expect(opened.get_by_role("feed").locator("visible=true")).to_contain_text("Found 5.")
     expect(opened.locator("code").first).to_have_text(
