@@ -143,10 +143,7 @@ function mountPage(root, store, send = null) {
   const keys = (event) => pageKey(event, { root, store, search, help, toggleCompare });
   const toPrint = () => conversation().print(true);
   const fromPrint = () => conversation().print(false);
-  // JupyterLab would run, move or delete cells at keys that are meant for the page; its keys with Ctrl, such as to save, stay.
-  const shield = (event) =>
-    root.toggleAttribute("data-lm-suppress-shortcuts", event.key === "Enter" || !(event.ctrlKey || event.metaKey));
-  addEventListener("keydown", shield, true);
+  const unshield = shieldKeys(root);
   keyed.addEventListener("keydown", keys);
   addEventListener("beforeprint", toPrint);
   addEventListener("afterprint", fromPrint);
@@ -154,12 +151,23 @@ function mountPage(root, store, send = null) {
   return () => {
     unsubscribe();
     cancelAnimationFrame(waiting);
-    removeEventListener("keydown", shield, true);
+    unshield();
     keyed.removeEventListener("keydown", keys);
     removeEventListener("beforeprint", toPrint);
     removeEventListener("afterprint", fromPrint);
     root.replaceChildren();
   };
+}
+
+/**
+ * Keep keys from JupyterLab, which would run, move or delete cells at those that are meant for the page; its keys with Ctrl, such as to
+ * save, stay. Return a function that ends this.
+ */
+function shieldKeys(root) {
+  const shield = (event) =>
+    root.toggleAttribute("data-lm-suppress-shortcuts", event.key === "Enter" || !(event.ctrlKey || event.metaKey));
+  addEventListener("keydown", shield, true);
+  return () => removeEventListener("keydown", shield, true);
 }
 
 /** Keys that hold in the whole page, unless text is typed. */
