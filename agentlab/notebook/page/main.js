@@ -92,6 +92,7 @@ function mountPage(root, store, send = null) {
   root.classList.add("agentlab-page", "tex2jax_ignore", "mathjax_ignore");
   root.replaceChildren(frame);
 
+  new ResizeObserver(() => grow(false)).observe(transcript.node);
   const parts = [bar, chips, inCode, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...all, ...live];
   let last = {};
   let waiting = 0;
@@ -138,6 +139,10 @@ function mountPage(root, store, send = null) {
   const keys = (event) => pageKey(event, { root, store, search, help, toggleCompare });
   const toPrint = () => conversation().print(true);
   const fromPrint = () => conversation().print(false);
+  // JupyterLab would run, move or delete cells at keys that are meant for the page; its keys with Ctrl, such as to save, stay.
+  const shield = (event) =>
+    root.toggleAttribute("data-lm-suppress-shortcuts", event.key === "Enter" || !(event.ctrlKey || event.metaKey));
+  addEventListener("keydown", shield, true);
   keyed.addEventListener("keydown", keys);
   addEventListener("beforeprint", toPrint);
   addEventListener("afterprint", fromPrint);
@@ -145,6 +150,7 @@ function mountPage(root, store, send = null) {
   return () => {
     unsubscribe();
     cancelAnimationFrame(waiting);
+    removeEventListener("keydown", shield, true);
     keyed.removeEventListener("keydown", keys);
     removeEventListener("beforeprint", toPrint);
     removeEventListener("afterprint", fromPrint);

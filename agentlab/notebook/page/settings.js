@@ -282,7 +282,10 @@ function makeForm(ask, id) {
       const row = makeRow(redraw);
       const kind = make(
         "select",
-        { class: "page-input", onchange: () => quietly(changeTree("regroup", path, { group: kind.value })) },
+        {
+          class: "page-input",
+          onchange: () => changeTree("regroup", path, { group: kind.value }).catch(() => (kind.value = group.shown)),
+        },
         ["any of", "all of"].map((one) => make("option", {}, one)),
       );
       const rest = make("span");
@@ -293,7 +296,7 @@ function makeForm(ask, id) {
       return { row, kind, rest, list, ticks: make("div", { class: "page-ticks" }), adder: whole ? null : makeAdder(false) };
     });
     group.row.update(name);
-    if (!group.kind.matches(":focus")) group.kind.value = node.group;
+    if (node.group !== group.shown) group.kind.value = group.shown = node.group;
     group.kind.disabled = !run.settings.editable;
     group.rest.textContent = parts.length ? "these hold" : `${elsewhere} hold`;
     group.row.about.textContent = parts.length && elsewhere ? `Among them, above: ${elsewhere}.` : "";
@@ -445,9 +448,9 @@ function makeForm(ask, id) {
 
   /** Give the focus to the control of a new limit or condition. */
   function goTo(name) {
-    const found = [...node.querySelectorAll(".page-limit .page-control > *")].find(
-      (input) => input.dataset.name === name || input.dataset.name?.endsWith(` of ${name}`),
-    );
+    const fits = ({ dataset }) => dataset.name === name || dataset.name?.endsWith(` of ${name}`);
+    const inputs = [...node.querySelectorAll(".page-limit input, .page-limit select")];
+    const found = inputs.find(fits) || inputs.find((input) => input.getAttribute("aria-label") === `Use ${name}`);
     if (!found) return;
     wanted = null;
     found.focus();

@@ -142,8 +142,9 @@ class Steps:
             "children": [],
             "total_tokens": totals.tokens[n],
             "total_cost_usd": number(totals.cost[n]),
+            "same": step_keys(step, _given(self._run, n)),
+            "in_force": None,
         }
-        row["same"] = step_keys(step, _given(self._run, n))
         if n == 1 or self._run.history[n - 2].settings != step.settings:
             row["in_force"] = in_force(step.settings)
         if step.children:

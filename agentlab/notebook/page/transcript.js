@@ -610,9 +610,8 @@ function linksOf(store, run, step) {
 
 /** Below the last step: how the run ended, or that it is still running. */
 function endItem(run, send) {
-  const [shape, tone, word] = stateOf(run);
-  const state = { running: "still running", idle: "not started yet" }[run.state] || word;
-  const [why, kind] = run.end ? endWords(run.end) : [state, ""];
+  const [shape, tone] = stateOf(run);
+  const [why, kind] = run.end ? endWords(run.end) : [stateWords(run), ""];
   return make(
     "article",
     { class: "page-item end", "aria-label": "End" },

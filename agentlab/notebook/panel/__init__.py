@@ -27,11 +27,14 @@ from agentlab.records.result import RunResult
 if TYPE_CHECKING:
     from agentlab.agent import Agent
 
+MOST_RUNS = 8
+"""More runs do not fit side by side, and cannot be distinguished in one chart."""
+
 
 def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] = ()) -> Panel:
     """Control a run live: run, step, pause, stop; edit every limit while it runs; branch it; see why it stopped.
 
-    Several runs in a list, or a `Lockstep` of them, are shown side by side (up to 8) and take their steps together. `agents` can be
+    Several runs in a list, or a `Lockstep` of them, are compared and take their steps together. `agents` can be
     chosen for a branch. Without a live page, the runs are shown as static tables and pictures. Several panels may show one run.
     Errors: ConfigurationError for anything but a run, for a run that is given twice, and for an empty list.
 
@@ -60,6 +63,11 @@ def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] =
             raise _not_a_run(f"panel([… {one!r} …])", one)
         if sum(other is one for other in runs) > 1:
             raise ConfigurationError(f"panel([… {one!r} …]): this run is listed twice. Fork it, or remove one.")
+    if len(runs) > MOST_RUNS:
+        raise ConfigurationError(
+            f"panel() of {len(runs)} runs: at most {MOST_RUNS} fit side by side. Show some of them, or compare them all with "
+            "lab.plots.curves(lab.frame(runs))."
+        )
     if not runs:
         raise ConfigurationError("panel([]): pass at least one run from agent.run(…).")
     return Panel(runs, known)
