@@ -238,7 +238,7 @@ function makeForm(ask, id) {
     const fitsHead = node.fields.length === 1 && node.fields[0].control === "number";
     if (wanted === node.name && node.fields.length && !fitsHead) row.unfold();
     row.update(`${node.negated ? "not: " : ""}${name}`);
-    write(row.code, name === node.name ? (node.own ? "your function" : "") : node.name);
+    write(row.code, name === node.name ? (node.own ? "your function" : "") : node.total ? "" : node.name);
     const controls = node.fields.map((field) =>
       controlOf(["stop", node.name, field.name], field, node.fields.length > 1 ? `${field.name} of ${node.name}` : node.name),
     );
