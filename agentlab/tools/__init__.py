@@ -8,7 +8,15 @@
     @lab.tool(on_cancel="wait")                                   # a cancelled run waits for it
     async def book(train: str) -> str: ...
 
+    look_up = lab.tool(client.call, name="look_up", schema={"type": "object", "properties": {…}})    # **kwargs are allowed
+
+    async with lab.tools.from_mcp([sys.executable, "server.py"]) as server: ...                     # the tools of an MCP server
+
 The arguments are validated before the function is called. Every failure goes back to the model as the result of the call.
+
+May import: `limits` and what is below it.
+
+    schemas  schemas of tools: signatures, pydantic classes, JSON Schema, tools of other libraries
 """
 
 from __future__ import annotations
@@ -17,7 +25,6 @@ import asyncio
 import contextlib
 import contextvars
 import dataclasses
-import functools
 import importlib
 import inspect
 import json
@@ -39,142 +46,17 @@ from agentlab._internal.display import Displayable
 from agentlab._internal.errors import StopRequested, ToolDefinitionError
 from agentlab._internal.redaction import in_words, redact, redact_known
 from agentlab.limits.fields import in_seconds
-from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
-
-Function: TypeAlias = Callable[..., Any]
-
-PREFIX = "argument_"
-"""Prefix of fields, so that a parameter called `schema` or `copy` does not clash with a method of the pydantic model."""
-
-
-def itself(given: Any) -> Any:
-    """Return the argument: the function of a tool that is a pydantic class."""
-    return given
-
-
-def of_model(name: str, function: Function, schema: object) -> tuple[str, str, type[pydantic.BaseModel], dict[str, Any]]:
-    """Describe a tool that takes one instance of a pydantic class: its parameter, its description, the class and the JSON schema.
-
-    Raises ToolDefinitionError for another class, and for a function that does not take exactly one parameter.
-    """
-    if not (isinstance(schema, type) and issubclass(schema, pydantic.BaseModel)):
-        raise ToolDefinitionError(f"The tool {name!r} has schema={schema!r}: pass a class made from pydantic.BaseModel.")
-    parameters = _open_parameters(name, function)
-    if len(parameters) != 1 or parameters[0].kind not in (
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        inspect.Parameter.KEYWORD_ONLY,
-    ):
-        raise ToolDefinitionError(
-            f"The tool {name!r} has schema={schema.__name__} and takes ({', '.join(map(str, parameters))}): give it one parameter, "
-            f"which gets the {schema.__name__}."
-        )
-    try:
-        parsed = schema.model_json_schema()
-    except pydantic.errors.PydanticUserError as error:
-        raise _no_schema(name, error) from error
-    if "$ref" in parsed:  # the schema of a recursive class is among the definitions
-        own_name = parsed.pop("$ref").removeprefix("#/$defs/")
-        parsed = {**parsed["$defs"][own_name], **parsed}
-    if parsed.get("type") != "object":
-        raise ToolDefinitionError(
-            f"The tool {name!r} has schema={schema.__name__}, which is not an object: give the class fields."
-        )
-    own = str(parsed.pop("description", ""))
-    summary, _ = ("", None) if function is itself else _docstring(inspect.getdoc(unwrapped(function)) or "")
-    return parameters[0].name, summary or own, schema, _without_titles(parsed)
-
-
-def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
-    for leaf in (schema, *schema.get("properties", {}).values()):
-        leaf.pop("title", None)  # pydantic's titles only repeat the names, and every token costs money
-    schema.setdefault("properties", {})
-    return schema
-
-
-def described(name: str, function: Function) -> tuple[str, type[pydantic.BaseModel], dict[str, Any]]:
-    """Return the description of the function, the model that validates its arguments, and its JSON schema.
-
-    Raises ToolDefinitionError for a function whose parameters a model cannot fill in.
-    """
-    summary, per_parameter = _docstring(inspect.getdoc(unwrapped(function)) or "")
-    model = _arguments_model(name, function, per_parameter)
-    try:
-        schema = model.model_json_schema()
-    except pydantic.errors.PydanticUserError as error:
-        raise _no_schema(name, error) from error
-    return summary, model, _without_titles(schema)
-
-
-def unwrapped(function: Function) -> Function:
-    """Return the function inside a functools.partial, which has the name, the docstring and the annotations."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
-
-
-def _open_parameters(name: str, function: Function) -> list[inspect.Parameter]:
-    """Return the parameters that a model must fill in: those that no functools.partial sets."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except ValueError as error:
-        raise ToolDefinitionError(f"The tool {name!r} has no signature: wrap it in a function with annotations.") from error
-    preset = function.keywords if isinstance(function, functools.partial) else {}
-    return [parameter for parameter in parameters.values() if parameter.name not in preset]
-
-
-def _no_schema(name: str, error: Exception) -> ToolDefinitionError:
-    reason = str(error).splitlines()[0]
-    return ToolDefinitionError(f"The tool {name!r} has a parameter that has no JSON schema: {reason}")
-
-
-def _arguments_model(name: str, function: Function, per_parameter: Mapping[str, str]) -> type[pydantic.BaseModel]:
-    inner = unwrapped(function)
-    try:
-        hints = typing.get_type_hints(inner if inspect.isroutine(inner) else type(inner).__call__, include_extras=True)
-    except (NameError, AttributeError, SyntaxError, TypeError) as error:
-        raise ToolDefinitionError(f"The tool {name!r} has an annotation that cannot be resolved: {error}.") from error
-    fields: dict[str, Any] = {}
-    for parameter in _open_parameters(name, function):
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ToolDefinitionError(
-                f"The tool {name!r} takes {parameter}, which a model cannot fill in: use named parameters with annotations."
-            )
-        if parameter.name not in hints:
-            raise ToolDefinitionError(
-                f"The tool {name!r} has no annotation for its parameter {parameter.name!r}: write its type, "
-                f"such as `{parameter.name}: str`, so that a model knows what to send."
-            )
-        default = ... if parameter.default is parameter.empty else parameter.default
-        text = per_parameter.get(parameter.name)  # without one, the description of an Annotated is used
-        more: dict[str, Any] = {"description": text} if text else {}
-        fields[PREFIX + parameter.name] = (hints[parameter.name], pydantic.Field(default, alias=parameter.name, **more))
-    try:
-        return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
-    except (pydantic.errors.PydanticUserError, NameError, TypeError) as error:
-        raise _no_schema(name, error) from error
-
-
-def _docstring(text: str) -> tuple[str, dict[str, str]]:
-    """Return the description of the function and of each parameter, from a docstring in the style of Google, NumPy or Sphinx."""
-    if not text:
-        return "", {}
-    import griffe  # griffelib; only tools with a docstring pay for it
-
-    quiet = {style: {"warnings": False} for style in ("google", "numpy", "sphinx")}
-    sections = griffe.parse_auto(griffe.Docstring(text), per_style_options=quiet)  # type: ignore[arg-type]
-    summary = "\n\n".join(str(section.value) for section in sections if section.kind is griffe.DocstringSectionKind.text)
-    parameters = {
-        item.name: item.description
-        for section in sections
-        if section.kind is griffe.DocstringSectionKind.parameters
-        for item in section.value
-    }
-    return summary, parameters
-
+from agentlab.model.messages import JSON, Stop, ToolCall, ToolResult, ToolSpec
+from agentlab.tools import schemas
+from agentlab.tools.schemas import PREFIX
+from agentlab.tools.schemas import Function as Function
 
 NAME_RULE = "letters, digits, _ and -, at most 64"
 
 OnCancel: TypeAlias = Literal["cancel", "wait"]
+
+Schema: TypeAlias = type[pydantic.BaseModel] | Mapping[str, JSON]
+"""The arguments of a tool: a pydantic class, a JSON schema, or an OpenAI function definition."""
 
 INTERRUPTED = "The run was cut off while this call was under way; what it did is not known."
 
@@ -247,6 +129,8 @@ class Tool(Displayable):
             {'words': 'umbrella'}
         """
         model = self.arguments_model.model_validate_json(arguments if arguments.strip() else "{}")
+        if isinstance(model, schemas.JsonArguments):
+            return dict(model.root)
         if self.takes:
             return {self.takes: model}
         return {name.removeprefix(PREFIX): getattr(model, name) for name in type(model).model_fields}
@@ -259,7 +143,9 @@ class Tool(Displayable):
         module, name = getattr(self.function, "__module__", ""), getattr(self.function, "__qualname__", "")
         if module != "__main__" and _named(module, name) is self:
             return _named, (module, name)
-        more = (self.timeout_s, self.inline, self.on_cancel, self.idempotent, self.arguments_model if self.takes else None)
+        model = self.arguments_model
+        schema = model.given if issubclass(model, schemas.JsonArguments) else model if self.takes else None
+        more = (self.timeout_s, self.inline, self.on_cancel, self.idempotent, schema)
         return _make, (self.function, self.name, self.spec.description, *more)
 
 
@@ -274,10 +160,6 @@ def _named(module: str, name: str) -> Any:
 
 
 @overload
-def tool(function: Function, /) -> Tool: ...
-
-
-@overload
 def tool(
     *,
     name: str | None = None,
@@ -286,8 +168,23 @@ def tool(
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
-    schema: type[pydantic.BaseModel] | None = None,
+    schema: Schema | None = None,
 ) -> Callable[[Function], Tool]: ...
+
+
+@overload
+def tool(
+    function: Function,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | timedelta | None = None,
+    inline: bool = False,
+    on_cancel: OnCancel = "cancel",
+    idempotent: bool = True,
+    schema: Schema | None = None,
+) -> Tool: ...
 
 
 def tool(
@@ -300,12 +197,17 @@ def tool(
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
-    schema: type[pydantic.BaseModel] | None = None,
+    schema: Schema | None = None,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a Tool from a function: as a decorator with or without arguments, or as a call.
 
     With `schema`, a subclass of pydantic's BaseModel, the model fills in that class, and the function takes one parameter: the
     instance. Such a class is also a tool without a function, `Agent(tools=[Answer])`; its result is the instance.
+
+    With a JSON schema of the arguments as `schema`, the function needs no annotations and may take `**arguments`. It gets them as plain
+    JSON values, once they fit the schema. An OpenAI function definition is also such a schema, with a name and a description.
+
+    Tool objects of LangChain, pydantic-ai and Inspect are tools as they are: `Agent(tools=[theirs])`.
 
     Raises ToolDefinitionError for a function whose parameters a model cannot fill in.
 
@@ -326,6 +228,11 @@ def tool(
         ...     return f"{trip.city} for {trip.days} days"
         >>> book.spec.parameters["required"], book.validate('{"city": "Graz"}')
         (['city'], {'trip': Trip(city='Graz', days=1)})
+        >>> def anything(**arguments):
+        ...     return arguments
+        >>> schema = {"type": "object", "properties": {"city": {"enum": ["Graz", "Linz"]}}, "required": ["city"]}
+        >>> lab.tool(anything, name="visit", schema=schema).validate('{"city": "Linz"}')
+        {'city': 'Linz'}
     """
 
     def make(target: Function) -> Tool:
@@ -572,12 +479,23 @@ def _make(  # noqa: PLR0917  the order of `__reduce__`
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
-    schema: type[pydantic.BaseModel] | None = None,
+    schema: Schema | None = None,
 ) -> Tool:
-    name = name or str(getattr(unwrapped(function), "__name__", type(function).__name__))
+    if isinstance(function, Mapping):
+        raise ToolDefinitionError(
+            f"{function!r} is a definition without a function: write lab.tool(function, schema=definition), with the function to call."
+        )
+    summary = takes = ""
+    if (foreign := schemas.recognised(function)) is not None:
+        function, name, summary = foreign.call, name or foreign.name, foreign.description
+        schema = foreign.schema if schema is None else schema
+    if isinstance(schema, Mapping):
+        named, defined, schema = schemas.from_definition(name or schemas.name_of(function), schema)
+        name, summary = name or named, summary or defined
+    name = name or schemas.name_of(function)
     if isinstance(function, type) and issubclass(function, pydantic.BaseModel):
         schema, inline = schema or function, True
-        function = itself
+        function = schemas.itself
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"{function!r} is not a function: pass a function whose parameters have annotations.")
     if not 0 < len(name) <= 64 or not all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in name):
@@ -587,10 +505,13 @@ def _make(  # noqa: PLR0917  the order of `__reduce__`
         raise ToolDefinitionError(f"The tool {name!r} has timeout_s={timeout_s!r}: give seconds above 0, or None for no limit.")
     if on_cancel not in typing.get_args(OnCancel):
         raise ToolDefinitionError(f"The tool {name!r} has on_cancel={on_cancel!r}: choose 'cancel' or 'wait'.")
-    takes = ""
     if schema is None:
-        summary, model, parameters = described(name, function)
+        in_docstring, model, parameters = schemas.described(name, function)
+    elif isinstance(schema, Mapping):
+        model, parameters = schemas.of_json_schema(name, schema)
+        schemas.refuse_misfit(name, function, parameters)
+        in_docstring = "" if summary else schemas.summary_of(function)
     else:
-        takes, summary, model, parameters = of_model(name, function, schema)
-    spec = ToolSpec(name, description or summary, parameters, json.dumps(parameters))
+        takes, in_docstring, model, parameters = schemas.of_model(name, function, schema)
+    spec = ToolSpec(name, description or summary or in_docstring, parameters, json.dumps(parameters))
     return Tool(function, spec, model, timeout_s, inline, on_cancel, idempotent, takes)
