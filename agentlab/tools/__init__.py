@@ -33,23 +33,28 @@ import sys
 import threading
 import time
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
 import pydantic
 import pydantic_core
 
+from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import GRACE_S, cancel_and_wait, is_async
 from agentlab._internal.display import Displayable
-from agentlab._internal.errors import StopRequested, ToolDefinitionError
+from agentlab._internal.errors import FixtureError, StopRequested, ToolDefinitionError
 from agentlab._internal.redaction import in_words, redact, redact_known
 from agentlab.limits.fields import in_seconds
 from agentlab.model.messages import JSON, Stop, ToolCall, ToolResult, ToolSpec
 from agentlab.tools import schemas
 from agentlab.tools.schemas import PREFIX
 from agentlab.tools.schemas import Function as Function
+from agentlab.tools.schemas import problems as problems
+
+if TYPE_CHECKING:
+    import os
 
 NAME_RULE = "letters, digits, _ and -, at most 64"
 
@@ -256,6 +261,100 @@ def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
     return named
 
 
+class McpServer(Sequence[Tool], Displayable):
+    """The tools of an MCP server, made by `lab.tools.from_mcp`; use them as `Agent(tools=[*server])`.
+
+    `async with` starts the server and ends it; `await` only starts it, and `close` ends it. Runs on any event loop may call its tools.
+    A server that dies fails the calls under way, and is started again by the next one. If the server changes its list of tools, this
+    sequence changes too; an agent keeps the tools that it was made with, and its run warns.
+
+    Example:
+        >>> with lab.replay("fixtures/mcp"):
+        ...     server = await lab.tools.from_mcp("python stations.py")
+        >>> server
+        McpServer('stations', ['find_station', 'departures'])
+    """
+
+    name: str
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The tools. Raises ConfigurationError before the server is opened."""
+        raise NotImplementedError
+
+    async def open(self) -> Self:
+        """Start the server and list its tools. Raises McpError if that fails; within `lab.replay` the list is the recorded one."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """End the server; its tools fail from now on."""
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, place: int) -> Tool: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Tool]: ...
+    def __getitem__(self, place: int | slice) -> Tool | Sequence[Tool]:
+        return self.tools[place]
+
+    def __len__(self) -> int:
+        return len(self.tools)
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        names = vars(self).get("_tools")
+        return redact(f"McpServer({self.name!r}, {'not open' if names is None else [one.name for one in names]})")
+
+
+def from_mcp(
+    server: str | Sequence[str],
+    *,
+    name: str = "",
+    prefix: str = "",
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float | timedelta | None = None,
+    start_timeout_s: float = 60,
+) -> McpServer:
+    """Return the tools of an MCP server. It is started by `async with` or `await`, and needs `agentlab-jupyter[mcp]`.
+
+    `server` is the URL of a server over streamable HTTP, or the command that starts one over stdio, as a list or as text. `name` stands
+    for the server in recordings and errors (by default from the URL or the command), `prefix` is added to the names of its tools. `env`
+    and `cwd` are for a command, which gets PATH, HOME and the like, but none of the keys in the environment; `headers` are for a URL.
+    `timeout_s` limits each call, `start_timeout_s` the start.
+
+    Its answers are recorded by `lab.record`; in `lab.replay` the server is never started.
+
+    Example:
+        >>> with lab.replay("fixtures/mcp"):
+        ...     async with lab.tools.from_mcp("python stations.py") as server:
+        ...         agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[*server])
+        >>> list(agent.tools)
+        ['find_station', 'departures']
+    """
+    made: McpServer = lazy.call(
+        "agentlab.interop.mcp_tools:from_mcp",
+        server,
+        name=name,
+        prefix=prefix,
+        env=env,
+        cwd=cwd,
+        headers=headers,
+        timeout_s=in_seconds(timeout_s),
+        start_timeout_s=start_timeout_s,
+    )
+    return made
+
+
 @dataclass(slots=True)
 class Executed:
     """The outcome of one call. `cut` is a cancellation during the call, or the exception of a middleware: the caller records the result
@@ -326,7 +425,10 @@ def _result(tool_call: ToolCall, target: Tool, outcome: _Outcome) -> Executed:
     if isinstance(error, StopRequested):
         return _stopped(tool_call, Stop(error.reason, error.output))
     if error is not None:
-        return _failed(tool_call, "exception", f"{tool_call.name} raised {in_words(error)}", value=error)
+        failed = _failed(tool_call, "exception", f"{tool_call.name} raised {in_words(error)}", value=error)
+        if isinstance(error, FixtureError):  # a recording that lacks this call ends the run, as one that lacks a response does
+            outcome.cut = error
+        return failed
     if isinstance(value, Stop):
         return _stopped(tool_call, value)
     try:
@@ -351,7 +453,7 @@ class _Outcome:
     error: BaseException | None = None
     ended: bool = True
     out_of_time: bool = False
-    cut: asyncio.CancelledError | None = None
+    cut: BaseException | None = None
     left_behind: bool = False
 
 
@@ -459,15 +561,6 @@ def _stopped(tool_call: ToolCall, stop: Stop) -> Executed:
     return Executed(ToolResult(tool_call.id, tool_call.name, content, stop.output, stop=stop))
 
 
-def problems(error: pydantic.ValidationError) -> str:
-    """Return what is wrong with the arguments of a call."""
-    found = []
-    for problem in error.errors(include_url=False, include_context=False):
-        place = ".".join(map(str, problem["loc"]))
-        found.append(f"{place}: {problem['msg']}" if place else str(problem["msg"]))
-    return "; ".join(found)
-
-
 # From a function to a tool ----------------------------------------------------------------------------------------------------
 
 
@@ -481,17 +574,8 @@ def _make(  # noqa: PLR0917  the order of `__reduce__`
     idempotent: bool = True,
     schema: Schema | None = None,
 ) -> Tool:
-    if isinstance(function, Mapping):
-        raise ToolDefinitionError(
-            f"{function!r} is a definition without a function: write lab.tool(function, schema=definition), with the function to call."
-        )
-    summary = takes = ""
-    if (foreign := schemas.recognised(function)) is not None:
-        function, name, summary = foreign.call, name or foreign.name, foreign.description
-        schema = foreign.schema if schema is None else schema
-    if isinstance(schema, Mapping):
-        named, defined, schema = schemas.from_definition(name or schemas.name_of(function), schema)
-        name, summary = name or named, summary or defined
+    function, name, schema, summary = schemas.unpacked(function, name, schema)
+    takes = ""
     name = name or schemas.name_of(function)
     if isinstance(function, type) and issubclass(function, pydantic.BaseModel):
         schema, inline = schema or function, True

@@ -347,6 +347,15 @@ def refuse_misfit(name: str, function: Function, schema: Mapping[str, JSON]) -> 
         )
 
 
+def problems(error: pydantic.ValidationError) -> str:
+    """Return what is wrong with the arguments of a call."""
+    found = []
+    for problem in error.errors(include_url=False, include_context=False):
+        place = ".".join(map(str, problem["loc"]))
+        found.append(f"{place}: {problem['msg']}" if place else str(problem["msg"]))
+    return "; ".join(found)
+
+
 # Tools of other libraries ---------------------------------------------------------------------------------------------------------
 
 
@@ -414,3 +423,21 @@ def recognised(given: Any) -> Foreign | None:
     return Foreign(
         described_as.name or name, described_as.description or "", described_as.parameters.model_dump(exclude_none=True), given
     )
+
+
+def unpacked(
+    function: Function, name: str | None, schema: type[pydantic.BaseModel] | Mapping[str, JSON] | None
+) -> tuple[Function, str | None, type[pydantic.BaseModel] | Mapping[str, JSON] | None, str]:
+    """Return function, name, schema and description of a tool, some of which may be in a tool object or in a function definition."""
+    if isinstance(function, Mapping):
+        raise ToolDefinitionError(
+            f"{function!r} is a definition without a function: write lab.tool(function, schema=definition), with the function to call."
+        )
+    summary = ""
+    if (foreign := recognised(function)) is not None:
+        function, name, summary = foreign.call, name or foreign.name, foreign.description
+        schema = foreign.schema if schema is None else schema
+    if isinstance(schema, Mapping):
+        named, defined, schema = from_definition(name or name_of(function), schema)
+        name, summary = name or named, summary or defined
+    return function, name, schema, summary
