@@ -136,7 +136,7 @@ class _Server(McpServer):
             try:
                 offered = tool(
                     _Call(self, str(one["name"])),
-                    name=(self.prefix + re.sub(r"[^A-Za-z0-9_-]", "_", str(one["name"])))[:64],
+                    name=re.sub(r"[^A-Za-z0-9_-]", "_", f"{self.prefix}{one['name']}")[:64],
                     description=one.get("description") or one.get("title") or "",
                     timeout_s=self.timeout_s,
                     schema=one.get("inputSchema") or {},
@@ -230,7 +230,7 @@ def _text_of(part: Mapping[str, JSON]) -> str:
         return str(inner["text"])
     data = inner.get("data") or inner.get("blob")
     if data is not None:
-        return f"[{inner.get('mimeType') or part.get('type')}, {len(data) * 3 // 4:,} bytes]"
+        return f"[{inner.get('mimeType') or part.get('type')}, {len(data.rstrip('=')) * 3 // 4:,} bytes]"
     return f"[{part.get('type')}: {inner.get('uri') or inner.get('name') or ''}]"
 
 
@@ -291,6 +291,8 @@ class Wire:
             raise McpError(f"The MCP server {self.name!r} is closed: open it again, or call it within its `async with` block.")
         async with self._starting:
             if self._connection is None or self._connection.has_ended:
+                if self._connection is not None:
+                    await self._connection.end()
                 self._connection = await _Connection(self).start()
             return self._connection
 

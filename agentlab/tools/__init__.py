@@ -8,9 +8,8 @@
     @lab.tool(on_cancel="wait")                                   # a cancelled run waits for it
     async def book(train: str) -> str: ...
 
-    look_up = lab.tool(client.call, name="look_up", schema={"type": "object", "properties": {…}})    # **kwargs are allowed
-
-    async with lab.tools.from_mcp([sys.executable, "server.py"]) as server: ...                     # the tools of an MCP server
+    find = lab.tool(client.call, name="find", schema={"type": "object", …})    # JSON Schema
+    server = await lab.tools.from_mcp("python server.py")         # the tools of an MCP server: Agent(tools=[*server])
 
 The arguments are validated before the function is called. Every failure goes back to the model as the result of the call.
 
@@ -306,7 +305,7 @@ class McpServer(Sequence[Tool], Displayable):
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:
