@@ -70,9 +70,8 @@ class Where:
         return Path(words[0] if words else self.command[0]).stem
 
 
-def from_mcp(
+def from_mcp(  # noqa: PLR0917  the order in `agentlab.tools.from_mcp`, which has the keywords
     server: str | Sequence[str],
-    *,
     name: str,
     prefix: str,
     env: Mapping[str, str] | None,
@@ -261,7 +260,7 @@ class Wire:
 
         def give(line: dict[str, JSON] | Exception | None) -> None:
             with suppress(RuntimeError):  # the caller's loop was closed
-                given = json.dumps(line).encode() + b"\n" if isinstance(line, dict) else line
+                given = json.dumps(line, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n" if isinstance(line, dict) else line
                 loop.call_soon_threadsafe(lines.put_nowait, given)
 
         work = asyncio.run_coroutine_threadsafe(self._answer(request, give), background_loop())

@@ -46,21 +46,22 @@ from agentlab._internal.display import Displayable
 from agentlab._internal.errors import FixtureError, StopRequested, ToolDefinitionError
 from agentlab._internal.redaction import in_words, redact, redact_known
 from agentlab.limits.fields import in_seconds
-from agentlab.model.messages import JSON, Stop, ToolCall, ToolResult, ToolSpec
+from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
 from agentlab.tools import schemas
-from agentlab.tools.schemas import PREFIX
+from agentlab.tools.schemas import PREFIX, Schema
 from agentlab.tools.schemas import Function as Function
 from agentlab.tools.schemas import problems as problems
 
+__all__ = ["McpServer", "Tool", "from_mcp", "tool"]
+
 if TYPE_CHECKING:
     import os
+else:
+    __getattr__, __dir__ = lazy.module_hooks(__name__, __all__)
 
 NAME_RULE = "letters, digits, _ and -, at most 64"
 
 OnCancel: TypeAlias = Literal["cancel", "wait"]
-
-Schema: TypeAlias = type[pydantic.BaseModel] | Mapping[str, JSON]
-"""The arguments of a tool: a pydantic class, a JSON schema, or an OpenAI function definition."""
 
 INTERRUPTED = "The run was cut off while this call was under way; what it did is not known."
 
@@ -340,17 +341,8 @@ def from_mcp(
         >>> list(agent.tools)
         ['find_station', 'departures']
     """
-    made: McpServer = lazy.call(
-        "agentlab.interop.mcp_tools:from_mcp",
-        server,
-        name=name,
-        prefix=prefix,
-        env=env,
-        cwd=cwd,
-        headers=headers,
-        timeout_s=in_seconds(timeout_s),
-        start_timeout_s=start_timeout_s,
-    )
+    settings = (name, prefix, env, cwd, headers, in_seconds(timeout_s), start_timeout_s)
+    made: McpServer = lazy.call("agentlab.interop.mcp_tools:from_mcp", server, *settings)
     return made
 
 

@@ -27,6 +27,9 @@ from agentlab.model.messages import JSON
 
 Function: typing.TypeAlias = Callable[..., Any]
 
+Schema: typing.TypeAlias = type[pydantic.BaseModel] | Mapping[str, JSON]
+"""The arguments of a tool: a pydantic class, a JSON schema, or an OpenAI function definition."""
+
 # From a signature, or from a pydantic class ---------------------------------------------------------------------------------------
 
 PREFIX = "argument_"
@@ -425,9 +428,7 @@ def recognised(given: Any) -> Foreign | None:
     )
 
 
-def unpacked(
-    function: Function, name: str | None, schema: type[pydantic.BaseModel] | Mapping[str, JSON] | None
-) -> tuple[Function, str | None, type[pydantic.BaseModel] | Mapping[str, JSON] | None, str]:
+def unpacked(function: Function, name: str | None, schema: Schema | None) -> tuple[Function, str | None, Schema | None, str]:
     """Return function, name, schema and description of a tool, some of which may be in a tool object or in a function definition."""
     if isinstance(function, Mapping):
         raise ToolDefinitionError(
