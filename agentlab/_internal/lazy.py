@@ -57,7 +57,7 @@ _HINTS = {
     "`step.tool_results`, with the result of each tool": "ToolOutput",
     '`ValueError("…")`, raised in the tool: the model reads the message': "ModelRetry",
     "a closure or a bound method as the tool, which has the tool's dependencies": "deps deps_type",
-    '`tools=[*server]`, with `server = await lab.tools.from_mcp([sys.executable, "server.py"])`': "mcp_servers",
+    '`await lab.tools.from_mcp("python server.py")`, and add its tools to those of the agent': "mcp_servers",
     "`observers=[print]` to see each event, or give `lab.Agent` a middleware that changes calls": "hooks",
     "its settings as arguments of `lab.Agent`": "run_config",
     '`asyncio.run(main())` in a script, with `await agent.run("…")` in `main`': "run_sync",

@@ -106,9 +106,7 @@ class _Server(McpServer):
         """Pickle how the server is reached; another process connects to it when it first calls a tool."""
         return _Server, (self.where, self.name, self.prefix, self.timeout_s)
 
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """The tools. Raises ConfigurationError before the server is opened."""
+    def _listed(self) -> tuple[Tool, ...]:
         if self._tools is None:
             raise ConfigurationError(
                 f"The tools of the MCP server {self.name!r} are not known yet: write `async with lab.tools.from_mcp(…) as server`, or "
@@ -260,7 +258,11 @@ class Wire:
 
         def give(line: dict[str, JSON] | Exception | None) -> None:
             with suppress(RuntimeError):  # the caller's loop was closed
-                given = json.dumps(line, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n" if isinstance(line, dict) else line
+                given = (
+                    json.dumps(line, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+                    if isinstance(line, dict)
+                    else line
+                )
                 loop.call_soon_threadsafe(lines.put_nowait, given)
 
         work = asyncio.run_coroutine_threadsafe(self._answer(request, give), background_loop())

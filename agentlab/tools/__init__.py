@@ -59,8 +59,6 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__ = lazy.module_hooks(__name__, __all__)
 
-NAME_RULE = "letters, digits, _ and -, at most 64"
-
 OnCancel: TypeAlias = Literal["cancel", "wait"]
 
 INTERRUPTED = "The run was cut off while this call was under way; what it did is not known."
@@ -210,9 +208,8 @@ def tool(
     instance. Such a class is also a tool without a function, `Agent(tools=[Answer])`; its result is the instance.
 
     With a JSON schema of the arguments as `schema`, the function needs no annotations and may take `**arguments`. It gets them as plain
-    JSON values, once they fit the schema. An OpenAI function definition is also such a schema, with a name and a description.
-
-    Tool objects of LangChain, pydantic-ai and Inspect are tools as they are: `Agent(tools=[theirs])`.
+    JSON values, once they fit the schema. An OpenAI function definition is also such a schema, with a name and a description. Tool
+    objects of LangChain, pydantic-ai and Inspect are tools as they are: `Agent(tools=[theirs])`.
 
     Raises ToolDefinitionError for a function whose parameters a model cannot fill in.
 
@@ -264,9 +261,9 @@ def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
 class McpServer(Sequence[Tool], Displayable):
     """The tools of an MCP server, made by `lab.tools.from_mcp`; use them as `Agent(tools=[*server])`.
 
-    `async with` starts the server and ends it; `await` only starts it, and `close` ends it. Runs on any event loop may call its tools.
-    A server that dies fails the calls under way, and is started again by the next one. If the server changes its list of tools, this
-    sequence changes too; an agent keeps the tools that it was made with, and its run warns.
+    `async with` starts the server and ends it; `await` only starts it, `close` ends it. Runs on any event loop may call its tools. A
+    server that dies fails the calls under way, and is started again by the next one. If it changes its list of tools, this sequence
+    changes too; an agent keeps the tools that it was made with, and its run warns.
 
     Example:
         >>> with lab.replay("fixtures/mcp"):
@@ -277,17 +274,29 @@ class McpServer(Sequence[Tool], Displayable):
 
     name: str
 
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """The tools. Raises ConfigurationError before the server is opened."""
+    def _listed(self) -> Sequence[Tool]:
         raise NotImplementedError
 
     async def open(self) -> Self:
-        """Start the server and list its tools. Raises McpError if that fails; within `lab.replay` the list is the recorded one."""
+        """Start the server and list its tools. Raises McpError if that fails; within `lab.replay` the list is the recorded one.
+
+        Example:
+            >>> with lab.replay("fixtures/mcp"):
+            ...     server = await lab.tools.from_mcp("python stations.py").open()
+            >>> len(server)
+            2
+        """
         raise NotImplementedError
 
     async def close(self) -> None:
-        """End the server; its tools fail from now on."""
+        """End the server; its tools fail from now on.
+
+        Example:
+            >>> server = lab.tools.from_mcp("python stations.py")
+            >>> await server.close()
+            >>> server
+            McpServer('stations', not open)
+        """
         raise NotImplementedError
 
     @overload
@@ -295,10 +304,10 @@ class McpServer(Sequence[Tool], Displayable):
     @overload
     def __getitem__(self, place: slice) -> Sequence[Tool]: ...
     def __getitem__(self, place: int | slice) -> Tool | Sequence[Tool]:
-        return self.tools[place]
+        return self._listed()[place]
 
     def __len__(self) -> int:
-        return len(self.tools)
+        return len(self._listed())
 
     def __await__(self) -> Generator[Any, Any, Self]:
         return self.open().__await__()
@@ -416,10 +425,9 @@ def _result(tool_call: ToolCall, target: Tool, outcome: _Outcome) -> Executed:
     if isinstance(error, StopRequested):
         return _stopped(tool_call, Stop(error.reason, error.output))
     if error is not None:
-        failed = _failed(tool_call, "exception", f"{tool_call.name} raised {in_words(error)}", value=error)
         if isinstance(error, FixtureError):  # a recording that lacks this call ends the run, as one that lacks a response does
             outcome.cut = error
-        return failed
+        return _failed(tool_call, "exception", f"{tool_call.name} raised {in_words(error)}", value=error)
     if isinstance(value, Stop):
         return _stopped(tool_call, value)
     try:
@@ -573,8 +581,7 @@ def _make(  # noqa: PLR0917  the order of `__reduce__`
         function = schemas.itself
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"{function!r} is not a function: pass a function whose parameters have annotations.")
-    if not 0 < len(name) <= 64 or not all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in name):
-        raise ToolDefinitionError(f"{name!r} cannot be a tool's name ({NAME_RULE}): set one with lab.tool(name=…).")
+    schemas.check_name(name)
     timeout_s = in_seconds(timeout_s)
     if timeout_s is not None and not (isinstance(timeout_s, int | float) and math.isfinite(timeout_s) and timeout_s > 0):
         raise ToolDefinitionError(f"The tool {name!r} has timeout_s={timeout_s!r}: give seconds above 0, or None for no limit.")

@@ -442,3 +442,11 @@ def unpacked(function: Function, name: str | None, schema: Schema | None) -> tup
         named, defined, schema = from_definition(name or name_of(function), schema)
         name, summary = name or named, summary or defined
     return function, name, schema, summary
+
+
+def check_name(name: str) -> None:
+    """Raise ToolDefinitionError for a name that some provider refuses."""
+    if not 0 < len(name) <= 64 or not all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in name):
+        raise ToolDefinitionError(
+            f"{name!r} cannot be a tool's name (letters, digits, _ and -, at most 64): set one with lab.tool(name=…)."
+        )
