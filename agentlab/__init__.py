@@ -73,7 +73,10 @@ if TYPE_CHECKING:
     from agentlab.limits.conditions import FinishReasonIs as FinishReasonIs
     from agentlab.limits.conditions import HasToolCall as HasToolCall
     from agentlab.limits.conditions import MaxCost as MaxCost
+    from agentlab.limits.conditions import MaxOutputTokens as MaxOutputTokens
     from agentlab.limits.conditions import MaxTokensUsed as MaxTokensUsed
+    from agentlab.limits.conditions import MaxToolCalls as MaxToolCalls
+    from agentlab.limits.conditions import Repeats as Repeats
     from agentlab.limits.conditions import StepCountIs as StepCountIs
     from agentlab.limits.fields import limit_field as limit_field
     from agentlab.limits.live import LiveSettings as LiveSettings
@@ -92,6 +95,7 @@ if TYPE_CHECKING:
     from agentlab.model.messages import ToolCall as ToolCall
     from agentlab.model.messages import ToolResult as ToolResult
     from agentlab.model.usage import Usage as Usage
+    from agentlab.notebook.browse import browse as browse
     from agentlab.notebook.explorer.explorer import explore as explore
     from agentlab.notebook.panel import panel as panel
     from agentlab.providers import finish_detection as signals  # noqa: F401
@@ -136,7 +140,7 @@ _NAMES = {
     "interop.otel_export": "Telemetry",
     "limits.budget": "Budget",
     "limits.combinators": "AllOf AnyOf Custom Not Off StopCondition",
-    "limits.conditions": "FinishReasonIs HasToolCall MaxCost MaxTokensUsed StepCountIs",
+    "limits.conditions": "FinishReasonIs HasToolCall MaxCost MaxOutputTokens MaxTokensUsed MaxToolCalls Repeats StepCountIs",
     "limits.fields": "limit_field",
     "limits.live": "LiveSettings",
     "limits.policies": "ContinuationPolicy TerminatingTools",
@@ -145,6 +149,7 @@ _NAMES = {
     "model.finish_reasons": "Confidence FinishReason StopReason TerminationSignal",
     "model.messages": "Message Stop ToolCall ToolResult",
     "model.usage": "Usage",
+    "notebook.browse": "browse",
     "notebook.explorer.explorer": "explore",
     "notebook.panel": "panel",
     "providers.finish_detection": "detect",

@@ -33,10 +33,14 @@ def has_page() -> bool:
 
 
 def _detected_page() -> bool:
-    kernel = running_kernel()
-    if kernel is None or "PYTEST_CURRENT_TEST" in os.environ:  # a script, a terminal, or pytest started from a notebook
+    if "PYTEST_CURRENT_TEST" in os.environ:  # pytest started from a notebook
         return False
-    if "google.colab" in sys.modules or os.environ.get("SERVER_SOFTWARE", "").startswith("voila/"):
+    kernel = running_kernel()
+    if kernel is None:
+        return has_marimo_page()
+    if "google.colab" in sys.modules:
+        return not has_old_widgets()
+    if os.environ.get("SERVER_SOFTWARE", "").startswith("voila/"):
         return True
     try:
         request = kernel.get_parent("shell")
@@ -45,6 +49,17 @@ def _detected_page() -> bool:
     if request.get("header", {}).get("msg_type") in ("comm_open", "comm_msg"):
         return True
     return bool(request.get("content", {}).get("allow_stdin", False))
+
+
+def has_old_widgets() -> bool:
+    """True if this process runs with ipywidgets 7, as on Colab until its session is restarted."""
+    return str(getattr(sys.modules.get("ipywidgets"), "__version__", "8")).startswith("7.")
+
+
+def has_marimo_page() -> bool:
+    """True if this thread runs a marimo notebook for a browser. marimo has no Jupyter kernel; an export runs without a request."""
+    marimo = sys.modules.get("marimo")
+    return marimo is not None and bool(marimo.running_in_notebook()) and marimo.app_meta().request is not None
 
 
 def running_kernel() -> Any | None:

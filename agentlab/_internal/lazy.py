@@ -40,7 +40,7 @@ _HINTS = {
     "`lab.StopCondition`": "TerminationCondition",
     "`lab.StepCountIs`": "MaxMessageTermination",
     "`stop=lab.StepCountIs(8)`, which counts steps": "max_messages",
-    '`stop=lab.HasToolCall("finalize")`, or count in a tool middleware: no limit counts tool calls': "max_tool_calls tool_calls_limit",
+    "`stop=lab.MaxToolCalls(8)`": "max_tool_calls tool_calls_limit",
     # limits
     "`budget=lab.Budget(max_turns=8)`": "maxTurns max_steps max_iterations recursion_limit step_limit max_consecutive_auto_reply",
     "`budget=lab.Budget(max_calls=8)`": "max_requests request_limit usage_limits",

@@ -6,6 +6,7 @@ lab.diff(run, branch).summary          the differences in two sentences
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -379,6 +380,29 @@ def _answer(step: StepResult) -> tuple[Any, ...]:
     responses = [call.response for call in step.calls if call.used] if step.answer is None else [step.answer]
     reasoning = "".join([response.reasoning for response in responses])
     return step.text, reasoning, step.finish_reason, [response.refusal for response in responses if response.refusal]
+
+
+def step_keys(step: StepResult, given: object) -> str:
+    """Return a short key for each of `STEP_PARTS` of a step: two steps of which all keys are equal are the same for `diff`."""
+    arguments = [_canonical(sent) if sent == run else (_canonical(sent), _canonical(run)) for sent, run in _arguments(step)]
+    parts = (given, _answer(step), _tools(step), arguments, _results(step))
+    return " ".join(hashlib.blake2b(repr(part).encode(errors="replace"), digest_size=4).hexdigest() for part in parts)
+
+
+STEP_PARTS = ("prompt", "answer", "tool calls", "arguments", "tool results")
+
+
+def _canonical(text: str) -> object:
+    """Return JSON with its keys in order and equal numbers alike; any other text as it is."""
+    try:
+        found = json.loads(text, parse_float=_number, parse_int=_number, parse_constant=_refuse)
+        return json.dumps(found, sort_keys=True)
+    except (ValueError, ArithmeticError, RecursionError):
+        return text
+
+
+def _number(text: str) -> str:
+    return f"number {Decimal(text).normalize()}"
 
 
 def _tools(step: StepResult) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from agentlab._internal.safe_text import one_line
 from agentlab.engine.branches import RunLike
 from agentlab.engine.plan import Origin
 from agentlab.limits.settings import RunSettings
@@ -112,6 +113,16 @@ def differences(branch: RunLike) -> tuple[str, ...]:
     return (*found, *_in_settings(branch.limits.snapshot(), parent.limits.snapshot()))
 
 
+def message_of(branch: RunLike) -> str | None:
+    """Return the message that a person added after the kept steps of a branch; None if there is none."""
+    parent, at = branch.origin.parent, branch.origin.forked_at or 0
+    if parent is None:
+        return None
+    ours, theirs = branch.timeline.messages_of(at), parent.timeline.messages_of(at)
+    added = ours[len(theirs)].text if len(ours) > len(theirs) else None
+    return None if added == branch.limits.continuation.hint else added  # the hint is added to an answer that was cut off
+
+
 def _in_messages(branch: RunLike, parent: RunLike) -> Iterator[str]:
     at = branch.origin.forked_at or 0
     if at:
@@ -120,8 +131,8 @@ def _in_messages(branch: RunLike, parent: RunLike) -> Iterator[str]:
         changed = [result.name for result in ours if before.get(result.call_id) != result.content]
         if changed:
             yield f"tool result of {', '.join(dict.fromkeys(changed))}"
-    if len(branch.timeline.messages_of(at)) > len(parent.timeline.messages_of(at)):
-        yield "one more message"
+    if (added := message_of(branch)) is not None:
+        yield f'message "{one_line(added, 40)}"'
 
 
 def _in_settings(ours: RunSettings, theirs: RunSettings) -> Iterator[str]:

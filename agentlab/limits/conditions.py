@@ -12,7 +12,8 @@ A condition is met AT its limit (>=).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
@@ -40,10 +41,13 @@ __all__ = [
     "FinishReasonIs",
     "HasToolCall",
     "MaxCost",
+    "MaxOutputTokens",
     "MaxTokensUsed",
+    "MaxToolCalls",
     "Not",
     "Off",
     "Predicate",
+    "Repeats",
     "StepCountIs",
     "StopCondition",
     "as_condition",
@@ -196,3 +200,86 @@ class FinishReasonIs(StopCondition):
 
     def __repr__(self) -> str:
         return f"FinishReasonIs({words_as_code(self.reasons)})"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class MaxOutputTokens(StopCondition):
+    """Met when the models have written this many tokens, in all calls of the run; what they read does not count.
+
+    Unknown usage is handled like that of MaxTokensUsed.
+
+    Example:
+        >>> str(lab.MaxOutputTokens(500).read(result.history))
+        'MaxOutputTokens 202 of 500'
+    """
+
+    tokens: int = limit_field(unit="tokens", minimum=1, start=2_000, help="stop when this many tokens were written")
+
+    @helps_with_keywords
+    def __init__(self, tokens: int | Iterable[int]) -> None:
+        object.__setattr__(self, "tokens", one_or_several(whole_number, "MaxOutputTokens", "tokens", tokens))
+
+    def read(self, history: Totals) -> Reading:
+        """Compare the output tokens so far with the limit."""
+        known = history.known_output_tokens
+        return Reading("MaxOutputTokens", *reached(history.usage.output_tokens, known, self.tokens))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class MaxToolCalls(StopCondition):
+    """Met when the model has made this many tool calls: of any tool, or of those that are named, together.
+
+    It is read after a step, so the calls of the step that reaches the limit are all executed.
+
+    Example:
+        >>> lab.MaxToolCalls(8).read(result.history).value
+        5
+        >>> str(lab.MaxToolCalls(2, "get_weather").read(result.history))
+        'MaxToolCalls 2 of 2'
+    """
+
+    calls: int = limit_field(unit="calls", minimum=1, start=10, help="stop after this many tool calls")
+    names: tuple[str, ...] = dataclasses.field(
+        default=(), metadata={"help": "count the calls of these tools; none: of all tools", "start": (), "known": "tools"}
+    )
+
+    @helps_with_keywords
+    def __init__(self, calls: int | Iterable[int], names: str | Sequence[str] = ()) -> None:
+        several = (names,) if isinstance(names, str) else tuple(names)
+        if not all(isinstance(name, str) and name for name in several):
+            raise LimitError(f'MaxToolCalls({calls!r}, {names!r}): name the tools as text, such as MaxToolCalls(3, "search").')
+        object.__setattr__(self, "calls", one_or_several(whole_number, "MaxToolCalls", "calls", calls))
+        object.__setattr__(self, "names", several)
+
+    def read(self, history: Totals) -> Reading:
+        """Compare the calls so far with the limit."""
+        count = sum(map(history.tool_count, self.names)) if self.names else history.tool_calls
+        return Reading("MaxToolCalls", count, self.calls, count >= self.calls)
+
+    def __repr__(self) -> str:
+        return f"MaxToolCalls({self.calls!r}{f', {list(self.names)!r}' if self.names else ''})"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Repeats(StopCondition):
+    """Met when the model has made the same tool call, with the same arguments, this many times in the run.
+
+    The order and the layout of the arguments do not matter. The value is the count of the most frequent call.
+
+    Example:
+        >>> (await endless.run("?", stop=lab.Repeats(3))).detail
+        'Stop condition met: Repeats 3 of 3.'
+        >>> lab.Repeats(3).read(result.history).value
+        1
+    """
+
+    times: int = limit_field(unit="times", minimum=2, start=3, help="stop when the same call was made this many times")
+
+    @helps_with_keywords
+    def __init__(self, times: int | Iterable[int]) -> None:
+        object.__setattr__(self, "times", one_or_several(functools.partial(whole_number, minimum=2), "Repeats", "times", times))
+
+    def read(self, history: Totals) -> Reading:
+        """Compare the count of the most frequent call with the limit."""
+        count = history.most_repeated
+        return Reading("Repeats", count, self.times, count >= self.times)

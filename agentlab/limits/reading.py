@@ -17,6 +17,7 @@ from agentlab._internal.formatting import as_set, read_of
 from agentlab._internal.redaction import redact, redacted_repr
 from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import JSON
+from agentlab.model.usage import Usage
 
 
 class Totals(Protocol):
@@ -27,8 +28,11 @@ class Totals(Protocol):
 
     calls: int
     known_tokens: int
+    known_output_tokens: int
     known_cost_usd: Decimal
     elapsed_s: float
+    usage: Usage
+    tool_calls: int
 
     @property
     def tokens(self) -> int | None:
@@ -47,6 +51,11 @@ class Totals(Protocol):
 
     def tool_count(self, name: str) -> int:
         """Return how often the model called this tool."""
+        ...
+
+    @property
+    def most_repeated(self) -> int:
+        """How often the model made its most frequent tool call, with the same arguments; 0 without calls."""
         ...
 
     def has_finish(self, reason: str) -> bool:

@@ -1,12 +1,15 @@
-"""The notebook interface: cards, the panel, the explorer, and the magics. The only importer of ipywidgets, anywidget and IPython.
+"""The notebook interface: panel, explorer, browser, cards and magics. The only importer of ipywidgets, anywidget and IPython.
 
 May import: `experiments` and what is below it; not `serving`.
 
-    cards     the display of each public value
-    panel     `run.panel()`, `lab.panel`
-    page      `run.to_html()`
-    explorer  `lab.explore`
-    magics    `%load_ext agentlab`
+    markup     pieces of HTML
+    live_view  display of a live view, with a copy for readers without a kernel
+    page       `run.to_html()`
+    panel      `run.panel()`, `lab.panel`
+    explorer   `lab.explore`
+    browse     `lab.browse`
+    cards      the display of each public value
+    magics     `%load_ext agentlab`
 """
 
-__all__ = ["cards", "panel", "page", "explorer", "magics"]
+__all__ = ["markup", "live_view", "page", "panel", "explorer", "browse", "cards", "magics"]

@@ -1,33 +1,30 @@
-"""The base of the panel and the explorer: a live widget with one thread that redraws it, or static outputs without a live page; and
-what the parts of a panel share: the run, the chosen step, the panel's services, and the mark of the drawing thread."""
+"""The base of the panel and the explorer: a live widget with one thread that redraws it, or static outputs without a live page."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import contextvars
 import threading
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import ipywidgets as widgets
 from IPython import display
 
-from agentlab._internal.kernel import has_page, kernel_workarounds
+from agentlab._internal.kernel import has_old_widgets, has_page, kernel_workarounds
 from agentlab._internal.safe_text import AS_WRITTEN, printable
-from agentlab.agent import Run
-from agentlab.errors import ConfigurationError
 from agentlab.notebook import markup
-from agentlab.notebook.markup import Html
 
-if TYPE_CHECKING:
-    from agentlab.agent import Agent
+_OLD_WIDGETS = (
+    "This session runs with ipywidgets 7, and agentlab's controls need version 8, which was installed with agentlab: restart the "
+    "session, and run the cells again."
+)
 
 Output = tuple[dict[str, str], dict[str, Any]]
 """One output of a cell: data and metadata by mime type."""
@@ -37,15 +34,11 @@ SHORTEST_PAUSE_S = 0.2
 PAUSE_PER_DRAWING = 5
 """While a run is under way, each second of drawing is followed by this number of seconds without: both share one interpreter."""
 CLOCK_TICK_S = 1.0
-
-
-def _sheet(name: str) -> str:
-    return f"<style>\n{Path(__file__).with_name(name).read_text(encoding='utf-8')}</style>"
-
-
-# Colours are legible on white and near black, and never the only sign. static.css is saved in notebooks with every panel, live.css
-# is for the live panel only, kept.css for the copy that is saved beside the live panel.
-STYLE, LIVE_STYLE, KEPT_STYLE = _sheet("static.css"), _sheet("live.css"), _sheet("kept.css")
+_KEPT = (
+    "<style>.jp-OutputArea-child:has(+ .jp-OutputArea-child .agentlab-kept) > .jp-OutputArea-output.jupyter-widgets:not(:has(*)) "
+    "{display:none}</style>"
+)
+"""Where the widget is gone, JupyterLab shows a message in its place, which the saved copy below makes needless."""
 
 
 # Without a kernel ---------------------------------------------------------------------------------------------------------------
@@ -101,8 +94,13 @@ class StaticOutputs(ABC):
 
 
 def panel_html(*parts: str) -> str:
-    """Pieces of HTML with the style sheet of the panel."""
-    return f'<div class="agentlab-panel {AS_WRITTEN}">{STYLE}{"".join(parts)}</div>'
+    """Return pieces of HTML with the style sheet of what is saved in notebooks."""
+    return f'<div class="agentlab-static {AS_WRITTEN}"><style>{_style()}</style>{"".join(parts)}</div>'
+
+
+@cache
+def _style() -> str:
+    return Path(__file__).with_name("static.css").read_text(encoding="utf-8")
 
 
 # With one ------------------------------------------------------------------------------------------------------------------------
@@ -111,8 +109,7 @@ def panel_html(*parts: str) -> str:
 class LiveView(ABC):
     """A live widget, its redraw, and its display as the last expression of a cell.
 
-    A subclass makes its parts in `_compose` once there is a page to show them, updates them in `_show`, and gives its view without
-    a kernel in `_static`. It has no state of the runs.
+    A subclass makes its `widget` on first access, updates it in `_show`, and gives its view without a kernel in `_static`.
     """
 
     def __init__(self) -> None:
@@ -120,16 +117,24 @@ class LiveView(ABC):
         self._drawing = threading.RLock()
         self._widget: Any = None
         self._shown_live = False
-        self._embedded = False
         self._saved: set[object] = set()
 
+    @property
     @abstractmethod
-    def _compose(self) -> None:
-        """Make the parts, and put them into the page with `_put`."""
+    def widget(self) -> widgets.DOMWidget:
+        """The live widget, created on first access."""
 
     @abstractmethod
-    def _show(self) -> bool:
-        """Update what is visible; True if there are new controls."""
+    def _show(self) -> None:
+        """Update what is visible."""
+
+    @abstractmethod
+    def _report(self, fault: str) -> None:
+        """Show an error of the drawing."""
+
+    @abstractmethod
+    def _controls(self) -> Iterator[widgets.Widget]:
+        """Yield the widgets whose messages the kernel handles while a cell awaits something."""
 
     @abstractmethod
     def _is_under_way(self) -> bool:
@@ -145,44 +150,6 @@ class LiveView(ABC):
 
     # Live -------------------------------------------------------------------------------------------------------------------
 
-    @property
-    def widget(self) -> widgets.Widget:
-        """The live widget, created on first access."""
-        if self._widget is None:
-            self.fault = Html()
-            self._style = Html(f"{STYLE}{LIVE_STYLE}<style>.{self._kept_class} {{display:none}}</style>")
-            self._redrawer = Redrawer(self._draw_safely, self._is_under_way, lambda: not self._is_under_way())
-            self._widget = widgets.VBox()
-            self._widget.add_class("agentlab-panel")
-            self._compose()
-        return self._widget
-
-    def embed(self) -> widgets.Widget:
-        """The live widget as a part of another view, which displays and saves it."""
-        self._embedded = True
-        return self.widget
-
-    def _put(self, *parts: widgets.Widget) -> None:
-        """Show these parts in the page."""
-        with self._drawing:
-            self.widget.children = [self._style, *parts, self.fault]
-            self._draw_safely()  # last: from here on, events request redraws
-            self._adopt_if_shown()
-
-    def guard(self, action: Callable[[], object]) -> None:
-        """Run the action of a control, and show its error under the panel."""
-        try:
-            action()
-        except Exception as error:
-            self._report(f"{type(error).__name__}: {error}")
-        else:
-            self._report("")
-        self._redrawer.mark(soon=True)
-
-    def _report(self, fault: str) -> None:
-        """Show an error; the empty text removes it."""
-        self.fault.value = markup.fault(fault) if fault else ""
-
     def _draw_safely(self) -> None:
         try:
             with self._drawing:
@@ -191,10 +158,7 @@ class LiveView(ABC):
             self._report(f"The panel could not be drawn: {type(error).__name__}: {error}")
 
     def _draw(self) -> None:
-        with drawing():
-            new = self._show()
-        if new:
-            self._adopt_if_shown()
+        self._show()
         finished = self._finished()
         if self._shown_live and finished is not None and finished not in self._saved:
             self._saved.add(finished)
@@ -218,7 +182,7 @@ class LiveView(ABC):
         bundle with the widget: JupyterLab would show an error in the widget's place and nothing else of that bundle.
         """
         bundle = self._static().bundle(with_pictures=True)
-        kept = f'<div class="agentlab-kept {self._kept_class}">{KEPT_STYLE}{bundle["text/html"]}</div>'
+        kept = f'<div class="agentlab-kept {self._kept_class}">{_KEPT}{bundle["text/html"]}</div>'
         return {**bundle, "text/html": kept}
 
     def _live_bundle(self) -> dict[str, Any]:
@@ -231,32 +195,33 @@ class LiveView(ABC):
             },
         }
 
+    def _live_metadata(self) -> dict[str, Any]:
+        """anywidget's metadata, which names on Colab the code that shows widgets of other packages."""
+        given = self.widget._repr_mimebundle_()
+        return given[1] if isinstance(given, tuple) else {}
+
     def _ipython_display_(self) -> None:
         with self._drawing:  # an update sent before the display exists would be lost
             if not has_page():
                 for data, metadata in self._static().outputs():
                     display.display(data, metadata=metadata, raw=True)
+                if has_old_widgets():
+                    display.display(display.HTML(markup.note(_OLD_WIDGETS)))
                 return
             _ = self.widget
             self._shown_live = True
-            self._adopt_if_shown()
-            self._saved.add(self._finished())
-            display.display(self._live_bundle(), raw=True)
-            display.display(self._kept_bundle(), raw=True, display_id=self._display_id)
-
-    def _adopt_if_shown(self) -> None:
-        """Let the kernel handle messages of these controls while a cell awaits something."""
-        if self._shown_live or self._embedded:
             kernel = kernel_workarounds()
             for control in self._controls():
                 kernel.adopt(control.comm)
+            self._saved.add(self._finished())
+            display.display(self._live_bundle(), metadata=self._live_metadata(), raw=True)
+            display.display(self._kept_bundle(), raw=True, display_id=self._display_id)
 
-    def _controls(self) -> Iterator[widgets.Widget]:
-        waiting = [self.widget]
-        while waiting:
-            widget = waiting.pop()
-            yield widget
-            waiting.extend(getattr(widget, "children", ()))
+    def _display_(self) -> display.HTML:
+        """Return what marimo shows, which has no place for widgets of ipywidgets: the view without a kernel."""
+        note = "marimo cannot show the controls of this view: open the notebook in Jupyter, or set the values in code."
+        html = self._static().bundle(with_pictures=True)["text/html"]
+        return display.HTML(html + markup.note(note) if has_page() else html)
 
 
 class Redrawer:
@@ -314,99 +279,3 @@ class Redrawer:
         time.sleep(max(0.0, self._drawn_at + SHORTEST_PAUSE_S - time.monotonic()))
         self._hurried.wait(max(0.0, self._drawn_at + self._rest_s - time.monotonic()))
         self._hurried.clear()
-
-
-# What the parts share ----------------------------------------------------------------------------------------------------------
-
-
-class Part(Protocol):
-    """A part of the panel."""
-
-    @property
-    def view(self) -> widgets.Widget:
-        """The widget in the page."""
-
-    def show(self) -> bool:
-        """Update it; True if it has new controls. Called by the panel's redraw only."""
-
-
-@dataclass(frozen=True, slots=True)
-class PanelServices:
-    """The services of a panel for its parts.
-
-    `do` runs an action and shows its error, `redraw` requests a redraw from any thread, `open` shows another run. `agents` can be
-    chosen for a branch, by name.
-    """
-
-    do: Callable[[Callable[[], object]], None]
-    redraw: Callable[[], None]
-    open: Callable[[Run], None]
-    agents: Mapping[str, Agent]
-
-
-class PanelState:
-    """The run that is shown, and the step that the person chose. All other state is in the run."""
-
-    def __init__(self, run: Run, services: PanelServices) -> None:
-        self.run = run
-        self.agents = services.agents
-        self.do, self.redraw, self.open = services.do, services.redraw, services.open
-        self._chosen: int | None = None
-
-    @property
-    def chosen(self) -> int | None:
-        """The chosen step, from 1; None follows the newest step."""
-        return self._chosen
-
-    def choose(self, step: int | None) -> None:
-        """Show this step in every part; None follows the newest. Raises ConfigurationError if there is no such step."""
-        steps = len(self.run.history)
-        if step is not None and not 1 <= step <= steps:
-            there_is = f"choose from 1 to {steps}" if steps else "no step has been taken yet"
-            raise ConfigurationError(f"Step {step}: {there_is}.")
-        self._chosen = step
-        self.redraw()
-
-
-class RunningTotals:
-    """Tokens and cost of a run after each of its steps, None from the first unknown amount on. Only new steps are read."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self.tokens: list[int | None] = [0]
-        self.cost: list[Decimal | None] = [Decimal(0)]
-
-    def catch_up(self) -> int:
-        """Read the new steps; returns the number of steps."""
-        for step in self._run.history[len(self.tokens) - 1 :]:
-            used, paid = step.all_tokens, step.all_cost_usd
-            tokens, cost = self.tokens[-1], self.cost[-1]
-            self.cost.append(None if cost is None or paid is None else cost + paid)
-            self.tokens.append(None if tokens is None or used is None else tokens + used)
-        return len(self.tokens) - 1
-
-
-class _Drawing(threading.local):
-    on = False
-
-
-_THIS_THREAD = _Drawing()
-
-
-@contextlib.contextmanager
-def drawing() -> Iterator[None]:
-    """Mark this thread as drawing while it updates controls.
-
-    The panel is drawn on one thread while a person's clicks arrive on another. A control reports both kinds of change the same way, so
-    the thread distinguishes them.
-    """
-    before, _THIS_THREAD.on = _THIS_THREAD.on, True
-    try:
-        yield
-    finally:
-        _THIS_THREAD.on = before
-
-
-def is_drawing() -> bool:
-    """True if this thread is drawing: a change of a control is then not made by a person."""
-    return _THIS_THREAD.on

@@ -5,39 +5,22 @@ from __future__ import annotations
 import base64
 import html
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import TypeGuard
 
-import ipywidgets as widgets
-from traitlets import CUnicode
-
-from agentlab._internal.safe_text import AS_WRITTEN, printable
 from agentlab._internal.safe_text import escape as escape  # noqa: PLC0414  the panel's parts import it from here
+from agentlab._internal.safe_text import printable
 from agentlab.agent import Run
-from agentlab.engine.next_actions import nothing_to_do
-from agentlab.engine.worker import RunState
 from agentlab.limits.budget import TOTAL_OF
 from agentlab.limits.combinators import AllOf, Custom, read_off
 from agentlab.limits.condition_tree import outline
 from agentlab.limits.reading import Reading, Scalar
-from agentlab.model.finish_reasons import StopReason
 from agentlab.records.columns import named_leaves
-from agentlab.records.result import RunResult
 
 NEAR = 0.8
 """Share of a limit from which its bar is marked as near."""
-
-
-class Html(widgets.HTML):  # type: ignore[misc]  # no types
-    """An HTML widget in which `$…$` stays text. Only what is sent to the page differs from `value`."""
-
-    value = CUnicode(help="String value").tag(
-        sync=True,
-        to_json=lambda value, widget: f'<div class="{AS_WRITTEN}" style="display:contents">{value}</div>' if value else "",
-    )
 
 
 class Markup(str):
@@ -131,48 +114,6 @@ def table(
 # State and limits of a run --------------------------------------------------------------------------------------------------
 
 
-def status(run: Run, *, timing: bool = True) -> str:
-    """State, provider, model, and the totals so far."""
-    history = run.history
-    stopping = " (stops after this step)" if run.control.stop_request is not None and run.result is None else ""
-    pausing = " (pauses after this step)" if run.control.pausing and run.state is RunState.RUNNING else ""
-    model = f"{run.agent.model.name}:{run.agent.model.model}"
-    facts = [name(run.agent.name)] + ([name(model)] if model != run.agent.name else [])
-    facts += [
-        f"step <b>{len(history)}</b>",
-        f"tokens <b>{tokens(history.tokens)}</b>",
-        f"cost <b>{dollars(history.cost_usd)}</b>",
-    ]
-    if timing:
-        facts.append(f"elapsed <b>{duration(run.timeline.clock.elapsed_s())}</b>")
-        if run.control.paused_s >= 0.1:
-            facts.append(f"paused <b>{duration(run.control.paused_s)}</b>")
-    badge = f'<span class="agentlab-badge {run.state}" role="status">{run.state}{stopping}{pausing}</span>'
-    return f'<div class="agentlab-status">{badge} <span>{"</span> <span>".join(facts)}</span></div>'
-
-
-def meters(run: Run) -> str:
-    """Return a bar for every limit that is set, with usage and rest in colour, pattern and words."""
-    rows = "".join(
-        f"{label}{bar or '<span></span>'}<span>{used}</span><span>{left}</span>" for label, bar, used, left in _meters(run)
-    )
-    return f'<div class="agentlab-meter">{rows}</div>' if rows else ""
-
-
-def limits(run: Run) -> str:
-    """The limits as a table, readable without a style sheet. Times are left out."""
-    rows = "".join(
-        f'<tr><th scope="row">{label}</th><td class="agentlab-bar-cell">{bar}</td><td>{used}</td><td>{left}</td></tr>'
-        for label, bar, used, left in _meters(run, timing=False)
-    )
-    return f'<table class="agentlab-steps"><tbody>{rows}</tbody></table>' if rows else ""
-
-
-def _meters(run: Run, *, timing: bool = True) -> list[tuple[str, str, str, str]]:
-    """Name, bar, amount used and amount left of each limit, as HTML."""
-    return [_meter(one) for one in limits_now(run, timing=timing)]
-
-
 @dataclass(frozen=True, slots=True)
 class LimitNow:
     """A limit of a run as it is now. `total` is the running total that it bounds: "steps", "calls", "tokens", "cost", "time", or None.
@@ -222,67 +163,6 @@ def last_custom_readings(run: Run) -> dict[str, Reading]:
     return {name: read.get(name, Reading(name)) for name, leaf in run.limits.conditions.items() if isinstance(leaf, Custom)}
 
 
-def _meter(limit: LimitNow) -> tuple[str, str, str, str]:
-    """Return name, bar (if the limit has a share), amount used and amount left, as HTML."""
-    reading, label, off, negated = limit.reading, limit.label, limit.off, limit.negated
-    used, left, share = _used(reading), _left(reading), share_of(reading.value, reading.limit)
-    if off:
-        used, left = f"<b>off</b> ({used})", ""
-    state = "met" if reading.met else "near" if share is not None and share >= NEAR else ""
-    if off or negated:
-        state = ""
-    words = {"met": " — <b>met</b>" if share is None else " — <b>reached</b>", "near": " — <b>near</b>", "": ""}[state]
-    bar = ""
-    if share is not None:
-        percent = min(100.0, 100 * share)
-        spoken = escape_whole("; ".join(filter(None, (_without_tags(used + words), left))))
-        bar = (
-            f'<div class="agentlab-bar{" off" * off}" role="meter" aria-label="{escape(label)}" aria-valuemin="0" '
-            f'aria-valuemax="100" aria-valuenow="{percent:.0f}" aria-valuetext="{spoken}">'
-            f'<div class="agentlab-fill {state}" style="width:{percent:.1f}%"></div></div>'
-        )
-    return name(label), bar, f"{used}{words}", "" if negated else left
-
-
-def _without_tags(markup: str) -> str:
-    return html.unescape(re.sub("<[^>]*>", "", markup))
-
-
-def _left(reading: Reading) -> str:
-    """Return the rest of a limit; empty if the limit is not a number."""
-    value, limit = reading.value, reading.limit
-    if not _is_number(limit) or reading.goal:
-        return ""
-    if not _is_number(value):
-        return "left: unknown" if value is None and not reading.met else ""
-    rest = Decimal(str(limit)) - Decimal(str(value))
-    if rest <= 0:
-        return "none left"
-    whole = isinstance(value, int) and isinstance(limit, int)
-    return f"{_amount(reading, int(rest) if whole else float(rest) if isinstance(value, float) else rest)} left"
-
-
-def _used(reading: Reading) -> str:
-    if reading.goal:
-        times = f"called {reading.value} time{'s' * (reading.value != 1)}" if reading.value else "not called"
-        return f"{name(str(reading.limit))}: {times}"
-    if reading.limit is not None:
-        return f"{_amount(reading, reading.value)} of {_amount(reading, reading.limit)}"
-    return "not read yet" if reading.met is None else name(str(reading.value))
-
-
-def _amount(reading: Reading, value: Scalar) -> str:
-    if value is None:
-        return "unknown"
-    if reading.name in ("max_cost", "MaxCost") and isinstance(value, int | float | Decimal):
-        return dollars(value)
-    if reading.name == "timeout" and isinstance(value, int | float):
-        return duration(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return f"{value:,.4g}" if isinstance(value, float) else name(str(value))
-
-
 def _is_number(value: Scalar) -> TypeGuard[int | float | Decimal]:
     """True if it is a finite number."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(float(Decimal(value)))
@@ -293,46 +173,3 @@ def share_of(value: Scalar, limit: Scalar) -> float | None:
     if not _is_number(value) or not _is_number(limit) or not limit:
         return None
     return max(0.0, float(value) / float(limit))
-
-
-# The end of a run -----------------------------------------------------------------------------------------------------------
-
-
-def end(result: RunResult | None) -> str:
-    """Return why the run stopped: stop reason, conditions that fired, the provider's finish reason, and the output."""
-    if result is None:
-        return ""
-    kind = "terminated" if result.terminated else "truncated"
-    last = result.history.last
-    signal = last.signal if last is not None else None
-    lines = [f'<b>{kind} · {result.stop_reason}</b> — <span class="agentlab-lines">{escape(result.detail, 1_500)}</span>']
-    if result.conditions_met:
-        lines.append(f"Fired: {escape(', '.join(map(str, result.conditions_met)))}")
-    if signal is not None:
-        if signal.raw_value is None:
-            said = f"The provider gave no reason for the end of its last answer, read as {signal.finish_reason}"
-        else:
-            said = f"The provider said {escape(signal.raw_field)} = <code>{escape(signal.raw_value)}</code>"
-            said += "" if str(signal.raw_value) == signal.finish_reason else f", read as {signal.finish_reason}"
-        lines.append(f"{said} (confidence {signal.confidence})")
-    if result.output is not None:
-        lines.append(f"Output: {escape(result.output, 2000)}")
-    wrong = " error" if result.stop_reason is StopReason.ERROR else ""
-    return f'<div class="agentlab-end {kind}{wrong}">{"<br>".join(lines)}</div>'
-
-
-def ending_line(run: Run) -> str:
-    """Return why the run stopped, in one line; empty while it runs."""
-    result = run.result
-    if result is None:
-        return ""
-    kind = "terminated" if result.terminated else "truncated"
-    return f'<div class="agentlab-end {kind}"><b>{kind} · {result.stop_reason}</b> — {escape(result.detail, 240)}</div>'
-
-
-def continue_note(run: Run) -> str:
-    """Return how to continue after a truncated end, for readers without buttons."""
-    if run.result is None or run.result.terminated:
-        return ""
-    offered = [f"{one.label}: {one.why}" for one in run.next_actions[:1]] or [nothing_to_do(run)]
-    return note(f"To continue: {offered[0]}")

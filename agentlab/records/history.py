@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import overload
@@ -18,10 +19,11 @@ ZERO = Decimal(0)
 class RunHistory(Sequence[StepResult], Displayable):
     """The steps of a run, append only, with totals in O(1).
 
-    `usage` and `cost` are sums over all steps, unknown (None) if a part is unknown; `known_tokens` and `known_cost_usd` are the sums of
-    the known parts, lower bounds. `calls` counts round trips; `elapsed_s` is the active time until the end of the last step. All of
-    these include sub-agents; `own_calls`, `own_usage` and `own_cost` do not. `cut_off` is the stored usage of sub-agents in an attempt
-    at the next step whose process died: it is part of the totals, and of the step's `children` once the step is repeated.
+    `usage` and `cost` are sums over all steps, unknown (None) if a part is unknown; `known_tokens`, `known_output_tokens` and
+    `known_cost_usd` are the sums of the known parts, lower bounds. `calls` counts round trips; `elapsed_s` is the active time until
+    the end of the last step. All of these include sub-agents; `own_calls`, `own_usage` and `own_cost` do not, nor does `tool_calls`,
+    the calls that the model made. `cut_off` is the stored usage of sub-agents in an attempt at the next step whose process died: it
+    is part of the totals, and of the step's `children` once the step is repeated.
 
     Example:
         >>> result.history
@@ -31,8 +33,11 @@ class RunHistory(Sequence[StepResult], Displayable):
     """
 
     __slots__ = (
+        "_call_counts",
         "_finish_values",
+        "_most_repeated",
         "_own",
+        "_read_for_repeats",
         "_steps",
         "_tool_counts",
         "calls",
@@ -40,19 +45,25 @@ class RunHistory(Sequence[StepResult], Displayable):
         "cut_off",
         "elapsed_s",
         "known_cost_usd",
+        "known_output_tokens",
         "known_tokens",
+        "tool_calls",
         "usage",
     )
 
     def __init__(self, steps: Iterable[StepResult] = (), cut_off: Iterable[ChildUse] = ()) -> None:
         self._steps: list[StepResult] = []
         self._tool_counts: dict[str, int] = {}
+        self._call_counts: dict[tuple[str, str], int] = {}
+        self._read_for_repeats = self._most_repeated = 0
         self._finish_values: set[str] = set()
         self._own: tuple[int, Usage, Cost] | None = None  # None until a sub-agent is called: equal to the totals
         self.calls: int = 0
         self.usage: Usage = NOTHING_USED
         self.cost: Cost = FREE
         self.known_tokens: int = 0
+        self.known_output_tokens: int = 0
+        self.tool_calls: int = 0
         self.known_cost_usd: Decimal = ZERO
         self.elapsed_s: float = 0.0
         self.cut_off: tuple[ChildUse, ...] = ()
@@ -72,11 +83,13 @@ class RunHistory(Sequence[StepResult], Displayable):
         self.calls += len(step.calls)
         for call in step.calls:
             self.known_tokens += call.usage.known_tokens
+            self.known_output_tokens += call.usage.output_tokens or 0
             self.known_cost_usd += call.cost.known_usd
             signal = call.response.signal
             for value in (signal.finish_reason.value, signal.raw_value):
                 if value is not None:
                     self._finish_values.add(str(value))
+        self.tool_calls += len(step.tool_calls)
         for tool_call in step.tool_calls:
             self._tool_counts[tool_call.name] = self._tool_counts.get(tool_call.name, 0) + 1
 
@@ -92,6 +105,7 @@ class RunHistory(Sequence[StepResult], Displayable):
             self.usage, self.cost = add_usage(self.usage, child.usage), add_cost(self.cost, child.cost)
             self.calls += child.calls
             self.known_tokens += child.known_tokens
+            self.known_output_tokens += child.usage.output_tokens or 0
             self.known_cost_usd += child.known_cost_usd
 
     def amend(self, step: StepResult) -> None:
@@ -167,6 +181,22 @@ class RunHistory(Sequence[StepResult], Displayable):
         """
         return self._tool_counts.get(name, 0)
 
+    @property
+    def most_repeated(self) -> int:
+        """How often the model made its most frequent tool call, with the same arguments in any order; 0 without calls.
+
+        Example:
+            >>> result.history.most_repeated
+            1
+        """
+        for step in self._steps[self._read_for_repeats :]:  # new steps only
+            for call in step.tool_calls:
+                key = call.name, _in_order(call.arguments)
+                self._call_counts[key] = count = self._call_counts.get(key, 0) + 1
+                self._most_repeated = max(self._most_repeated, count)
+        self._read_for_repeats = len(self._steps)
+        return self._most_repeated
+
     def has_finish(self, reason: FinishReason | str) -> bool:
         """True if any response ended for this reason: a FinishReason, or a provider's own word.
 
@@ -208,3 +238,11 @@ class RunHistory(Sequence[StepResult], Displayable):
         tokens = "unknown" if self.tokens is None else self.tokens
         cost = "unknown" if self.cost_usd is None else f"${self.cost_usd}"
         return f"RunHistory({counted(len(self), 'step')}, {counted(self.calls, 'call')}, {tokens} tokens, {cost})"
+
+
+def _in_order(arguments: str) -> str:
+    """Return the arguments of a call with their names in order; text that is not JSON as it is."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments

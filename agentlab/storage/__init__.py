@@ -9,6 +9,7 @@ May import: `agent`, `run`, `engine` and what is below them.
     store    `lab.Store`, the interface for users
     writer   records one run while it runs
     loader   rebuilds a stored run, also one that was interrupted within a step
+    listing  the runs of a store at a glance
     frames   stored runs as DataFrames
     parquet  exports stored runs as Parquet files, and imports them
 """

@@ -179,6 +179,18 @@ class SqliteStorage:
                 rows.sort()
         return [(row[0], StoredRun(StoredHead(*row[1:5]), *row[5:])) for row in rows]
 
+    def excerpts(
+        self, of_head: Sequence[str], of_end: Sequence[str], of_row: Sequence[str]
+    ) -> list[tuple[StoredRun, str | None]]:
+        """Return all runs with these parts only of their head and end, as a JSON array, and of the newest step's row if a run has not
+        ended. What SQLite does not read as JSON is returned whole."""
+        last = f"(SELECT {_some('row', of_row)} FROM steps WHERE ended IS NULL AND id = (number << 32) + count)"  # noqa: S608  constants
+        columns = f"run_id, begun_at, writer, {_some('head', of_head)}, count, {_some('ended', of_end)}, {last}"
+        with self._errors("read"), self._lock:
+            query = f"SELECT {columns} FROM (SELECT *, {_COUNT} AS count FROM runs) ORDER BY number"  # noqa: S608  constants
+            rows = self._open().execute(query).fetchall()
+        return [(StoredRun(StoredHead(*row[:4]), *row[4:6]), row[6]) for row in rows]
+
     def steps(self, run_id: str) -> list[StoredStep]:
         """Return the steps of a run."""
         with self._errors("read"), self._lock:
@@ -301,6 +313,12 @@ def _copy_in_memory(path: str) -> sqlite3.Connection:
         with contextlib.closing(sqlite3.connect(f"{folder}/runs.db")) as copy:
             copy.backup(memory)
     return memory
+
+
+def _some(column: str, paths: Sequence[str]) -> str:
+    """Return the expression for a JSON array of the values at these paths."""
+    parts = ", ".join(f"'$.{path}'" for path in paths)
+    return f"CASE WHEN json_valid({column}) THEN json_extract({column}, {parts}) ELSE {column} END"
 
 
 def _id_range(number: int) -> tuple[int, int]:

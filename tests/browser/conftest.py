@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from .desk import VIEWPORT, Desk
 from .jupyter import JupyterLab, JupyterServer, Notebook7, Voila
 from .lab_page import LabPage
+from .marimo_page import Marimo, MarimoPage
 from .voila_page import VoilaPage
 from .widget_page import WidgetPage
 
@@ -83,6 +84,20 @@ def voila() -> Iterator[Voila]:
         yield server
 
 
+@pytest.fixture(scope="package")
+def marimo() -> Iterator[Marimo]:
+    """A running editor of marimo."""
+    with Marimo(with_agentlab()) as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def marimo_apps() -> Iterator[Marimo]:
+    """A running server of marimo's apps."""
+    with Marimo(with_agentlab(), "run") as server:
+        yield server
+
+
 def with_agentlab() -> dict[str, str]:
     """The environment that lets the kernels import this checkout of agentlab."""
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))}
@@ -135,6 +150,20 @@ def notebook_page(notebook7: Notebook7, browser: Browser, request: pytest.Fixtur
 def voila_page(voila: Voila, browser: Browser, request: pytest.FixtureRequest) -> Iterator[VoilaPage]:
     """The same in Voilà."""
     with fresh_page(VoilaPage, voila, browser, request) as page:
+        yield page
+
+
+@pytest.fixture
+def marimo_page(marimo: Marimo, browser: Browser, request: pytest.FixtureRequest) -> Iterator[MarimoPage]:
+    """The same in marimo's editor."""
+    with fresh_page(MarimoPage, marimo, browser, request) as page:
+        yield page
+
+
+@pytest.fixture
+def marimo_app(marimo_apps: Marimo, browser: Browser, request: pytest.FixtureRequest) -> Iterator[MarimoPage]:
+    """The same as an app of marimo."""
+    with fresh_page(MarimoPage, marimo_apps, browser, request) as page:
         yield page
 
 

@@ -49,6 +49,8 @@ def a_step(n: int, html: str, finish: str = "tool_calls", **fields: Any) -> Data
         "n": n, "html": html, "finish": finish, "stop_reason": None, "action": "execute_tools", "tokens": 100, "cost_usd": 0.01,
         "total_tokens": 100 * n, "total_cost_usd": round(0.01 * n, 6), "duration_s": 0.5, "started_s": 0.5 * n,
         "reads": f"StepCountIs {n} of 8 · not met", "details": details, "children": [],
+        "same": f"given {hashlib.sha256(f'{html} {finish}'.encode()).hexdigest()[:8]} tools arguments results",
+        "in_force": {"max_turns": "20"} if n == 1 else None,
         "spans": [
             {"kind": "call", "label": finish, "start_s": 0.5 * n, "end_s": 0.5 * n + 0.3},
             {"kind": "tool", "label": "search", "start_s": 0.5 * n + 0.3, "end_s": 0.5 * n + 0.5},
@@ -61,7 +63,7 @@ def a_limit(name: str, label: str, unit: str, value: Any, limit: Any, **fields: 
     """A row of the limits."""
     share = value / limit if isinstance(value, int | float) and isinstance(limit, int | float) else None
     return {
-        "name": name, "label": label, "unit": unit, "value": value, "limit": limit, "share": share, "met": bool(share and share >= 1),
+        "name": name, "key": name, "label": label, "unit": unit, "value": value, "limit": limit, "share": share, "met": bool(share and share >= 1),
         "goal": False, "off": False, "first": False, "with": [name], "order": "", **fields,
     }  # fmt: skip
 
@@ -72,7 +74,7 @@ def a_run(run_id: str, steps: list[Data], name: str = "", **fields: Any) -> Data
     last = steps[-1] if steps else {"total_tokens": 0, "total_cost_usd": 0.0}
     return {
         "id": run_id, "name": name or run_id, "agent": "guide", "model": "anthropic:claude-sonnet-4-6", "parent": None,
-        "forked_at": None, "called_by": None, "state": "ended",
+        "forked_at": None, "called_by": None, "continues": False, "in_force": {"max_turns": "20"}, "state": "ended",
         "system_html": '<div class="agentlab-system"><div class="agentlab-md"><p>Look things up.</p></div></div>',
         "prompt_html": '<div class="agentlab-user"><div class="agentlab-md"><p>Where is the green umbrella?</p></div></div>',
         "totals": {

@@ -1,5 +1,22 @@
 """Notebook cells with runs and panels, for tests that need any run."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from .lab_page import LabPage
+
+
+def open_cell(page: LabPage, name: str, cell: str) -> None:
+    """Open a notebook with this cell, and run it: a panel with a Run button comes up."""
+    page.open(page.jupyter.write_notebook(name, [cell]))
+    page.run_cell(0)
+    expect(page.button("Run")).to_be_enabled()
+
+
 SLOW_RUN = """
 import asyncio
 import agentlab as lab
@@ -72,3 +89,36 @@ explorer = lab.explore(runs)
 explorer
 """
 """Forty runs of 3 to 10 steps, four of them truncated, with a slider for each limit."""
+
+TRIP = """
+import asyncio
+import agentlab as lab
+from agentlab import Budget
+from agentlab.testing import ScriptedProvider, call, say
+
+booked = []
+
+async def book_hotel(city: str, nights: int = 1) -> str:
+    "Book a room."
+    booked.append(nights)
+    return f"A room for {nights} nights in {city} is booked."
+
+async def look_up(city: str) -> dict:
+    "Look up the weather."
+    await asyncio.sleep(1)
+    return {"city": city, "sky": "rain", "high_c": 17}
+
+hotel = call("book_hotel", {"city": "Graz", "nights": 2}, id="first").tool_calls
+hotel_2 = call("book_hotel", {"city": "Linz", "nights": 1}, id="second").tool_calls
+model = ScriptedProvider([
+    call("look_up", {"city": "Graz"}, text="I look at the **weather** first.", tokens=(620, 40), cost="0.0021"),
+    say(finish=lab.FinishReason.TOOL_CALLS, calls=hotel, tokens=(710, 42), cost="0.0024"),
+    say("It rains. A room for **two nights** is booked.", tokens=(800, 90), cost="0.0041"),
+    say("It is about 200 km.", tokens=(900, 30), cost="0.003"),
+])
+run = lab.Agent(model, tools=[book_hotel, look_up], name="travel guide", instructions="Be short.").run(
+    "Book me a room in Graz, and tell me about the weather.", budget=Budget(max_turns=3, max_cost=0.05), approve=["book_*"]
+)
+run.panel()
+"""
+"""A run whose second step waits for approval."""

@@ -86,7 +86,7 @@ def test_a_dragged_limit_ends_the_run_which_then_continues(lab: LabPage) -> None
     expect(panel.get_by_role("status").first).to_contain_text("ended")
     assert lab.kernel_value("str(run.result.stop_reason)") == "'token_limit'"
     frames.take(3_000)
-    on = panel.get_by_role("button", name="Raise max_tokens")
+    on = panel.get_by_role("button", name="Raise the token budget").first
     box = on.bounding_box()
     assert box is not None
     frames.take(700, (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, expect
 
+from .axe import faults
 from .lab_page import DARK, LabPage
 
 PICTURES = Path(__file__).parents[2] / "test-output"  # screenshots for review
@@ -63,49 +64,160 @@ run.panel()
 @pytest.fixture
 def panel(lab: LabPage) -> LabPage:
     """A page with the panel of a run of very many slow steps, not yet started."""
-    lab.page.set_viewport_size({"width": 1280, "height": 1400})
-    lab.open(lab.jupyter.write_notebook("editing", [EDITED_RUN]))
+    return opened(lab, EDITED_RUN)
+
+
+def opened(lab: LabPage, source: str) -> LabPage:
+    """The panel that this cell shows, in view."""
+    lab.page.set_viewport_size({"width": 1440, "height": 900})
+    lab.open(lab.jupyter.write_notebook("editing", [source]))
     lab.run_cell(0)
     expect(lab.button("Run")).to_be_enabled()
+    lab.live.evaluate("page => page.scrollIntoView()")
     return lab
 
 
-def editor(page: LabPage) -> Locator:
-    """The editor in the page."""
-    return page.page.locator(".agentlab-editor")
+def editor(panel: LabPage) -> Locator:
+    """The limits in the drawer."""
+    return panel.live.locator("[data-section=limits]")
 
 
-def test_the_editor_in_both_themes_with_screenshots(panel: LabPage) -> None:
-    panel.page.wait_for_timeout(800)
-    panel.screenshot(PICTURES / "panel-editor.png", of=editor(panel))
-    panel.button("Terminating tools").click()
-    panel.button("Cut answers").click()
-    panel.page.wait_for_timeout(400)
-    panel.use_theme(DARK)
-    panel.screenshot(PICTURES / "panel-editor-dark.png", of=editor(panel))
-    panel.screenshot(PICTURES / "panel-editor-page.png", of=panel.output(0))
+def box(panel: LabPage, name: str) -> Locator:
+    """A check box, by its name."""
+    return editor(panel).get_by_role("checkbox", name=name, exact=True)
 
 
-def box(page: LabPage, name: str) -> Locator:
-    """A checkbox, by its name."""
-    return editor(page).get_by_role("checkbox", name=name, exact=True)
+def choice(panel: LabPage, name: str) -> Locator:
+    """A list to choose from, by its name."""
+    return editor(panel).get_by_role("combobox", name=name, exact=True)
 
 
-def choice(page: LabPage, name: str) -> Locator:
-    """A drop-down list, by its name."""
-    return editor(page).get_by_role("combobox", name=name, exact=True)
+def entry(panel: LabPage, name: str) -> Locator:
+    """A box for a number or a text, by its name."""
+    return editor(panel).get_by_role("textbox", name=name, exact=True)
 
 
-def text(page: LabPage, name: str) -> Locator:
-    """A text box, by its name."""
-    return editor(page).get_by_role("textbox", name=name, exact=True)
+def unfold(panel: LabPage, *names: str) -> None:
+    """Unfold these rows, or folds."""
+    for name in names:
+        row = editor(panel).get_by_role("button", name=f"More on {name}", exact=True)
+        row.or_(editor(panel).locator(".page-part > summary", has_text=name)).click()
+
+
+def add(panel: LabPage, kind: str) -> None:
+    choice(panel, "Limit or condition to add").select_option(kind)
+    panel.button("Add").click()
+
+
+def set_to(panel: LabPage, name: str, text: str) -> None:
+    """Type into a box, and leave it."""
+    entry(panel, name).fill(text)
+    entry(panel, name).press("Tab")
 
 
 STOP = "repr(run.limits.stop)"
 WHOLE = "the whole condition"
 
 
+def test_a_number_is_edited_while_steps_arrive(panel: LabPage) -> None:
+    panel.button("Run").click()
+    panel.wait_for_steps(2)
+    tokens = entry(panel, "max_tokens")
+    expect(tokens).to_have_value("5,000,000")
+    tokens.click()
+    panel.page.keyboard.press("Control+a")
+    panel.page.keyboard.type("123")
+    seen = int(panel.kernel_value("len(run.history)"))
+    panel.wait_for_steps(seen + 3)
+    expect(tokens).to_be_focused()
+    expect(tokens).to_have_value("123")
+    expect(editor(panel)).to_contain_text("Already used: the run ends at the next step.")
+    assert panel.kernel_value("run.limits.max_tokens") == "5000000", "nothing is sent before Enter"
+    panel.page.keyboard.press("Escape")
+    expect(tokens).to_have_value("5,000,000")
+    expect(editor(panel)).not_to_contain_text("Already used")
+
+    panel.page.keyboard.press("Control+a")
+    panel.page.keyboard.type("60k")
+    panel.page.keyboard.press("Enter")
+    expect(tokens).to_have_value("60,000")
+    panel.wait_for_kernel("run.limits.max_tokens", "60000")
+    meter = editor(panel).get_by_role("meter", name="Tokens")
+    before = int(meter.get_attribute("aria-valuenow") or 0)
+    expect(meter).not_to_have_attribute("aria-valuenow", str(before))
+    panel.kernel_value("setattr(run.limits, 'max_tokens', 70_000)")
+    panel.page.keyboard.press("Tab")
+    expect(tokens).to_have_value("70,000")  # a change from code, shown once the box is left
+
+
+def test_a_refused_value_stays_with_its_reason(panel: LabPage) -> None:
+    unfold(panel, "Steps")
+    turns = entry(panel, "max_turns")
+    set_to(panel, "max_turns", "5.5")
+    expect(turns).to_have_attribute("aria-invalid", "true")
+    reason = panel.page.locator(f"#{turns.get_attribute('aria-describedby')}")
+    expect(reason).to_have_text(
+        "Budget(max_turns=5.5): max_turns is a whole number, such as 8; got float. Still in force: 2,000."
+    )
+    panel.button("Run").click()
+    panel.wait_for_steps(3)
+    expect(turns).to_have_value("5.5")
+    panel.screenshot(PICTURES / "panel-editor-refused.png")
+    turns.fill("1e3")
+    turns.press("Enter")
+    panel.wait_for_kernel("run.limits.max_turns", "1000")
+    expect(turns).to_have_attribute("aria-invalid", "false")
+    expect(turns).to_have_value("1,000")
+    expect(reason).to_be_empty()
+    set_to(panel, "max_turns", "abc")
+    expect(reason).to_contain_text("'abc' is not a number")
+    turns.press("Escape")
+    expect(turns).to_have_value("1,000")
+    expect(reason).to_be_empty()
+
+
+def test_two_limits_on_one_thing_are_one_row(panel: LabPage) -> None:
+    row = editor(panel).locator(".page-limit", has=panel.page.get_by_role("button", name="More on Steps"))
+    expect(row).to_contain_text("StepCountIs 2000")
+    expect(row.get_by_role("textbox")).to_have_count(1)
+    entry(panel, "max_turns").or_(entry(panel, "StepCountIs")).fill("900")
+    panel.page.keyboard.press("Enter")
+    expect(row).to_contain_text("900 applies before")
+    unfold(panel, "Steps")
+    set_to(panel, "StepCountIs", "30")
+    set_to(panel, "max_turns", "40")
+    expect(row).to_contain_text("StepCountIs 30 applies before max_turns 40")
+    expect(row).to_contain_text("0 of 30")
+    box(panel, "Use StepCountIs").uncheck()
+    expect(row).to_contain_text("0 of 40")
+    box(panel, "no limit on max_turns").check()
+    panel.wait_for_kernel("(run.limits.max_turns, repr(run.limits.conditions['StepCountIs']))", "(None, 'StepCountIs(steps=30)')")
+
+
+def test_limits_and_conditions_are_added_and_get_the_focus(panel: LabPage) -> None:
+    add(panel, "timeout")
+    expect(entry(panel, "timeout in seconds")).to_be_focused()
+    panel.page.keyboard.type("2 min")
+    panel.page.keyboard.press("Enter")
+    expect(entry(panel, "timeout in seconds")).to_have_value("120")
+    add(panel, "max_cost")
+    expect(entry(panel, "max_cost in US dollars")).to_be_focused()
+    panel.page.keyboard.type("1e-05")
+    panel.page.keyboard.press("Tab")
+    expect(entry(panel, "max_cost in US dollars")).to_have_value("0.00001")
+    panel.wait_for_kernel("(run.limits.timeout, str(run.limits.max_cost))", "(120.0, '0.00001')")
+
+    add(panel, "all of")
+    unfold(panel, "group 2")
+    expect(choice(panel, "group 2 is met by")).to_have_value("all of")
+    choice(panel, "Condition to add to group 2").select_option("HasToolCall")
+    panel.button("Add to group 2").click()
+    expect(entry(panel, "HasToolCall_2")).to_be_focused()
+    panel.wait_for_kernel(f"'AllOf(StepCountIs(steps=8), HasToolCall(' in {STOP}", "True")
+
+
 def test_the_condition_tree_is_changed_by_clicks(panel: LabPage) -> None:
+    unfold(panel, "Steps", "Call of finalize", "looks_done")
     box(panel, "Use StepCountIs").uncheck()
     box(panel, "not HasToolCall").check()
     choice(panel, f"{WHOLE} is met by").select_option("all of")
@@ -119,210 +231,197 @@ def test_the_condition_tree_is_changed_by_clicks(panel: LabPage) -> None:
 
     box(panel, "Use StepCountIs").check()
     box(panel, "not HasToolCall").uncheck()
+    unfold(panel, "group 1", WHOLE)
     panel.button("Remove group 1").click()
     panel.wait_for_kernel(STOP, repr("AllOf(HasToolCall('finalize'), StepCountIs(steps=2000))"))
     assert panel.kernel_value("{event.by for event in run.events}") == "{'panel'}"
-
     panel.button(f"Remove {WHOLE}").click()
-    expect(editor(panel)).to_contain_text("No condition: only the budget limits this run.")
     panel.wait_for_kernel(STOP, "'None'")
 
 
-def test_added_conditions_get_the_focus(panel: LabPage) -> None:
-    panel.button(f"Remove {WHOLE}").click()
-    expect(editor(panel)).to_contain_text("No condition")
-    choice(panel, f"Condition to add to {WHOLE}").select_option("MaxTokensUsed")
-    panel.button("Add").click()
-    expect(box(panel, "Use MaxTokensUsed")).to_be_focused()
-    panel.page.keyboard.press("Tab")
-    panel.page.keyboard.press("Control+a")
-    panel.page.keyboard.type("7000")
-    panel.page.keyboard.press("Tab")
-    panel.wait_for_kernel(STOP, repr("MaxTokensUsed(tokens=7000)"))
-
-    choice(panel, f"Condition to add to {WHOLE}").select_option("a group: all of")
-    panel.button("Add").click()
-    expect(choice(panel, "group 1 is met by")).to_be_visible()
-    choice(panel, "Condition to add to group 1").select_option("HasToolCall")
-    panel.button("Add to group 1").click()
-    expect(box(panel, "Use HasToolCall")).to_be_focused()
-    wanted = "AnyOf(MaxTokensUsed(tokens=7000), AllOf(StepCountIs(steps=8), HasToolCall('search')))"
-    panel.wait_for_kernel(STOP, repr(wanted))
-
-
 def test_a_custom_condition_is_added_and_each_of_its_fields_edited(panel: LabPage) -> None:
-    choice(panel, f"Condition to add to {WHOLE}").select_option("Patience")
-    panel.button("Add").click()
-    steps = panel.number("steps of Patience")
-    steps.fill("60")
-    steps.press("Tab")
+    add(panel, "Patience")
+    expect(entry(panel, "steps of Patience")).to_be_focused()
+    set_to(panel, "steps of Patience", "60")
     choice(panel, "mood of Patience").select_option("hurried")
     box(panel, "strict of Patience").uncheck()
-    text(panel, "note of Patience").fill("a while")
-    text(panel, "note of Patience").press("Tab")
+    set_to(panel, "note of Patience", "a while")
     patience = "Patience(steps=60, mood='hurried', strict=False, note='a while')"
     panel.wait_for_kernel("repr(run.limits.conditions['Patience'])", repr(patience))
+    set_to(panel, "steps of Patience", "1")
+    expect(editor(panel)).to_contain_text("Patience(steps=1): steps must be at least 2. Still in force: 60.")
 
-    steps.fill("1")
-    steps.press("Tab")
-    panel.wait_for_output(0, "Patience(steps=1): steps must be at least 2. Still in force: 60.")
-    panel.wait_for_kernel("run.limits.conditions['Patience'].steps", "60")
+
+def test_tools_and_reasons_are_chosen_from_the_known_ones(panel: LabPage) -> None:
+    unfold(panel, "Call of finalize")
+    tools = editor(panel).get_by_role("group", name="Choose for HasToolCall")
+    assert tools.get_by_role("button").all_inner_texts() == ["search", "finalize"]
+    tools.get_by_role("button", name="search").click()
+    expect(entry(panel, "HasToolCall")).to_have_value("finalize, search")
+    expect(tools.get_by_role("button", name="search")).to_have_attribute("aria-pressed", "true")
+    tools.get_by_role("button", name="finalize").click()
+    panel.wait_for_kernel("run.limits.conditions['HasToolCall'].names", "('search',)")
+    set_to(panel, "HasToolCall", "give_up")
+    panel.wait_for_kernel("run.limits.conditions['HasToolCall'].names", "('give_up',)")
+    expect(editor(panel)).to_contain_text("Can never be met: the agent has no tool 'give_up'.")
 
 
 def test_a_condition_that_would_end_the_run_at_once_is_added_turned_off(panel: LabPage) -> None:
     panel.button("Run").click()
     panel.wait_for_steps(9)
-    choice(panel, f"Condition to add to {WHOLE}").select_option("StepCountIs")
-    panel.button("Add").click()
-    panel.wait_for_output(0, "StepCountIs would be met at once, so it was added but turned off")
+    add(panel, "StepCountIs")
+    expect(entry(panel, "StepCountIs_2")).to_be_focused()
+    expect(editor(panel)).to_contain_text("StepCountIs would be met at once, so it was added but turned off")
     expect(box(panel, "Use StepCountIs_2")).not_to_be_checked()
-    expect(box(panel, "Use StepCountIs_2")).to_be_focused()
     panel.wait_for_steps(14)
-    expect(box(panel, "Use StepCountIs_2")).to_be_focused()  # arriving steps do not move the focus
+    expect(entry(panel, "StepCountIs_2")).to_be_focused()  # arriving steps do not move the focus
     assert panel.kernel_value("run.result is None") == "True"
-    panel.page.keyboard.press("Space")
-    panel.wait_for_output(0, re.compile(r"Stop condition met: StepCountIs(_2)? \d+ of 8"))
+    box(panel, "Use StepCountIs_2").check()
+    expect(panel.live).to_contain_text(re.compile(r"Stop condition met: StepCountIs(_2)? \d+ of 8"))
     expect(editor(panel)).to_contain_text("The run has ended: branch it to continue with other limits.")
-    for control in editor(panel).locator("input, select, textarea, button:not(.agentlab-fold-head)").all():
+    unfold(panel, "Ask me before", "Terminating tools", "Cut answers", "Missing usage")
+    for control in editor(panel).locator("input, select, textarea, button:not(.page-fold)").all():
         expect(control).to_be_disabled()
-
-
-def test_a_leaf_turned_off_during_the_run_does_not_count(panel: LabPage) -> None:
-    panel.button("Run").click()
-    panel.wait_for_steps(2)
-    box(panel, "Use StepCountIs").uncheck()
-    panel.wait_for_output(0, "last result not met")
-    soon = int(panel.kernel_value("len(run.history)")) + 2
-    panel.kernel_value(f"run.limits.edit_condition('StepCountIs', steps={soon})")
-    expect(panel.number("StepCountIs")).to_have_value(str(soon))
-    panel.wait_for_steps(soon + 2)
-    assert panel.kernel_value("run.result is None") == "True"
-    panel.button("Stop").click()
-    panel.wait_for_output(0, "explicit_stop")
 
 
 def test_an_edit_says_when_it_takes_effect(lab: LabPage) -> None:
     """The second step lasts until the test releases it, so that the message stays visible."""
-    lab.page.set_viewport_size({"width": 1280, "height": 1400})
     held = EDITED_RUN.replace("await asyncio.sleep(0.25)", 'while query != "try 1" and held:\n        await asyncio.sleep(0.02)')
     assert "and held" in held
-    lab.open(lab.jupyter.write_notebook("editing", ["held = True\n" + held]))
-    lab.run_cell(0)
+    opened(lab, "held = True\n" + held)
     lab.button("Run").click()
     lab.wait_for_steps(1)
-    box_of(lab, "max_calls").uncheck()
+    add(lab, "max_calls")
     expect(editor(lab)).to_contain_text("Takes effect at the next step.")
     lab.kernel_value("globals().update(held=False)")
     expect(editor(lab)).not_to_contain_text("Takes effect at the next step.")
     assert lab.kernel_value("run.stepper.context.in_force.budget.max_calls") == "40"
 
 
-def box_of(page: LabPage, label: str) -> Locator:
-    """The "no limit" box in the row of this field."""
-    row = editor(page).locator(".agentlab-field-row").filter(has=page.page.get_by_label(label, exact=True)).last
-    return row.get_by_role("checkbox")
-
-
-def test_missing_usage_is_chosen(panel: LabPage) -> None:
+def test_what_is_in_the_folds_is_edited(panel: LabPage) -> None:
+    unfold(panel, "Missing usage", "Terminating tools", "Cut answers")
     choice(panel, "missing_usage").select_option("estimate")
     panel.wait_for_kernel("run.limits.missing_usage", "'estimate'")
 
-
-def test_terminating_tools_are_ticked_and_their_reminders_edited(panel: LabPage) -> None:
-    expect(box(panel, "finalize")).to_be_hidden()
-    panel.button("Terminating tools").click()
-    expect(panel.number("consecutive_nudges")).to_be_disabled()
-    box(panel, "finalize").check()
-    panel.wait_for_kernel("run.limits.terminating.tools", "('finalize',)")
-    expect(panel.number("consecutive_nudges")).to_be_enabled()
-    panel.set_number("consecutive_nudges", 3)
-    panel.set_number("max_invocations", 150)
-    text(panel, "nudge_message").fill("Call finalize.")
-    text(panel, "nudge_message").press("Tab")
+    expect(entry(panel, "consecutive_nudges")).to_have_count(0)
+    box(panel, "finalize").and_(editor(panel).locator(".page-part[open] input")).check()
+    set_to(panel, "consecutive_nudges", "3")
+    set_to(panel, "nudge_message", "Call finalize.")
+    panel.wait_for_kernel("(run.limits.tools, run.limits.consecutive_nudges)", "(('finalize',), 3)")
     panel.wait_for_kernel("run.limits.nudge_message", "'Call finalize.'")
+    set_to(panel, "max_invocations", "0")
+    expect(editor(panel)).to_contain_text("TerminatingTools(max_invocations=0): max_invocations must be at least 1.")
+
+    set_to(panel, "max_continuations_per_turn", "7")
+    most = "max_total_completion_tokens_per_turn"
+    expect(box(panel, f"4 × the first cap on {most}")).to_be_checked()
+    set_to(panel, most, "2500")
+    expect(box(panel, f"4 × the first cap on {most}")).not_to_be_checked()
+    panel.wait_for_kernel(f"(run.limits.max_continuations_per_turn, run.limits.{most})", "(7, 2500)")
+    box(panel, f"4 × the first cap on {most}").check()
+    panel.wait_for_kernel(f"run.limits.{most}", "None")
+    expect(editor(panel)).to_contain_text("continued up to 7 times")
+
+
+def test_the_person_is_asked_before_a_ticked_tool(panel: LabPage) -> None:
+    unfold(panel, "Ask me before")
     box(panel, "search").check()
-    panel.wait_for_kernel("run.limits.terminating.tools", "('search', 'finalize')")
-    panel.wait_for_kernel("(run.limits.consecutive_nudges, run.limits.max_invocations)", "(3, 150)")
-    panel.set_number("max_invocations", 0)
-    panel.wait_for_output(0, "TerminatingTools(max_invocations=0): max_invocations must be at least 1.")
-    box(panel, "search").uncheck()
-    box(panel, "finalize").uncheck()
-    panel.wait_for_kernel("run.limits.terminating", "None")
+    panel.wait_for_kernel("run.limits.approve", "('search',)")
+    panel.button("Run").click()
+    panel.wait_for_status("waiting")
+    box(panel, "every tool").check()
+    panel.wait_for_kernel("run.limits.approve", "('search', '*')")
+    expect(box(panel, "finalize")).to_be_checked()
+    expect(box(panel, "finalize")).to_be_disabled()
 
 
-def test_the_caps_on_continuations_are_edited(panel: LabPage) -> None:
-    panel.button("Cut answers").click()
-    panel.set_number("max_continuations_per_turn", 7)
-    panel.set_number("max_tool_repair_attempts", 0)
-    panel.set_number("max_total_output_chars_per_turn", 5000)
-    name = "max_total_completion_tokens_per_turn"
-    box_of(panel, name).uncheck()
-    panel.set_number(name, 2500)
-    text(panel, "hint").fill("Go on.")
-    text(panel, "hint").press("Tab")
-    wanted = (
-        "ContinuationPolicy(max_continuations_per_turn=7, max_total_completion_tokens_per_turn=2500, "
-        "max_total_output_chars_per_turn=5000, max_tool_repair_attempts=0, hint='Go on.')"
-    )
-    panel.wait_for_kernel("repr(run.limits.continuation)", repr(wanted))
-    box(panel, "4 × the first cap").check()
-    panel.wait_for_kernel(f"run.limits.{name}", "None")
-    text(panel, "hint").fill("  ")
-    text(panel, "hint").press("Tab")
-    panel.wait_for_output(0, "pass a text that tells the model what to do. Still in force: Go on..")
-
-
-def test_the_whole_editor_is_reachable_by_keyboard(panel: LabPage) -> None:
-    panel.number("max_turns").focus()
+def test_the_whole_editor_is_reachable_by_keyboard_and_axe_finds_nothing(panel: LabPage) -> None:
+    unfold(panel, "Steps")
+    editor(panel).locator("summary").first.focus()
     reached = []
     for _ in range(60):
         panel.page.keyboard.press("Tab")
         name = panel.page.evaluate(
-            "() => { const at = document.activeElement; "
-            "return at.closest('.agentlab-editor') ? (at.labels?.[0]?.textContent || at.innerText || at.title) : null; }"
+            "() => { const at = document.activeElement; if (!at.closest('[data-section=limits]')) return null;"
+            "return at.ariaLabel || at.labels?.[0]?.textContent || at.innerText; }"
         )
         if name is None:
             break
         reached.append(" ".join(name.split()))
-    for wanted in ("no limit", "missing_usage", "Use StepCountIs", "StepCountIs", "not StepCountIs", "Remove StepCountIs",
-                   f"Condition to add to {WHOLE}", "Add", "Terminating tools", "Cut answers"):  # fmt: skip
-        assert wanted in reached, reached
-    panel.press("Cut answers", "Space")
-    expect(panel.number("max_continuations_per_turn")).to_be_visible()
+    for wanted in ("More on Steps", "max_turns", "no limit on max_turns", "StepCountIs", "Use StepCountIs", "not StepCountIs",
+                   "Remove StepCountIs", f"{WHOLE} is met by", "group 1 is met by", "Use MaxCost", "Limit or condition to add",
+                   "Add", "Ask me before nothing", "Cut answers continued up to 3 times"):  # fmt: skip
+        assert wanted in [one.replace("\n", " ") for one in reached], reached
+    unfold(panel, WHOLE, "group 1", "Call of finalize", "Ask me before", "Terminating tools", "Cut answers", "Missing usage")
+    set_to(panel, "max_tokens", "-1")
+    expect(editor(panel)).to_contain_text("max_tokens must be at least 1")
+    assert faults(panel.page, "[data-section=limits]") == []
+    panel.screenshot(PICTURES / "panel-editor.png")
+    panel.use_theme(DARK)
+    assert faults(panel.page, "[data-section=limits]") == []
+    panel.screenshot(PICTURES / "panel-editor-dark.png")
 
 
-def test_a_fraction_typed_for_max_turns_is_refused_and_stays_in_the_box(panel: LabPage) -> None:
-    turns = panel.number("max_turns")
-    turns.fill("5.5")
-    turns.press("Tab")
-    message = "Budget(max_turns=5.5): max_turns is a whole number, such as 8; got float. Still in force: 2000."
-    panel.wait_for_output(0, message)
-    expect(turns).to_have_value("5.5")
-    assert panel.kernel_value("run.limits.max_turns") == "2000"
+def test_a_limit_line_is_dragged_in_from_the_upper_edge_while_the_run_is_under_way(panel: LabPage) -> None:
+    panel.button("Run").click()
+    panel.wait_for_steps(6)
+    line = panel.live.get_by_role("slider", name="Limit: Tokens")
+    expect(line).to_have_attribute("aria-valuetext", "limit 5,000,000")
+    x, y = middle(line)
+    panel.page.mouse.move(x, y)
+    panel.page.mouse.down()
+    panel.page.mouse.move(x, y + 3)
+    panel.page.mouse.move(x, y + 10)
+    held = line.get_attribute("aria-valuetext")
+    seen = int(panel.kernel_value("len(run.history)"))
+    panel.wait_for_steps(seen + 3)
+    expect(line).to_have_attribute("aria-valuetext", str(held))  # steps do not move what is held
+    assert panel.kernel_value("run.limits.max_tokens") == "5000000"
+    panel.page.mouse.up()
+    limit = int(str(held).split()[1].replace(",", ""))
+    panel.wait_for_kernel("run.limits.max_tokens", str(limit))
+    expect(entry(panel, "max_tokens")).to_have_value(f"{limit:,}")
+    expect(panel.live.locator(".page-chart").first).to_contain_text(f"limit {limit:,}")
 
-    turns.fill("1e3")
-    turns.press("Tab")
-    panel.wait_for_kernel("run.limits.max_turns", "1000")
-    expect(editor(panel)).not_to_contain_text("got float")
-    turns.press("Control+a")
-    turns.press_sequentially("abc")  # number boxes accept no letters
-    turns.press("Tab")
-    expect(turns).to_have_value("1000")
-    assert panel.kernel_value("run.limits.max_turns") == "1000"
+    x, y = middle(line)
+    panel.page.mouse.move(x, y)
+    panel.page.mouse.down()
+    panel.page.mouse.move(x, y + 20)
+    panel.page.keyboard.press("Escape")
+    panel.page.mouse.up()
+    expect(line).to_have_attribute("aria-valuetext", f"limit {limit:,}")
+    assert panel.kernel_value("run.limits.max_tokens") == str(limit), "Escape leaves it where it was"
+
+    line.focus()
+    panel.page.keyboard.press("ArrowUp")
+    panel.wait_for_kernel(f"run.limits.max_tokens > {limit}", "True")
+    x, y = middle(line)
+    panel.page.mouse.move(x, y)
+    panel.page.mouse.down()
+    panel.page.mouse.move(x, y + 60)
+    expect(line).to_have_attribute("aria-valuetext", re.compile("ends the run at the next step"))
+    expect(line).to_have_class(re.compile("ends"))
+    panel.page.mouse.up()
+    panel.wait_for_status("ended early")
+    expect(panel.live).to_contain_text("Budget reached: max_tokens")
+    expect(line).to_have_count(0)
 
 
-def test_tools_and_reasons_are_chosen_from_the_known_ones(panel: LabPage) -> None:
-    tools, reasons = choice(panel, "Choose for HasToolCall"), choice(panel, "Choose for FinishReasonIs")
-    assert tools.locator("option").all_inner_texts() == ["choose\xa0…", "search", "✓\xa0finalize"]
-    tools.select_option("search")
-    panel.wait_for_kernel("run.limits.conditions['HasToolCall'].names", "('finalize', 'search')")
-    expect(text(panel, "HasToolCall")).to_have_value("finalize, search")
-    expect(tools).to_have_value("choose …")
-    tools.select_option("✓ finalize")
-    panel.wait_for_kernel("run.limits.conditions['HasToolCall'].names", "('search',)")
-    text(panel, "HasToolCall").fill("give_up")  # an unknown tool
-    text(panel, "HasToolCall").press("Tab")
-    panel.wait_for_kernel("run.limits.conditions['HasToolCall'].names", "('give_up',)")
-    reasons.select_option("content_filtered")
-    panel.wait_for_kernel("tuple(map(str, run.limits.conditions['FinishReasonIs'].reasons))", "('length', 'content_filtered')")
-    panel.screenshot(PICTURES / "panel-editor-chosen.png", of=editor(panel))
+def middle(line: Locator) -> tuple[float, float]:
+    """The middle of the handle, once it is at rest there."""
+    line.scroll_into_view_if_needed()
+    place = line.bounding_box()
+    assert place is not None
+    return place["x"] + place["width"] / 2, place["y"] + place["height"] / 2
+
+
+def test_an_edit_in_an_outdated_form_changes_nothing(panel: LabPage) -> None:
+    """Code takes a condition away in the moment in which the person removes another one."""
+    unfold(panel, "Steps", "looks_done")
+    remove = panel.button("Remove looks_done")
+    expect(remove).to_be_visible()
+    with_message = "(setattr(run.limits, 'stop', MaxCost(1)), __import__('time').sleep(0.3))"
+    panel.page.evaluate("button => setTimeout(() => button.click(), 100)", remove.element_handle())
+    panel.kernel_value(with_message)
+    panel.wait_for_kernel(STOP, "'MaxCost(1)'")
+    expect(editor(panel)).not_to_contain_text("looks_done")

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from .axe import faults
 from .lab_page import DARK, LIGHT, LabPage
 from .panels import EXPLORER
-from .widget_page import LIVE
+from .widget_page import VIEW
 
 
 def opened(lab: LabPage) -> None:
@@ -28,7 +28,7 @@ def opened(lab: LabPage) -> None:
 def test_figures_follow_the_slider_the_number_and_the_code(lab: LabPage) -> None:
     opened(lab)
     steps = lab.page.get_by_role("slider", name="Steps, slider")
-    picture = lab.page.locator(f"{LIVE} img")
+    picture = lab.page.locator(f"{VIEW} img")
     before = picture.get_attribute("src")
     steps.focus()
     for _ in range(4):
@@ -89,7 +89,7 @@ def test_axe_finds_no_serious_fault_in_an_explorer(lab: LabPage, theme: str) -> 
     lab.wait_for_output(0, "Still in force")
     assert not faults(lab.page)
     nameless = "pictures => pictures.filter(picture => !picture.alt.trim()).length"
-    assert lab.page.locator(f"{LIVE} img").evaluate_all(nameless) == 0
+    assert lab.page.locator(f"{VIEW} img").evaluate_all(nameless) == 0
 
 
 def test_the_arrow_keys_move_the_slider_in_notebook_7(notebook_page: LabPage) -> None:

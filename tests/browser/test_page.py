@@ -505,7 +505,9 @@ def test_scrolling_never_jumps(opened: Opened, start: int) -> None:
 LIVE = """(run) => {
     window.store = makeStore({ runs: [run], open: run.id });
     window.sent = [];
-    window.takeDown = mountPage(document.querySelector('.agentlab-page'), window.store, message => window.sent.push(message));
+    window.takeDown = mountPage(document.querySelector('.agentlab-page'), window.store, async (message) => {
+        window.sent.push(message);
+    });
 }"""
 
 
@@ -552,7 +554,7 @@ def test_fields_that_change_are_drawn(opened: Opened) -> None:
     expect(page.locator(".page-bar").get_by_role("status")).to_have_text("paused")
     limits = [{**one, "limit": 4, "share": 0.75} if one["unit"] == "steps" else one for one in run["limits"]]
     page.evaluate("fields => store.put('long', fields)", {"limits": limits})
-    expect(page.locator("[data-section=limits] li").first).to_contain_text("of 4")
+    expect(page.locator(".page-bar")).to_contain_text("of 4")
     ended = {**family()[1]["end"], "detail": "The cellar is locked."}
     page.evaluate("fields => store.put('long', fields)", {"state": "ended", "end": ended})
     expect(page.locator("[data-section=end]")).to_contain_text("The cellar is locked.")
@@ -579,7 +581,7 @@ def test_the_line_of_a_limit_is_dragged_and_moved_with_keys(opened: Opened) -> N
     assert page.evaluate("sent") == []
     page.mouse.up()
     (sent,) = page.evaluate("sent")
-    assert sent["kind"] == "limit" and sent["run"] == "long" and sent["name"] == "max_cost"
+    assert sent["do"] == "limit" and sent["run"] == "long" and sent["name"] == "max_cost"
     assert 0.05 < sent["value"] < 0.12
     tokens = page.get_by_role("slider", name="Limit: Tokens")
     tokens.focus()

@@ -1,4 +1,4 @@
-"""The panel in a real JupyterLab: every user action, clicked."""
+"""What a person does to a run in a real JupyterLab: the buttons, the chat box, approvals, and the file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, expect
 
-from .lab_page import DARK, LIGHT, LabPage
-from .panels import BEGUN_AFTER, SLOW_RUN
-
-PICTURES = Path(__file__).parents[2] / "test-output"  # screenshots for review
+from .lab_page import LabPage
+from .panels import SLOW_RUN, TRIP, open_cell
 
 
 @pytest.fixture
@@ -23,37 +21,17 @@ def panel(lab: LabPage) -> LabPage:
     return lab
 
 
-def no_limit(page: LabPage, label: str) -> Locator:
-    """The "no limit" box in the row of this field."""
-    row = page.page.locator(".widget-hbox").filter(has=page.page.get_by_label(label, exact=True)).last
-    return row.get_by_label("no limit", exact=True)
+def chat(page: LabPage) -> Locator:
+    return page.live.get_by_label("Next message")
 
 
-def test_lowering_max_turns_during_a_run_ends_it_for_that_reason(panel: LabPage) -> None:
-    panel.button("Run").click()
-    panel.wait_for_steps(3)
-    panel.set_number("max_turns", 12)
-    panel.wait_for_output(0, re.compile(r"truncated · turn_limit — Budget reached: max_turns \d+ of 12"))
-    steps = int(panel.kernel_value("len(run.history)"))
-    assert steps == 12 or panel.kernel_value(BEGUN_AFTER) == "0", "the limit took effect long after it was set"
-    assert panel.kernel_value("run.limits.max_turns") == "12"
-    assert panel.kernel_value("str(run.result.stop_reason)") == "'turn_limit'"
-    expect(panel.button("Run")).to_be_disabled()
-    expect(panel.button("Run")).to_have_attribute("title", "The run has ended.")
-
-
-def test_a_leaf_of_the_stop_condition_is_edited_during_the_run(panel: LabPage) -> None:
-    panel.button("Run").click()
-    panel.wait_for_steps(2)
-    panel.set_number("StepCountIs", 8)
-    panel.wait_for_output(0, re.compile(r"stop_condition — Stop condition met: StepCountIs \d+ of 8"))
-    panel.wait_for_output(0, re.compile(r"Fired: StepCountIs \d+ of 8"))
-    assert "StepCountIs(steps=8)" in panel.kernel_value("repr(run.limits.stop)")
+# The buttons ------------------------------------------------------------------------------------------------------------------
 
 
 def test_step_pause_resume_and_stop(panel: LabPage) -> None:
     panel.button("Step").click()
-    panel.wait_for_status(re.compile(r"^ready.*step 1\b"))
+    panel.wait_for_steps(1)
+    panel.wait_for_status(re.compile("^idle"))
     assert panel.kernel_value("len(run.history)") == "1"
 
     panel.button("Run").click()
@@ -67,38 +45,20 @@ def test_step_pause_resume_and_stop(panel: LabPage) -> None:
     panel.button("Resume").click()
     panel.wait_for_steps(int(paused_at) + 2)
     panel.button("Stop").click()
-    panel.wait_for_output(0, "explicit_stop — Stopped by the person: the Stop button")
+    panel.wait_for_output(0, "Stopped by the person: the Stop button")
+    panel.wait_for_status(re.compile("^ended early"))
 
 
-def test_an_invalid_value_says_why_and_the_old_one_stays_in_force(panel: LabPage) -> None:
-    panel.set_number("max_turns", -3)
-    panel.wait_for_output(
-        0, "Budget(max_turns=-3): max_turns must be at least 1. None means no limit; left out, it is 20. Still in force: 2000."
-    )
-    assert panel.kernel_value("run.limits.max_turns") == "2000"
-    panel.set_number("max_turns", 9)
-    expect(panel.output(0)).not_to_contain_text("Still in force")
-    assert panel.kernel_value("run.limits.max_turns") == "9"
-
-
-def test_no_limit_is_a_checkbox(panel: LabPage) -> None:
-    box = no_limit(panel, "max_tokens")
-    box.check()
-    expect(panel.number("max_tokens")).to_be_disabled()
-    panel.wait_for_kernel("run.limits.max_tokens", "None")
-    box.uncheck()
-    panel.wait_for_kernel("run.limits.max_tokens", "50000000")
-    no_limit(panel, "max_cost (USD)").uncheck()
-    panel.set_number("max_cost (USD)", 0.25)
-    panel.wait_for_output(0, "$0 of $0.25")
-    panel.wait_for_kernel("run.limits.max_cost", "Decimal('0.25')")
-
-
-def test_a_change_in_code_appears_in_the_panel(panel: LabPage) -> None:
-    panel.kernel_value("setattr(run.limits, 'max_turns', 33)")
-    expect(panel.number("max_turns")).to_have_value("33")
-    panel.kernel_value("setattr(run.limits, 'stop', lab.StepCountIs(44))")
-    expect(panel.number("StepCountIs")).to_have_value("44")
+def test_each_button_says_what_it_does_or_why_it_is_disabled(panel: LabPage) -> None:
+    expect(panel.button("Pause")).to_have_attribute("title", "Nothing is running.")
+    expect(panel.button("Pause")).to_be_disabled()
+    panel.press("Run", "Enter")
+    panel.wait_for_steps(2)
+    expect(panel.button("Run")).to_have_attribute("title", "The run is under way.")
+    expect(panel.button("Run")).to_be_focused()
+    panel.button("Stop").dblclick()
+    expect(panel.button("Run")).to_have_attribute("title", "The run has ended.")
+    assert panel.kernel_value("str(run.result.stop_reason)") == "'explicit_stop'", "a double click is one press"
 
 
 def test_the_cell_returns_before_the_run_ends(panel: LabPage) -> None:
@@ -109,164 +69,179 @@ def test_the_cell_returns_before_the_run_ends(panel: LabPage) -> None:
     assert panel.kernel_value("str(run.state)") == "'running'"
 
 
-@pytest.mark.own_page
-def test_the_panel_is_live_after_a_reload(panel: LabPage) -> None:
-    panel.save()
-    panel.reload()
-    panel.button("Run").click()
-    panel.wait_for_steps(2)
-    panel.set_number("max_turns", 5)
-    panel.wait_for_output(0, "turn_limit")
-
-
-def test_the_page_reports_a_lost_kernel_after_a_restart(panel: LabPage) -> None:
-    content = "getComputedStyle(document.querySelector('.agentlab-panel'), '::before').content"
-    assert "is gone" not in panel.page.evaluate(content)
-    panel.restart_kernel()
-    panel.page.wait_for_function(f"() => {content}.includes('The kernel behind this panel is gone')")
-    panel.screenshot(PICTURES / "panel-kernel-gone.png", of=panel.output(0))
-
-
-def test_the_saved_notebook_shows_the_end_without_a_kernel(panel: LabPage) -> None:
-    panel.button("Run").click()
-    panel.wait_for_steps(2)
-    panel.set_number("max_turns", 4)
-    panel.wait_for_output(0, "turn_limit")
-    data = panel.wait_for_saved(0, "turn_limit")["data"]
-    assert "turn_limit" in "".join(data["text/plain"])
-    assert data["image/png"]
-
-
-STREAMED_RUN = """
-import threading
-from datetime import date
-from pathlib import Path
-import agentlab as lab
-
-def get_weather(city: str, day: date) -> dict:
-    "The weather forecast for a city."
-    return {"city": city, "sky": "rain", "high_c": 17}
-
-fixture = Path(lab.__file__).parents[1] / "fixtures" / "question" / "anthropic-stream.yaml"
-with lab.replay(fixture, match="order", pace=2.0):
-    agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[get_weather], stream=True)
-    run = agent.run("Do I need an umbrella in Graz on Saturday, 12 June 2027?")
-
-streamed, until = "", {30: threading.Event(), 60: threading.Event()}
-
-def hold(event):
-    "Pieces behind so many characters of the second answer wait until the test lets them go on."
-    global streamed
-    if isinstance(event, lab.events.TextReceived) and event.step == 2:
-        streamed += event.text
-        for length, go_on in until.items():
-            if len(streamed) > length:
-                go_on.wait(60)
-
-panel = run.panel()
-run.observe(hold)
-panel
-"""
-
-NOTE_LENGTHS = """() => {
-    window.lengths = [];
-    new MutationObserver(() => {
-        const length = document.querySelector('.agentlab-answer-box pre')?.textContent.length;
-        if (length !== undefined && window.lengths.at(-1) !== length) window.lengths.push(length);
-    }).observe(document.querySelector('.agentlab-answer-box'), {childList: true, subtree: true});
+COUNT_MESSAGES = """() => {
+    const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+    window.messages = 0;
+    kernel.anyMessage.connect((_, { msg, direction }) => {
+        if (direction === 'recv' && msg.header.msg_type === 'comm_msg') window.messages += 1;
+    });
 }"""
 
 
-def test_a_streamed_answer_arrives_in_the_page_piece_by_piece(lab: LabPage) -> None:
-    lab.open(lab.jupyter.write_notebook("streamed", [STREAMED_RUN]))
-    lab.run_cell(0)
-    expect(lab.button("Run")).to_be_enabled()
-    expect(lab.output(0)).to_contain_text("Answer — none yet")
-    lab.page.evaluate(NOTE_LENGTHS)
-    box = lab.page.locator(".agentlab-answer-box")
-    before = box.bounding_box()
+def test_the_pause_is_counted_in_the_page_without_messages(panel: LabPage) -> None:
+    panel.button("Run").click()
+    panel.wait_for_steps(1)
+    panel.button("Pause").click()
+    panel.wait_for_status(re.compile("^paused"))
+    panel.page.wait_for_timeout(500)
+    panel.page.evaluate(COUNT_MESSAGES)
+    since = panel.status.locator(".page-since")
+    expect(since).to_have_text(re.compile("^[2-9] s$"))
+    before = since.inner_text()
+    expect(since).not_to_have_text(before)
+    assert panel.page.evaluate("window.messages") == 0
+
+
+def test_the_time_runs_during_a_long_step(lab: LabPage) -> None:
+    open_cell(lab, "clock", SLOW_RUN.replace("sleep(0.1)", "sleep(30)"))
     lab.button("Run").click()
-
-    lab.page.wait_for_function(
-        "() => document.querySelector('.agentlab-answer-box pre').textContent.startsWith('Yes. The forecast')"
-    )
-    assert lab.kernel_value("run.result is None") == "True", "this was visible before the end"
-    lab.kernel_value("until[30].set()")
-    lab.page.wait_for_function("() => window.lengths.some(length => length > 30)")
-    expect(lab.output(0).get_by_role("log", name="Answer of step 2")).to_have_attribute("aria-busy", "true")
-    lab.screenshot(PICTURES / "panel-streaming.png", of=lab.output(0))
-    during = box.bounding_box()
-    lab.use_theme(DARK)
-    lab.screenshot(PICTURES / "panel-streaming-dark.png", of=lab.output(0))
-    lab.kernel_value("until[60].set()")
-
-    lab.wait_for_output(0, "is rain, with a high of 17 °C, so an umbrella is a good idea.")
-    lab.wait_for_output(0, "terminated · completed")
-    lengths = lab.page.evaluate("window.lengths")
-    text = lab.kernel_value("run.result.text")
-    partial = [length for length in lengths[lengths.index(min(lengths)) :] if 0 < length < len(text) - 2]
-    assert len(set(partial)) >= 2, f"the text came at once: {lengths}"
-    assert before is not None and during is not None
-    assert before["height"] == pytest.approx(during["height"], abs=1), "the content below moves"
-    lab.screenshot(PICTURES / "panel-streamed-dark.png", of=lab.output(0))
-    lab.use_theme(LIGHT)
-    lab.screenshot(PICTURES / "panel-streamed.png", of=lab.output(0))
-    data = lab.wait_for_saved(0, "so an umbrella is a good idea.</pre>")["data"]
-    assert "".join(data["text/plain"]).endswith("so an umbrella is a good idea.")
+    time = lab.status.locator("[data-total=elapsed_s]")
+    for seconds in (1, 2, 3):
+        expect(time).to_have_text(f"{seconds} s")
+    lab.button("Stop").click()
+    lab.wait_for_status("running, stops after this step")
+    lab.button("Stop now").click()
+    lab.wait_for_status(re.compile("^ended early"))
 
 
-LONG_AND_HOSTILE_RUN = """
-import asyncio
-import agentlab as lab
-from agentlab.testing import say
-
-HOSTILE = '</pre><script>window.owned = 1</script><img src=x onerror="window.owned = 2"> $x^2$ '
-
-class Speaker:
-    name, model = "speaker", "aloud"
-    async def respond(self, request, context):
-        text = ""
-        for number in range(400):
-            while number >= until:
-                await asyncio.sleep(0.01)
-            piece = HOSTILE if number % 40 == 39 else f"line {number}\\n"
-            text += piece
-            context.on_text(piece)
-            await asyncio.sleep(0.01)
-        return say(text)
-
-until = 250
-run = lab.Agent(Speaker()).run("go")
-run.panel()
-"""
+# Approvals --------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_long_hostile_answer_stays_text_and_its_end_is_in_view(lab: LabPage) -> None:
-    lab.open(lab.jupyter.write_notebook("hostile", [LONG_AND_HOSTILE_RUN]))
-    lab.run_cell(0)
+def card(page: LabPage, tool: str = "book_hotel") -> Locator:
+    return page.live.get_by_role("group", name=f"Call of {tool}")
+
+
+@pytest.fixture
+def trip(lab: LabPage) -> LabPage:
+    """A page with a run that waits for the approval of its second step's call."""
+    open_cell(lab, "trip", TRIP)
+    lab.press("Run", "Enter")
+    lab.wait_for_status(re.compile("^waiting for approval"))
+    return lab
+
+
+def test_a_call_is_approved_by_keyboard(trip: LabPage) -> None:
+    expect(trip.live.get_by_label("Calls that wait for approval").first).to_be_attached()
+    expect(card(trip)).to_contain_text("approve has 'book_*'")
+    expect(chat(trip)).to_have_attribute("placeholder", re.compile("Decide on the tool call first"))
+    trip.page.keyboard.press("Tab")
+    expect(card(trip).get_by_label("Arguments of book_hotel")).to_be_focused()
+    trip.page.keyboard.press("Tab")
+    expect(trip.button("Approve")).to_be_focused()
+    trip.page.keyboard.press("Enter")
+    trip.wait_for_status(re.compile("^ended"))
+    expect(card(trip)).to_have_count(0)
+    assert trip.kernel_value("booked") == "[2]"
+
+
+def test_the_arguments_are_edited_and_what_does_not_fit_is_refused(trip: LabPage) -> None:
+    box = card(trip).get_by_label("Arguments of book_hotel")
+    expect(box).to_have_value('{"city": "Graz", "nights": 2}')
+    box.fill('{"city": "Graz", "nights": "many"}')
+    trip.button("Approve with these arguments").click()
+    expect(card(trip).get_by_role("alert")).to_contain_text("nights")
+    expect(box).to_have_value('{"city": "Graz", "nights": "many"}')
+    box.fill('{"city": "Graz", "nights": 3}')
+    trip.button("Approve with these arguments").click()
+    trip.wait_for_status(re.compile("^ended"))
+    assert trip.kernel_value("booked") == "[3]"
+
+
+@pytest.mark.parametrize(
+    ("choice", "word", "send", "read"),
+    [
+        ("Answer in its place…", "By phone.", "Send the answer", "By phone."),
+        ("Refuse…", "Too long.", "Refuse", "The person refused: Too long."),
+    ],
+)
+def test_a_person_answers_in_the_place_of_a_tool_or_refuses(trip: LabPage, choice: str, word: str, send: str, read: str) -> None:
+    trip.press(choice, "Enter")
+    trip.page.keyboard.press("Escape")
+    expect(trip.button(choice)).to_be_focused()
+    trip.press(choice, "Enter")
+    trip.page.keyboard.type(word)
+    trip.button(send).click()
+    trip.wait_for_status(re.compile("^ended"))
+    assert trip.kernel_value("run.history[1].tool_results[0].content") == repr(read)
+    assert trip.kernel_value("booked") == "[]"
+
+
+def test_a_person_who_types_keeps_the_focus_and_all_calls_are_approved_at_once(lab: LabPage) -> None:
+    open_cell(lab, "two", TRIP.replace("calls=hotel", "calls=hotel + hotel_2"))
     lab.button("Run").click()
-    lab.page.wait_for_function("() => /the last 2,000 of/.test(document.querySelector('.agentlab-answer-label')?.textContent)")
-    box = lab.page.locator(".agentlab-answer-box")
-    box.focus()
-    is_at_end = """() => {
-        const box = document.querySelector('.agentlab-answer-box').getBoundingClientRect();
-        const text = document.querySelector('.agentlab-answer-box pre').getBoundingClientRect();
-        return text.height > box.height && Math.abs(text.bottom - box.bottom) < 8;
-    }"""
-    assert lab.page.evaluate(is_at_end)
-    shown = box.inner_text()
-    lab.kernel_value("globals().update(until=300)")
-    lab.page.wait_for_function("shown => document.querySelector('.agentlab-answer-box').innerText !== shown", arg=shown)
-    assert lab.page.evaluate("document.activeElement.classList.contains('agentlab-answer-box')"), "a redraw removed the focus"
-    assert lab.page.evaluate(is_at_end)
-    lab.screenshot(PICTURES / "panel-long-answer.png", of=lab.output(0))
-    lab.kernel_value("globals().update(until=400)")
-    lab.wait_for_output(0, "terminated · completed")
-    expect(box.locator("pre")).to_contain_text("line 398")
-    expect(box.locator("pre")).to_contain_text('<script>window.owned = 1</script><img src=x onerror="window.owned = 2"> $x^2$')
-    assert lab.page.evaluate(is_at_end)
-    box.focus()
-    lab.page.keyboard.press("PageUp")
-    lab.page.wait_for_function("() => document.querySelector('.agentlab-answer-box').scrollTop < 0")
-    assert lab.page.evaluate("window.owned === undefined")
-    assert lab.page.locator(".agentlab-panel img[src=x], .agentlab-panel script").count() == 0
+    chat(lab).click()
+    chat(lab).press_sequentially("And then", delay=100)
+    lab.wait_for_status(re.compile("^waiting for approval"))
+    expect(lab.live.get_by_role("heading", name="2 tool calls wait for your approval")).to_be_visible()
+    expect(chat(lab)).to_be_focused()
+    expect(chat(lab)).to_have_value("And then")
+    lab.button("Approve all").click()
+    lab.wait_for_status(re.compile("^ended"))
+    assert lab.kernel_value("booked") == "[2, 1]"
+    expect(chat(lab)).to_have_value("And then")
+
+
+def test_a_run_that_waited_without_a_panel_continues_with_the_approval(lab: LabPage) -> None:
+    cell = TRIP.replace("run.panel()", "result = await run\nassert str(result.stop_reason) == 'awaiting_approval'\nrun.panel()")
+    lab.open(lab.jupyter.write_notebook("absent", [cell]))
+    lab.run_cell(0)
+    lab.button("Approve").click()
+    lab.wait_for_status(re.compile("^ended"))
+    assert lab.kernel_value("booked") == "[2]"
+
+
+# The next message, and the ways to continue -----------------------------------------------------------------------------------
+
+
+def test_the_next_message_continues_the_conversation(trip: LabPage) -> None:
+    trip.button("Approve").click()
+    trip.wait_for_status(re.compile("^ended"))
+    expect(chat(trip)).to_have_attribute("placeholder", "Next message")
+    low = chat(trip).bounding_box()
+    chat(trip).fill("How far is it")
+    chat(trip).press("Shift+Enter")
+    chat(trip).press_sequentially("from Vienna?")
+    high = chat(trip).bounding_box()
+    assert low is not None and high is not None and low["height"] < 40 < high["height"] < 80
+
+    chat(trip).press("Enter")  # the limit of three steps is reached: the first Enter leads to the offer
+    offer = trip.button("Raise the turn limit to 6 and send")
+    expect(offer).to_be_focused()
+    assert trip.kernel_value("len(run.branches)") == "0"
+    trip.page.keyboard.press("Enter")
+    expect(trip.live.locator(".page-transcript")).to_contain_text("It is about 200 km.")
+    expect(chat(trip)).to_have_value("")
+    expect(chat(trip)).to_be_focused()
+    expect(trip.live.locator(".page-chip[aria-current=true]")).to_contain_text("How far is it")
+    assert trip.kernel_value("[branch.history.last.text for branch in run.branches]") == "['It is about 200 km.']"
+
+
+def test_a_refused_message_stays_in_its_box(panel: LabPage) -> None:
+    chat(panel).fill("Already?")
+    expect(panel.button("Send")).to_be_disabled()
+    expect(panel.button("Send")).to_have_attribute("title", "Once the run has begun, you can send the next message.")
+    chat(panel).press("Enter")
+    panel.button("Run").click()
+    panel.wait_for_steps(1)
+    expect(chat(panel)).to_have_value("Already?")
+    assert panel.kernel_value("len(run.branches)") == "0"
+
+
+def test_a_way_to_continue_is_one_press_and_a_double_click_makes_one_branch(lab: LabPage) -> None:
+    open_cell(lab, "continue", SLOW_RUN.replace("max_turns=2_000", "max_turns=2"))
+    lab.button("Run").click()
+    lab.wait_for_status(re.compile("^ended early"))
+    lab.button("Raise the turn limit to 4 and continue").dblclick()
+    lab.wait_for_steps(4)
+    expect(lab.button("Raise the turn limit to 8 and continue")).to_be_visible()
+    assert lab.kernel_value("[len(branch.history) for branch in run.branches]") == "[4]"
+
+
+def test_the_runs_are_saved_as_a_file(trip: LabPage, tmp_path: Path) -> None:
+    with trip.page.expect_download() as download:
+        trip.live.get_by_role("button", name="Save as file").click()
+    assert download.value.suggested_filename == "travel-guide.html"
+    download.value.save_as(tmp_path / "run.html")
+    text = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>") and "Book me a room in Graz" in text
+    assert not list(trip.jupyter.root.glob("*.html")), "the kernel writes no file"

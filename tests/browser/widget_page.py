@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 
-LIVE = ".agentlab-panel.jupyter-widgets"
-"""The live panel, next to the hidden copy for readers without a kernel."""
+LIVE = ".agentlab-page:has(> .page-frame)"
+"""The live page, next to the hidden copy for readers without a kernel."""
+VIEW = ".agentlab-panel.jupyter-widgets"
+"""A live view made of widgets, such as the explorer."""
 
 
 class WidgetPage:
     """Shared by the pages of all front ends. `outputs` is a selector of all elements that contain widgets.
 
-    The kernel draws a panel part by part, and each value arrives in the page separately: one part may be newer than the next.
-    So a test waits for exactly the element that it presses or reads next.
+    The kernel's news arrive in the page some time after they happen, and explorers are drawn part by part. So a test waits for exactly
+    the element that it presses or reads next.
     """
 
     outputs = "body"
@@ -28,7 +31,7 @@ class WidgetPage:
         page.on("console", self._note)
 
     def button(self, text: str) -> Locator:
-        """The widget button with this text."""
+        """The button with this text."""
         return self._outputs().get_by_role("button", name=text, exact=True)
 
     def press(self, text: str, key: str) -> None:
@@ -43,33 +46,36 @@ class WidgetPage:
         expect(self.button(text)).to_be_focused()
 
     def number(self, label: str) -> Locator:
-        """The number box with this label (a widget's description)."""
+        """The number box with this label."""
         return self._outputs().get_by_label(label, exact=True).and_(self.page.locator("input"))
 
     def set_number(self, label: str, value: float) -> None:
-        """Type a number into the box and leave it with Tab, which makes the widget accept it."""
+        """Type a number into the box and leave it with Tab, which sends it to the kernel."""
         box = self.number(label)
         box.fill(str(value))
         box.press("Tab")
 
     @property
+    def live(self) -> Locator:
+        """The live page that is visible."""
+        return self.page.locator(LIVE).locator("visible=true")
+
+    @property
     def status(self) -> Locator:
-        """The status line of the live panel; words like "ready" and "paused" may also appear elsewhere."""
-        return self.page.locator(f"{LIVE} .agentlab-status").locator("visible=true")
+        """The bar of the live page: the state first, then what was used; words like "paused" may also appear elsewhere."""
+        return self.live.locator(".page-bar")
 
     def wait_for_status(self, text: str | re.Pattern[str]) -> None:
-        """Wait until the status line has this text."""
+        """Wait until the bar has this text."""
         expect(self.status).to_contain_text(text)
 
     def wait_for_steps(self, number: int, timeout_s: float | None = None) -> None:
-        """Wait until the panel shows this number of steps."""
-        status = f"document.querySelector('{LIVE} .agentlab-status')"
-        taken = f"number => Number({status}?.innerText.match(/step (\\d+)/)?.[1]) >= number"
-        self.page.wait_for_function(taken, arg=number, timeout=self._timeout_ms if timeout_s is None else timeout_s * 1000)
-
-    def wait_for_pointer(self, of: Locator | None = None) -> None:
-        """Wait until rows and charts are clickable, in the live panel or in the given element: earlier clicks are lost."""
-        expect((self.page.locator(LIVE) if of is None else of).locator(".agentlab-pointer")).not_to_have_count(0)
+        """Wait until the bar shows this number of steps."""
+        steps = self.status.locator("[data-total=steps]")  # a locator, since marimo's pages are in shadow trees
+        deadline = time.monotonic() + (self._timeout_ms / 1000 if timeout_s is None else timeout_s)
+        while int(re.sub(r"\D.*|,", "", (text := steps.first.text_content() or "")) or 0) < number:
+            assert time.monotonic() < deadline, f"the bar says {text!r}, not {number} steps"
+            self.page.wait_for_timeout(50)
 
     def screenshot(self, path: Path, of: Locator | None = None) -> Path:
         """Save a screenshot of the page or of one part of it."""

@@ -18,7 +18,7 @@ from providers.bodies import WIRES, Answer, Call
 import agentlab as lab
 from agentlab.engine.client import KEPT_ALIVE, LONGEST_SILENCE_S
 from agentlab.model.finish_reasons import Confidence, FinishReason, StopReason
-from agentlab.notebook.page.step_detail import detail
+from agentlab.notebook.page.steps import Shown, step_html
 from agentlab.records.events import AskedAgain, Event, TextReceived, ToolStarted
 from agentlab.testing.fault_bodies import injected_answer, with_body
 
@@ -380,8 +380,8 @@ def test_a_gap_is_kept_and_shown_in_its_place(tmp_path: Path) -> None:
         assert store.frame("steps")["holes"].to_list() == [1]
         for one in (run, kept):
             assert MARKED in one.panel().bundle()["text/html"]
-            assert MARKED in detail(one, 1)
-            assert "A piece is missing at character 8" in detail(one, 1)
+            said = step_html(one, one.history[0], Shown())
+            assert MARKED in said and "A piece is missing at character 8" in said
     assert any("lost a piece" in event_detail for event_detail in result.to_frame("events")["detail"])
 
 

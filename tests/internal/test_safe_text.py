@@ -11,7 +11,7 @@ import pytest
 import agentlab as lab
 from agentlab._internal.safe_text import label, one_line, printable, whole
 from agentlab.errors import ConfigurationError
-from agentlab.notebook.markup import Html
+from agentlab.notebook.explorer.controls import Html
 from agentlab.testing import ScriptedProvider, call, say
 
 KEY = "sk-" + "planted0123456789abcdef"

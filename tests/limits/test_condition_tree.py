@@ -12,6 +12,7 @@ from engine.builders import Fixed, steps
 from hypothesis import given
 from hypothesis import strategies as st
 
+import agentlab as lab
 from agentlab import AllOf, AnyOf, Custom, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, Not, Off, StepCountIs
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.limits.combinators import StopCondition
@@ -279,13 +280,16 @@ STARTED: dict[str, StopCondition] = {
     "MaxCost": MaxCost(Decimal("0.1")),
     "HasToolCall": HasToolCall("finalize"),
     "FinishReasonIs": FinishReasonIs("max_tokens"),
+    "MaxOutputTokens": lab.MaxOutputTokens(2_000),
+    "MaxToolCalls": lab.MaxToolCalls(10),
+    "Repeats": lab.Repeats(3),
     "Calm": Calm(2, 12.5, "calm", ("a",)),
 }
 
 
 def test_kinds_of_conditions_on_offer() -> None:
     known = kinds()
-    assert list(known)[:5] == list(STARTED)[:5]
+    assert list(known)[:8] == list(STARTED)[:8]
     assert not {"Custom", "AnyOf", "AllOf", "Not", "Off", "AtLeastOne", "Unstarted", "Unread", "_Hidden", "_Combination"} & set(
         known
     )

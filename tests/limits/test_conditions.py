@@ -24,6 +24,7 @@ from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading, Remaining
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.records.history import RunHistory
+from agentlab.storage.codec import decode, encode
 from agentlab.testing import call
 
 # Both sides of each limit ---------------------------------------------------------------------------------------------------
@@ -51,13 +52,23 @@ AT_THE_LIMIT = {
     "tool-called-in-an-earlier-step": (HasToolCall("a"), RunHistory([step(1, tools=["a"]), step(2)]), 1, True),
     "tool-any-of-several": (HasToolCall("a", "b"), steps(1, tools=["b"]), 1, True),
     "tool-none-of-several": (HasToolCall("a", "b"), steps(1, tools=["ab"]), 0, False),
+    "output-below": (lab.MaxOutputTokens(11), steps(2, tokens=(99, 5)), 10, False),
+    "output-at": (lab.MaxOutputTokens(10), steps(2, tokens=(99, 5)), 10, True),
+    "output-known-part": (lab.MaxOutputTokens(5), RunHistory([step(1), step(2, tokens=(9, None))]), None, True),
+    "output-unknown": (lab.MaxOutputTokens(6), RunHistory([step(1), step(2, tokens=(9, None))]), None, None),
+    "calls-below": (lab.MaxToolCalls(4), steps(1, tools=["a", "b", "a"]), 3, False),
+    "calls-at": (lab.MaxToolCalls(4), steps(2, tools=["a", "b"]), 4, True),
+    "calls-of-one-tool": (lab.MaxToolCalls(4, "a"), steps(2, tools=["a", "b", "a"]), 4, True),
+    "calls-of-two-tools": (lab.MaxToolCalls(4, ["a", "c"]), steps(1, tools=["a", "b", "c", "a"]), 3, False),
+    "repeats-below": (lab.Repeats(3), steps(1, tools=["a", "b", "a"]), 2, False),
+    "repeats-at": (lab.Repeats(3), steps(3, tools=["a", "b"]), 3, True),
     "tool-whose-name-begins-so": (HasToolCall("final"), steps(1, tools=["finalize"]), 0, False),
 }
 
 
 @pytest.mark.parametrize(("condition", "history", "value", "met"), AT_THE_LIMIT.values(), ids=AT_THE_LIMIT.keys())
 def test_a_condition_is_met_at_the_limit_and_not_before(
-    condition: StopCondition, history: RunHistory, value: object, met: bool
+    condition: StopCondition, history: RunHistory, value: object, met: bool | None
 ) -> None:
     reading = condition.read(history)
     assert (reading.value, reading.met) == (value, met)
@@ -122,6 +133,9 @@ REFUSED = {
     "no-steps": (lambda: StepCountIs(None), "None"),
     "text-steps": (lambda: StepCountIs("5"), "'5'"),
     "zero-tokens": (lambda: MaxTokensUsed(0), "MaxTokensUsed(tokens=0)"),
+    "one-repeat": (lambda: lab.Repeats(1), "at least 2"),
+    "no-tool-calls": (lambda: lab.MaxToolCalls(0), "MaxToolCalls(calls=0)"),
+    "tool-calls-without-name": (lambda: lab.MaxToolCalls(3, ["a", ""]), 'MaxToolCalls(3, "search")'),
     "negative-tokens": (lambda: MaxTokensUsed(-1), "-1"),
     "zero-cost": (lambda: MaxCost(0), "MaxCost(usd=0)"),
     "negative-cost": (lambda: MaxCost(-0.01), "-0.01"),
@@ -616,3 +630,28 @@ def test_the_limits_of_a_budget_are_in_the_order_of_remaining() -> None:
         field.name.removesuffix("_usd").removesuffix("_s") for field in dataclasses.fields(Remaining)
     ]
     assert list(TOTAL_OF) == list(LIMIT_REASONS)
+
+
+def test_the_same_call_is_recognised_by_its_arguments_and_not_by_their_layout() -> None:
+    texts = ['{"a": 1, "b": [2]}', '{"b":[2],"a":1}', '{"a": 1, "b": [3]}', "{not json", "{not json", "{not json"]
+    made = [step(1, tools=["look"]) for _ in texts]
+    for one, text in zip(made, texts, strict=True):
+        (asked,) = one.calls[0].response.tool_calls
+        object.__setattr__(asked, "arguments", text)
+    history = RunHistory()
+    seen = []
+    for one in made:
+        history.append(one)
+        seen.append(lab.Repeats(3).read(history).value)
+    assert seen == [1, 2, 2, 2, 2, 3]
+
+
+@pytest.mark.parametrize("condition", [lab.MaxToolCalls(3, ["search", "look"]), lab.MaxOutputTokens(9), lab.Repeats(4)], ids=str)
+def test_a_condition_with_a_count_is_edited_live_written_as_code_and_stored(condition: StopCondition) -> None:
+    assert eval(repr(condition), vars(lab)) == condition
+    assert decode(StopCondition, encode(condition)) == condition
+    run = looping().run("?", stop=condition)
+    name = type(condition).__name__
+    (field, *_) = limit_fields(condition)
+    run.limits.edit_condition(name, **{field.name: 7})
+    assert run.limits.stop == condition.changed(**{field.name: 7})

@@ -1,20 +1,25 @@
-"""The end of a run in the panel: the message, and the effect of its buttons."""
+"""How a conversation continues in the panel: decisions on calls, the next message, and the ways to continue after the end."""
 
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
+import json
+from typing import Any
 
 import pytest
-from thread_tools import undisturbed, wait_until
+from thread_tools import wait_until
 
 import agentlab as lab
-from agentlab import Budget
+from agentlab import Budget, StepCountIs
 from agentlab.agent import Run
-from agentlab.model.finish_reasons import FinishReason
-from agentlab.notebook import markup
-from agentlab.notebook.panel.run_view import MOST_OFFERS, Ending, Panel
+from agentlab.engine.worker import RunState
+from agentlab.errors import ConfigurationError
+from agentlab.model.messages import ToolCall
+from agentlab.notebook.panel import Panel
+from agentlab.notebook.panel.actions import live_data
 from agentlab.testing import ScriptedProvider, call, say
+
+KEY = "sk-" + "planted0123456789abcdef"
 
 
 @pytest.fixture(autouse=True)
@@ -22,112 +27,224 @@ def _front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
 
 
-async def search(query: str) -> str:
+async def to_the_end(run: Run) -> Any:
+    return await run
+
+
+def panel_of(run: Run) -> Panel:
+    panel = Panel([run])
+    _ = panel.widget
+    return panel
+
+
+def do(panel: Panel, name: str, **more: Any) -> Any:
+    return panel.carry_out({"do": name, "run": panel.run.id, **more})
+
+
+def read(panel: Panel) -> dict[str, Any]:
+    """What a person can do to the open run."""
+    return live_data(panel.run)
+
+
+# The next message -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_continues_the_conversation_in_a_branch_that_is_shown_and_started() -> None:
+    run = lab.Agent(ScriptedProvider(["In Graz.", "200 km."])).run("Where?")
+    panel = panel_of(run)
+    assert read(panel)["chat"]["why_not"] == "Once the run has begun, you can send the next message."
+    with pytest.raises(ConfigurationError, match="Once the run has begun"):
+        do(panel, "say", text="How far?")
+    asyncio.run(to_the_end(run))
+    assert read(panel)["chat"] == {"why_not": "", "raise": ""}
+    with pytest.raises(ConfigurationError, match="Write a message first"):
+        do(panel, "say", text=" \n ")
+    do(panel, "say", text="How far?\n")
+    (branch,) = run.branches
+    assert panel.run is branch and branch.wait(60) is not None
+    assert [message.text for message in branch.messages] == ["Where?", "In Graz.", "How far?", "200 km."]
+    assert len(run.history) == 1
+
+
+def test_a_reached_limit_is_named_and_raised_only_if_the_person_says_so() -> None:
+    run = lab.Agent(ScriptedProvider(["In Graz.", "200 km."])).run("Where?", budget=Budget(max_turns=1))
+    asyncio.run(to_the_end(run))
+    panel = panel_of(run)
+    assert read(panel)["chat"]["raise"] == "Raise the turn limit to 2"
+    with pytest.raises(ConfigurationError, match="A limit is reached.*Raise the turn limit to 2 and send"):
+        do(panel, "say", text="How far?")
+    assert not run.branches
+    do(panel, "say", text="How far?", **{"raise": True})
+    assert panel.run is not run and panel.run.wait(60) is not None
+    assert panel.run.limits.max_turns == 2 and run.limits.max_turns == 1
+
+
+def test_a_met_stop_condition_is_raised_for_a_message_too() -> None:
+    model = ScriptedProvider([call("search", {}), "200 km."])
+    run = lab.Agent(model, tools=[search]).run("Where?", stop=StepCountIs(1))
+    asyncio.run(to_the_end(run))
+    assert read(panel_of(run))["chat"]["raise"] == "Raise StepCountIs to 2"
+
+
+def test_a_paused_run_is_continued_with_a_message() -> None:
+    run = lab.Agent(ScriptedProvider(lambda request, index: call("search", {})), tools=[search]).run(
+        "Where?", stop=StepCountIs(3)
+    )
+    asyncio.run(take_a_step(run))
+    run.pause()
+    panel = panel_of(run)
+    do(panel, "say", text="Hurry.")
+    assert panel.run.wait(60) is not None and len(run.history) == 1
+    assert panel.run.timeline.messages_of(1)[-1].text == "Hurry."
+
+
+async def take_a_step(run: Run) -> None:
+    await run.step()
+
+
+def search() -> str:
     """Search."""
     return "nothing"
 
 
-def ended(run: Run) -> Panel:
-    asyncio.run(_to_the_end(run))
-    return Panel(run)
+# Approvals --------------------------------------------------------------------------------------------------------------------
 
 
-async def _to_the_end(run: Run) -> None:
-    await run
+class Trip:
+    """A run with a call that waits for approval; `booked` has what was booked."""
+
+    def __init__(self, *more: Any, arguments: dict[str, Any] | None = None) -> None:
+        self.booked: list[int] = []
+
+        async def book_room(nights: int, note: str = "") -> str:
+            """Book."""
+            self.booked.append(nights)
+            return f"{nights} nights"
+
+        calls = [call("book_room", arguments or {"nights": 2}), *more, "Done."]
+        self.run: Run = lab.Agent(ScriptedProvider(calls), tools=[book_room], name="guide").run("Book.", approve=["book_*"])
+        self.panel = panel_of(self.run)
+        self.panel.carry_out({"do": "hello", "page": "one"})  # a page is open: a person is there
+
+    def ask(self) -> list[dict[str, Any]]:
+        """Run until a call waits."""
+        do(self.panel, "go")
+        wait_until(lambda: self.run.state is RunState.WAITING)
+        return list(read(self.panel)["asked"])
+
+    def decide(self, asked: dict[str, Any], decision: str, text: str | None = None) -> None:
+        do(self.panel, "decide", call=asked["call"], of=asked["of"], decision=decision, text=text)
+
+    def result_read(self) -> str:
+        """What the model read as the result of the first call."""
+        assert self.run.wait(60) is not None
+        return str(self.run.history[0].tool_results[0].content)
+
+
+def test_a_call_that_waits_is_approved() -> None:
+    trip = Trip()
+    (asked,) = trip.ask()
+    assert (asked["tool"], asked["arguments"], asked["why"]) == ("book_room", '{"nights": 2}', "approve has 'book_*'")
+    assert read(trip.panel)["buttons"]["go"]["why_not"] == "Decide on the tool call that waits."
+    trip.decide(asked, "approve")
+    assert trip.result_read() == "2 nights"
+    with pytest.raises(ConfigurationError, match="does not wait any more"):
+        trip.decide(asked, "refuse")
+
+
+@pytest.mark.parametrize(
+    ("decision", "text", "read", "booked"),
+    [
+        ("approve", '{"nights": 3}', "3 nights", [3]),
+        ("answer", "By phone.", "By phone.", []),
+        ("refuse", "Too long.", "The person refused: Too long.", []),
+    ],
+)
+def test_other_decisions(decision: str, text: str, read: str, booked: list[int]) -> None:
+    trip = Trip()
+    trip.decide(trip.ask()[0], decision, text)
+    assert (trip.result_read(), trip.booked) == (read, booked)
+
+
+def test_arguments_that_do_not_fit_are_refused_and_the_call_still_waits() -> None:
+    trip = Trip()
+    (asked,) = trip.ask()
+    for wrong in ("{", "[]", '{"nights": "many"}'):
+        with pytest.raises(ConfigurationError):
+            trip.decide(asked, "approve", wrong)
+    assert len(trip.run.pending) == 1
+    trip.run.cancel()
+
+
+def test_long_arguments_are_written_over_several_lines_and_keys_are_hidden() -> None:
+    trip = Trip(arguments={"nights": 2, "note": f"with the key {KEY} and a view over the castle"})
+    (asked,) = trip.ask()
+    assert asked["arguments"].startswith('{\n  "nights": 2,\n') and KEY not in json.dumps(asked)
+    trip.run.cancel()
+
+
+def test_all_calls_of_a_step_are_approved_at_once() -> None:
+    booked: list[int] = []
+
+    async def book_room(nights: int) -> str:
+        """Book."""
+        booked.append(nights)
+        return "booked"
+
+    calls = [ToolCall(f"call_{nights}", "book_room", json.dumps({"nights": nights})) for nights in (1, 2)]
+    both = say(finish=lab.FinishReason.TOOL_CALLS, calls=calls)
+    run = lab.Agent(ScriptedProvider([both, "Done."]), tools=[book_room]).run("Book.", approve=True)
+    assert asyncio.run(to_the_end(run)).stop_reason is lab.StopReason.AWAITING_APPROVAL
+    panel = panel_of(run)  # opened afterwards: nobody was there
+    assert len(read(panel)["asked"]) == 2
+    do(panel, "decide", decision="all")
+    assert run.wait(60) is not None and booked == [1, 2], "the run continues without another press"
+
+
+# After the end ----------------------------------------------------------------------------------------------------------------
 
 
 def searching(turns: int) -> Run:
-    model = ScriptedProvider(lambda request, index: call("search", {"query": str(index)}))
-    return lab.Agent(model, tools=[search]).run("Find it.", budget=Budget(max_turns=turns))
+    model = ScriptedProvider(lambda request, index: call("search", {}))
+    run = lab.Agent(model, tools=[search]).run("Find it.", budget=Budget(max_turns=turns))
+    asyncio.run(to_the_end(run))
+    return run
 
 
-def filtered() -> Run:
-    model = ScriptedProvider(lambda request, index: say("", finish=FinishReason.CONTENT_FILTERED))
-    return lab.Agent(model).run("Tell me <b>all</b>.")
-
-
-def labels(ending: Ending) -> list[str]:
-    return [button.description for button in ending.buttons]
-
-
-def test_no_ending_is_shown_during_the_run() -> None:
-    ending = Panel(searching(3)).run_view.ending
-    assert (ending.text.value, ending.buttons, ending.offers.children) == ("", (), ())
-
-
-def test_a_raised_limit_makes_a_branch_that_continues_in_the_panel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentlab.notebook.panel.run_view.time", SimpleNamespace(monotonic=lambda: 100.0))
-    panel = ended(searching(2))
-    run, ending = panel.run, panel.run_view.ending
-    assert "truncated · turn_limit" in ending.text.value
-    assert labels(ending) == ["Raise the turn limit to 4 and continue"]
-    assert ending.buttons[0].tooltip == run.next_actions[0].why
-    assert markup.escape(run.next_actions[0].why) in ending.offers.children[0].children[1].value, "a tooltip alone is not enough"
-    ending.buttons[0].click()
-    ending.buttons[0].click()  # a double click: no time has passed
+def test_a_way_to_continue_makes_a_branch_that_is_shown_and_started() -> None:
+    run = searching(2)
+    panel = panel_of(run)
+    label = run.next_actions[0].label
+    do(panel, "proceed", place=0, label=label)
     (branch,) = run.branches
-    assert panel.run is branch
-    assert branch.wait(60) is not None
-    assert len(branch.history) == 4 and len(run.history) == 2
-    wait_until(lambda: labels(panel.run_view.ending) == ["Raise the turn limit to 8 and continue"])
+    assert panel.run is branch and branch.wait(60) is not None
+    assert (len(branch.history), len(run.history)) == (4, 2)
+    with pytest.raises(ConfigurationError, match="have changed"):
+        do(panel, "proceed", place=0, label=label)  # the second of a double click, on the branch
+    assert not branch.branches
 
 
-def test_proposals_follow_an_edit_after_the_end() -> None:
-    panel = ended(searching(2))
-    ending = panel.run_view.ending
-    with undisturbed(panel):
-        panel.run.limits.max_turns = 9
-        assert ending.show(), "there are new controls"
-        assert labels(ending) == ["Continue from step 2"]
-        assert not ending.show()
+def test_ways_to_continue_follow_an_edit_after_the_end() -> None:
+    run = searching(2)
+    panel = panel_of(run)
+    label = run.next_actions[0].label
+    run.limits.max_turns = 9
+    with pytest.raises(ConfigurationError, match="have changed"):
+        do(panel, "proceed", place=0, label=label)
+    assert run.next_actions[0].label == "Continue from step 2"
 
 
-def test_another_prompt_is_requested_and_started() -> None:
-    panel = ended(filtered())
-    run, ending = panel.run, panel.run_view.ending
-    assert ending.editor.layout.display == "none"
-    ending.buttons[0].click()
-    assert ending.editor.layout.display == "" and ending.prompt.value == "Tell me <b>all</b>."
-    ending.prompt.value = " "
-    ending.start.click()
-    assert "ConfigurationError" in panel.fault.value and not run.branches
-    ending.prompt.value = "Tell me less."
-    ending.start.click()
+def test_another_prompt_is_asked_for_and_started() -> None:
+    model = ScriptedProvider([say("", finish=lab.FinishReason.CONTENT_FILTERED), "Less."])
+    run = lab.Agent(model).run("Tell me <b>all</b>.")
+    asyncio.run(to_the_end(run))
+    panel = panel_of(run)
+    assert read(panel)["prompt"] == "Tell me <b>all</b>."
+    label = run.next_actions[0].label
+    with pytest.raises(ConfigurationError, match="Write the prompt first"):
+        do(panel, "proceed", place=0, label=label, prompt=" ")
+    assert not run.branches
+    do(panel, "proceed", place=0, label=label, prompt="Tell me less.")
     (branch,) = run.branches
     assert (branch.prompt, run.prompt, panel.run) == ("Tell me less.", "Tell me <b>all</b>.", branch)
     assert branch.wait(60) is not None
-
-
-def test_the_editor_can_be_closed() -> None:
-    ending = ended(filtered()).run_view.ending
-    ending.buttons[0].click()
-    ending.buttons[0].click()
-    assert ending.editor.layout.display == "none"
-
-
-def test_an_error_says_what_went_wrong_and_what_to_do() -> None:
-    def broken(request: object, index: int) -> object:
-        raise RuntimeError("<i>off</i>")
-
-    run = lab.Agent(ScriptedProvider(broken)).run("go")
-    with pytest.raises(RuntimeError):
-        asyncio.run(_to_the_end(run))
-    ending = Panel(run).run_view.ending
-    assert "truncated · error" in ending.text.value and "RuntimeError: &lt;i&gt;off&lt;/i&gt;" in ending.text.value
-    assert ending.buttons or "run.fork" in ending.text.value
-
-
-def test_a_run_that_finished_on_its_own_gets_no_proposal() -> None:
-    ending = ended(lab.Agent(ScriptedProvider(["done"])).run("go")).run_view.ending
-    assert "terminated · completed" in ending.text.value
-    assert ending.buttons == ()
-
-
-def test_the_number_of_buttons_is_limited() -> None:
-    assert MOST_OFFERS == 3
-
-
-def test_the_providers_finish_reason_and_its_reading() -> None:
-    run = lab.Agent(ScriptedProvider([say("half", finish=FinishReason.MAX_TOKENS)]), continuation=None).run("go")
-    ending_html = ended(run).run_view.ending.text.value
-    assert "The provider said finish_reason = <code>max_tokens</code> (confidence high)" in ending_html

@@ -33,7 +33,8 @@ from agentlab._internal import secrets as known_keys
 from agentlab.agent import Run
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.notebook.page import page_html, script, style
-from agentlab.notebook.page.data import Shown, as_json, page_data
+from agentlab.notebook.page.data import as_json, page_data
+from agentlab.notebook.page.steps import Shown
 from agentlab.testing import ScriptedProvider, call, say
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -72,11 +73,11 @@ def only(run: Run, **more: Any) -> dict[str, Any]:
 NUMBER, TEXT, WHOLE = (int, float, type(None)), (str,), (int, type(None))
 SHAPE: dict[str, Any] = {
     "id": str, "name": str, "agent": str, "model": str, "parent": (str, type(None)), "forked_at": WHOLE, "called_by": (str, type(None)),
-    "state": str, "system_html": str, "prompt_html": str, "actions": [{"label": str, "why": str, "code": str}],
+    "continues": bool, "in_force": dict, "state": str, "system_html": str, "prompt_html": str, "actions": [{"label": str, "why": str, "code": str}],
     "totals": {"steps": int, "tokens": WHOLE, "input_tokens": WHOLE, "output_tokens": WHOLE, "cost_usd": NUMBER, "elapsed_s": NUMBER},
     "limits": [{
         "name": str, "label": str, "unit": str, "value": (*NUMBER, str), "limit": (*NUMBER, str), "share": NUMBER,
-        "met": (bool, type(None)), "goal": bool, "off": bool, "first": bool, "with": [str],
+        "met": (bool, type(None)), "goal": bool, "off": bool, "first": bool, "with": [str], "key": str,
         "order": str,
     }],
     "pending": [{"tool": str, "arguments": str, "step": int, "why": str}],
@@ -85,6 +86,7 @@ SHAPE: dict[str, Any] = {
         "n": int, "html": str, "finish": str, "stop_reason": (str, type(None)), "action": str, "tokens": WHOLE, "cost_usd": NUMBER,
         "total_tokens": WHOLE, "total_cost_usd": NUMBER, "duration_s": NUMBER, "started_s": NUMBER, "reads": str, "details": str,
         "spans": [{"kind": str, "label": str, "start_s": NUMBER, "end_s": NUMBER}], "children": [str],
+        "same": str, "in_force": (dict, type(None)),
     }],
     "marks": [{"at_s": NUMBER, "step": int, "kind": str, "text": str}],
 }  # fmt: skip
@@ -203,7 +205,7 @@ def test_chat_history_reminders_and_messages_of_a_person() -> None:
     assert [(mark["kind"], mark["step"]) for mark in data["marks"]] == [("nudge", 1)]
     run.fork(at=1, message="And *now*?")
     _, branch = data_of(run)["runs"]
-    assert branch["steps"][0]["html"].endswith("<p>And <em>now</em>?</p>\n</div></div>") and branch["name"] == "one more message"
+    assert branch["steps"][0]["html"].endswith("<p>And <em>now</em>?</p>\n</div></div>") and branch["name"] == 'message "And *now*?"'
 
 
 def test_tables_and_images_are_shown_as_such() -> None:

@@ -206,7 +206,7 @@ MEANT = {
     "mcp_servers": "`await lab.tools.from_mcp(",
     "max_time": "`budget=lab.Budget(timeout=3)`.", "max_duration": "`budget=lab.Budget(timeout=3)`.",
     "working_limit": "`budget=lab.Budget(timeout=3)`.", "max_requests": "`budget=lab.Budget(max_calls=3)`.",
-    "max_tool_calls": '`stop=lab.HasToolCall("finalize")`', "tool_calls_limit": '`stop=lab.HasToolCall("finalize")`',
+    "max_tool_calls": "`stop=lab.MaxToolCalls(8)`", "tool_calls_limit": "`stop=lab.MaxToolCalls(8)`",
 }  # fmt: skip
 
 
@@ -229,8 +229,8 @@ def test_advice_covers_known_names_and_misspellings(name: str, message: str) -> 
     {
         "max_time": "Did you mean 'timeout'?", "max_duration": "Did you mean 'timeout'?", "working_limit": "Did you mean 'timeout'?",
         "max_requests": "Did you mean 'max_calls'?", "max_tunrs": "Did you mean 'max_turns'?", "max_step": "Did you mean 'max_turns'?",
-        "max_tool_calls": 'Write `lab.Agent(…, stop=lab.HasToolCall("finalize"))`',
-        "tool_calls_limit": 'Write `lab.Agent(…, stop=lab.HasToolCall("finalize"))`', "seconds": "It takes: max_turns,",
+        "max_tool_calls": "Write `lab.Agent(…, stop=lab.MaxToolCalls(8))`",
+        "tool_calls_limit": "Write `lab.Agent(…, stop=lab.MaxToolCalls(8))`", "seconds": "It takes: max_turns,",
     }.items(),
 )  # fmt: skip
 def test_a_limit_of_another_tool_equals_its_counterpart_here(name: str, message: str) -> None:

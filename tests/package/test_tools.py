@@ -26,7 +26,7 @@ import agentlab as lab
 from agentlab.errors import ToolDefinitionError
 from agentlab.limits.live import LiveSettings
 from agentlab.model.messages import ToolCall
-from agentlab.notebook.page.step_detail import detail
+from agentlab.notebook.page.steps import Shown, step_html
 from agentlab.testing import call, say
 from agentlab.tools import as_tools, execute, tool
 
@@ -945,10 +945,10 @@ def test_the_requested_and_the_executed_call_are_both_kept(
     kept = store.load(run.id)
     assert kept.history[0].tool_results[0] == result
     assert kept.messages[2].tool_results[0].middleware == changed
-    page = detail(run, 1)
-    assert ("changed by a middleware" in page) == ("result" in changed)
-    assert ("of a middleware, not executed" in page) == (changed == "answer")
-    assert ("executed with, by a middleware" in page) == (executed is not None)
+    page = step_html(run, run.history[0], Shown())
+    assert ("Changed by a middleware" in page) == ("result" in changed)
+    assert ("Answered by a middleware, not executed" in page) == (changed == "answer")
+    assert ("Executed with other arguments, by a middleware" in page) == (executed is not None)
 
 
 def test_middleware_is_nested_in_order_and_counts_towards_the_time_limit() -> None:

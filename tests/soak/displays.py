@@ -15,6 +15,10 @@ import pytest
 from thread_tools import drawn, undisturbed
 
 import agentlab as lab
+from agentlab._internal.safe_text import AS_WRITTEN
+from agentlab.notebook.page.data import page_data
+from agentlab.notebook.page.steps import Shown
+from agentlab.notebook.panel.feed import Feed
 from agentlab.records.frames import FRAMES
 
 Kind = Literal["html", "text", "svg", "trait"]
@@ -60,29 +64,39 @@ def of_run(run: lab.Run) -> Iterator[Displayable]:
     yield from of_bundle("result", run.result._repr_mimebundle_())
     yield Displayable("text", "run.next_actions", "\n".join(map(repr, (*run.next_actions, run, run.agent, run.agent.model))))
     yield Displayable("text", "page", run.to_html(raw=True))
-    yield from of_view("panel", run.panel(), opened=run)
+    yield from of_page("page, data", page_data([run], "Runs", Shown(raw=True)))
+    yield from of_page("panel, data", Feed((run,)).news())
+    yield from of_view("panel", run.panel())
 
 
-def of_view(where: str, view: Any, opened: lab.Run | None = None) -> Iterator[Displayable]:
+def of_view(where: str, view: Any) -> Iterator[Displayable]:
     """A view such as the panel, live and stored."""
-    from agentlab.notebook.page import step_detail
-    from agentlab.notebook.markup import Html
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTLAB_FRONTEND", "widgets")
         drawn(view)
         with undisturbed(view):  # each widget in its container
             live = [shown for widget in _below(view.widget) for shown in of_widget(where, widget)]
         yield from live
-        if opened is not None:
-            sections = ("messages", "tools", "calls", "signal", "decision", "limits", "raw")
-            for step in opened.history:
-                yield from of_widget(f"{where}, a step opened", Html(step_detail.detail(opened, step.index, sections)))
     yield Displayable("text", f"{where}, repr", repr(view))
     yield from of_bundle(f"{where}, kept", view._kept_bundle())
     for data, about in view._static().outputs():
         yield from of_bundle(f"{where}, static", data)
         yield Displayable("text", f"{where}, static: alt", " ".join(str(one.get("alt", "")) for one in about.values()))
+
+
+def of_page(where: str, data: object, field: str = "") -> Iterator[Displayable]:
+    """The data of a page: the fields that become markup, and all others."""
+    if isinstance(data, dict):
+        for name, value in data.items():
+            yield from of_page(where, value, str(name))
+    elif isinstance(data, list | tuple):
+        for value in data:
+            yield from of_page(where, value, field)
+    elif isinstance(data, str):
+        if field in ("html", "details") or field.endswith("_html"):
+            yield Displayable("html", f"{where}, {field}", f'<div class="{AS_WRITTEN}">{data}</div>')  # as the page's own element
+        else:
+            yield Displayable("trait", f"{where}, {field}", data)
 
 
 def of_widget(where: str, widget: ipywidgets.Widget) -> Iterator[Displayable]:
@@ -133,6 +147,7 @@ def of_frame(where: str, frame: pd.DataFrame) -> Iterator[Displayable]:
 def side_by_side(runs: Sequence[lab.Run]) -> Iterator[Displayable]:
     """Several runs in one panel."""
     view = lab.panel(list(runs))
+    yield from of_page("side by side, data", Feed(tuple(runs)).news())
     yield from of_view("side by side", view)
 
 

@@ -7,14 +7,11 @@ from typing import Any
 
 from engine.builders import assert_conversation_is_whole, assert_is_whole
 from storage.comparisons import assert_kept, spoken
-from thread_tools import drawn
 
 import agentlab as lab
 from agentlab.model.finish_reasons import StopReason
-from agentlab.notebook import markup
-from agentlab.notebook.panel.answer import Answer
-from agentlab.notebook.panel.pictures import Curve
-from agentlab.notebook.panel.run_view import StaticView
+from agentlab.notebook.panel.actions import buttons
+from agentlab.notebook.panel.feed import Feed
 from agentlab.records import events
 from agentlab.storage.store import Store
 from agentlab.testing import ScriptedProvider
@@ -99,21 +96,20 @@ def assert_static_panel_agrees(run: lab.Run) -> None:
     """Assert what a reader without a kernel sees."""
     result = run.result
     assert result is not None
-    html = StaticView(run, Curve(run), Answer(run).shown()).html()
-    assert f"{result.stop_reason}" in html
-    assert markup.status(run, timing=False) in html
-    assert f"step <b>{len(run.history)}</b>" in html
+    html = run.panel().bundle()["text/html"]
+    assert f"Why it ended: {result.stop_reason.replace('_', ' ')}" in html
+    assert f"{len(run.history)} step{'s' * (len(run.history) != 1)} · " in html
 
 
 def assert_live_panel_agrees(run: lab.Run) -> None:
     """Assert what the page shows: the end, the number of steps, and no enabled button."""
     result = run.result
     assert result is not None
-    panel = run.panel()
-    drawn(panel)
-    controls = panel.run_view.controls
-    assert all(button.disabled for button in (controls.go, controls.step, controls.pause, controls.stop))
-    assert f"{result.stop_reason}" in panel.run_view.ending.text.value
+    news = Feed((run,)).news()
+    shown = news["runs"][run.id]
+    assert (shown["state"], shown["end"]["stop_reason"]) == ("ended", str(result.stop_reason))
+    assert shown["totals"]["steps"] == len(run.history) == len(news["steps"].get(run.id, ()))
+    assert all(button["why_not"] for button in buttons(run).values()), "nothing to press"
 
 
 def assert_tools_agree(run: lab.Run, ledger: Ledger) -> None:

@@ -99,6 +99,9 @@ async def _to_the_end(runs: list[lab.Run]) -> None:
 # Faults of a display ------------------------------------------------------------------------------------------------------------
 
 OURS = re.compile("bdi|b|i|p|div|span|pre|code|br|ul|li|dl|dt|dd|style|img|details|summary|caption|table|thead|tbody|tr|th|td")
+RENDERED = re.compile("a|blockquote|del|em|h[3-6]|hr|ol|s|small|strong")
+"""Elements of a text that is rendered as markdown."""
+LINK = re.compile(r"(?i)(https?|mailto):.*")
 TEXT_ATTRIBUTES = re.compile(r"alt|title|aria-[a-z]+|data-[a-z-]+|label")
 PICTURE = re.compile(r"data:image/png;base64,[A-Za-z0-9+/]+=*")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -124,7 +127,7 @@ def _is_frame(one: Displayable) -> bool:
 
 def _is_typed_in(one: Displayable) -> bool:
     """True if it is in an editable box."""
-    return one.where.endswith(("Textarea.value", "Text.value"))
+    return one.where.endswith(("data, value", "data, chosen"))
 
 
 def _wrong_with_html(text: str, *, formulas: bool) -> Iterator[str]:
@@ -134,7 +137,7 @@ def _wrong_with_html(text: str, *, formulas: bool) -> Iterator[str]:
         if not isinstance(tag, str):
             yield f"a comment {str(element.text)[:40]!a}"
             continue
-        if not OURS.fullmatch(tag) and tag != "DOCUMENT_FRAGMENT":
+        if not OURS.fullmatch(tag) and not RENDERED.fullmatch(tag) and tag != "DOCUMENT_FRAGMENT":
             yield f"an element {tag}"
         if tag == "style" and M in (element.text or ""):
             yield "a style"
@@ -142,6 +145,10 @@ def _wrong_with_html(text: str, *, formulas: bool) -> Iterator[str]:
             if name == "src":  # the drawn letters of a picture may form any text
                 if not PICTURE.fullmatch(value):
                     yield f"an address {value[:40]!a}"
+                continue
+            if (tag, name) == ("a", "href") and LINK.fullmatch(value):
+                if element.attrib.get("rel") != "noopener noreferrer nofollow":
+                    yield "a link that says where it comes from"
                 continue
             is_ours = TEXT_ATTRIBUTES.fullmatch(name) or M not in value
             if M in name or name.startswith("on") or name in ("href", "action", "srcdoc", "xlink:href") or not is_ours:

@@ -1,9 +1,10 @@
 """The explorer: tries limits on recorded runs, with a slider for each limit.
 
-May import: `notebook.panel` and what is below it.
+May import: `notebook.live_view`, `notebook.markup`, and what is below `notebook`.
 
     explorer  `lab.explore`
     limits    the limits and their values
+    controls  the controls: number, slider, button
     figures   the outcome of the limits: figures and a picture
 """
 

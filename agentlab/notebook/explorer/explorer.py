@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import anywidget
 import ipywidgets as widgets
 import pandas as pd
-import traitlets
 
 from agentlab._internal.formatting import counted
-from agentlab._internal.safe_text import label, printable
+from agentlab._internal.safe_text import AS_WRITTEN, label, printable
 from agentlab.analysis.backtest import Goal
 from agentlab.analysis.sources import Recorded, records_of
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
 from agentlab.notebook import markup
+from agentlab.notebook.explorer.controls import CopyButton, Html, NumberField, RangeSlider, drawing, is_drawing
 from agentlab.notebook.explorer.figures import (
     Others,
     TradeOff,
@@ -45,9 +44,7 @@ from agentlab.notebook.explorer.limits import (
     recorded_limits,
     stop_of,
 )
-from agentlab.notebook.live_view import LiveView, Picture, StaticOutputs, is_drawing, panel_html
-from agentlab.notebook.markup import Html
-from agentlab.notebook.panel.fields import Face, NumberField
+from agentlab.notebook.live_view import LiveView, Picture, Redrawer, StaticOutputs
 
 SETTLED_S = 0.8
 """Time between the last change and saving the choice in the notebook's file."""
@@ -156,7 +153,17 @@ class Explorer(LiveView):
 
     # Live -------------------------------------------------------------------------------------------------------------------
 
+    @property
+    def widget(self) -> widgets.VBox:
+        """The live widget, created on first access."""
+        if self._widget is None:
+            self._redrawer = Redrawer(self._draw_safely, self._is_under_way, lambda: not self._is_under_way())
+            self._widget = widgets.VBox(_dom_classes=("agentlab-panel",))
+            self._compose()
+        return self._widget
+
     def _compose(self) -> None:
+        self.fault = Html()
         self.rows = rows_of(self._offered, self.limits, self._recorded.differing)
         self.summary, self.figures, self.ends, self.chart = (Html() for _ in range(4))
         self.code_text, self.progress = Html(), Html()
@@ -177,7 +184,11 @@ class Explorer(LiveView):
         )  # fmt: skip
         for _ in range(FIRST_OTHERS):
             self._others.one_more()
-        self._put(widgets.HBox([left, right], layout=widgets.Layout(flex_flow="row wrap", grid_gap="10px 24px")))
+        body = widgets.HBox([left, right], layout=widgets.Layout(flex_flow="row wrap", grid_gap="10px 24px"))
+        style = Html(f"{_sheet('static')}{_sheet('live')}<style>.{self._kept_class} {{display:none}}</style>")
+        with self._drawing:
+            self.widget.children = [style, body, self.fault]
+            self._draw_safely()  # last: from here on, events request redraws
         threading.Thread(target=self._try_others, name="agentlab-explorer", daemon=True).start()
 
     def _try_others(self) -> None:
@@ -198,7 +209,21 @@ class Explorer(LiveView):
         if self._widget is not None:
             self._redrawer.mark(soon=True)
 
-    def _show(self) -> bool:
+    def _report(self, fault: str) -> None:
+        self.fault.value = markup.fault(fault) if fault else ""
+
+    def _controls(self) -> Iterator[widgets.Widget]:
+        waiting: list[widgets.Widget] = [self.widget]
+        while waiting:
+            widget = waiting.pop()
+            yield widget
+            waiting.extend(getattr(widget, "children", ()))
+
+    def _show(self) -> None:
+        with drawing():
+            self._show_now()
+
+    def _show_now(self) -> None:
         for row in self.rows.values():
             row.show()  # first: trying takes a while, and a slider that is moved meanwhile must not be moved back
         tried = self._now()
@@ -211,7 +236,6 @@ class Explorer(LiveView):
         self.code_text.value = code_html(text)
         done, whole = self._compared, len(self._others.several)
         self.progress.value = markup.note(f"{done:,} of {whole:,} other configurations tried so far." if done < whole else "")
-        return False
 
     def _pictured(self, tried: Tried) -> Picture:
         with self._comparing:  # a display may request the picture while the page is drawn
@@ -262,7 +286,7 @@ class StaticTrial(StaticOutputs):
 
     def html(self, pictures: str = "") -> str:
         """Figures and ends as tables."""
-        return panel_html(
+        parts = (
             summary_html(self._tried),
             self._about,
             f"<pre>{markup.escape(self._code, 2000)}</pre>",
@@ -270,6 +294,13 @@ class StaticTrial(StaticOutputs):
             pictures,
             ends_html(self._tried),
         )
+        return f'<div class="agentlab-panel {AS_WRITTEN}">{_sheet("static")}{"".join(parts)}</div>'
+
+
+@cache
+def _sheet(name: str) -> str:
+    """Return a style sheet: `static` is saved in notebooks, `live` is for the live explorer only."""
+    return f"<style>\n{Path(__file__).with_name(f'{name}.css').read_text(encoding='utf-8')}</style>"
 
 
 def _goal_words(goal: Goal) -> str:
@@ -293,8 +324,10 @@ class LimitRow:
         value, kind = chosen[self._name], offer.kind
         middle = offer.values[len(offer.values) // 2]
         help_ = f"{self._name}: {none}, or a value from {offer.values[0]} to {offer.values[-1]} and beyond"
-        face = Face(kind.label, unit=kind.unit, help=help_, nothing=none, start=middle, label_width="7.5em", width="14.5em")
-        self.number = NumberField(face, kind.number, value, self._write)
+        start = middle if value is None else value
+        self.number = NumberField(
+            kind.label, value, self._write, kind=kind.number, unit=kind.unit, start=start, nothing=none, about=help_
+        )
         words = [f"{kind.label} {_in_words(one, kind.unit)}" for one in offer.values]
         self.slider = RangeSlider(
             label=f"{kind.label}, slider", texts=[*words, f"{kind.label}: {none}"], place=offer.place_of(value)
@@ -365,40 +398,3 @@ def _in_words(value: Value, unit: str) -> str:
     if isinstance(value, int):
         return f"{value:,} {unit}".strip()
     return f"{value:f} {unit}" if unit == "USD" else f"{value:g} {unit}"
-
-
-# Controls that ipywidgets does not have. If the page has no anywidget, the number box and the visible code replace them -------
-
-
-@functools.cache
-def _script(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
-
-
-class RangeSlider(anywidget.AnyWidget):
-    """An accessible slider over a list of values, described by `texts`; `place` is the chosen one, from 0. See range_slider.js."""
-
-    _esm = traitlets.Unicode().tag(sync=True)
-    label = traitlets.Unicode().tag(sync=True)
-    texts = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    place = traitlets.Int().tag(sync=True)
-
-    @traitlets.default("_esm")
-    def _its_script(self) -> str:
-        return _script("range_slider.js")
-
-    @traitlets.validate("place")
-    def _within(self, proposal: traitlets.Bunch) -> int:
-        return max(0, min(int(proposal["value"]), len(self.texts) - 1))
-
-
-class CopyButton(anywidget.AnyWidget):
-    """A button that copies `text` to the clipboard. See copy_button.js."""
-
-    _esm = traitlets.Unicode().tag(sync=True)
-    label = traitlets.Unicode("Copy as code").tag(sync=True)
-    text = traitlets.Unicode().tag(sync=True)
-
-    @traitlets.default("_esm")
-    def _its_script(self) -> str:
-        return _script("copy_button.js")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -400,8 +401,8 @@ def _is_any_of(records: Records, leaves: Sequence[str]) -> bool:
     met = np.any([numbers(steps, f"{leaf}.met") == 1 for leaf in leaves], axis=0)
     if "condition_met" in steps.columns and not np.array_equal(met, numbers(steps, "condition_met") == 1):
         return False
-    if records.histories is None:
-        return True
+    if records.histories is None:  # a kind that occurs twice is more often a part of a group, such as a | (a & b)
+        return not any(re.fullmatch(r".+_\d+", leaf) for leaf in leaves)
     there = np.flatnonzero(records.lengths)
     forms = steps[[f"{leaf}.limit" for leaf in leaves]].iloc[records.start[1:][there] - 1].isna()
     for run in there[~forms.duplicated().to_numpy()]:  # one run per set of conditions, so that a store need not load all runs

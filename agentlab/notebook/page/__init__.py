@@ -1,8 +1,9 @@
 """The page of runs as one HTML file: transcript, timeline, charts, limits and branches, without a kernel and without a network.
 
-May import: `notebook.markup`, `notebook.live_view`, and what is below `notebook`.
+May import: `notebook.markup`, and what is below `notebook`.
 
-    data         a run as plain JSON
+    data         runs as plain JSON
+    steps        their steps as plain JSON
     rich_text    texts and values as safe HTML
     step_detail  one step in full
 """
@@ -13,7 +14,7 @@ import base64
 import hashlib
 import html
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,10 @@ from agentlab._internal.safe_text import AS_WRITTEN, cut, one_line
 from agentlab.agent import Run
 from agentlab.engine.run_tree import family_of
 from agentlab.errors import ConfigurationError
-from agentlab.notebook.page.data import Shown, as_json, page_data
+from agentlab.notebook.page.data import as_json, page_data
+from agentlab.notebook.page.steps import Shown
 
-SCRIPTS = ("dom", "charts", "transcript", "side", "diff", "controls", "settings", "branching", "main")
+SCRIPTS = ("dom", "charts", "transcript", "side", "diff", "controls", "inputs", "settings", "branching", "main")
 """The page's JavaScript in its order. The files share one scope."""
 
 
@@ -39,7 +41,14 @@ def script() -> str:
 @cache
 def live_script() -> str:
     """Return the same as a module for a live widget."""
-    return f"{script()}\n{_script('live')}"
+    return f"{script()}\n{_script('live')}\nexport default {{ render }};\n"
+
+
+@cache
+def browse_script(*, live: bool) -> str:
+    """Return the JavaScript of the runs in a store: for a file, or as a module for a live widget."""
+    more = f"{_script('live')}\nexport default {{ render: renderBrowse }};\n" if live else ""
+    return f"{script()}\n{_script('browse')}\n{more}"
 
 
 def _script(name: str) -> str:
@@ -58,14 +67,19 @@ def page_html(runs: Sequence[Run], title: str = "", *, timing: bool = True, raw:
         raise ConfigurationError(f"to_html(timing={timing!r}): pass True or False.")
     shown = Shown(timing, raw if isinstance(raw, bool) else _numbers(raw, runs))
     title = title or _title_of(runs)
-    data = as_json(page_data(runs, title, shown))
-    code = f"\n{script()}\n"
+    return document(title, {"agentlab-data": as_json(page_data(runs, title, shown))}, script())
+
+
+def document(title: str, data: Mapping[str, str], code: str) -> str:
+    """Return an HTML file with this data, as JSON for script elements by their ids, and a script that shows it."""
+    code = f"\n{code}\n"
     hashed = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     # `style` attributes set the sizes of bars; everything else is refused: another script, the network, forms, frames.
     policy = (
         f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{hashed}'; base-uri 'none'; "
         "form-action 'none'"
     )
+    elements = "\n".join(f'<script type="application/json" id="{name}">{text}</script>' for name, text in data.items())
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -80,7 +94,7 @@ def page_html(runs: Sequence[Run], title: str = "", *, timing: bool = True, raw:
 <body>
 <div class="agentlab-page {AS_WRITTEN}"></div>
 <noscript>This page of agentlab shows its runs by a script, which is in the file. Open it in a browser that runs scripts.</noscript>
-<script type="application/json" id="agentlab-data">{data}</script>
+{elements}
 <script>{code}</script>
 </body>
 </html>
@@ -118,8 +132,13 @@ def to_html(
 
     Raises ConfigurationError for a folder that does not exist, for a path that is a folder, and for anything but a path.
     """
+    return written(path, lambda: page_html(runs, timing=timing, raw=raw))
+
+
+def written(path: str | os.PathLike[str] | None, page: Callable[[], str]) -> str | Path:
+    """Return the page as text; with a path write it there and return the path. The path is checked before the page is made."""
     if path is None:
-        return page_html(runs, timing=timing, raw=raw)
+        return page()
     try:
         file = Path(path).expanduser()
         is_path = bool(os.fspath(path)) and "\0" not in str(file)
@@ -133,5 +152,5 @@ def to_html(
         )
     if not file.parent.is_dir():
         raise ConfigurationError(f"to_html({os.fspath(path)!r}): there is no folder {str(file.parent)!r}; make it first.")
-    file.write_text(page_html(runs, timing=timing, raw=raw), encoding="utf-8", newline="\n")
+    file.write_text(page(), encoding="utf-8", newline="\n")
     return file

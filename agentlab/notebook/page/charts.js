@@ -52,16 +52,16 @@ function makeChart(store, measure, onLimit) {
     legend,
   );
   const cursor = draw("g", { class: "page-cursor" });
-  const limitHandle = onLimit ? makeLimitHandle(plot, measure, onLimit) : null;
+  const limitHandle = onLimit ? makeLimitHandle(store, plot, measure, onLimit, redraw) : null;
   let scale = null;
   let under = null; // the step under the pointer
 
   function redraw() {
     const run = store.run();
-    const beside = runBeside(store);
+    const beside = runsBeside(store);
     const width = plot.clientWidth;
     if (!run || width === 0) return;
-    scale = scaleOf(run, beside, measure, width);
+    scale = scaleOf(run, beside, measure, width, limitHandle?.reach());
     picture.setAttribute("width", width);
     picture.replaceChildren(
       ...frameOf(scale, measure),
@@ -69,7 +69,7 @@ function makeChart(store, measure, onLimit) {
       ...limitLine(scale, measure),
       cursor,
     );
-    legend.replaceChildren(...(beside ? [make("i", { class: "page-dash" }), beside.name] : []));
+    legend.replaceChildren(...beside.map((one, place) => make("span", {}, make("i", { class: `page-dash b${place}` }), one.name)));
     limitHandle?.place(scale);
     point();
   }
@@ -108,7 +108,7 @@ function makeChart(store, measure, onLimit) {
   reader.addEventListener("keydown", (event) => chooseByKey(event, store));
   new ResizeObserver(redraw).observe(plot);
 
-  const curve = part(node, (state) => [state.run, state.view.compare], redraw);
+  const curve = part(node, (state) => [state.run, runsBeside(store).length, ...runsBeside(store)], redraw);
   const chosen = part(
     node,
     (state) => [state.run, state.view.step],
@@ -117,22 +117,26 @@ function makeChart(store, measure, onLimit) {
   return { node, update: (state) => [curve, chosen].forEach((one) => one.update(state)) };
 }
 
-/** The run whose curve is drawn beside that of the open run: the one that it is compared with, or that it branched from. */
-function runBeside(store) {
+/** The runs whose curves are drawn beside that of the open run: all side by side, the compared one, or that which it branched from. */
+function runsBeside(store) {
   const run = store.run();
   const other = store.run(store.view.compare) || (run && known(run.forked_at) ? store.run(run.parent) : null);
-  return other && other !== run && other.steps.length ? other : null;
+  const others = areBeside(store.view) ? store.view.all.runs.map(store.run) : [other];
+  return others.filter((one) => one && one !== run && one.steps.length);
 }
 
-/** Steps to x and values to y. A limit that is far above the curve would flatten it: then it is named at the upper edge. */
-function scaleOf(run, beside, measure, width) {
-  const last = [run, beside].filter(Boolean).flatMap((one) => one.steps.map(measure.total).filter(known));
+/**
+ * Steps to x and values to y. A limit that is far above the curve would flatten it: then it is named at the upper edge. `reach` is what
+ * the upper edge means at least, while the limit is dragged.
+ */
+function scaleOf(run, beside, measure, width, reach = 0) {
+  const last = [run, ...beside].flatMap((one) => one.steps.map(measure.total).filter(known));
   const used = last.reduce((most, value) => Math.max(most, value), 0);
   const row = limitOf(run, measure);
   const limit = row ? row.limit : null;
   const seen = limit !== null && (used === 0 || limit <= 5 * used);
-  const most = Math.max(used * 1.08, seen ? limit * 1.08 : 0) || 1;
-  const steps = Math.max(run.steps.length, beside ? beside.steps.length : 0, 1);
+  const most = Math.max(used * 1.08, reach || (seen ? limit * 1.08 : 0)) || 1;
+  const steps = Math.max(run.steps.length, ...beside.map((one) => one.steps.length), 1);
   const inner = width - PLOT.left - PLOT.right;
   const high = PLOT.height - PLOT.top - PLOT.bottom;
   return {
@@ -141,12 +145,15 @@ function scaleOf(run, beside, measure, width) {
     limit,
     seen,
     row,
+    used,
+    over: run.state === "ended",
     width: inner,
     own: run.totals[measure.field],
     unknown: run.steps.length > 0 && !last.length,
     x: (step) => PLOT.left + (inner * step) / steps,
     y: (value) => PLOT.height - PLOT.bottom - (high * Math.min(value, most)) / most,
     valueAt: (y) => Math.max(0, ((PLOT.height - PLOT.bottom - y) / high) * most),
+    edge: PLOT.top - 4,
   };
 }
 
@@ -193,7 +200,7 @@ function curvesOf(run, beside, scale, measure) {
       draw("path", { d: `${line(own)}L${own.at(-1)[0].toFixed(1)} ${foot}L${own[0][0]} ${foot}z`, class: "page-area" }),
     );
   }
-  if (beside) shapes.push(draw("path", { d: line(points(beside)), class: "page-curve beside" }));
+  shapes.push(...beside.map((one, place) => draw("path", { d: line(points(one)), class: `page-curve beside b${place}` })));
   shapes.push(draw("path", { d: line(own), class: "page-curve" }));
   return shapes;
 }
@@ -209,30 +216,87 @@ function limitLine(scale, measure) {
   ].filter(Boolean);
 }
 
-/** The handle on the line of the limit: dragged up and down, or moved by a twentieth with the arrow keys. */
-function makeLimitHandle(plot, measure, onLimit) {
+/** How far above the curve a limit can be dragged from the upper edge, where it is if it is far above: times what is used. */
+const FAR = 4;
+
+/**
+ * The handle on the line of the limit: dragged up and down, or moved by a twentieth with the arrow keys. Escape leaves it where it was.
+ *
+ * While it is held, steps may arrive: the scale and the place of the handle stay as they are. Its words say the value, and that the run
+ * ends if that much is used already.
+ */
+function makeLimitHandle(store, plot, measure, onLimit, redraw) {
   const node = make("div", { class: "page-handle", role: "slider", tabindex: 0, "aria-orientation": "vertical", hidden: true });
   let scale = null;
   let value = null;
-  const show = (wanted) => {
-    value = measure.unit === "usd" ? Number(wanted.toPrecision(3)) : Math.max(1, Math.round(wanted));
-    node.style.top = `${scale.y(value)}px`;
+  let held = null; // where it was grasped; NaN once it has been moved
+  let reach = 0; // what the upper edge means while it is held
+  let sent = null; // the limit before the one that was sent, until the new one is in force
+
+  function show(wanted) {
+    const isFar = wanted >= scale.most && !scale.seen;
+    const round = Number(wanted.toPrecision(3));
+    value = wanted === scale.limit ? wanted : measure.unit === "usd" ? round || 1e-6 : Math.max(1, Math.round(round));
+    const y = isFar ? scale.edge : scale.y(value);
+    const ends = value <= scale.used && scale.used > 0 && !scale.over;
+    const text = `${measure.format(value)}${ends ? " \u2013 ends the run at the next step" : ""}`;
+    node.style.top = `${y}px`;
+    node.classList.toggle("far", isFar);
+    node.classList.toggle("ends", ends && (held !== null || sent !== null || node.matches(":focus")));
+    node.classList.toggle("low", y < 30);
     dress(node, {
       "aria-valuenow": value,
-      "aria-valuetext": `limit ${measure.format(value)}`,
-      "data-value": measure.format(value),
+      "aria-valuemax": Math.max(scale.most, value),
+      "aria-valuetext": `limit ${text}`,
+      "data-value": text,
     });
-  };
-  const send = () => value !== scale.limit && onLimit(scale.row.name, value);
+  }
+  function release() {
+    held = null;
+    if (sent === null) reach = 0;
+    node.classList.remove("held");
+    redraw();
+  }
+  function send() {
+    if (value === scale.limit) return;
+    sent = scale.limit;
+    onLimit(scale.row.key || scale.row.name, value).catch((error) => {
+      sent = null;
+      reach = 0;
+      store.set({ fault: error.message });
+      redraw();
+    });
+  }
   node.addEventListener("pointerdown", (event) => {
-    node.setPointerCapture(event.pointerId);
+    if (event.button) return;
     event.preventDefault();
+    node.setPointerCapture(event.pointerId);
+    node.focus({ preventScroll: true });
+    held = event.clientY;
+    reach = scale.seen ? scale.most : FAR * scale.used;
+    node.classList.add("held");
+    redraw();
   });
   node.addEventListener("pointermove", (event) => {
-    if (node.hasPointerCapture(event.pointerId)) show(scale.valueAt(event.clientY - plot.getBoundingClientRect().top));
+    if (held === null || Math.abs(event.clientY - held) < 2) return;
+    held = NaN; // from now on, each movement counts
+    const y = event.clientY - plot.getBoundingClientRect().top;
+    show(!scale.seen && y <= scale.edge ? scale.limit : scale.valueAt(y));
   });
-  node.addEventListener("pointerup", send);
+  node.addEventListener("pointerup", () => {
+    if (held === null) return;
+    send();
+    release();
+  });
+  node.addEventListener("pointercancel", () => held !== null && release());
+  node.addEventListener("blur", () => redraw());
   node.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && held !== null) {
+      event.preventDefault();
+      event.stopPropagation();
+      release();
+      return;
+    }
     const by = { ArrowUp: 1.05, ArrowRight: 1.05, ArrowDown: 0.95, ArrowLeft: 0.95 }[event.key];
     if (!by) return;
     event.preventDefault();
@@ -241,14 +305,21 @@ function makeLimitHandle(plot, measure, onLimit) {
   });
   plot.append(node);
   return {
+    reach: () => reach,
     place(now) {
-      if (plot.contains(document.activeElement) && node.matches(":active")) return; // it is being dragged
       scale = now;
-      node.hidden = !now.seen;
-      if (now.seen) {
-        dress(node, { "aria-label": `Limit: ${now.row.label}`, "aria-valuemin": 0, "aria-valuemax": now.most });
-        show(now.limit);
+      node.hidden = now.limit === null || now.over;
+      if (node.hidden) return;
+      dress(node, { "aria-label": `Limit: ${now.row.label}`, "aria-valuemin": 0 });
+      if (sent !== null && now.limit !== sent) {
+        sent = null;
+        if (held === null && reach) {
+          reach = 0;
+          redraw();
+          return;
+        }
       }
+      show(Number.isNaN(held) || sent !== null ? value : now.limit);
     },
   };
 }

@@ -131,8 +131,10 @@ const SHAPES = {
   triangle: "M5 .3l5 9.2h-10z",
   square: "M1 1h8v8h-8z",
   cross: "M1.8.2l3.2 3.2l3.2-3.2l1.6 1.6l-3.2 3.2l3.2 3.2l-1.6 1.6l-3.2-3.2l-3.2 3.2l-1.6-1.6l3.2-3.2l-3.2-3.2z",
+  step: "M1 .3l6 4.7l-6 4.7zM7.6 .5h1.8v9h-1.8z",
   bars: "M1.5 .5h2.6v9h-2.6zM5.9 .5h2.6v9h-2.6z",
   play: "M1.5 .3l8 4.7l-8 4.7z",
+  save: "M4.2 0h1.6v4.2h2.2l-3 3.3l-3-3.3h2.2zM.6 8.4h8.8v1.5h-8.8z",
   branch:
     "M2.5.2a1.6 1.6 0 0 1 .6 3.1v.9h2.4c1.2 0 1.9-.4 1.9-1.1a1.6 1.6 0 1 1 1.2 0c0 1.5-1.3 2.3-3.1 2.3h-2.4v1.3a1.6 1.6 0 1 1-1.2 0v-3.4a1.6 1.6 0 0 1 .6-3.1z",
 };
@@ -152,9 +154,17 @@ function stateOf(run) {
   if (run.state === "running") return ["play", "live", "running"];
   if (run.state === "paused") return ["bars", "warn", "paused"];
   if (run.state === "waiting") return ["bars", "warn", "waiting for approval"];
+  if (run.state === "interrupted") return ["square", "warn", "interrupted"];
   if (run.state !== "ended") return ["ring", "plain", words(run.state) || "idle"];
   if (run.end?.kind === "terminated") return ["diamond", "good", "ended"];
   return run.end?.stop_reason === "error" ? ["cross", "bad", "ended early"] : ["triangle", "warn", "ended early"];
+}
+
+/** The state of a run that has not ended, in a few words more. */
+function stateWords(run) {
+  if (run.state === "running") return "still running";
+  if (run.state === "idle") return run.steps.length ? "ready for the next step" : "not started yet";
+  return stateOf(run)[2];
 }
 
 // The store ------------------------------------------------------------------------------------------------------------------
@@ -167,32 +177,64 @@ const EMPTY_RUN = {
   parent: null,
   forked_at: null,
   called_by: null,
+  continues: false,
   state: "idle",
   system_html: "",
   prompt_html: "",
   totals: NOTHING_USED,
   limits: [],
+  in_force: {},
   pending: [],
   end: null,
   actions: [],
   steps: [],
   marks: [],
+  live: null,
   buttons: null, // from here on: live only
   settings: null,
+  code: "",
+  soon: "",
+  paused: null,
+  chat: null,
+  asked: [],
+  prompt: "",
 };
+
+/** A step before anything is known of it. In a notebook `html` is null until the page has asked for it: see `need`. */
+const EMPTY_STEP = {
+  html: null,
+  size: 0,
+  finish: "",
+  stop_reason: null,
+  action: "execute_tools",
+  tokens: null,
+  cost_usd: null,
+  total_tokens: null,
+  total_cost_usd: null,
+  duration_s: null,
+  started_s: null,
+  reads: "",
+  spans: [],
+  children: [],
+  same: "",
+  in_force: null,
+};
+const MOST_ASKED = 100; // steps of one question
 
 /**
  * Return the store: the runs, and what is shown of them.
  *
  * Data may come whole (a file) or piece by piece (a kernel): `put` sets fields of a run and makes one that is not there yet,
- * `append` adds steps or replaces those with the same number. `view` holds the open run, the chosen step (0: before the first), the
+ * `append` adds steps or fields of those with the same number. Where a kernel has the texts of steps, `source` asks it for them:
+ * `need` returns a promise that is kept when they are here. `view` holds the open run, the chosen step (0: before the first), the
  * search text, and the run that is compared with the open one. Subscribers are called with the name of what has changed.
  */
-function makeStore(data = {}) {
+function makeStore(data = {}, source = null) {
   const runs = new Map();
   const chosen = new Map();
   const listeners = new Set();
-  const view = { open: null, step: 0, query: "", compare: null, fault: "" };
+  const asked = new Map();
+  const view = { open: null, step: 0, query: "", compare: null, fault: "", all: null, beside: false };
   const notify = (what) => listeners.forEach((listener) => listener(what));
 
   function keep(id, { kept = 0, ...fields }) {
@@ -217,10 +259,29 @@ function makeStore(data = {}) {
     append(id, steps) {
       const all = store.steps(id).slice();
       const follows = id === view.open && view.step === all.length;
-      for (const step of steps) all[step.n - 1] = step;
+      for (const step of steps) all[step.n - 1] = withTotals({ ...EMPTY_STEP, ...all[step.n - 1], ...step }, all[step.n - 2]);
       keep(id, { steps: all });
       if (follows) view.step = all.length;
       notify("steps");
+    },
+    /** Ask for the texts of these steps, by their numbers, unless they are here or asked for already. */
+    need(id, numbers) {
+      const missing = numbers.filter((n) => store.steps(id)[n - 1]?.html === null);
+      const fresh = missing.filter((n) => !asked.has(`${id}/${n}`));
+      for (let at = 0; source && at < fresh.length; at += MOST_ASKED) {
+        const some = fresh.slice(at, at + MOST_ASKED);
+        const answer = source
+          .steps(id, some)
+          .then((steps) => store.append(id, steps))
+          .finally(() => some.forEach((n) => asked.delete(`${id}/${n}`)));
+        some.forEach((n) => asked.set(`${id}/${n}`, answer));
+      }
+      return Promise.all(new Set(missing.map((n) => asked.get(`${id}/${n}`)))).then(() => {});
+    },
+    /** Steps of the open run in which a text is found, from a step on; null if all texts are here, to be searched in the page. */
+    search(query, from) {
+      const here = !source || store.steps().every((step) => step.html !== null);
+      return here ? null : source.search(view.open, query, from);
     },
     set(fields) {
       if ("open" in fields && fields.open !== view.open) {
@@ -228,7 +289,7 @@ function makeStore(data = {}) {
         chosen.set(view.open, view.step);
         const run = runs.get(fields.open);
         const compare = view.compare === run.id ? view.open : view.compare; // no run is compared with itself
-        fields = { step: chosen.get(run.id) ?? firstChoice(run), compare, ...fields };
+        fields = { step: chosen.get(run.id) ?? firstChoice(run), compare, beside: false, ...fields };
       }
       if (Object.entries(fields).every(([name, value]) => view[name] === value)) return;
       Object.assign(view, fields);
@@ -248,14 +309,44 @@ function makeStore(data = {}) {
   return store;
 }
 
-/** The step that is shown first: the newest of a running run, else the beginning, where the prompt is. */
-function firstChoice(run) {
-  return ["running", "paused", "waiting"].includes(run.state) ? run.steps.length : Math.min(1, run.steps.length);
+/** A step with the totals up to it, which a kernel leaves out: unknown from the first unknown amount on. */
+function withTotals(step, before) {
+  const add = (total, amount) => (known(total) && known(amount) ? total + amount : null);
+  step.total_tokens ??= add(before ? before.total_tokens : 0, step.tokens);
+  step.total_cost_usd ??= add(before ? before.total_cost_usd : 0, step.cost_usd);
+  return step;
 }
 
-/** The runs as a tree in their given order: each with its depth. A run whose parent is not among them is a root. */
+/** The step that is shown first: the newest of a run that continues, also of a new branch, else the beginning, where the prompt is. */
+function firstChoice(run) {
+  const continues = run.state !== "ended" && (run.state !== "idle" || known(run.forked_at));
+  return continues ? run.steps.length : Math.min(1, run.steps.length);
+}
+
+/** The next run of each run in its conversation: a message that was sent after its end made it. */
+function followersOf(runs) {
+  const next = new Map();
+  for (const run of runs) if (run.continues && !next.has(run.parent)) next.set(run.parent, run);
+  return next;
+}
+
+/** The whole conversation of which a run is a part, as the runs that follow each other. */
+function conversationOf(run, runs) {
+  const next = followersOf(runs);
+  const parentOf = (one) => runs.find((other) => other.id === one.parent && next.get(other.id) === one);
+  const chain = [run];
+  for (let one = parentOf(run); one && !chain.includes(one); one = parentOf(one)) chain.unshift(one);
+  for (let one = next.get(run.id); one && !chain.includes(one); one = next.get(one.id)) chain.push(one);
+  return chain;
+}
+
+/**
+ * The runs as a tree in their given order: each with its depth. A run whose parent is not among them is a root; the runs of a
+ * conversation are at one depth.
+ */
 function treeOf(runs) {
   const ids = new Set(runs.map((run) => run.id));
+  const next = followersOf(runs);
   const parentOf = (run) => (ids.has(run.parent) ? run.parent : null);
   const rows = [];
   const placed = new Set();
@@ -263,7 +354,7 @@ function treeOf(runs) {
     if (placed.has(run.id)) return;
     placed.add(run.id);
     rows.push({ run, depth });
-    for (const one of runs) if (parentOf(one) === run.id) place(one, depth + 1);
+    for (const one of runs) if (parentOf(one) === run.id) place(one, next.get(run.id) === one ? depth : depth + 1);
   };
   for (const run of runs) if (parentOf(run) === null) place(run, 0);
   for (const run of runs) place(run, 0); // a circle of parents would leave them out
@@ -292,7 +383,7 @@ const texts = new WeakMap();
 function textOf(step) {
   let text = texts.get(step);
   if (text === undefined) {
-    const html = step.html.replace(/<span class="agentlab-call-outcome">[^<]*<\/span>/g, " ");
+    const html = (step.html || "").replace(/<span class="agentlab-call-outcome">[^<]*<\/span>/g, " ");
     text = html
       .replace(/<[^>]*>/g, "")
       .replace(/&(#?\w+);/g, (whole, name) => ENTITIES[name] ?? whole)

@@ -7,14 +7,13 @@
  * changed. Return a function that takes the page down.
  */
 function mountPage(root, store, send = null) {
-  const onLimit = send
-    ? (name, value) =>
-        send({ do: "limit", run: store.view.open, name, value }).catch((error) => store.set({ fault: error.message }))
-    : null;
+  const onLimit = send ? (name, value) => send({ do: "limit", run: store.view.open, name, value }) : null;
   const toggleCompare = () => compare(store);
   const bar = makeBar(store);
   const comparing = make("button", { type: "button", class: "page-button", onclick: toggleCompare }, "Compare");
   const chips = makeChips(store, comparing);
+  const inCode = makeInCode(store, send);
+  chips.node.append(inCode.node, comparing);
   const scrubber = makeScrubber(store);
   const transcript = makeTranscript(store, send);
   const diff = makeDiff(store);
@@ -35,7 +34,7 @@ function mountPage(root, store, send = null) {
   const charts = MEASURES.map((measure) => makeChart(store, measure, onLimit));
   const plots = make("div", { class: "page-charts" }, ...charts.map((chart) => chart.node));
   const usage = section("Tokens and cost", plots, { name: "charts" });
-  const drawerParts = [makeEnd(store), makeActions(send), send ? makeSettings(store, send) : makeLimits(), makeStep(), makeRuns(store)];
+  const drawerParts = [makeEnd(store, send), makeActions(store, send), send ? makeSettings(store, send) : makeLimits(), makeStep(), makeRuns(store)];
   const [end, actions, limits, step, runs] = drawerParts.map((one) => one.node);
   const drawer = make(
     "aside",
@@ -59,13 +58,26 @@ function mountPage(root, store, send = null) {
     "?",
   );
   const controls = send ? [makeControls(store, send)] : [];
-  const live = send ? [makeColumns(store, send), makeApprovals(store, send), makeChat(store, send), makeFault(store)] : [];
-  const tools = make("div", { class: "page-tools" }, controls.map((one) => one.node), scrubber.node, search.node, comparing, flip, ask);
+  const all = send ? [makeAll(store, send)] : [];
+  const columns = send ? makeColumns(store, send) : null;
+  if (columns) comparing.before(columns.button);
+  const live = send ? [columns, makeApprovals(store, send), makeChat(store, send), makeFault(store)] : [];
+  const tools = make(
+    "div",
+    { class: "page-tools" },
+    controls.map((one) => one.node),
+    scrubber.node,
+    search.node,
+    flip,
+    send && makeSave(store, send),
+    ask,
+  );
   const frame = make(
     "div",
     { class: "page-frame" },
     bar.node,
     chips.node,
+    all.map((one) => one.node),
     tools,
     make(
       "main",
@@ -80,7 +92,8 @@ function mountPage(root, store, send = null) {
   root.classList.add("agentlab-page", "tex2jax_ignore", "mathjax_ignore");
   root.replaceChildren(frame);
 
-  const parts = [bar, chips, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...live];
+  new ResizeObserver(() => grow(false)).observe(transcript.node);
+  const parts = [bar, chips, inCode, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...all, ...live];
   let last = {};
   let waiting = 0;
 
@@ -90,21 +103,31 @@ function mountPage(root, store, send = null) {
     flip.textContent = on ? "Transcript" : "Overview";
   }
 
+  /** A short conversation has a low page in a notebook. Once it needs the room, it has it, and keeps it. */
+  function grow(beside) {
+    if (root.classList.contains("tall")) return;
+    const { scrollHeight, clientHeight } = transcript.node;
+    if (beside || scrollHeight > clientHeight + 1) root.classList.add("tall");
+  }
+
   function refresh({ person = false } = {}) {
     cancelAnimationFrame(waiting);
     waiting = 0;
     const run = store.run();
     const state = { store, view: store.view, run, step: run?.steps[store.view.step - 1] || null };
     const beside = store.view.compare !== null;
-    transcript.node.hidden = beside;
+    const hidden = beside || areBeside(store.view);
+    if (state.step?.html === null) store.need(run.id, [state.step.n]).catch(() => {}); // the drawer shows it
+    transcript.node.hidden = hidden;
     diff.node.hidden = !beside;
     parts.forEach((one) => one.update(state));
+    grow(beside);
     // What a person chooses is brought into view; a step that arrives is not: at the end, the list keeps to the end by itself.
     const moved = last.open === store.view.open && last.step !== store.view.step;
     if (moved && person) conversation().reveal(store.view.step);
     if (last.compare === null && beside) diff.goToFirst();
-    if (last.compare && !beside) transcript.list.update();
-    last = { open: store.view.open, step: store.view.step, compare: store.view.compare };
+    if (last.hidden && !hidden) transcript.list.update();
+    last = { open: store.view.open, step: store.view.step, compare: store.view.compare, hidden };
   }
   /** Changes that come together are drawn once; a choice of the person at once. */
   const unsubscribe = store.subscribe((what) => {
@@ -113,9 +136,13 @@ function mountPage(root, store, send = null) {
   });
 
   const keyed = document.documentElement.classList.contains("agentlab-file") ? document : root; // in a notebook, other keys are not ours
-  const keys = (event) => pageKey(event, { store, search, help, toggleCompare });
+  const keys = (event) => pageKey(event, { root, store, search, help, toggleCompare });
   const toPrint = () => conversation().print(true);
   const fromPrint = () => conversation().print(false);
+  // JupyterLab would run, move or delete cells at keys that are meant for the page; its keys with Ctrl, such as to save, stay.
+  const shield = (event) =>
+    root.toggleAttribute("data-lm-suppress-shortcuts", event.key === "Enter" || !(event.ctrlKey || event.metaKey));
+  addEventListener("keydown", shield, true);
   keyed.addEventListener("keydown", keys);
   addEventListener("beforeprint", toPrint);
   addEventListener("afterprint", fromPrint);
@@ -123,6 +150,7 @@ function mountPage(root, store, send = null) {
   return () => {
     unsubscribe();
     cancelAnimationFrame(waiting);
+    removeEventListener("keydown", shield, true);
     keyed.removeEventListener("keydown", keys);
     removeEventListener("beforeprint", toPrint);
     removeEventListener("afterprint", fromPrint);
@@ -131,13 +159,15 @@ function mountPage(root, store, send = null) {
 }
 
 /** Keys that hold in the whole page, unless text is typed. */
-function pageKey(event, { store, search, help, toggleCompare }) {
+function pageKey(event, { root, store, search, help, toggleCompare }) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (event.target.matches("input:not([type=range]), textarea, select") || help.open) return;
   const action = {
     "/": () => search.input.focus(),
     "?": () => help.showModal(),
     c: toggleCompare,
+    b: () => root.querySelector(".page-transcript [aria-current=step] .page-branch-here")?.click(),
+    s: () => store.view.all && store.set({ beside: !store.view.beside, compare: null }),
     "[": () => openBeside(store, -1),
     "]": () => openBeside(store, 1),
     Escape: () => store.set({ compare: null }),
@@ -150,7 +180,7 @@ function pageKey(event, { store, search, help, toggleCompare }) {
 function openBeside(store, by) {
   const rows = treeOf(store.runs());
   const at = rows.findIndex(({ run }) => run.id === store.view.open) + by;
-  if (rows[at]) store.set({ open: rows[at].run.id });
+  if (rows[at]) store.set({ open: rows[at].run.id, beside: store.view.beside });
 }
 
 /** Compare the open run with the one that it branched from, else with the next one; or end the comparison. */

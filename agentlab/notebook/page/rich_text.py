@@ -11,7 +11,9 @@ import base64
 import json
 import re
 import sys
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from html import escape as quoted
 from io import BytesIO
@@ -26,7 +28,7 @@ from pygments.util import ClassNotFound
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import AS_WRITTEN, escape, printable, whole
-from agentlab.notebook.page.step_detail import seen
+from agentlab.notebook.page.step_detail import seen, unseen_in
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -105,7 +107,36 @@ def markdown(text: str, where: str = "") -> str:
     """Return a text as rendered markdown; `where` names the place of the whole text in Python."""
     shown, note = _cut(text, LONGEST_PROSE, where)
     html = redact(_markdown().render(shown))  # once more: an escape in the markdown may have hidden a key
+    unseen = unseen_in(shown)
+    note += f'<div class="agentlab-note">{unseen}</div>' if unseen else ""
     return f'<div class="agentlab-md {AS_WRITTEN}" dir="auto">{sanitised(html)}{note}</div>'
+
+
+def markdown_piece(carried: str, text: str) -> str:
+    """Return a piece of a text that streams in; `carried` opens a block that began before it."""
+    html = sanitised(redact(_markdown().render(printable(carried + text))))
+    return f'<div class="agentlab-continued">{html}</div>' if carried else html
+
+
+def settled_pieces(carried: str, text: str, longest: int) -> tuple[list[str], str, str]:
+    """Split a text that streams in: return the HTML of its complete blocks, what opens the last one, and the text of the last one.
+
+    Of a last block of more than `longest` characters a part is left; in a fence or a table, its first lines open it again.
+    A block is split between lines, and never inside a private key: its beginning alone would not be recognised in the next piece.
+    """
+    tokens = [token for token in _markdown().parse(carried + text) if token.level == 0 and token.nesting >= 0 and token.map]
+    done = []
+    lines = (carried + text).splitlines(keepends=True)
+    if len(tokens) > 1:
+        at = tokens[-1].map[0]  # type: ignore[index]
+        done.append(markdown_piece(carried, "".join(lines[:at])[len(carried) :]))
+        carried, text, lines = "", "".join(lines[at:]), lines[at:]
+    at = text.rfind("\n", 0, len(text) - longest // 2) + 1
+    if len(text) > longest and at and "PRIVATE KEY-----" not in text:
+        done.append(markdown_piece(carried, text[:at]))
+        opening = {"fence": 1, "table_open": 2}.get(tokens[-1].type, 0) if tokens else 0
+        carried, text = "".join(lines[:opening]), text[at:]
+    return done, carried, text
 
 
 def code(text: str, language: str = "", where: str = "") -> str:
@@ -116,8 +147,22 @@ def code(text: str, language: str = "", where: str = "") -> str:
     return f"{_pre(shown, language)}{note}"
 
 
+_LONGEST: ContextVar[int] = ContextVar("longest", default=LONGEST_PROSE)
+
+
+@contextmanager
+def at_most(characters: int) -> Iterator[None]:
+    """Inside the block, show so many characters of each text and of each piece of code."""
+    token = _LONGEST.set(characters)
+    try:
+        yield
+    finally:
+        _LONGEST.reset(token)
+
+
 def _cut(text: str, longest: int, where: str) -> tuple[str, str]:
     """Return the beginning of a text, safe but not escaped, and a remark on the rest as HTML."""
+    longest = min(longest, _LONGEST.get())
     left_out = len(text) - longest
     if left_out <= 0:
         return printable(text), ""

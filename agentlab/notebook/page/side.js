@@ -11,22 +11,66 @@ const GAUGES = [
 
 /** State, agent and model, and what was used so far, each with a meter where a limit holds. */
 function makeBar(store) {
-  const who = make("div", { class: "page-who" });
+  const said = make("span", { role: "status" });
+  const icon = make("span");
+  const since = make("span", { class: "page-since", "aria-hidden": "true" });
+  const badge = make("span", { class: "page-badge" }, icon, said, since);
+  const names = make("div", { class: "page-names" });
+  const who = make("div", { class: "page-who" }, badge, names);
   const gauges = make("div", { class: "page-gauges" });
   const node = make("header", { class: "page-bar" }, who, gauges);
-  return part(
+  const tick = makeClock(node, store, since);
+  const draw = part(
     node,
-    (state) => [state.run?.state, state.run?.end, state.run?.totals, state.run?.limits, state.run?.id],
+    (state) => ["state", "soon", "end", "totals", "limits", "id"].map((name) => state.run?.[name]),
     ({ run }) => {
       if (!run) return;
       const [shape, tone, word] = stateOf(run);
-      const badge = make("span", { class: `page-badge ${tone}`, role: "status" }, mark(shape, "", 9), word);
+      const now = [word, run.soon].filter(Boolean).join(", ");
+      if (said.textContent !== now) {
+        badge.className = `page-badge ${tone}`;
+        icon.replaceChildren(mark(shape, "", 9));
+        said.textContent = now;
+      }
       const [title, ...others] = [...new Set([run.agent, run.model].filter(Boolean))];
       const about = others.map((name) => make("bdi", { class: "page-model" }, name));
-      who.replaceChildren(badge, make("h1", {}, make("bdi", {}, title || store.title || "Run")), ...about);
+      names.replaceChildren(make("h1", {}, make("bdi", {}, title || store.title || "Run")), ...about);
       gauges.replaceChildren(...GAUGES.map((one) => gaugeOf(run, one)).filter(Boolean));
     },
   );
+  return {
+    node,
+    update(state) {
+      draw.update(state);
+      tick(state.run);
+    },
+  };
+}
+
+/**
+ * The clocks of a live run, which need no message: of the time while it is running, and of the pause. A number that the kernel sends
+ * is the time at which it came.
+ */
+function makeClock(node, store, since) {
+  let timer = 0;
+  const came = new WeakMap();
+  const passed = (what) => (performance.now() - came.get(what)) / 1000;
+
+  function show() {
+    const run = store.run();
+    const time = node.querySelector("[data-total=elapsed_s] .page-amount");
+    if (run.state === "running" && time) time.textContent = seconds(Math.floor(run.totals.elapsed_s + passed(run.totals)));
+    since.textContent = run.paused ? `${seconds(Math.floor(run.paused.for_s + passed(run.paused)))}` : "";
+  }
+  return (run) => {
+    if (!run) return;
+    for (const one of store.runs())
+      for (const what of [one.totals, one.paused]) if (what && !came.has(what)) came.set(what, performance.now());
+    const ticks = run.buttons !== null && (run.state === "running" || run.paused);
+    clearInterval(timer);
+    if (ticks) timer = setInterval(() => (node.isConnected ? show() : clearInterval(timer)), 250);
+    if (run.buttons !== null && known(run.totals.elapsed_s)) show();
+  };
 }
 
 function gaugeOf(run, gauge) {
@@ -39,7 +83,7 @@ function gaugeOf(run, gauge) {
     "div",
     { class: "page-gauge" },
     make("span", { class: "page-label" }, title),
-    make("span", { class: "page-value" }, amount(value, unit), bound),
+    make("span", { class: "page-value", "data-total": total }, make("span", { class: "page-amount" }, value === 0 && unit === "s" ? "0 s" : amount(value, unit)), bound),
     row ? meterOf(row) : make("span", { class: "page-meter none" }),
   );
 }
@@ -89,7 +133,7 @@ function usedOf(row) {
 
 const allRuns = (state) => [...state.store.runs(), state.view.open, state.view.compare];
 
-/** A chip for each run, in the order of the tree; none where there is one run only. */
+/** A chip for each conversation, in the order of the tree; it opens the newest run. None where there is one run only. */
 function makeChips(store, button) {
   const row = make("div", { class: "page-chips" });
   const node = make("nav", { class: "page-runs", "aria-label": "Runs" }, row);
@@ -97,21 +141,34 @@ function makeChips(store, button) {
   return part(node, allRuns, ({ view }) => {
     const rows = treeOf(store.runs());
     node.hidden = button.hidden = rows.length < 2;
+    let place = 0;
     for (const { run, depth } of rows) {
-      const chip = chips.get(run.id) || make("button", { type: "button", onclick: () => store.set({ open: run.id }) });
+      const chain = conversationOf(run, store.runs());
+      if (chain[0] !== run) continue;
+      const newest = chain.at(-1);
+      const open = () => store.set({ open: chips.get(run.id).newest, beside: false });
+      const chip = chips.get(run.id) || { node: make("button", { type: "button", onclick: open }) };
       chips.set(run.id, chip);
-      const [shape, tone, word] = stateOf(run);
-      const origin = originOf(run, store);
-      chip.className = `page-chip${depth ? " below" : ""}`;
-      chip.title = [origin, word].filter(Boolean).join(", ");
-      chip.setAttribute("aria-current", String(run.id === view.open));
-      chip.replaceChildren(
-        mark(depth ? "branch" : shape, depth ? "plain" : tone, 9),
+      chip.newest = newest.id;
+      const [shape, tone, word] = stateOf(newest);
+      const at = chain.findIndex((one) => one.id === view.open);
+      const messages =
+        chain.length === 1
+          ? null
+          : at < 0 || at === chain.length - 1
+            ? plural(chain.length, "message")
+            : `message ${at + 1} of ${chain.length}`;
+      chip.node.className = `page-chip${depth ? " below" : ""}`;
+      chip.node.title = [run.name || run.agent, originOf(run, store), messages, word].filter(Boolean).join(", ");
+      chip.node.setAttribute("aria-current", String(at >= 0));
+      chip.node.replaceChildren(
+        depth ? (run.called_by ? make("span", { "aria-hidden": "true" }, "\u21b3") : mark("branch", "plain", 9)) : "",
         make("bdi", {}, run.name || run.agent),
-        mark(shape, tone, 8),
+        ...(messages ? [make("small", {}, messages)] : []),
+        mark(shape, tone, 9),
       );
-      if (!depth) chip.lastChild.remove();
-      if (!chip.isConnected) row.append(chip);
+      if (row.children[place] !== chip.node) row.insertBefore(chip.node, row.children[place] || null);
+      place++;
     }
     row.querySelector('[aria-current="true"]')?.scrollIntoView({ block: "nearest", inline: "nearest" });
     button.setAttribute("aria-pressed", String(view.compare !== null));
@@ -299,6 +356,15 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
     const mine = ++round;
     const query = store.view.query.trim().toLowerCase();
     const hits = [];
+    for (let from = 1; query && from !== null; ) {
+      const answer = store.search(query, from);
+      if (!answer) break;
+      const { found: more, next } = await answer;
+      if (mine !== round) return;
+      hits.push(...more);
+      from = next;
+      if (from === null) return finish(query, hits);
+    }
     let since = performance.now();
     for (const step of query ? store.steps() : []) {
       if (textOf(step).includes(query)) hits.push(step.n);
@@ -307,6 +373,9 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
       if (mine !== round) return;
       since = performance.now();
     }
+    finish(query, hits);
+  }
+  function finish(query, hits) {
     found = hits;
     onFound(query, found);
     show();
@@ -339,22 +408,22 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
 // The drawer -----------------------------------------------------------------------------------------------------------------
 
 /** Why the run ended, in the words of the run, and its output where the last step does not show it. */
-function makeEnd(store) {
+function makeEnd(store, send = null) {
   const body = make("div", { class: "page-end" });
   const { node } = section("Why it ended", body, { name: "end" });
   const title = node.querySelector("h2");
   return part(
     node,
-    (state) => [state.run?.end, state.run?.state, state.run?.id, state.run?.pending],
+    (state) => [state.run?.end, state.run?.state, state.run?.id, state.run?.pending, state.run?.steps.length],
     ({ run }) => {
-      const [shape, tone, word] = run ? stateOf(run) : ["ring", "plain", ""];
+      const [shape, tone] = run ? stateOf(run) : ["ring", "plain"];
       const end = run?.end;
       title.textContent = end ? "Why it ended" : "State";
       body.className = `page-end ${tone}`;
       if (!end) {
         body.replaceChildren(
-          make("p", {}, mark(shape, tone), " ", { running: "still running", idle: "not started yet" }[run?.state] || word),
-          pendingOf(run) || "",
+          make("p", {}, mark(shape, tone), " ", run ? stateWords(run) : ""),
+          (!send && pendingOf(run)) || "",
         );
         return;
       }
@@ -386,7 +455,7 @@ function outputOf(store, run) {
     { type: "button", class: "page-link", onclick: () => store.choose(Infinity) },
     `Show the answer, in step ${last?.n}`,
   );
-  if (last && last.html.includes(run.end.output_html)) return [make("p", {}, toEnd)];
+  if (last && last.html?.includes(run.end.output_html)) return [make("p", {}, toEnd)];
   return [
     make("div", { class: "page-label" }, "Output"),
     fill(make("div", { class: "page-output", tabindex: 0, role: "region", "aria-label": "Output" }), run.end.output_html),
@@ -434,7 +503,7 @@ function makeStep() {
   return part(
     node,
     (state) => [state.step, state.run?.id],
-    ({ step }) => {
+    ({ run, step }) => {
       node.hidden = !step;
       if (!step) return;
       const [shape, tone] = finishOf(step);
@@ -445,6 +514,7 @@ function makeStep() {
         ["then", words(step.action)],
         ["ended the run", words(step.stop_reason)],
         ["conditions", step.reads],
+        ["limits", inWords(limitsAt(run, step.n))],
       ];
       body.replaceChildren(
         timelineOf(step) || "",
@@ -460,29 +530,40 @@ function makeStep() {
   );
 }
 
-/** Ways to continue, each with the code for it. */
-function makeActions(send) {
+/** Ways to continue, each with the code for it; where there is a kernel, a button does it. */
+function makeActions(store, send = null) {
   const body = make("ul", { class: "page-actions" });
   const { node } = section("To continue", body, { name: "actions" });
   return part(
     node,
-    (state) => [state.run?.actions],
+    (state) => [state.run?.actions, state.run?.id, state.run?.code],
     ({ run }) => {
       node.hidden = !run?.actions.length;
       body.replaceChildren(
-        ...(run?.actions || []).map((action) => {
-          const code = make("code", {}, action.code);
+        ...(run?.actions || []).map((action, place) => {
+          const text = action.code.replaceAll(/\brun\./g, `${run.code || "run"}.`);
+          const code = make("code", {}, text);
           return make(
             "li",
             {},
-            make("b", {}, action.label),
+            send ? actionForm(store, send, run, action, place) : make("b", {}, action.label),
             make("p", { class: "page-quiet" }, action.why),
-            action.code ? make("div", { class: "page-code" }, code, copyButton(action.code, code, action.label)) : null,
+            action.code ? make("div", { class: "page-code" }, code, copyButton(text, code, action.label)) : null,
           );
         }),
       );
     },
   );
+}
+
+/** The button that continues in this way, with a box for the prompt where another one is needed. */
+function actionForm(store, send, run, action, place) {
+  const input = action.needs_prompt ? make("textarea", { class: "page-text", rows: 3, "aria-label": "The new prompt" }) : null;
+  if (input) input.value = run.prompt;
+  const command = makeCommand(store, send);
+  const press = () => command({ do: "proceed", place, label: action.label, prompt: input?.value });
+  const button = makeButton({ label: action.label, shape: "play", kind: place ? "" : "main", press });
+  return make("div", { class: "page-act" }, input, button.node);
 }
 
 function copyButton(text, shown, label) {
@@ -517,6 +598,8 @@ const KEYS = [
   ["Enter  Shift+Enter", "next hit, previous hit, in the search box"],
   ["[  ]", "previous run, next run"],
   ["c", "compare two runs, and back"],
+  ["b", "branch at the chosen step, in a notebook"],
+  ["s", "all runs side by side, and back, in a notebook"],
   ["?", "this list"],
   ["Esc", "close"],
 ];

@@ -1,8 +1,7 @@
-"""One step in full, as HTML: messages, tools, calls, finish reason, readings, and the raw response.
+"""The details of a step, as HTML: its calls, why the response ended, what followed, readings, limits, and the raw response.
 
-Text from outside is cut before it is escaped, redacted, and nothing in it is invisible. `prose` is text that people read (an answer, a
-prompt): its characters stay, since joiners and direction marks belong to real scripts, and a note names the invisible ones. `code` is
-what was sent (arguments, a raw response): invisible characters are written as escapes.
+Text from outside is cut before it is escaped, and redacted. In what was sent (arguments, a raw response) invisible characters are
+written as escapes. In text that people read they stay, since joiners and direction marks belong to real scripts, and a note names them.
 """
 
 from __future__ import annotations
@@ -13,129 +12,38 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
 from agentlab._internal.formatting import as_set, measured
 from agentlab._internal.redaction import REDACTED, is_secret_name, redact
 from agentlab._internal.safe_text import printable
-from agentlab.agent import Run
 from agentlab.limits.reading import Reading
-from agentlab.model.messages import JSON, Message, ToolCall, ToolResult
-from agentlab.model.responses import marked
+from agentlab.model.messages import JSON, ToolResult
 from agentlab.model.usage import Usage
-from agentlab.notebook import markup
-from agentlab.notebook.markup import dollars, escape, escape_whole, note, tokens
+from agentlab.notebook.markup import dollars, escape, escape_whole, note, table, tokens
 from agentlab.records.step import ChildUse, StepResult
 
-OPEN_AT_FIRST = frozenset({"messages", "tools"})
-"""The sections that are open until a person closes them."""
-MOST_TOOLS, MOST_CALLS, MOST_RAW, MOST_MESSAGES = 20, 30, 4, 8
-"""The most entries shown; the newest of calls, responses and messages."""
-LONGEST_PROSE, LONGEST_CODE, LONGEST_RAW = 8_000, 4_000, 20_000
-"""Characters shown of a message, of a tool call's arguments or result, of a raw response."""
+MOST_CALLS, MOST_RAW = 30, 4
+"""The newest calls and raw responses that are shown."""
+LONGEST_RAW = 20_000
+"""Characters shown of a raw response."""
 
 
-def detail(run: Run, index: int, opened: Collection[str] = OPEN_AT_FIRST) -> str:
-    """The step with this index (from 1); `opened` names the open sections."""
-    step = run.history[index - 1]
-    return f'<div class="agentlab-detail">{_head(step)}{sections(run, step, opened=opened)}</div>'
+def sections(step: StepResult, names: Iterable[str], *, timing: bool = True) -> str:
+    """Return these sections of a step; without `timing` they have no times, which differ at each execution."""
+    made = ((name, *SECTIONS[name](step, timing)) for name in names)
+    return "".join(_section(name, title, body, about) for name, title, about, body in made if body)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Extent:
-    """What sections hold: times, which differ at each execution, and columns of tables without a value."""
-
-    timing: bool = True
-    empty_columns: bool = True
-
-
-def sections(
-    run: Run, step: StepResult, names: Iterable[str] = (), opened: Collection[str] = (), *, extent: Extent = Extent()
-) -> str:
-    """Sections of a step, by default all."""
-    made = ((name, *_SECTIONS[name](run, step, extent)) for name in names or _SECTIONS)
-    return "".join(_section(name, title, body, is_open=name in opened, about=about) for name, title, about, body in made if body)
-
-
-def _section(name: str, title: str, body: str, *, is_open: bool, about: str) -> str:
-    """A section that opens and closes, by mouse and keyboard; `title` and `about` are plain text, `body` is HTML."""
-    summary = f" {markup.aside(about)}" if about else ""
+def _section(name: str, title: str, body: str, about: str) -> str:
+    """Return a section that opens and closes, by mouse and keyboard; `title` and `about` are plain text, `body` is HTML."""
+    summary = f' <span class="agentlab-note">{escape(about)}</span>' if about else ""
     return (
-        f'<details class="agentlab-section" data-section="{name}"{" open" if is_open else ""}>'
-        f"<summary>{escape(title)}{summary}</summary><div>{body}</div></details>"
+        f'<details class="agentlab-section" data-section="{name}"><summary>{escape(title)}{summary}</summary>'
+        f"<div>{body}</div></details>"
     )
-
-
-def _head(step: StepResult) -> str:
-    facts = [
-        f"<b>Step {step.index}</b>",
-        escape((step.finish_reason or "no answer").replace("_", " ")),
-        seconds(step.duration_s),
-        escape(step.decision.action.replace("_", " ")),
-    ]
-    if step.stop_reason is not None:
-        facts.append(f"<b>the run ended: {escape(step.stop_reason)}</b>")
-    why = f'<div class="agentlab-note">{line(step.decision.reason)}</div>'
-    return f'<div class="agentlab-detail-head"><div>{" · ".join(facts)}</div>{why}</div>'
-
-
-# Messages ------------------------------------------------------------------------------------------------------------------
-
-
-def new_to_the_model(run: Run, index: int) -> list[Message]:
-    """The messages that the model had not seen before this step: all after its last answer."""
-    before = run.timeline.messages_of(index - 1)
-    answers = [place for place, message in enumerate(before) if message.role == "assistant"]
-    return list(before[answers[-1] + 1 if answers else 0 :])
-
-
-def who_took(run: Run, index: int) -> Run:
-    """The run that took this step: for the kept steps of a branch, its parent."""
-    while run.origin.parent is not None and run.origin.forked_at is not None and index <= run.origin.forked_at:
-        run = run.origin.parent
-    return run
-
-
-def _messages(run: Run, step: StepResult) -> str:
-    new = new_to_the_model(run, step.index)
-    instructions = who_took(run, 1).agent.instructions if step.index == 1 else ""
-    where = f"in run.timeline.messages_of({step.index - 1})"
-    parts = [note(f"… {len(new) - MOST_MESSAGES} earlier messages, {where}")] if len(new) > MOST_MESSAGES else []
-    if instructions:
-        parts.insert(0, _row("Instructions", prose(instructions, "run.agent.instructions")))
-    for message in new[-MOST_MESSAGES:]:
-        if message.role == "tool":
-            results = message.tool_results[:MOST_TOOLS]
-            parts += [_row(f"Tool {_name(result.name)}", code(result.content, where)) for result in results]
-        else:
-            parts.append(_row("User", prose(message.text, where)))
-    here = f"run.history[{step.index - 1}]"
-    first = max(0, len(step.calls) - MOST_RAW)
-    for place, call in enumerate(step.calls[first:], first):
-        if call.response.reasoning:
-            parts.append(_row("Model, thinking", prose(call.response.reasoning, f"{here}.calls[{place}].response.reasoning")))
-    if step.response is not None and step.response.refusal:
-        parts.append(_row("Model, refusing", prose(step.response.refusal, f"{here}.response.refusal")))
-    if step.text:
-        remarks = [str(seam) for seam in step.seams[-MOST_CALLS:]]
-        remarks += [f"A piece is missing {hole}" for hole in step.holes[:MOST_CALLS]]
-        below = "".join(f'<div class="agentlab-note">{line(remark)}</div>' for remark in remarks)
-        parts.append(_row("Model", prose(marked(step.text, step.holes), f"{here}.text") + below))
-    elif step.calls:
-        parts.append(_row("Model", note("asks for tools, without text" if step.tool_calls else "no text")))
-    else:
-        parts.append(_row("Model", note("no answer was received")))
-    return _rows(parts)
-
-
-def _row(who: str, body: str, css: str = "agentlab-who") -> str:
-    return f'<div class="agentlab-said"><div class="{css}">{escape(who, 120)}</div><div>{body}</div></div>'
-
-
-def _rows(parts: list[str]) -> str:
-    return f'<div class="agentlab-rows">{"".join(parts)}</div>'
 
 
 def _name(text: str) -> str:
@@ -143,31 +51,7 @@ def _name(text: str) -> str:
     return seen(printable(text[:200]))
 
 
-# Tools and calls -------------------------------------------------------------------------------------------------------------
-
-
-def _tools_summary(step: StepResult) -> str:
-    failed = sum(result.is_error for result in step.tool_results)
-    return f"{len(step.tool_calls)}{f', {failed} failed' if failed else ''}"
-
-
-def _tools(step: StepResult) -> str:
-    left, here = list(step.tool_results), f"run.history[{step.index - 1}]"
-    parts = []
-    for number, call in enumerate(step.tool_calls[:MOST_TOOLS]):
-        result = next((one for one in left if one.call_id == call.id), None)
-        if result is not None:
-            left.remove(result)
-        uses = [use for use in step.children if use.call_id == call.id and not use.cut_off]
-        parts.append(_tool(call, result, here, f"{here}.tool_calls[{number}]", uses))
-    if len(step.tool_calls) > MOST_TOOLS:
-        parts.append(note(f"… {len(step.tool_calls) - MOST_TOOLS} more: {here}.tool_calls"))
-    parts += [
-        note(f"In an earlier attempt, which ended with its process: {child_use(use)}, run {use.run_id[:6]}.")
-        for use in step.children
-        if use.cut_off
-    ]
-    return "".join(parts)
+# Calls -------------------------------------------------------------------------------------------------------------
 
 
 def changed_by(result: ToolResult) -> str:
@@ -175,33 +59,6 @@ def changed_by(result: ToolResult) -> str:
     if result.approval != "edited":
         return "a middleware"
     return "a person and a middleware" if "arguments" in result.middleware else "a person"
-
-
-def _tool(call: ToolCall, result: ToolResult | None, step: str, where: str, uses: Sequence[ChildUse]) -> str:
-    if result is None:
-        outcome = "not executed" if call.closed else "cut off, not executed"
-    elif result.is_error:
-        outcome = f"failed: {result.error} · {seconds(result.duration_s)}"
-    else:
-        outcome = f"done · {seconds(result.duration_s)}"
-    failed = " agentlab-failed" if result is None or result.is_error else ""
-    head = f'<div class="agentlab-who">{escape(_name(call.name))} {markup.aside(outcome)}</div>'
-    rows = [("arguments", code(call.arguments, f"{where}.arguments"))]
-    if result is not None:
-        if result.executed_arguments is not None:
-            rows.append((f"executed with, by {changed_by(result)}", code(result.executed_arguments, f"in {step}.tool_results")))
-        label = "error" if result.is_error else "result"
-        if result.approval in ("answered", "refused"):
-            label += " of a person, not executed"
-        elif result.middleware == "answer":
-            label += " of a middleware, not executed"
-        elif "result" in result.middleware:
-            label += ", changed by a middleware"
-        rows.append((label, code(result.content, f"in {step}.tool_results")))
-        if result.stop is not None:
-            rows.append(("stop", note(result.stop.reason)))
-    rows += [("sub-agent", note(f"{child_use(use)}, run {use.run_id[:6]}")) for use in uses]
-    return f'<div class="agentlab-tool{failed}">{head}{_rows([_row(who, body, "agentlab-label") for who, body in rows])}</div>'
 
 
 def child_use(use: ChildUse) -> str:
@@ -215,7 +72,7 @@ def _calls_summary(step: StepResult) -> str:
     return f"{len(step.calls)} · {tokens(step.usage.total_tokens)} tokens · {dollars(step.cost.usd)}"
 
 
-def _calls(step: StepResult, extent: Extent) -> str:
+def _calls(step: StepResult, timing: bool) -> str:
     if not step.calls:
         return note("No call was answered.")
     rows: list[tuple[object, ...]] = []
@@ -232,30 +89,16 @@ def _calls(step: StepResult, extent: Extent) -> str:
         rows.append(
             (call.index, call.response.signal.finish_reason, tokens(usage.input_tokens), _cached(usage),
              tokens(usage.output_tokens), _or_dash(usage.reasoning_tokens), cost, _or_dash(call.requested_cap),
-             seconds(call.duration_s) if extent.timing else "", call.retries, "; ".join(remarks))
+             seconds(call.duration_s) if timing else "", call.retries, "; ".join(remarks))
         )  # fmt: skip
-    heads: Sequence[str] = (
-        "call",
-        "finish reason",
-        "input",
-        "cached",
-        "output",
-        "reasoning",
-        "cost",
-        "cap",
-        "time",
-        "retries",
-        "",
-    )
-    numbers: Sequence[int] = (0, *range(2, 10))
-    if not extent.empty_columns:
-        kept = [place for place in range(len(heads)) if any(row[place] not in _EMPTY for row in rows)]
-        heads, rows = [heads[place] for place in kept], [tuple(row[place] for place in kept) for row in rows]
-        numbers = [at for at, place in enumerate(kept) if place in numbers]
+    heads = ("call", "finish reason", "input", "cached", "output", "reasoning", "cost", "cap", "time", "retries", "")
+    kept = [place for place in range(len(heads)) if any(row[place] not in _EMPTY for row in rows)]
+    rows = [tuple(row[place] for place in kept) for row in rows]
+    numbers = [at for at, place in enumerate(kept) if place not in (1, 10)]
     earlier = note(f"… {len(step.calls) - MOST_CALLS} earlier calls") if len(step.calls) > MOST_CALLS else ""
     response = step.response
     about = [("answered by", response.model), ("response id", response.response_id)] if response is not None else []
-    return earlier + markup.table(heads, rows, numbers=numbers) + facts(about)
+    return earlier + table([heads[place] for place in kept], rows, numbers=numbers) + facts(about)
 
 
 _EMPTY = ("–", "", 0)
@@ -393,15 +236,13 @@ def _raw(step: StepResult) -> str:
     return "".join(parts)
 
 
-_SECTIONS: Mapping[str, Callable[[Run, StepResult, Extent], tuple[str, str, str]]] = {
-    "messages": lambda run, step, extent: ("Messages", "new to the model, and its answer", _messages(run, step)),
-    "tools": lambda run, step, extent: ("Tool calls", _tools_summary(step), _tools(step)),
-    "calls": lambda run, step, extent: ("Model calls", _calls_summary(step), _calls(step, extent)),
-    "signal": lambda run, step, extent: ("Why the response ended", _signal_summary(step), _signal(step)),
-    "decision": lambda run, step, extent: ("What followed", step.decision.action.replace("_", " "), _decision(step)),
-    "readings": lambda run, step, extent: ("Stop condition", _met(step.readings), _readings(step.readings)),
-    "limits": lambda run, step, extent: ("Limits in force", "and what was left after the step", _limits(step, extent.timing)),
-    "raw": lambda run, step, extent: ("Raw response", "as the provider sent it", _raw(step)),
+SECTIONS: Mapping[str, Callable[[StepResult, bool], tuple[str, str, str]]] = {
+    "calls": lambda step, timing: ("Model calls", _calls_summary(step), _calls(step, timing)),
+    "signal": lambda step, timing: ("Why the response ended", _signal_summary(step), _signal(step)),
+    "decision": lambda step, timing: ("What followed", step.decision.action.replace("_", " "), _decision(step)),
+    "readings": lambda step, timing: ("Stop condition", _met(step.readings), _readings(step.readings)),
+    "limits": lambda step, timing: ("Limits in force", "and what was left after the step", _limits(step, timing)),
+    "raw": lambda step, timing: ("Raw response", "as the provider sent it", _raw(step)),
 }
 """Title, summary beside the title, and HTML of each section; a section without HTML is left out."""
 
@@ -422,19 +263,6 @@ _OF_SCRIPTS = frozenset("\u200c\u200d\ufe0e\ufe0f")
 
 _MOST_ITEMS, _DEEPEST, _LONGEST_STRING = 200, 24, 2_000
 _LONGEST_LINE = 1_000
-
-
-def prose(text: str, where: str) -> str:
-    """Text to read, its direction isolated; `where` names the place of the whole text in Python."""
-    shown, about = _cut(text, LONGEST_PROSE, where)
-    return _block("agentlab-prose", escape_whole(shown)) + note(about) + note(_unseen_in(shown))
-
-
-def code(text: str, where: str) -> str:
-    """Text as it was sent; JSON is indented."""
-    shown, about = _cut(text, LONGEST_CODE, where)
-    pretty = indented(shown) if not about and shown[:1] in "{[" else shown
-    return _block("agentlab-code", escape_whole(seen(pretty))) + note(about)
 
 
 def raw(value: JSON, where: str, longest: int = LONGEST_RAW) -> str:
@@ -461,21 +289,13 @@ def _shortened(value: JSON, level: int = 0) -> JSON:
     return items if left_out <= 0 else [*items, f"… ({left_out:,} more items)"]
 
 
-def indented(text: str) -> str:
-    """Return JSON text with line breaks, other text unchanged."""
-    try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return text
-
-
 def seen(text: str) -> str:
     """Text with invisible characters written as JSON would escape them."""
     return text if text.isascii() else _UNSEEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
-def _unseen_in(text: str) -> str:
-    """A note that names the invisible characters, apart from those that scripts need."""
+def unseen_in(text: str) -> str:
+    """Return a sentence that names the invisible characters, apart from those that scripts need; empty if there are none."""
     if text.isascii():
         return ""
     found = Counter(character for character in _UNSEEN.findall(text) if character not in _OF_SCRIPTS)

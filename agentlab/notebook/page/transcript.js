@@ -7,7 +7,7 @@ const FIRST_GUESS = 160; // pixels of an item before any was measured
  * Return a windowed list inside `scroller`.
  *
  * `source` has `length()`, `build(index)` which returns an element, and `weight(index)`: a number that grows with the height, such as
- * the length of the text. Heights are guessed from weights until an item is in the document and is measured. Whatever changes, the first
+ * the length of the text. `rough(index)` is true for an element that keeps the place of one that is not there yet. Heights are guessed from weights until an item is in the document and is measured. Whatever changes, the first
  * visible item keeps its place on the screen; after `refresh(…, { toEnd: true })` the end does.
  */
 function makeWindow(scroller, source, onDrawn = () => {}) {
@@ -19,6 +19,7 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
   let starts = [0];
   let ratio = { height: 0, weight: 0 };
   let whole = false; // printing: everything is in the document
+  let ended = false; // the end is in view
   let own = -1; // the position that this code has set: no person scrolled there
 
   const total = () => starts.at(-1);
@@ -60,11 +61,12 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
     let changed = heights.length;
     for (const [index, node] of shown) {
       const height = node.getBoundingClientRect().height;
-      if (!measured[index]) {
+      const rough = source.rough?.(index);
+      if (!measured[index] && !rough) {
         ratio.height += height;
         ratio.weight += source.weight(index);
       }
-      measured[index] = true;
+      measured[index] = !rough;
       if (Math.abs(height - heights[index]) < 0.01) continue;
       heights[index] = height;
       changed = Math.min(changed, index);
@@ -123,6 +125,7 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
       scroller.scrollTop = y;
       own = scroller.scrollTop;
     }
+    ended = atEnd();
     onDrawn();
   }
 
@@ -135,7 +138,7 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
     const hold = anchor();
     if (measure()) update(hold);
   });
-  new ResizeObserver(() => update()).observe(scroller);
+  new ResizeObserver(() => update(ended && scroller.scrollTop > 0 ? { end: true } : undefined)).observe(scroller);
   scroller.replaceChildren(before, after);
 
   return {
@@ -166,9 +169,27 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
       sum();
       update(hold);
     },
+    /** These items have changed: the others, and what is first in view, stay. */
+    redo(indices) {
+      const hold = anchor();
+      for (const index of indices) {
+        if (shown.has(index)) take(index, shown.get(index));
+        measured[index] = false;
+        heights[index] = guess(index);
+      }
+      sum();
+      update(hold);
+    },
+    /** An item in the document has changed its height by itself. */
+    settle({ toEnd = false } = {}) {
+      const hold = toEnd ? { end: true } : anchor();
+      measure();
+      update(hold);
+    },
+    guess,
     /** Bring an item to the upper edge, or as near as the end allows. */
     show(index) {
-      update({ index, offset: 0 });
+      update({ index: Math.min(index, heights.length - 1), offset: 0 });
       own = scroller.scrollTop;
     },
     /** Move by so many pixels without being taken for the person. */
@@ -222,22 +243,27 @@ let printing = false;
 function makeTranscript(store, send = null) {
   const scroller = make("div", { class: "page-transcript", role: "feed", tabindex: 0, "aria-label": "Transcript" });
   let run = null;
+  let live = null; // the item of the step under way
+  let asking = 0;
   let found = null; // lower-case search text
   let hits = [];
 
   const list = makeWindow(
     scroller,
     {
-      length: () => (run ? run.steps.length + 2 : 0),
-      weight: (index) => 400 + (index === 0 ? 0 : (run.steps[index - 1]?.html.length ?? 0)),
+      length: () => lengthOf(run),
+      weight: (index) => 400 + weightOf(run.steps[index - 1]),
+      rough: (index) => run.steps[index - 1]?.html === null,
       build(index) {
         const node =
           index === 0
             ? headItem(store, run, send)
             : index <= run.steps.length
-              ? stepItem(store, run, run.steps[index - 1], send)
-              : endItem(run);
-        dress(node, { "aria-posinset": index + 1, "aria-setsize": run.steps.length + 2, "data-index": index, tabindex: -1 });
+              ? stepItem(store, run, run.steps[index - 1], send, list.guess(index))
+              : run.live && index === run.steps.length + 1
+                ? (live = liveItem(store, run)).node
+                : endItem(run, send);
+        dress(node, { "aria-posinset": index + 1, "aria-setsize": lengthOf(run), "data-index": index, tabindex: -1 });
         keepFolds(node.querySelectorAll(".page-system, .page-said details"), `${run.id}/${index}`);
         if (index > 0 && index === store.view.step) node.setAttribute("aria-current", "step");
         if (printing)
@@ -245,8 +271,21 @@ function makeTranscript(store, send = null) {
         return node;
       },
     },
-    () => (hits = highlight(list.shown, found, hits)),
+    () => {
+      hits = highlight(list.shown, found, hits);
+      asking ||= setTimeout(ask, 60);
+    },
   );
+
+  /** Ask for the texts of what is in the document, and of some steps around it. */
+  function ask() {
+    asking = 0;
+    const places = [...list.shown.keys()];
+    if (!run || !places.some((index) => run.steps[index - 1]?.html === null)) return;
+    const from = Math.max(1, Math.min(...places) - 15);
+    const steps = run.steps.slice(from - 1, Math.max(...places) + 15).map((step) => step.n);
+    store.need(run.id, steps).catch((error) => store.set({ fault: error.message }));
+  }
 
   scroller.addEventListener("scroll", () => {
     const person = list.scrolledByPerson();
@@ -269,7 +308,7 @@ function makeTranscript(store, send = null) {
 
   function follow(state) {
     for (const [index, node] of list.shown) {
-      node.setAttribute("aria-setsize", state.run.steps.length + 2);
+      node.setAttribute("aria-setsize", lengthOf(state.run));
       if (index > 0 && index === state.view.step) node.setAttribute("aria-current", "step");
       else node.removeAttribute("aria-current");
     }
@@ -283,9 +322,19 @@ function makeTranscript(store, send = null) {
     if (!last || last.id !== run.id) {
       list.reset(run.state === "running" ? { end: true } : { index: state.view.step > 1 ? state.view.step : 0, offset: 0 });
     } else if (last !== run) {
+      const typing = typedIn(scroller); // its field stays in view, and has the focus also in an item that is built anew
+      const toEnd = list.atEnd() && last.state !== "ended" && !typing;
+      const changed = changedSteps(last, run);
+      if (changed.length) list.redo(changed);
       const from = firstChange(last, run);
-      if (from !== null) list.refresh(from, { toEnd: list.atEnd() && run.state !== "ended" });
+      if (from !== null) list.refresh(from, { toEnd });
+      else if (run.live !== last.live && list.shown.get(run.steps.length + 1) === live?.node) {
+        live.patch(run);
+        list.settle({ toEnd });
+      }
+      if (typing?.isConnected && typing !== document.activeElement) typing.focus({ preventScroll: true });
     }
+    live?.follow();
     follow(state);
   }
 
@@ -303,8 +352,12 @@ function makeTranscript(store, send = null) {
       hits = highlight(list.shown, found, hits);
     },
     /** Bring the first hit in a step into view, and unfold what hides it. */
-    revealHit(step) {
+    async revealHit(step) {
       list.show(step);
+      if (run.steps[step - 1]?.html === null) {
+        await store.need(run.id, [step]);
+        await new Promise(requestAnimationFrame); // then it is drawn
+      }
       const node = list.shown.get(step);
       if (!node || !found) return;
       const hit = rangesOf(node, found)[0];
@@ -324,13 +377,27 @@ function makeTranscript(store, send = null) {
   };
 }
 
-/** The first item that differs between two versions of a run; null if none does. */
+/** The field in this list in which a person types; null if there is none. */
+const typedIn = (list) => list.querySelector(":is(textarea, input, select):focus");
+/** Prompt, steps, the step under way, and the end. */
+const lengthOf = (run) => (run ? run.steps.length + 2 + (run.live ? 1 : 0) : 0);
+const weightOf = (step) => (step ? (step.html === null ? step.size : step.html.length) : 0);
+
+/** The steps in both versions of a run that are not the same in both: their texts have arrived, or the run ended with the last one. */
+function changedSteps(last, run) {
+  const changed = [];
+  if (last.steps === run.steps) return changed;
+  const both = Math.min(last.steps.length, run.steps.length);
+  for (let place = 0; place < both; place++) if (last.steps[place] !== run.steps[place]) changed.push(place + 1);
+  return changed;
+}
+
+/** The first item from which on all differ between two versions of a run; null if only single steps do. */
 function firstChange(last, run) {
   if (last.system_html !== run.system_html || last.prompt_html !== run.prompt_html) return 0;
   const both = Math.min(last.steps.length, run.steps.length);
-  for (let place = 0; place < both; place++) if (last.steps[place] !== run.steps[place]) return place + 1;
-  if (last.steps.length !== run.steps.length) return both + 1;
-  return last.end !== run.end || last.state !== run.state || last.pending !== run.pending ? run.steps.length + 1 : null;
+  if (last.steps.length !== run.steps.length || last.live?.n !== run.live?.n) return both + 1;
+  return last.end !== run.end || last.state !== run.state || last.pending !== run.pending ? lengthOf(run) - 1 : null;
 }
 
 /** j and k go from step to step; the arrow keys too, but through a step that is longer than the view they scroll. */
@@ -352,7 +419,7 @@ function moveByKey(event, store, list, scroller) {
   event.preventDefault();
   store.choose(to);
   if (event.key === "Home") list.show(0);
-  if (event.key === "End") list.show(store.steps().length + 1);
+  if (event.key === "End") list.show(Infinity);
   if (event.key === "k" || event.key === "ArrowUp") if (step === 1) list.show(0);
 }
 
@@ -370,8 +437,11 @@ function headItem(store, run, send) {
   );
 }
 
-/** One step below its rule: number, finish reason, what it used, and what the conditions read. */
-function stepItem(store, run, step, send) {
+/**
+ * One step below its rule: number, finish reason, what it used, and what the conditions read. While its text is not here yet, it has the
+ * height that is guessed for it.
+ */
+function stepItem(store, run, step, send, height) {
   const [shape, tone] = finishOf(step);
   const rule = make(
     "header",
@@ -387,7 +457,7 @@ function stepItem(store, run, step, send) {
   );
   const node = make(
     "article",
-    { class: "page-item step", "aria-label": `Step ${step.n}` },
+    { class: "page-item step", "aria-label": `Step ${step.n}`, "aria-busy": step.html === null && "true" },
     rule,
     fill(make("div", { class: "page-said" }), step.html),
   );
@@ -401,8 +471,79 @@ function stepItem(store, run, step, send) {
       ),
     );
   node.append(...[branchHere(store, run, step.n, send)].filter(Boolean));
-  if (step.details) node.append(detailsOf(step, `${run.id}/${step.n}/more`));
+  if (step.details || send) node.append(detailsOf(step, run, send));
+  if (step.html === null) node.style.minHeight = `${height}px`;
   return node;
+}
+
+/** A tool call under way, in one line that unfolds to its arguments. */
+function callItem({ name, arguments: given }) {
+  const line = ["name", "args", "outcome"].map((part) => make("span", { class: `agentlab-call-${part}` }));
+  line[0].textContent = name;
+  line[1].textContent = given;
+  const body = make("div", { class: "agentlab-args" }, make("pre", { class: "agentlab-code", dir: "auto" }, given));
+  return make("details", { class: "agentlab-call" }, make("summary", {}, line), body);
+}
+
+/** The step under way: the answer as it streams in, tool calls and sub-agents at work. `patch` draws what is new of it. */
+function liveItem(store, run) {
+  const word = make("span", { class: "page-finish" });
+  const answer = make("div", { class: "agentlab-md tex2jax_ignore mathjax_ignore", dir: "auto" });
+  const text = make("div", { class: "agentlab-assistant" }, answer);
+  const note = make("div", { class: "agentlab-note" });
+  const children = make("ul", { class: "page-notes" });
+  const said = make("div", { class: "page-said" }, text, note);
+  const rule = make("header", { class: "page-rule" }, make("h3", {}, mark("play", "live"), `Step ${count(run.live.n)}`), word);
+  const node = make("article", { class: "page-item step live", "aria-busy": "true" }, rule, said, children);
+  const blocks = []; // the elements of each complete block
+  const calls = [];
+  let shown = [];
+  let tail = [];
+  let live = run.live;
+
+  const nodesOf = (html) => [...fill(make("div"), html).childNodes];
+  function patch({ live: now }) {
+    live = now;
+    node.setAttribute("aria-label", [`Step ${live.n}`, live.words].filter(Boolean).join(", "));
+    word.textContent = live.words;
+    note.textContent = live.note;
+    note.hidden = !live.note;
+    tail.forEach((one) => one.remove());
+    const same = shown.findIndex((html, place) => html !== live.blocks[place]);
+    for (const old of blocks.splice(same < 0 ? shown.length : same)) old.forEach((one) => one.remove());
+    for (const html of live.blocks.slice(blocks.length)) {
+      blocks.push(nodesOf(html));
+      answer.append(...blocks.at(-1));
+    }
+    shown = live.blocks;
+    tail = nodesOf(live.tail);
+    answer.append(...tail);
+    text.hidden = !answer.firstChild;
+    for (const old of calls.splice(live.calls.length)) old.remove();
+    live.calls.forEach((call, place) => {
+      if (!calls[place]) {
+        calls[place] = callItem(call);
+        said.append(calls[place]);
+        keepFolds([calls[place]], place ? `${run.id}/${live.n}/live-${place}` : `${run.id}/${live.n}`);
+      }
+      calls[place].classList.toggle("failed", call.failed);
+      calls[place].querySelector(".agentlab-call-outcome").textContent = call.outcome;
+    });
+    follow();
+  }
+  /** Sub-agents are runs with their own progress. */
+  function follow() {
+    const rows = live.children.map((id) => store.run(id)).filter(Boolean);
+    const words = rows.map((one) => `${one.name}: ${stateOf(one)[2]}, ${plural(one.steps.length, "step")}`);
+    const now = words.join("\n");
+    if (children.dataset.words === now) return;
+    children.dataset.words = now;
+    const link = (one, place) =>
+      make("button", { type: "button", class: "page-link", onclick: () => store.set({ open: one.id }) }, words[place]);
+    children.replaceChildren(...rows.map((one, place) => make("li", {}, mark("branch", "live"), "sub-agent ", link(one, place))));
+  }
+  patch(run);
+  return { node, patch, follow };
 }
 
 function factsOf(step) {
@@ -413,13 +554,24 @@ function factsOf(step) {
   ].filter(Boolean);
 }
 
+const fetched = new WeakMap(); // the details of steps that a kernel was asked for
+
 /** The folded details of a step; they come into the document when they are opened. */
-function detailsOf(step, key) {
+function detailsOf(step, run, send) {
+  const key = `${run.id}/${step.n}/more`;
   const body = make("div", { class: "page-detail" });
   const summary = make("summary", {}, "Details", make("span", { class: "page-quiet" }, ` of step ${step.n}`));
   const fold = make("details", { class: "page-more" }, summary, body);
+  const put = (html) => keepFolds(fill(body, html).querySelectorAll("details"), `${key}/inside`);
   const bring = () => {
-    if (fold.open && !body.firstChild) keepFolds(fill(body, step.details).querySelectorAll("details"), `${key}/inside`);
+    const here = step.details || fetched.get(step);
+    if (!fold.open || body.firstChild) return;
+    if (here) return put(here);
+    body.textContent = "Loading\u2026";
+    send({ do: "details", run: run.id, step: step.n }).then(
+      (html) => (fetched.set(step, html), put(html)),
+      (error) => (body.textContent = error.message),
+    );
   };
   keepFolds([fold], key);
   bring(); // at once where it was left open, so that its height is known
@@ -451,16 +603,15 @@ function linksOf(store, run, step) {
   const kept = run.forked_at === step.n && store.run(run.parent);
   return [
     ...children.map((one) => link(one, "sub-agent")),
-    ...branches.map((one) => link(one, "branch:")),
+    ...branches.map((one) => link(one, one.continues ? "the conversation continues:" : "branch:")),
     ...(kept ? [[mark("branch", "live"), "this run branched off here, from ", link(kept, "")[2]]] : []),
   ];
 }
 
 /** Below the last step: how the run ended, or that it is still running. */
-function endItem(run) {
-  const [shape, tone, word] = stateOf(run);
-  const state = { running: "still running", idle: "not started yet" }[run.state] || word;
-  const [why, kind] = run.end ? endWords(run.end) : [state, ""];
+function endItem(run, send) {
+  const [shape, tone] = stateOf(run);
+  const [why, kind] = run.end ? endWords(run.end) : [stateWords(run), ""];
   return make(
     "article",
     { class: "page-item end", "aria-label": "End" },
@@ -468,7 +619,7 @@ function endItem(run) {
     make("b", {}, why),
     kind,
     run.end?.detail ? make("span", {}, run.end.detail) : null,
-    pendingOf(run),
+    send ? null : pendingOf(run), // where one can decide, each call has a card
   );
 }
 

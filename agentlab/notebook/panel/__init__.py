@@ -1,20 +1,16 @@
 """The panel: the live control of runs in a notebook.
 
-May import: `notebook.cards`, and what is below `notebook`.
+May import: `notebook.page`, `notebook.live_view`, `notebook.markup`, and what is below `notebook`.
 
-    run_view         the panel of one run and its branches, its overview and its end
-    side_by_side     several runs
-    live_view        redraws a live widget; static outputs without a live page; what the parts share
-    controls         run, step, pause and stop
-    answer           the newest answer
-    branches         the tree of runs, and the form that makes a branch
-    step_browser     the tab Steps
-    step_detail      one step in full
-    settings_editor  the editor of all limits
-    stop_editor      the editor of the stop condition
-    fields           the controls of single values
-    pictures         the charts
-    markup           pieces of HTML
+    live_panel   the panel: displays the page, and carries out its commands
+    page_widget  the page in a notebook, and the messages between it and the kernel
+    feed         what is new for the page
+    coming       an answer that is streaming in
+    actions      commands: run, step, pause, stop
+    settings     commands: limits and stop condition
+    inputs       the inputs of single values
+    branching    commands: branches
+    static       the panel for readers without a kernel
 """
 
 from __future__ import annotations
@@ -25,17 +21,20 @@ from typing import TYPE_CHECKING
 from agentlab.agent import Run
 from agentlab.engine.lockstep import Lockstep
 from agentlab.errors import ConfigurationError
-from agentlab.notebook.panel.panel import Panel
+from agentlab.notebook.panel.live_panel import Panel
 from agentlab.records.result import RunResult
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
 
+MOST_RUNS = 8
+"""More runs do not fit side by side, and cannot be distinguished in one chart."""
+
 
 def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] = ()) -> Panel:
     """Control a run live: run, step, pause, stop; edit every limit while it runs; branch it; see why it stopped.
 
-    Several runs in a list, or a `Lockstep` of them, are shown side by side (up to 8) and take their steps together. `agents` can be
+    Several runs in a list, or a `Lockstep` of them, are compared and take their steps together. `agents` can be
     chosen for a branch. Without a live page, the runs are shown as static tables and pictures. Several panels may show one run.
     Errors: ConfigurationError for anything but a run, for a run that is given twice, and for an empty list.
 
@@ -64,6 +63,11 @@ def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] =
             raise _not_a_run(f"panel([… {one!r} …])", one)
         if sum(other is one for other in runs) > 1:
             raise ConfigurationError(f"panel([… {one!r} …]): this run is listed twice. Fork it, or remove one.")
+    if len(runs) > MOST_RUNS:
+        raise ConfigurationError(
+            f"panel() of {len(runs)} runs: at most {MOST_RUNS} fit side by side. Show some of them, or compare them all with "
+            "lab.plots.curves(lab.frame(runs))."
+        )
     if not runs:
         raise ConfigurationError("panel([]): pass at least one run from agent.run(…).")
     return Panel(runs, known)

@@ -2,37 +2,172 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from agentlab._internal.redaction import redact
+from agentlab._internal.safe_text import one_line
 from agentlab.agent import Run
-from agentlab.engine.worker import RunState
+from agentlab.engine.control import PendingCall
+from agentlab.engine.limit_increases import LimitIncrease, raised_conditions, raised_limits
+from agentlab.engine.lockstep import Lockstep
+from agentlab.engine.next_actions import NextAction, settings_for
+from agentlab.engine.worker import RunState, Worker
+from agentlab.errors import ConfigurationError
+from agentlab.model.finish_reasons import StopReason
+from agentlab.notebook.page.step_detail import seen
 
 if TYPE_CHECKING:
-    from agentlab.notebook.panel.panel import Panel
+    from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 
 JSON = dict[str, Any]
 Message = Mapping[str, Any]
 
+LONGEST_LINE = 60
+"""Characters of arguments that are shown on one line."""
+LONGEST_ARGUMENTS = 100_000
+"""Characters of a call's arguments that can be edited in the page."""
+
+
+# What the page shows --------------------------------------------------------------------------------------------------------
+
+
+def live_data(run: Run) -> JSON:
+    """Return what a person can do to a run now.
+
+    `soon` says what happens after this step, `paused` for how long the run has been paused, `asked` has the calls that wait for a decision,
+    `prompt` is the text to edit where a next action needs another one.
+    """
+    needs_prompt = any(action.needs_prompt for action in run.next_actions)
+    return {
+        "buttons": buttons(run),
+        "soon": _soon(run),
+        "paused": {"for_s": round(run.control.paused_s, 1)} if run.state is RunState.PAUSED else None,
+        "chat": _chat(run),
+        "asked": [_asked(call) for call in run.pending],
+        "prompt": redact(run.prompt) if needs_prompt else "",
+    }
+
 
 def buttons(run: Run) -> JSON:
     """Return the buttons of a run: label, tip, and why one is disabled (empty if it is not)."""
-    ended, state = run.state is RunState.ENDED, run.state
-    why = "The run has ended." if ended else ""
-    busy = why or ("The run is under way." if state is RunState.RUNNING else "")
+    control = run.control
+    stopping = control.stop_request is not None and run.state is not RunState.ENDED
+    whys = why_not(run.state, pausing=control.pausing)
     return {
-        "go": {"label": "Resume" if state is RunState.PAUSED else "Run", "why_not": busy, "tip": "Run to the end"},
-        "step": {"label": "Step", "why_not": busy, "tip": "Take one step"},
-        "pause": {"label": "Pause", "why_not": why, "tip": "Pause before the next step"},
-        "stop": {"label": "Stop", "why_not": why, "tip": "End the run after the current step"},
+        "go": {"label": "Resume" if control.pausing else "Run", "why_not": whys["go"], "tip": "Run to the end"},
+        "step": {"label": "Step", "why_not": whys["step"], "tip": "Take one step"},
+        "pause": {"label": "Pause", "why_not": whys["pause"], "tip": "Pause before the next step; paused time does not count"},
+        "stop": {
+            "label": "Stop now" if stopping else "Stop",
+            "why_not": whys["stop"],
+            "tip": "Cut off the step under way" if stopping else "End the run after the step under way",
+        },
     }
+
+
+def why_not(state: RunState, *, pausing: bool, waits: bool = False) -> dict[str, str]:
+    """Return why each button is disabled now; empty if it is not. `waits`: a paused run holds up the others."""
+    if state is RunState.ENDED:
+        return dict.fromkeys(("go", "step", "pause", "stop"), "The run has ended.")
+    if state is RunState.WAITING:
+        decide = "Decide on the tool call that waits."
+        return {"go": decide, "step": decide, "pause": "", "stop": ""}
+    if state is RunState.RUNNING:
+        busy = "It pauses after this step." if pausing else "The run is under way."
+        return {"go": "" if pausing or waits else busy, "step": busy, "pause": busy if pausing else "", "stop": ""}
+    idle = "It is paused already." if state is RunState.PAUSED else "Nothing is running."
+    return {"go": "", "step": "", "pause": idle, "stop": ""}
+
+
+def _soon(run: Run) -> str:
+    if run.state not in (RunState.RUNNING, RunState.WAITING):
+        return ""
+    if run.control.stop_request is not None:
+        return "stops after this step"
+    return "pauses after this step" if run.control.pausing else ""
+
+
+def _asked(call: PendingCall) -> JSON:
+    """Return a call that waits for a decision, with its arguments as text to edit."""
+    arguments = call.arguments
+    with contextlib.suppress(ValueError, RecursionError):
+        parsed = json.loads(arguments)
+        arguments = json.dumps(parsed, ensure_ascii=False)
+        if len(arguments) > LONGEST_LINE:
+            arguments = json.dumps(parsed, ensure_ascii=False, indent=2)
+    return {
+        "call": call.call_id,
+        "of": call.run_id,
+        "tool": one_line(call.tool, 80),
+        "arguments": redact(seen(arguments[:LONGEST_ARGUMENTS])),
+        "step": call.step,
+        "why": one_line(call.why, 300),
+    }
+
+
+def together(lockstep: Lockstep | None) -> JSON | None:
+    """Return the buttons for all runs of a lockstep, and what it does, in words; None for a single run."""
+    if lockstep is None:
+        return None
+    state, waits, stopping = lockstep.state, _waits(lockstep), _all_stop(lockstep)
+    whys = {
+        name: why.replace("The run has ended.", "All runs have ended.").replace("The run is", "A round is")
+        for name, why in why_not(state, pausing=lockstep.pausing, waits=waits).items()
+    }
+    ended = sum(run.result is not None for run in lockstep.runs)
+    words = [f"round {lockstep.round}", f"{ended} of {len(lockstep.runs)} ended"]
+    if waits:
+        paused = ", ".join(str(place) for place, run in enumerate(lockstep.runs, start=1) if run.control.pausing)
+        words.append(f"all wait for run {paused}, which is paused")
+    elif state is RunState.RUNNING and stopping:
+        words.append("stops after this round")
+    elif state is RunState.RUNNING and lockstep.pausing:
+        words.append("pauses after this round")
+    elif state is RunState.PAUSED:
+        words.append("paused")
+    return {
+        "runs": [run.id for run in lockstep.runs],
+        "buttons": {
+            "go": {"label": "Resume all" if lockstep.pausing or waits else "Run all", "tip": "Run to the end, round by round"},
+            "step": {"label": "Step all", "tip": "Take one step of each run, at the same time"},
+            "pause": {"label": "Pause all", "tip": "Pause all before the next round; paused time does not count"},
+            "stop": {
+                "label": "Stop all now" if stopping and state is not RunState.ENDED else "Stop all",
+                "tip": "Cut off the steps under way" if stopping else "End all runs after the round under way",
+            },
+        },
+        "why_not": whys,
+        "words": words,
+    }
+
+
+def _waits(lockstep: Lockstep) -> bool:
+    """True if a single paused run holds up the others."""
+    is_held = not lockstep.pausing and not lockstep.rounds.is_stepping and lockstep.state is RunState.RUNNING
+    return is_held and any(run.control.pausing for run in lockstep.runs)
+
+
+def _all_stop(lockstep: Lockstep) -> bool:
+    return all(run.result is not None or run.control.stop_request is not None for run in lockstep.runs)
+
+
+# Run, step, pause, stop -----------------------------------------------------------------------------------------------------
 
 
 def go(panel: Panel, run: Run, message: Message) -> None:
     """Run to the end."""
     if run.control.pausing:
         run.resume()
-    run.worker.launch()
+    _launch(run.worker)
+
+
+def _launch(worker: Worker[Any, Any]) -> None:
+    if not worker.steps.affinity.driver.locked():  # nothing takes it to the end yet; a single step may be under way
+        worker.launch()
 
 
 def step(panel: Panel, run: Run, message: Message) -> None:
@@ -53,4 +188,118 @@ def stop(panel: Panel, run: Run, message: Message) -> None:
         run.stop("the Stop button")
 
 
-COMMANDS = {"go": go, "step": step, "pause": pause, "stop": stop}
+def every(panel: Panel, run: Run, message: Message) -> None:
+    """Do the same to all runs: `what` is go, step, pause or stop."""
+    lockstep, what = panel.lockstep, message["what"]
+    if lockstep is None:
+        raise ConfigurationError("This panel shows one run.")
+    if what == "go":
+        if lockstep.pausing or _waits(lockstep):
+            lockstep.resume()
+        _launch(lockstep.worker)
+    elif what == "step":
+        lockstep.worker.launch_step()
+    elif what == "pause":
+        lockstep.pause()
+    elif what == "stop" and _all_stop(lockstep):
+        lockstep.cancel()
+    elif what == "stop":
+        lockstep.stop("the Stop all button")
+
+
+# The next message -----------------------------------------------------------------------------------------------------------
+
+
+def _chat(run: Run) -> JSON:
+    """Return why no message can be sent now, and what has to be raised before the model answers one; both empty if nothing."""
+    state = run.state
+    why = ""
+    if state is RunState.RUNNING:
+        why = "Once the run is paused or has ended, you can send the next message."
+    elif state is RunState.WAITING:
+        why = "Decide on the tool call first; then you can send the next message."
+    elif not run.history and state is not RunState.ENDED:
+        why = "Once the run has begun, you can send the next message."
+    return {"why_not": why, "raise": "" if why else _needed(run).sentence}
+
+
+def _needed(run: Run) -> LimitIncrease:
+    """Return which limits have to be raised so that the run can continue; empty if none."""
+    settings, last = run.limits.snapshot(), run.history.last
+    reached = raised_limits(settings, run.history, run.timeline.clock.elapsed_s())
+    ended = run.result is not None and run.result.stop_reason is StopReason.STOP_CONDITION and run.result.truncated
+    if ended and settings.stop is not None and last is not None and last.readings is not None:
+        return raised_conditions(settings.stop, last.readings, run.history).and_also(reached)
+    return reached
+
+
+def say(panel: Panel, run: Run, message: Message) -> None:
+    """Continue the conversation with a message, in a branch that is shown and started; with `raise`, raise the limits that are reached."""
+    text = str(message["text"]).strip()
+    if not text:
+        raise ConfigurationError("Write a message first.")
+    if why := _chat(run)["why_not"]:
+        raise ConfigurationError(why)
+    needed = _needed(run)
+    if needed and not message.get("raise"):
+        raise ConfigurationError(f"A limit is reached, so the model would not answer. {needed.sentence} and send the message.")
+    at = len(run.history)
+    settings = settings_for(run, NextAction("continue", "", "", at, needed.edits, needed.conditions, needed.off))
+    run.stepper.refuse_without_key()  # a refusal makes no branch
+    branch = run.fork(at, message=text, budget=settings.budget, stop=settings.stop, terminating=settings.terminating)
+    _begin(panel, branch)
+
+
+def _begin(panel: Panel, branch: Run) -> None:
+    panel.open(branch)
+    branch.worker.launch()
+
+
+# Approvals and next actions -------------------------------------------------------------------------------------------------
+
+
+def decide(panel: Panel, run: Run, message: Message) -> None:
+    """Decide on a call: `decision` is approve (with `text`: with these arguments), answer, refuse, or all to approve all that wait."""
+    decision, text = message["decision"], message.get("text")
+    is_left = not run.stepper.affinity.is_busy  # nobody was there when it asked: the step continues with the decision
+    if decision == "all":
+        run.approve()
+    else:
+        calls = [one for one in run.pending if (one.call_id, one.run_id) == (message["call"], message["of"])]
+        if not calls:
+            raise ConfigurationError("This call does not wait any more.")
+        given = {"approve": "arguments", "answer": "answer", "refuse": "refuse"}[decision]
+        run.approve(calls[0], **{given: text})
+    if is_left:
+        run.worker.launch()
+
+
+def proceed(panel: Panel, run: Run, message: Message) -> None:
+    """Carry out one of the next actions, by its place, in a branch that is shown and started."""
+    actions, place = run.next_actions, message["place"]
+    if not isinstance(place, int) or not 0 <= place < len(actions) or actions[place].label != message.get("label"):
+        raise ConfigurationError("The ways to continue have changed: choose again.")
+    prompt = message.get("prompt") if actions[place].needs_prompt else None
+    if actions[place].needs_prompt and not str(prompt or "").strip():
+        raise ConfigurationError("Write the prompt first.")
+    run.stepper.refuse_without_key()
+    _begin(panel, run.apply(actions[place], prompt=prompt))
+
+
+def save(panel: Panel, run: Run, message: Message) -> JSON:
+    """Return the page of the panel's runs as a file, with a name for it."""
+    name = re.sub(r"[^\w-]+", "-", run.agent.name).strip("-")[:60] or "run"
+    return {"name": f"{name}.html", "html": panel.to_html()}
+
+
+COMMANDS = {
+    "go": go,
+    "step": step,
+    "pause": pause,
+    "stop": stop,
+    "every": every,
+    "say": say,
+    "decide": decide,
+    "proceed": proceed,
+    "save": save,
+}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anywidget
 import traitlets
@@ -12,9 +13,43 @@ from agentlab._internal.redaction import redact
 from agentlab.errors import AgentlabError
 from agentlab.notebook.page import live_script, style
 
+if TYPE_CHECKING:
+    from agentlab.agent import Agent, Run
+    from agentlab.engine.lockstep import Lockstep
+
 Handle = Callable[[Mapping[str, Any]], Any]
 """Carries out a command of the page, such as `{"do": "go", "run": "…"}`, and returns what the page waits for, as JSON; raises if it is
 refused."""
+
+
+class PanelOfRuns(Protocol):
+    """The panel, for the commands of the page."""
+
+    @property
+    def run(self) -> Run:
+        """The run that is shown."""
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """The runs that were given."""
+
+    @property
+    def lockstep(self) -> Lockstep | None:
+        """Takes the steps of several runs."""
+
+    @property
+    def agents(self) -> Mapping[str, Agent]:
+        """Agents that can be chosen for a branch, by name."""
+
+    @property
+    def feed(self) -> Any:
+        """What the page has of each run, a `Feed`."""
+
+    def open(self, run: Run) -> None:
+        """Show this run."""
+
+    def to_html(self) -> str | Path:
+        """Return the page as a file."""
 
 
 class PageWidget(anywidget.AnyWidget):

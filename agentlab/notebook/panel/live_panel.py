@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentlab._internal.kernel import has_page
 from agentlab.agent import Run
 from agentlab.engine.lockstep import Lockstep
 from agentlab.engine.run_tree import family_of
@@ -14,12 +15,11 @@ from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError
 from agentlab.notebook.live_view import LiveView, Redrawer
 from agentlab.notebook.page import to_html
-from agentlab.notebook.panel import actions, branching, settings
-from agentlab.notebook.panel.answer import Answer
+from agentlab.notebook.panel import actions, branching, feed, settings
 from agentlab.notebook.panel.feed import Feed
 from agentlab.notebook.panel.page_widget import PageWidget
-from agentlab.notebook.panel.pictures import Curve
-from agentlab.notebook.panel.run_view import StaticView
+from agentlab.notebook.panel.static import StaticPanel
+from agentlab.records.events import Event
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
@@ -41,8 +41,12 @@ class Panel(LiveView):
         self.lockstep = runs if isinstance(runs, Lockstep) else Lockstep(self.runs) if len(self.runs) > 1 else None
         self.run = self.runs[0]
         self.agents = {agent.name: agent for agent in agents}
-        self._feed = Feed(self.runs)
+        self.feed = Feed(self.runs)
         self._watched: set[str] = set()
+        self._pages: set[str] = set()
+        self._unheard = False
+        self._together: dict[str, Any] | None = None
+        self._leave: dict[str, Callable[[], None]] = {}
 
     # Live -------------------------------------------------------------------------------------------------------------------
 
@@ -67,12 +71,12 @@ class Panel(LiveView):
     def carry_out(self, message: Mapping[str, Any]) -> Any:
         """Do what the page asks for, and return its answer. Raises what the action raises."""
         name = message["do"]
-        if name == "hello":
-            with self._drawing:
-                self._feed.forget()
-                self._tell(open=self.run.id)
+        if name in ("hello", "bye"):
+            self._greet(str(message.get("page", "")), is_there=name == "hello")
             return None
         run = self._run_with(message.get("run"))
+        if name in feed.READS:
+            return feed.READS[name](self, run, message)
         if name == "open":
             self.run = run
             return None
@@ -84,6 +88,23 @@ class Panel(LiveView):
             self._watch()
             self._redrawer.mark(soon=True)
 
+    def _greet(self, page: str, *, is_there: bool) -> None:
+        """A page shows this panel from now on, and has nothing yet; or it does no longer."""
+        with self._drawing:
+            if is_there:
+                self._unheard = False
+                self._tell()  # the other pages have everything so far
+            self._pages = self._pages | {page} if is_there else self._pages - {page}
+            if is_there:
+                self._watch()
+                self.feed.forget()
+                self._together = None
+                self._tell(open=self.run.id, page=page)
+        if not self._pages:
+            leaving, self._leave = self._leave, {}
+            for leave in leaving.values():
+                leave()
+
     def _run_with(self, run_id: object) -> Run:
         for one in self.runs:
             for member in family_of(one):
@@ -92,37 +113,63 @@ class Panel(LiveView):
         raise ConfigurationError(f"Run {str(run_id)[:40]!r} is not one of this panel's runs, nor a branch of one.")
 
     def _watch(self) -> None:
-        """Redraw whenever a run of the family changes. A person is there, who can approve tool calls."""
+        """Redraw whenever a run of the family changes. While a page is there, a person can decide on tool calls."""
         for one in self.runs:
             for member in family_of(one):
                 run = member.run
+                if self._pages and run.id not in self._leave and run.state is not RunState.ENDED:
+                    self._leave[run.id] = run.control.attend()
                 if run.id in self._watched:
                     continue
                 self._watched.add(run.id)
                 run.branches.watch(lambda branch: self._mark())
                 if run.state is not RunState.ENDED:
-                    run.control.attend()
-                    run.observe(lambda event: self._redrawer.mark())
+                    run.observe(self._observer(self.feed.of(run)))
                     run.limits.subscribe(lambda before, after, by: self._redrawer.mark())
+
+    def _observer(self, of_run: feed.RunFeed) -> Callable[[Event], None]:
+        take, mark = of_run.take, self._redrawer.mark
+
+        def observe(event: Event) -> None:
+            take(event)
+            mark()
+
+        return observe
 
     def _mark(self) -> None:
         self._watch()
         self._redrawer.mark()
 
     def _tell(self, **more: Any) -> None:
-        news = self._feed.news() | more
+        if not self._pages:  # a page that opens later says so, and gets everything
+            if not self._unheard:
+                return
+            self.feed.forget()
+            more = {"open": self.run.id, "page": "every", **more}
+        news = self.feed.news() | more
+        together = actions.together(self.lockstep)
+        if together != self._together:
+            self._together = news["all"] = together
         if news:
             self.widget.tell(news)
 
-    def _compose(self) -> None:
-        pass
-
-    def _show(self) -> bool:
+    def _show(self) -> None:
         self._tell()
-        return False
 
     def _report(self, fault: str) -> None:
         self.widget.tell({"fault": fault})
+
+    def _display_(self) -> Any:
+        """Return what marimo shows: the live widget, anew if the cell is executed again, which closes the one before.
+
+        marimo reads no messages while a cell awaits a run. Until the page is heard, each message has everything.
+        """
+        if not has_page():
+            return super()._display_()
+        if self._widget is not None and getattr(self._widget.comm, "_closed", False):
+            self._widget, self._pages = PageWidget(self.carry_out, self._kept_class), set()
+        self._unheard = not self._pages
+        return self.widget
 
     def _controls(self) -> Iterator[Any]:
         yield self.widget
@@ -141,8 +188,8 @@ class Panel(LiveView):
         """Write the runs and their branches as one HTML file; see `Run.to_html`."""
         return to_html(self.runs, path, timing=timing, raw=raw)
 
-    def _static(self) -> StaticView:
-        return StaticView(self.run, Curve(self.run), Answer(self.run).shown())
+    def _static(self) -> StaticPanel:
+        return StaticPanel(self.run, self.runs)
 
     def __repr__(self) -> str:
         return f"Panel({self.run!r})" if self.lockstep is None else f"Panel({list(self.runs)!r})"
