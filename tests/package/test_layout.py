@@ -108,5 +108,5 @@ def test_modules_are_imported_by_name_at_a_few_hooks_only() -> None:
         "experiments/results.py",  # `results.to_frame()`
         "providers/registry.py",  # a provider by its name
         "serving/loader.py",  # a user's file
-        "tools.py",  # a function restored from a pickle
+        "tools/__init__.py",  # a function restored from a pickle, `tools.from_mcp()`
     }
