@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from agentlab.errors import AgentlabError as AgentlabError
     from agentlab.errors import AgentlabWarning as AgentlabWarning
     from agentlab.errors import StopRequested as StopRequested
-    from agentlab.experiments.estimate import DryRun as DryRun
     from agentlab.experiments.experiment import Experiment as Experiment
     from agentlab.experiments.grid import Cell as Cell
     from agentlab.experiments.results import ExperimentResults as ExperimentResults
+    from agentlab.experiments.shared_budget import DryRun as DryRun
     from agentlab.interop import otel_export as telemetry  # noqa: F401
     from agentlab.interop.otel_export import Telemetry as Telemetry
     from agentlab.limits.budget import Budget as Budget
@@ -133,7 +133,7 @@ _NAMES = {
     "engine.termination": "DecisionContext decide is_stop_condition_met",
     "engine.worker": "RunState",
     "errors": "AgentlabError AgentlabWarning StopRequested",
-    "experiments.estimate": "DryRun",
+    "experiments.shared_budget": "DryRun",
     "experiments.experiment": "Experiment",
     "experiments.grid": "Cell",
     "experiments.results": "ExperimentResults",

@@ -25,13 +25,12 @@ from agentlab.agent import Agent
 from agentlab.engine.client import check_key
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, StorageError
 from agentlab.experiments import runner, schedule
-from agentlab.experiments.estimate import DryRun, bound, estimate
 from agentlab.experiments.grid import Grid, Where, grid
 from agentlab.experiments.identity import PYTHON, code_of
 from agentlab.experiments.results import ExperimentResults, remarks
 from agentlab.experiments.runner import Common, Job, Outcome, RateLimiter, RunCopy, Score, intervals
 from agentlab.experiments.schedule import Executor, ExecutorRunner
-from agentlab.experiments.shared_budget import TOOLS, SharedBudget, Spent, spent_before
+from agentlab.experiments.shared_budget import TOOLS, DryRun, SharedBudget, Spent, bound, estimate, spent_before
 from agentlab.experiments.status import CellStatus, Progress, all_made_by, cell_statuses, jobs
 from agentlab.limits.budget import Budget
 from agentlab.limits.fields import whole_number

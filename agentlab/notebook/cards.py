@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from agentlab.engine.lockstep import Lockstep
     from agentlab.engine.next_actions import NextAction
     from agentlab.engine.termination import DecisionContext
-    from agentlab.experiments.estimate import DryRun
     from agentlab.experiments.experiment import Experiment
     from agentlab.experiments.results import ExperimentResults
+    from agentlab.experiments.shared_budget import DryRun
     from agentlab.interop.otel_export import Telemetry
     from agentlab.limits.budget import Budget
     from agentlab.limits.live import LiveSettings

@@ -1,4 +1,4 @@
-"""Plots of runs: usage at each step, the limits in force, and why runs ended. Each file has one plot, or two, with data and drawing.
+"""Plots of runs: usage at each step, the limits in force, and why runs ended. Each file has one plot, or a few, with data and drawing.
 
     lab.plots.tokens(result)                               cumulative tokens, one line per run
     lab.plots.cost(results)                                cumulative cost of several runs and providers
@@ -27,10 +27,9 @@ legible on white and on near black. An unknown value is a gap with a note in the
 May import: `analysis` and what is below it.
 
     usage_curves        `tokens`, `cost`, `curves`
-    stop_reason_bars    `stop_reasons`
     run_timeline        `timeline`
     bands_and_survival  `bands`, `survival`
-    group_estimates     `estimates`, `cost_success`
+    group_estimates     `estimates`, `cost_success`, `stop_reasons`
     what_if_frontier    `what_if`
     branch_tree         `tree`
     several             `small_multiples`, `comparison`
@@ -43,10 +42,16 @@ from agentlab._internal.lazy import module_hooks
 from agentlab.plots.bands_and_survival import bands, bands_data, survival, survival_data
 from agentlab.plots.branch_tree import tree, tree_data
 from agentlab.plots.figure import PlotAxes, PlotFigure
-from agentlab.plots.group_estimates import cost_success, cost_success_data, estimates, estimates_data
+from agentlab.plots.group_estimates import (
+    cost_success,
+    cost_success_data,
+    estimates,
+    estimates_data,
+    stop_reasons,
+    stop_reasons_data,
+)
 from agentlab.plots.run_timeline import timeline, timeline_data
 from agentlab.plots.several import comparison, small_multiples
-from agentlab.plots.stop_reason_bars import stop_reasons, stop_reasons_data
 from agentlab.plots.usage_curves import cost, cost_data, curves, tokens, tokens_data
 from agentlab.plots.what_if_frontier import what_if, what_if_data
 

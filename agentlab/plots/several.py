@@ -25,9 +25,10 @@ from agentlab.plots.group_estimates import (
     estimates,
     estimates_of,
     measured,
+    stop_reasons,
+    stop_reasons_data,
 )
 from agentlab.plots.run_timeline import timeline
-from agentlab.plots.stop_reason_bars import stop_reasons, stop_reasons_data
 from agentlab.records.frames import Recordings, frame_of
 
 _FRAMES: dict[Callable[..., Any], str] = {

@@ -2,9 +2,8 @@
 
 May import: `agent`, `run`, `engine` and what is below them.
 
-    base     the `Storage` protocol
+    base     the `Storage` protocol, and runs in memory
     sqlite   stores runs in a SQLite file
-    memory   stores runs in memory
     codec    encodes steps, settings and events as JSON without API keys, and decodes them
     store    `lab.Store`, the interface for users
     writer   records one run while it runs
@@ -17,8 +16,7 @@ May import: `agent`, `run`, `engine` and what is below them.
 from typing import TYPE_CHECKING
 
 from agentlab._internal.lazy import module_hooks
-from agentlab.storage.base import Storage, StoredHead, StoredRun, StoredStep, check_order, check_writer
-from agentlab.storage.memory import MemoryStorage
+from agentlab.storage.base import MemoryStorage, Storage, StoredHead, StoredRun, StoredStep, check_order, check_writer
 from agentlab.storage.sqlite import SqliteStorage
 
 __all__ = ["MemoryStorage", "SqliteStorage", "Storage", "StoredHead", "StoredRun", "StoredStep", "check_order", "check_writer"]

@@ -18,7 +18,7 @@ from PIL import Image
 import agentlab as lab
 from agentlab import Budget, MaxTokensUsed
 from agentlab.plots import PlotFigure, figure
-from agentlab.plots.stop_reason_bars import FILLS
+from agentlab.plots.group_estimates import FILLS
 
 from .builders import NA, looping, run_of, runs_of, steps_of
 
