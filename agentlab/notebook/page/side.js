@@ -135,8 +135,8 @@ const allRuns = (state) => [...state.store.runs(), state.view.open, state.view.c
 
 /** A chip for each conversation, in the order of the tree; it opens the newest run. None where there is one run only. */
 function makeChips(store, button) {
-  const row = make("div", { class: "page-chips" });
-  const node = make("nav", { class: "page-runs", "aria-label": "Runs" }, row);
+  const row = make("nav", { class: "page-chips", "aria-label": "Runs" });
+  const node = make("div", { class: "page-runs" }, row);
   const chips = new Map(); // they stay, so that the focus does
   return part(node, allRuns, ({ view }) => {
     const rows = treeOf(store.runs());
