@@ -118,6 +118,7 @@ def long_run(lab: LabPage) -> LabPage:
     lab.open(lab.jupyter.write_notebook("ended", [f"{LONG_RUN}\nrun = made(5_000)\nawait run", "run.panel()"]))
     lab.run_cell(0)
     lab.run_cell(1)
+    expect(article(lab, 1)).to_contain_text("try 1")
     return lab
 
 

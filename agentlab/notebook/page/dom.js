@@ -258,10 +258,11 @@ function makeStore(data = {}, source = null) {
     },
     append(id, steps) {
       const all = store.steps(id).slice();
-      const follows = id === view.open && view.step === all.length;
+      const before = all.length;
+      const follows = id === view.open && view.step === before;
       for (const step of steps) all[step.n - 1] = withTotals({ ...EMPTY_STEP, ...all[step.n - 1], ...step }, all[step.n - 2]);
       keep(id, { steps: all });
-      if (follows) view.step = all.length;
+      if (follows) view.step = before ? all.length : firstChoice(runs.get(id)); // a run that has ended is read from its beginning
       notify("steps");
     },
     /** Ask for the texts of these steps, by their numbers, unless they are here or asked for already. */

@@ -331,6 +331,8 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
   let found = [];
   let waiting = 0;
   let round = 0;
+  let looking = false;
+  let wanted = false; // the first hit is to be shown as soon as it is known
 
   function show() {
     const query = store.view.query.trim();
@@ -354,6 +356,7 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
   /** Thousands of steps are read in slices, so that typing is not held up. */
   async function look() {
     const mine = ++round;
+    looking = true;
     const query = store.view.query.trim().toLowerCase();
     const hits = [];
     for (let from = 1; query && from !== null; ) {
@@ -377,7 +380,12 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
   }
   function finish(query, hits) {
     found = hits;
+    looking = false;
     onFound(query, found);
+    show();
+    if (!wanted) return;
+    wanted = false; // Enter was pressed before all was searched
+    if (found.length) onGo(found.find((n) => n >= store.view.step) ?? found[0]);
     show();
   }
   input.addEventListener("input", () => {
@@ -388,12 +396,9 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
     if (event.key === "Enter") {
       clearTimeout(waiting);
       const fresh = store.view.query !== input.value;
-      store.set({ query: input.value });
-      if (fresh)
-        look()
-          .then(() => found.length && onGo(found.find((n) => n >= store.view.step) ?? found[0]))
-          .then(show);
-      else go(event.shiftKey ? -1 : 1);
+      if (fresh || looking) wanted = true;
+      store.set({ query: input.value }); // which looks for it
+      if (!fresh && !wanted) go(event.shiftKey ? -1 : 1);
     } else if (event.key === "Escape") {
       input.value = "";
       store.set({ query: "" });
