@@ -224,8 +224,8 @@ def test_by_keyboard_alone(family: LabPage) -> None:
 
 def test_a_conversation_is_one_chip_and_the_kernel_follows_what_is_opened(family: LabPage) -> None:
     family.kernel_value(
-        "[made := run] + [exec('import asyncio, threading') for _ in '1'] + "
-        "[(made := made.fork(len(made.history), message=f'more {n}', budget=Budget(max_turns=5 + n))).start().wait(20) for n in range(3)]"
+        "[made := run] + [(made := made.fork(len(made.history), message=f'more {n}', budget=Budget(max_turns=5 + n)))"
+        ".start().wait(20) for n in range(3)]"
     )
     expect(chips(family)).to_have_count(1)
     expect(chips(family).first).to_contain_text("message 1 of 4")
