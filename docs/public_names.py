@@ -23,6 +23,7 @@ INNER: Mapping[str, tuple[str, ...]] = {
     "Store": ("follow_run", "state_of", "unsaved_run"),
     "Telemetry": ("follow_run",),
     "signals.SignalRegistry": ("reread",),
+    "storage.SqliteStorage": ("excerpts",),
     "plots.PlotAxes": ("set",),
     "plots.PlotFigure": ("bundle", "set"),
     "providers.Dialect": ("says_nothing", "table_of"),

@@ -38,7 +38,9 @@ def _detected_page() -> bool:
     kernel = running_kernel()
     if kernel is None:
         return has_marimo_page()
-    if "google.colab" in sys.modules or os.environ.get("SERVER_SOFTWARE", "").startswith("voila/"):
+    if "google.colab" in sys.modules:
+        return not has_old_widgets()
+    if os.environ.get("SERVER_SOFTWARE", "").startswith("voila/"):
         return True
     try:
         request = kernel.get_parent("shell")
@@ -47,6 +49,11 @@ def _detected_page() -> bool:
     if request.get("header", {}).get("msg_type") in ("comm_open", "comm_msg"):
         return True
     return bool(request.get("content", {}).get("allow_stdin", False))
+
+
+def has_old_widgets() -> bool:
+    """True if this process runs with ipywidgets 7, as on Colab until its session is restarted."""
+    return str(getattr(sys.modules.get("ipywidgets"), "__version__", "8")).startswith("7.")
 
 
 def has_marimo_page() -> bool:

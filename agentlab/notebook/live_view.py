@@ -17,9 +17,14 @@ from typing import Any
 import ipywidgets as widgets
 from IPython import display
 
-from agentlab._internal.kernel import has_page, kernel_workarounds
+from agentlab._internal.kernel import has_old_widgets, has_page, kernel_workarounds
 from agentlab._internal.safe_text import AS_WRITTEN, printable
 from agentlab.notebook import markup
+
+_OLD_WIDGETS = (
+    "This session runs with ipywidgets 7, and agentlab's controls need version 8, which was installed with agentlab: restart the "
+    "session, and run the cells again."
+)
 
 Output = tuple[dict[str, str], dict[str, Any]]
 """One output of a cell: data and metadata by mime type."""
@@ -190,11 +195,18 @@ class LiveView(ABC):
             },
         }
 
+    def _live_metadata(self) -> dict[str, Any]:
+        """anywidget's metadata, which names on Colab the code that shows widgets of other packages."""
+        given = self.widget._repr_mimebundle_()
+        return given[1] if isinstance(given, tuple) else {}
+
     def _ipython_display_(self) -> None:
         with self._drawing:  # an update sent before the display exists would be lost
             if not has_page():
                 for data, metadata in self._static().outputs():
                     display.display(data, metadata=metadata, raw=True)
+                if has_old_widgets():
+                    display.display(display.HTML(markup.note(_OLD_WIDGETS)))
                 return
             _ = self.widget
             self._shown_live = True
@@ -202,7 +214,7 @@ class LiveView(ABC):
             for control in self._controls():
                 kernel.adopt(control.comm)
             self._saved.add(self._finished())
-            display.display(self._live_bundle(), raw=True)
+            display.display(self._live_bundle(), metadata=self._live_metadata(), raw=True)
             display.display(self._kept_bundle(), raw=True, display_id=self._display_id)
 
     def _display_(self) -> display.HTML:

@@ -63,7 +63,11 @@ class MarimoPage(WidgetPage):
         """Open the page of a notebook; in the editor, execute its cells."""
         self.page.goto(self.marimo.page_url(notebook))
         if self.marimo.mode == "edit":
-            self.page.get_by_test_id("run-button").last.click()
+            stale = self.page.locator(".needs-run")
+            expect(stale.first).to_be_visible()
+            while stale.count():  # a click before the page is connected is lost
+                self.page.get_by_test_id("run-button").last.click()
+                self.page.wait_for_timeout(500)
 
     def wait_for_panel(self) -> None:
         """Wait until the panel has its data."""

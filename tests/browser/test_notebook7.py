@@ -1,4 +1,4 @@
-"""The panel in Notebook 7: it is shown and runs, an edit reaches the run, and the run ends for that reason."""
+"""The panel in Notebook 7: it runs, pauses, an edit reaches the run, the run ends for that reason and is continued as a branch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,20 @@ def test_an_edit_in_a_started_run_is_its_stop_reason(notebook_page: LabPage) -> 
     notebook_page.run_cell(0)
     notebook_page.button("Run").click()
     notebook_page.wait_for_steps(2)
+    notebook_page.button("Pause").click()
+    notebook_page.wait_for_status("paused")
     notebook_page.set_number("max_turns", 6)
-    notebook_page.wait_for_output(0, re.compile(r"truncated · turn_limit — Budget reached: max_turns \d+ of 6"))
+    notebook_page.button("Resume").click()
+    notebook_page.wait_for_output(0, re.compile(r"Budget reached: max_turns \d+ of 6"))
     assert notebook_page.kernel_value("run.limits.max_turns") == "6"
     assert notebook_page.kernel_value("str(run.result.stop_reason)") == "'turn_limit'"
     steps = int(notebook_page.kernel_value("len(run.history)"))
     assert steps == 6 or notebook_page.kernel_value(BEGUN_AFTER) == "0", "the limit took effect long after it was set"
     expect(notebook_page.button("Run")).to_be_disabled()
+    notebook_page.live.get_by_role("button", name=re.compile("^Raise the turn limit")).click()
+    notebook_page.wait_for_steps(steps + 1)
+    expect(notebook_page.live.get_by_role("navigation", name="Runs").get_by_role("button")).to_have_count(2)
+    assert notebook_page.kernel_value("len(run.branches)") == "1"
 
 
 def test_the_saved_notebook_keeps_the_end(notebook_page: LabPage) -> None:
@@ -30,5 +37,5 @@ def test_the_saved_notebook_keeps_the_end(notebook_page: LabPage) -> None:
     notebook_page.button("Step").click()
     notebook_page.wait_for_steps(1)
     notebook_page.button("Stop").click()
-    notebook_page.wait_for_output(0, "explicit_stop")
+    notebook_page.wait_for_output(0, "explicit stop")
     notebook_page.wait_for_saved(0, "explicit_stop")

@@ -1,57 +1,120 @@
-"""The overview in a real JupyterLab: what remains of each limit, and how each button describes itself."""
+"""The page of a live run in a real JupyterLab: one screen in every state and width, where nothing jumps."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 
-from .lab_page import LabPage
-from .panels import SLOW_RUN
+from .lab_page import DARK, LIGHT, LabPage
+from .panels import ROW, SLOW_RUN, TRIP, open_cell
 
 PICTURES = Path(__file__).parents[2] / "test-output"  # screenshots for review
 
+FIXED = """() => {
+    const page = document.querySelector('.agentlab-page').getBoundingClientRect();
+    return ['.page-bar', '.page-badge', '.page-tools .page-controls', '.page-search', '.page-main', '.page-drawer'].map(name => {
+        const part = document.querySelector('.agentlab-page ' + name);
+        const box = part.getBoundingClientRect();
+        return part.checkVisibility() && [name, box.x - page.x, box.y - page.y, name.includes('controls') && box.width];
+    });
+}"""
+"""Where the parts begin, in the page."""
 
-def open_panel(page: LabPage, name: str, cell: str = SLOW_RUN) -> None:
-    page.page.set_viewport_size({"width": 1280, "height": 1500})
-    page.open(page.jupyter.write_notebook(name, [cell]))
-    page.run_cell(0)
-    expect(page.button("Run")).to_be_enabled()
+STICKS_OUT = """() => {
+    const page = document.querySelector('.agentlab-page').getBoundingClientRect();
+    return [...document.querySelectorAll('.page-bar *, .page-tools *, .page-chat *, .page-approvals *')]
+        .filter(one => one.checkVisibility() && !one.closest('svg, .page-names')
+            && one.getBoundingClientRect().right > page.right + 1)
+        .map(one => one.outerHTML.slice(0, 120));
+}"""
 
 
-def test_remaining_amounts_fall_and_bars_fill(lab: LabPage) -> None:
-    open_panel(lab, "left", SLOW_RUN.replace("max_turns=2_000", "max_turns=10"))
-    bar = lab.output(0).get_by_role("meter", name="max_turns")
-    expect(bar).to_have_attribute("aria-valuetext", "0 of 10; 10 left")
+def height(page: LabPage) -> float:
+    box = page.live.bounding_box()
+    assert box is not None
+    return box["height"]
+
+
+@pytest.mark.parametrize(("width", "most"), [(1440, 700), (900, 860), (1900, 700)])
+def test_every_state_is_on_one_screen_and_nothing_jumps(lab: LabPage, width: int, most: int) -> None:
+    lab.page.set_viewport_size({"width": width, "height": 900})
+    open_cell(lab, "states", TRIP.replace("sleep(1)", "sleep(4)"))
+    low = height(lab)
+    before = lab.page.evaluate(FIXED)
+    for press, state in (("Run", "running"), ("Pause", "running, pauses after this step"), ("", "paused"), ("Resume", "waiting")):
+        if press:
+            lab.button(press).click()
+        lab.wait_for_status(re.compile(f"^{state}"))
+        lab.screenshot(PICTURES / f"page-{width}-{state.replace(', ', '-').replace(' ', '-')}.png", of=lab.live)
+        assert lab.page.evaluate(FIXED) == before, state
+        assert low <= height(lab) <= most and lab.page.evaluate(STICKS_OUT) == []
+    lab.live.evaluate("page => page.scrollIntoView({ block: 'end' })")
+    expect(lab.button("Approve")).to_be_in_viewport()
+    lab.button("Approve").click()
+    lab.wait_for_status(re.compile("^ended"))
+    assert height(lab) <= most
+    lab.use_theme(DARK)
+    lab.screenshot(PICTURES / f"page-{width}-ended-dark.png", of=lab.live)
+    lab.use_theme(LIGHT)
+
+
+def test_the_drawer_is_beside_where_there_is_room_and_folds_otherwise(lab: LabPage) -> None:
+    open_cell(lab, "widths", SLOW_RUN)
+    drawer, end = lab.live.locator(".page-drawer"), lab.live.locator("[data-section=limits]")
+    expect(drawer).to_be_visible()
+    lab.page.set_viewport_size({"width": 900, "height": 900})
+    expect(drawer).to_be_hidden()
+    lab.button("Overview").click()
+    expect(end).to_be_visible()
+    lab.button("Transcript").click()
+    lab.page.set_viewport_size({"width": 1900, "height": 900})
+    expect(drawer).to_be_visible()
+    page, main = lab.live.bounding_box(), lab.live.locator(".page-main").bounding_box()
+    assert page is not None and main is not None
+    assert main["width"] < 0.6 * page["width"], "the drawer has two columns: nothing is empty"
+
+
+def test_a_short_conversation_has_a_low_page_which_grows_once(lab: LabPage) -> None:
+    open_cell(lab, "short", SLOW_RUN)
+    low = height(lab)
+    assert low < 600
     lab.button("Step").click()
-    expect(bar).to_have_attribute("aria-valuetext", "1 of 10; 9 left")
-    expect(lab.output(0)).to_contain_text("9 left")
-    lab.wait_for_status(re.compile(r"^ready.*step 1\b"))
+    lab.wait_for_steps(1)
+    lab.page.wait_for_timeout(300)
+    assert height(lab) == low
     lab.button("Run").click()
-    lab.wait_for_output(0, "10 of 10 — reached")
-    expect(lab.output(0)).to_contain_text("none left")
-    expect(bar).to_have_attribute("aria-valuetext", re.compile("^10 of 10"))
-    width = bar.locator(".agentlab-fill").evaluate("fill => fill.offsetWidth / fill.parentElement.clientWidth")
+    lab.wait_for_steps(6)
+    assert height(lab) == 700
+
+
+def test_the_bar_has_what_is_used_and_the_meters_fill(lab: LabPage) -> None:
+    open_cell(lab, "used", SLOW_RUN.replace("max_turns=2_000", "max_turns=10"))
+    meter = lab.status.get_by_role("meter", name="Steps")
+    expect(meter).to_have_attribute("aria-valuetext", "0 of 10")
+    lab.button("Step").click()
+    expect(meter).to_have_attribute("aria-valuetext", "1 of 10")
+    lab.wait_for_status(re.compile("^idle"))
+    lab.button("Run").click()
+    expect(meter).to_have_attribute("aria-valuetext", "10 of 10, reached")
+    width = meter.locator(".page-fill").evaluate("fill => fill.offsetWidth / fill.parentElement.clientWidth")
     assert width == 1
-    expect(lab.output(0)).to_contain_text("scripted:script")
+    expect(lab.status).to_contain_text("scripted:script")
 
 
-def test_each_button_says_what_it_does_or_why_it_is_disabled(lab: LabPage) -> None:
-    open_panel(lab, "tooltips")
-    expect(lab.button("Pause")).to_have_attribute("title", "Nothing is running.")
-    expect(lab.button("Pause")).to_be_disabled()
-    lab.focus("Run")
-    for name in ("Step", "Stop"):  # disabled buttons are skipped
-        lab.page.keyboard.press("Tab")
-        expect(lab.button(name)).to_be_focused()
-    outline = lab.button("Stop").evaluate("button => getComputedStyle(button).outlineStyle")
-    assert outline == "solid", "the focus is visible"
-    lab.press("Run", "Enter")
-    lab.wait_for_steps(2)
-    expect(lab.button("Run")).to_have_attribute("title", "The run is under way.")
-    lab.button("Stop").click()
-    expect(lab.button("Run")).to_have_attribute("title", "The run has ended.")
+def test_several_runs_are_run_together(lab: LabPage) -> None:
+    open_cell(lab, "row", ROW)
+    together = lab.live.locator(".page-all")
+    expect(together).to_contain_text("round 0 · 0 of 2 ended")
+    lab.button("Step all").click()
+    expect(together).to_contain_text("round 1")
+    assert lab.kernel_value("[len(run.history) for run in runs]") == "[1, 1]"
+    lab.button("Run all").click()
+    expect(together).to_contain_text("2 of 2 ended")
+    expect(lab.button("Run all")).to_have_attribute("title", "All runs have ended.")
+    lab.screenshot(PICTURES / "page-row-ended.png", of=lab.live)
 
 
 LONG_NAMES = """
@@ -59,18 +122,19 @@ import agentlab as lab
 from agentlab.testing import ScriptedProvider
 
 hostile = "<img src=x onerror='window.owned = 1'>\\u202e\\x1b[31m" + "very-long-name" * 30
-run = lab.Agent(ScriptedProvider(["x"], name=hostile, model="m")).run("go", stop=lab.HasToolCall(hostile))
+run = lab.Agent(ScriptedProvider(["x"], name=hostile, model="m"), name=hostile).run("go", stop=lab.HasToolCall(hostile))
 run.panel()
 """
 
 
-def test_long_and_hostile_names_stay_in_their_place(lab: LabPage) -> None:
-    open_panel(lab, "names", LONG_NAMES)
-    lab.wait_for_output(0, re.compile("<img src=x onerror"))
-    too_wide = """() => {
-        const panel = document.querySelector('.agentlab-panel.widget-box');
-        return panel.scrollWidth - panel.clientWidth;
-    }"""
-    assert lab.page.evaluate(too_wide) <= 1
+@pytest.mark.parametrize("width", [1440, 900])
+def test_long_and_hostile_names_stay_in_their_place(lab: LabPage, width: int) -> None:
+    lab.page.set_viewport_size({"width": width, "height": 900})
+    open_cell(lab, "names", LONG_NAMES)
+    expect(lab.status).to_contain_text("<img src=x onerror")
+    assert (
+        lab.page.evaluate("() => { const p = document.querySelector('.page-frame'); return p.scrollWidth - p.clientWidth }") <= 1
+    )
+    assert lab.page.evaluate(STICKS_OUT) == []
     assert lab.page.evaluate("window.owned === undefined")
-    lab.screenshot(PICTURES / "panel-long-names.png", of=lab.output(0))
+    lab.screenshot(PICTURES / f"page-{width}-long-names.png", of=lab.live)

@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from .jupyter import Voila
-from .widget_page import WidgetPage
+from .widget_page import LIVE, WidgetPage
 
 
 class VoilaPage(WidgetPage):
@@ -20,4 +20,4 @@ class VoilaPage(WidgetPage):
     def open(self, notebook: Path) -> None:
         """Open the page of a notebook under the server's root, and wait until its widgets are shown."""
         self.page.goto(self.voila.page_url(notebook))
-        expect(self.page.locator(".jupyter-widgets").first).to_be_attached()
+        expect(self.page.locator(f"{LIVE}, .jupyter-widgets").first).to_be_attached()

@@ -35,6 +35,8 @@ class FrontEnd:
         self._kernel = kernel
         self.subshell = kernel.new_subshell() if route == "subshell" else None
         self.models: dict[str, Model] = {}
+        self.news: list[Message] = []
+        self._asked = 0
         kernel.listeners.append(self._read)
 
     def model(self, **traits: Any) -> Model:
@@ -55,6 +57,17 @@ class FrontEnd:
         """Press a button as a user does."""
         return self._send(model, {"method": "custom", "content": {"event": "click"}})
 
+    def ask(self, run_id: str, do: str, **more: Any) -> Request:
+        """Send a command as the page of a panel does."""
+        page = self.model(_model_module="anywidget")
+        self._asked += 1
+        return self._send(page, {"method": "custom", "content": {"do": do, "id": self._asked, "run": run_id, **more}})
+
+    def shown(self, run_id: str, name: str) -> Any:
+        """The newest value of this field of a run that the page was sent; None if there is none."""
+        found = [news["runs"][run_id][name] for news in self.news if name in news.get("runs", {}).get(run_id, {})]
+        return found[-1] if found else None
+
     def _send_held_back(self, model: Model) -> None:
         if model.held_back and (model.under_way is None or model.under_way.idle):
             changes, model.held_back = model.held_back, {}
@@ -69,8 +82,11 @@ class FrontEnd:
             case "comm_open" if content["target_name"] == "jupyter.widget":
                 self.models[content["comm_id"]] = Model(content["comm_id"], dict(content["data"]["state"]))
             case "comm_msg" if content["comm_id"] in self.models:
-                if content["data"].get("method") == "update":
-                    self.models[content["comm_id"]].state.update(content["data"]["state"])
+                match content["data"]:
+                    case {"method": "update", "state": state}:
+                        self.models[content["comm_id"]].state.update(state)
+                    case {"method": "custom", "content": {"kind": "news"} as news}:
+                        self.news.append(news)
             case "comm_close":
                 self.models.pop(content["comm_id"], None)
             case "status" if content["execution_state"] == "idle":

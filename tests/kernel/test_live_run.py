@@ -39,6 +39,14 @@ SEEN = "sorted({step.settings.stop.steps for step in run.history})"
 """The limits of `StepCountIs` in force at each step."""
 
 
+def shown(kernel: LiveKernel, front_end: FrontEnd) -> str:
+    """Open the page of the panel; returns the id of its run."""
+    run_id = str(kernel.value("run.id"))
+    front_end.ask(run_id, "hello", page="page")
+    kernel.wait(lambda: front_end.shown(run_id, "state") is not None, what="the page")
+    return run_id
+
+
 def test_a_limit_lowered_in_the_page_ends_the_run_at_the_next_step(kernel: LiveKernel, front_end: FrontEnd) -> None:
     kernel.execute(IN_THE_MIDDLE_OF_A_STEP)
     kernel.execute("run.panel()")
@@ -48,7 +56,7 @@ def test_a_limit_lowered_in_the_page_ends_the_run_at_the_next_step(kernel: LiveK
         lambda: kernel.value("type(run.events[-1]).__name__ == 'ToolStarted' and len(run.history)") == 5, what="the sixth"
     )
 
-    front_end.change(front_end.model(description="max_turns"), value=3)  # fewer than it has taken
+    front_end.ask(shown(kernel, front_end), "limit", name="max_turns", value=3)  # fewer than it has taken
 
     kernel.wait(lambda: kernel.value("run.result is not None"), what="the run to end")
     assert kernel.value("str(run.result.stop_reason)") == "turn_limit"
@@ -62,9 +70,10 @@ def test_a_limit_lowered_in_the_page_ends_the_run_at_the_next_step(kernel: LiveK
 def test_six_changes_of_a_leaf_all_reach_the_loop(kernel: LiveKernel, front_end: FrontEnd) -> None:
     kernel.execute(SLOW_RUN)
     kernel.execute("panel = run.panel(); panel")
+    run_id = shown(kernel, front_end)
     kernel.execute("run.start(); None")
     for limit in (1900, 1800, 1700, 1600, 1500, 1400):
-        front_end.change(front_end.model(description="StepCountIs"), value=limit)
+        front_end.ask(run_id, "limit", name="StepCountIs", value=limit)
         kernel.wait(lambda limit=limit: limit in kernel.value(SEEN), what=f"a step under {limit}")  # type: ignore[misc]
     kernel.execute("run.stop()\nresult = run.wait(50)")
     seen = kernel.value(SEEN)
@@ -74,16 +83,15 @@ def test_six_changes_of_a_leaf_all_reach_the_loop(kernel: LiveKernel, front_end:
 def test_buttons_run_pause_resume_and_stop(kernel: LiveKernel, front_end: FrontEnd) -> None:
     kernel.execute(SLOW_RUN)
     kernel.execute("run.panel()")
-    front_end.click(front_end.model(description="Run"))
+    run_id = shown(kernel, front_end)
+    front_end.ask(run_id, "go")
     kernel.wait(lambda: kernel.value("len(run.history)") >= 2, what="two steps")
-    front_end.click(front_end.model(description="Pause"))
+    front_end.ask(run_id, "pause")
     kernel.wait(lambda: kernel.value("str(run.state)") == "paused", what="the pause")
-    kernel.wait(
-        lambda: any(model.state.get("description") == "Resume" for model in front_end.models.values()), what="the Resume button"
-    )
-    front_end.click(front_end.model(description="Resume"))
+    kernel.wait(lambda: front_end.shown(run_id, "buttons")["go"]["label"] == "Resume", what="the Resume button")
+    front_end.ask(run_id, "go")
     kernel.wait(lambda: kernel.value("str(run.state)") == "running", what="the run to go on")
-    front_end.click(front_end.model(description="Stop"))
+    front_end.ask(run_id, "stop")
     kernel.wait(lambda: kernel.value("run.result is not None"), what="the end")
     assert kernel.value("str(run.result.stop_reason)") == "explicit_stop"
 
@@ -94,11 +102,11 @@ def test_the_display_is_updated_when_the_run_has_ended(kernel: LiveKernel, front
     kernel.execute(SLOW_RUN)
     shown = kernel.execute("run.panel()")
     live, kept = shown.displayed
-    assert "ready" in kept["text/html"] and "application/vnd.jupyter.widget-view+json" in live
+    assert "not started yet" in kept["text/html"] and "application/vnd.jupyter.widget-view+json" in live
     kernel.execute("run.limits.max_turns = 2; run.start(); None")
     kernel.wait(lambda: bool(updates), what="the display to be updated")
     data = updates[0]["content"]["data"]
-    assert "turn_limit" in data["text/html"] and "turn_limit" in data["text/plain"] and data["image/png"]
+    assert "turn limit" in data["text/html"] and "turn_limit" in data["text/plain"] and data["image/png"]
 
 
 def test_without_a_front_end_start_returns_after_the_run_and_the_panel_is_static(kernel: LiveKernel) -> None:
@@ -151,12 +159,13 @@ def test_an_interrupt_of_a_cell_does_not_end_a_background_run(kernel: LiveKernel
 def test_six_changes_reach_an_awaited_run(kernel: LiveKernel, front_end: FrontEnd) -> None:
     kernel.execute(SLOW_RUN + TELL_OF_STEPS)
     kernel.execute("run.panel()")
+    run_id = shown(kernel, front_end)
     waiting = kernel.submit("result = await run")
     kernel.wait(lambda: waiting.busy, what="the cell to begin")
     for limit in (1900, 1800, 1700, 1600, 1500, 1400):
-        front_end.change(front_end.model(description="StepCountIs"), value=limit)
+        front_end.ask(run_id, "limit", name="StepCountIs", value=limit)
         kernel.wait(lambda limit=limit: f"a step under {limit}\n" in waiting.printed, what=f"a step under {limit}")  # type: ignore[misc]
-    front_end.click(front_end.model(description="Stop"))
+    front_end.ask(run_id, "stop")
     kernel.wait(lambda: waiting.done, what="the cell to end")
     seen = kernel.value("sorted({step.settings.stop.steps for step in result.history})")
     assert set(seen) >= {1400, 1500, 1600, 1700, 1800, 1900}
@@ -166,14 +175,15 @@ def test_six_changes_reach_an_awaited_run(kernel: LiveKernel, front_end: FrontEn
 def test_the_panel_is_live_while_another_cell_awaits(kernel: LiveKernel, front_end: FrontEnd) -> None:
     kernel.execute(SLOW_RUN)
     kernel.execute("run.panel()")
+    run_id = shown(kernel, front_end)
     kernel.execute("run.start(); None")
     other = kernel.submit("import asyncio; await asyncio.sleep(1.5)")
     kernel.wait(lambda: other.busy, what="the other cell to begin")
     for limit in (1900, 1800, 1700):
-        front_end.change(front_end.model(description="StepCountIs"), value=limit)
+        front_end.ask(run_id, "limit", name="StepCountIs", value=limit)
         kernel.wait_for(0.2)
     kernel.wait(lambda: other.done, what="the other cell to end")
-    front_end.change(front_end.model(description="StepCountIs"), value=1230)
+    front_end.ask(run_id, "limit", name="StepCountIs", value=1230)
     kernel.wait(lambda: kernel.value("run.limits.stop.steps") == 1230, what="the change after it")
     kernel.execute("run.stop(); None")
 
@@ -282,20 +292,20 @@ store = lab.Store("runs.db")
 agent = lab.Agent(ScriptedProvider(lambda request, index: both), tools=[book, search], observers=[store])
 run = agent.run("go", stop=lab.Custom(weigh))
 panel = run.panel()
-_ = panel.widget
+shown = []
+panel.widget.tell = shown.append
 
 def as_values(history):
     return [(one.index, [(r.name, r.error, r.content) for r in one.tool_results], str(one.usage)) for one in history]
 
 def agreement():
     kept = store.load(run.id)
-    with panel._drawing:  # as its own thread does, which may be at it
-        panel._draw()
+    panel.carry_out({"do": "hello", "page": "page"})
     began, ended = (sum(one.endswith(word) for one in did) for word in ("began", "ended"))
     results = [r for one in run.history for r in one.tool_results]
     return {
         "history": as_values(kept.history) == as_values(run.history) and kept.result.stop_reason == run.result.stop_reason,
-        "panel": str(run.result.stop_reason) in panel.run_view.ending.text.value and panel.run_view.controls.stop.disabled,
+        "panel": shown[-1]["runs"][run.id]["end"]["stop_reason"] == str(run.result.stop_reason),
         "tools": began == sum(r.error != "not_executed" for r in results) and ended == sum(r.error is None for r in results),
         "booked": did.count("book began") == did.count("book ended"),
         "cleaned": did.count("search began") == did.count("search cleaned"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import json
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pytest
+from thread_tools import undisturbed
 
 import agentlab as lab
 from agentlab import AllOf, AnyOf, Budget, FinishReasonIs, HasToolCall, MaxCost, Off, StepCountIs
@@ -22,6 +24,7 @@ from agentlab.limits.fields import limit_field
 from agentlab.limits.policies import TerminatingTools
 from agentlab.limits.reading import Reading
 from agentlab.model.finish_reasons import FinishReason
+from agentlab.notebook.panel import settings
 from agentlab.notebook.panel.live_panel import Panel
 from agentlab.notebook.panel.settings import ENDED, settings_data
 from agentlab.records.events import LimitsChanged
@@ -85,8 +88,14 @@ class Desk:
         return next(one for one in fields if one["name"] == name)
 
     @property
-    def stop(self) -> StopCondition | None:
+    def stop(self) -> Any:
+        """The condition in force; of its own type, mypy would not let it change."""
         return self.run.limits.stop
+
+    @property
+    def limits(self) -> Any:
+        """The limits, as above."""
+        return self.run.limits
 
 
 # The form ---------------------------------------------------------------------------------------------------------------------
@@ -111,16 +120,16 @@ def test_the_form_stays_the_same_object_while_steps_are_taken() -> None:
     before = settings_data(desk.run)
     desk.take(3)
     assert settings_data(desk.run) is before
-    desk.panel._feed.news()
+    desk.panel.feed.news()
     desk.take(1)
-    assert "settings" not in desk.panel._feed.news()["runs"][desk.run.id], "it is on the wire once"
+    assert "settings" not in desk.panel.feed.news()["runs"][desk.run.id], "it is on the wire once"
     began = time.perf_counter()
     for _ in range(100):
         settings_data(desk.run)
     assert (time.perf_counter() - began) / 100 < 0.001
-    desk.run.limits.max_turns = 90
+    desk.limits.max_turns = 90
     assert settings_data(desk.run) is not before
-    assert "settings" in desk.panel._feed.news()["runs"][desk.run.id]
+    assert "settings" in desk.panel.feed.news()["runs"][desk.run.id]
 
 
 def test_the_tree_has_flags_names_and_places() -> None:
@@ -158,7 +167,7 @@ def test_an_ended_run_cannot_be_edited() -> None:
     ):
         with pytest.raises(ConfigurationError, match="branch it to continue"):
             desk.ask(do, **more)
-    assert desk.run.limits.max_turns == 500
+    assert desk.limits.max_turns == 500
 
 
 # Values -------------------------------------------------------------------------------------------------------------------------
@@ -183,7 +192,7 @@ def test_an_ended_run_cannot_be_edited() -> None:
 def test_numbers_are_read_as_people_write_them(name: str, typed: str | None, held: object, shown: str | None) -> None:
     desk = Desk(budget=Budget(max_tokens=5))
     assert desk.set("budget", name, value=typed) == shown
-    assert getattr(desk.run.limits, name) == held and type(getattr(desk.run.limits, name)) is type(held)
+    assert getattr(desk.limits, name) == held and type(getattr(desk.limits, name)) is type(held)
     assert desk.field("budget", name)["value"] == shown
 
 
@@ -204,16 +213,16 @@ def test_a_refused_value_says_why_and_what_is_in_force(typed: str, why: str) -> 
     desk = Desk()
     said = desk.refused("budget", "max_turns", value=typed)
     assert why in said and said.endswith("Still in force: 500.")
-    assert desk.run.limits.max_turns == 500
+    assert desk.limits.max_turns == 500
 
 
 def test_a_choice_and_a_text_are_set() -> None:
     desk = Desk()
     assert desk.set("budget", "missing_usage", value="estimate") == "estimate"
-    assert desk.run.limits.missing_usage == "estimate"
+    assert desk.limits.missing_usage == "estimate"
     assert "is not one of the choices" in desk.refused("budget", "missing_usage", value="guess")
     desk.set("continuation", "hint", value="Go on.")
-    assert desk.run.limits.hint == "Go on."
+    assert desk.limits.hint == "Go on."
     assert "Still in force: Go on.." in desk.refused("continuation", "hint", value="  ")
 
 
@@ -224,7 +233,7 @@ def test_every_cap_on_continuations_is_edited() -> None:
         ("max_total_completion_tokens_per_turn", desk.field("continuation", "max_total_completion_tokens_per_turn")["start"]),
     ):  # fmt: skip
         desk.set("continuation", name, value=value)
-    assert repr(desk.run.limits.continuation).startswith(
+    assert repr(desk.limits.continuation).startswith(
         "ContinuationPolicy(max_continuations_per_turn=0, max_total_completion_tokens_per_turn=4000, "
         "max_total_output_chars_per_turn=99, max_tool_repair_attempts=4, "
     )
@@ -349,11 +358,11 @@ def test_tools_and_reasons_are_chosen_and_others_are_typed() -> None:
 
 def test_a_key_is_not_in_the_form_and_is_kept_unless_overwritten() -> None:
     desk = Desk(HasToolCall(KEY, "search"))
-    desk.run.limits.hint = f"Use {KEY}"
+    desk.limits.hint = f"Use {KEY}"
     assert KEY not in json.dumps(desk.form)
     assert desk.field("continuation", "hint")["value"] == "Use REDACTED"
     desk.set("continuation", "hint", value="Use REDACTED")
-    assert desk.run.limits.hint == f"Use {KEY}"
+    assert desk.limits.hint == f"Use {KEY}"
     desk.set("stop", "HasToolCall", "names", value="REDACTED, finalize")
     assert desk.stop == HasToolCall(KEY, "finalize")
     assert KEY not in desk.refused("continuation", "hint", value="")
@@ -405,14 +414,14 @@ def test_a_condition_that_would_end_the_run_at_once_is_added_turned_off() -> Non
 def test_a_limit_of_the_budget_is_added_above_what_is_used() -> None:
     desk = Desk()
     desk.add("max_tokens")
-    assert desk.run.limits.max_tokens == 10_000
-    desk.run.limits.max_tokens = None
+    assert desk.limits.max_tokens == 10_000
+    desk.limits.max_tokens = None
     desk.take(120)
     desk.add("max_calls")
     desk.add("max_cost")
-    assert (desk.run.limits.max_calls, desk.run.limits.max_cost) == (240, Decimal("0.240"))
+    assert (desk.limits.max_calls, desk.limits.max_cost) == (240, Decimal("0.240"))
     desk.add("max_tokens")
-    assert desk.run.limits.max_tokens == 28_800
+    assert desk.limits.max_tokens == 28_800
     desk.take(1)
     assert desk.run.result is None
 
@@ -420,9 +429,9 @@ def test_a_limit_of_the_budget_is_added_above_what_is_used() -> None:
 def test_a_change_of_an_outdated_tree_changes_nothing() -> None:
     desk = Desk(StepCountIs(3) | MaxCost(1))
     shape = desk.form["shape"]
-    desk.run.limits.edit_condition("StepCountIs", steps=5)  # values may change meanwhile
+    desk.limits.edit_condition("StepCountIs", steps=5)  # values may change meanwhile
     desk.ask("switch", path=[0], on=False, shape=shape)
-    desk.run.limits.stop = MaxCost(1) | HasToolCall("finalize")
+    desk.limits.stop = MaxCost(1) | HasToolCall("finalize")
     with pytest.raises(ConfigurationError, match="changed elsewhere meanwhile"):
         desk.ask("switch", path=[0], on=False, shape=shape)
     with pytest.raises(ConfigurationError, match="There is no stop condition 'StepCountIs'"):
@@ -445,7 +454,7 @@ def test_a_change_of_an_outdated_tree_changes_nothing() -> None:
 def test_a_dragged_limit_line_sets_its_limit(name: str, value: float, held: str) -> None:
     desk = Desk(MaxCost(1) | lab.MaxTokensUsed(10) | lab.MaxTokensUsed(20))
     desk.ask("limit", name=name, value=value)
-    assert held in (repr(desk.run.limits.budget), repr(desk.stop))
+    assert held in (repr(desk.limits.budget), repr(desk.stop))
 
 
 def test_an_unknown_limit_line_is_refused() -> None:
@@ -460,17 +469,17 @@ def names_on(tools: Sequence[dict[str, Any]]) -> list[str]:
 def test_terminating_tools_are_ticked_and_keep_their_reminders() -> None:
     desk = Desk()
     desk.ask("terminating", tool="finalize", on=True)
-    assert desk.run.limits.terminating == TerminatingTools(("finalize",))
+    assert desk.limits.terminating == TerminatingTools(("finalize",))
     desk.set("terminating", "consecutive_nudges", value="5")
     desk.ask("terminating", tool="search", on=True)
-    assert desk.run.limits.terminating == TerminatingTools(("search", "finalize"), consecutive_nudges=5)
+    assert desk.limits.terminating == TerminatingTools(("search", "finalize"), consecutive_nudges=5)
     for name in ("search", "finalize"):
         desk.ask("terminating", tool=name, on=False)
-    assert desk.run.limits.terminating is None and names_on(desk.form["terminating"]["tools"]) == []
+    assert (desk.limits.terminating, names_on(desk.form["terminating"]["tools"])) == (None, [])
     desk.ask("terminating", tool="search", on=True)
-    assert desk.run.limits.terminating == TerminatingTools(("search",), consecutive_nudges=5), "the reminders are back"
+    assert desk.limits.terminating == TerminatingTools(("search",), consecutive_nudges=5), "the reminders are back"
     with pytest.warns(lab.AgentlabWarning, match="'elsewhere' can never be called"):
-        desk.run.limits.terminating = ["elsewhere"]  # a name set in code that is none of the agent's tools
+        desk.limits.terminating = ["elsewhere"]  # a name set in code that is none of the agent's tools
     assert names_on(desk.form["terminating"]["tools"]) == ["elsewhere"]
 
 
@@ -482,15 +491,46 @@ def test_a_person_is_asked_before_the_ticked_tools() -> None:
         "others": ["sea*", "MaxCost(1)"],
     }
     desk.ask("approve", part="finalize", on=True)
-    assert desk.run.limits.approve == ("sea*", MaxCost(1), "finalize")
+    assert desk.limits.approve == ("sea*", MaxCost(1), "finalize")
     desk.ask("approve", part="sea*", on=False)
     desk.ask("approve", part="MaxCost(1)", on=False)
     desk.ask("approve", part="*", on=True)
-    assert desk.run.limits.approve == ("finalize", "*")
+    assert desk.limits.approve == ("finalize", "*")
     assert desk.form["approve"]["every"] and names_on(desk.form["approve"]["tools"]) == ["search", "finalize"]
     desk.ask("approve", part="*", on=False)
     desk.ask("approve", part="finalize", on=False)
-    assert desk.run.limits.approve == ()
+    assert desk.limits.approve == ()
+
+
+def test_an_edit_while_a_drawing_is_under_way_is_in_the_next_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk()
+    desk.panel.feed.news()
+    made, editing = settings._form, list[threading.Thread]()
+
+    def slow(*given: Any) -> dict[str, Any]:
+        form = made(*given)
+        if given[1].budget.max_turns == 33 and not editing:  # the drawing has read the limits; now the person edits one
+            editing.append(threading.Thread(target=lambda: desk.set("budget", "max_turns", value="44")))
+            editing[0].start()
+            editing[0].join(60)
+        return form
+
+    monkeypatch.setattr(settings, "_form", slow)
+    desk.limits.max_turns = 33
+    shown = []
+    for _ in range(2):
+        news = desk.panel.feed.news()["runs"][desk.run.id]
+        shown.append(next(one["value"] for one in news["settings"]["budget"] if one["name"] == "max_turns"))
+    assert shown == ["33", "44"] and desk.limits.max_turns == 44
+
+
+def test_an_edit_does_not_wait_for_a_drawing() -> None:
+    desk = Desk()
+    with undisturbed(desk.panel):
+        editing = threading.Thread(target=lambda: desk.set("budget", "max_turns", value="44"))
+        editing.start()
+        editing.join(60)
+        assert not editing.is_alive() and desk.limits.max_turns == 44
 
 
 def test_anyof_of_one_is_shown_as_it_is() -> None:

@@ -127,7 +127,7 @@ def _is_frame(one: Displayable) -> bool:
 
 def _is_typed_in(one: Displayable) -> bool:
     """True if it is in an editable box."""
-    return one.where.endswith(("panel, data, value", "side by side, data, value"))
+    return one.where.endswith(("data, value", "data, chosen"))
 
 
 def _wrong_with_html(text: str, *, formulas: bool) -> Iterator[str]:

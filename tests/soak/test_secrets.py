@@ -12,15 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import ipywidgets
 import pytest
 from engine.server import serving
 from interop.collected import Collected
-from thread_tools import drawn, undisturbed
+from thread_tools import drawn
 
 import agentlab as lab
 from agentlab._internal import secrets as known_keys
 from agentlab.limits.combinators import Custom
+from agentlab.notebook.page.data import page_data
+from agentlab.notebook.page.steps import Shown
+from agentlab.notebook.panel.feed import Feed
 from agentlab.records.frames import FRAMES
 
 from .planted_keys import ALL, IN_ENVIRONMENT, KEYS, SENT, SOURCES, Source, found_in
@@ -176,25 +178,13 @@ def _verbose(error: BaseException) -> str:
 
 
 def _panel(run: lab.Run) -> str:
-    """The texts of every widget of the panel, with all sections of each step opened."""
-    from agentlab.notebook.page import step_detail
-
+    """What a page is sent of the panel, with the details of each step, and the texts of its widget."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTLAB_FRONTEND", "widgets")
         panel = run.panel()
         drawn(panel)
-        sections = ("messages", "tools", "calls", "signal", "decision", "limits", "raw")
-        shown = [step_detail.detail(run, step.index, sections) for step in run.history]
-        with undisturbed(panel):
-            shown += [str(widget.get_state()) for widget in _below(panel.widget)]
-    return "\n".join(shown)
-
-
-def _below(widget: Any) -> Iterator[ipywidgets.Widget]:
-    if isinstance(widget, ipywidgets.Widget):
-        yield widget
-        for child in getattr(widget, "children", ()):
-            yield from _below(child)
+        shown = [page_data([run], "Run", Shown(raw=True)), Feed((run,)).news(), panel.widget.get_state(), panel._kept_bundle()]
+    return "\n".join(map(str, shown))
 
 
 def _what_if(store: lab.Store) -> str:

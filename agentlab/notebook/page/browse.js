@@ -340,7 +340,7 @@ function makeGrid({ onOpen, onRefresh }) {
     else if (event.key === " ") setTick(row, !ticked.has(row.id));
     else return;
     event.preventDefault();
-    event.stopPropagation(); // a notebook has its own use for these keys
+    event.stopPropagation();
   }
 
   function toFilter(event) {
@@ -516,9 +516,11 @@ function mountBrowse(root, source) {
     close();
   }
 
+  const unshield = shieldKeys(root);
   refresh();
   return () => {
     unmount?.();
+    unshield();
     root.replaceChildren();
   };
 }

@@ -68,7 +68,10 @@ function makeControls(store, send) {
   return part(
     node,
     (state) => [state.run?.buttons],
-    ({ run }) => run?.buttons && show(run.buttons),
+    ({ run }) => {
+      node.hidden = !run?.buttons; // before the kernel has answered
+      if (run?.buttons) show(run.buttons);
+    },
   );
 }
 
@@ -141,9 +144,12 @@ function makeChat(store, send) {
   }
   input.addEventListener("input", () => show({ run: store.run() }));
   input.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (event.key !== "Enter" || event.isComposing) return;
     event.preventDefault();
-    if (!event.repeat) submit.node.click();
+    if (event.shiftKey) {
+      input.setRangeText("\n", input.selectionStart, input.selectionEnd, "end"); // JupyterLab prevents that the browser does it
+      show({ run: store.run() });
+    } else if (!event.repeat) submit.node.click();
   });
   node.addEventListener("submit", (event) => event.preventDefault());
   return part(node, (state) => [state.run?.id, state.run?.chat], show);

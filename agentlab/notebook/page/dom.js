@@ -160,6 +160,13 @@ function stateOf(run) {
   return run.end?.stop_reason === "error" ? ["cross", "bad", "ended early"] : ["triangle", "warn", "ended early"];
 }
 
+/** The state of a run that has not ended, in a few words more. */
+function stateWords(run) {
+  if (run.state === "running") return "still running";
+  if (run.state === "idle") return run.steps.length ? "ready for the next step" : "not started yet";
+  return stateOf(run)[2];
+}
+
 // The store ------------------------------------------------------------------------------------------------------------------
 
 const NOTHING_USED = { steps: 0, tokens: null, input_tokens: null, output_tokens: null, cost_usd: null, elapsed_s: null };

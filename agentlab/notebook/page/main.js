@@ -92,9 +92,11 @@ function mountPage(root, store, send = null) {
   root.classList.add("agentlab-page", "tex2jax_ignore", "mathjax_ignore");
   root.replaceChildren(frame);
 
+  new ResizeObserver(() => grow(false)).observe(transcript.node);
   const parts = [bar, chips, inCode, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...all, ...live];
   let last = {};
   let waiting = 0;
+  let growing = 0;
 
   function turn() {
     const on = frame.classList.toggle("turned");
@@ -104,9 +106,12 @@ function mountPage(root, store, send = null) {
 
   /** A short conversation has a low page in a notebook. Once it needs the room, it has it, and keeps it. */
   function grow(beside) {
+    clearTimeout(growing); // heights that are guessed at first are measured by then
     if (root.classList.contains("tall")) return;
-    const { scrollHeight, clientHeight } = transcript.node;
-    if (beside || scrollHeight > clientHeight + 1) root.classList.add("tall");
+    growing = setTimeout(() => {
+      const { scrollHeight, clientHeight } = transcript.node;
+      if (beside || scrollHeight > clientHeight + 1) root.classList.add("tall");
+    }, 100);
   }
 
   function refresh({ person = false } = {}) {
@@ -138,6 +143,7 @@ function mountPage(root, store, send = null) {
   const keys = (event) => pageKey(event, { root, store, search, help, toggleCompare });
   const toPrint = () => conversation().print(true);
   const fromPrint = () => conversation().print(false);
+  const unshield = shieldKeys(root);
   keyed.addEventListener("keydown", keys);
   addEventListener("beforeprint", toPrint);
   addEventListener("afterprint", fromPrint);
@@ -145,11 +151,23 @@ function mountPage(root, store, send = null) {
   return () => {
     unsubscribe();
     cancelAnimationFrame(waiting);
+    unshield();
     keyed.removeEventListener("keydown", keys);
     removeEventListener("beforeprint", toPrint);
     removeEventListener("afterprint", fromPrint);
     root.replaceChildren();
   };
+}
+
+/**
+ * Keep keys from JupyterLab, which would run, move or delete cells at those that are meant for the page; its keys with Ctrl, such as to
+ * save, stay. Return a function that ends this.
+ */
+function shieldKeys(root) {
+  const shield = (event) =>
+    root.toggleAttribute("data-lm-suppress-shortcuts", event.key === "Enter" || !(event.ctrlKey || event.metaKey));
+  addEventListener("keydown", shield, true);
+  return () => removeEventListener("keydown", shield, true);
 }
 
 /** Keys that hold in the whole page, unless text is typed. */

@@ -414,15 +414,15 @@ function makeEnd(store, send = null) {
   const title = node.querySelector("h2");
   return part(
     node,
-    (state) => [state.run?.end, state.run?.state, state.run?.id, state.run?.pending],
+    (state) => [state.run?.end, state.run?.state, state.run?.id, state.run?.pending, state.run?.steps.length],
     ({ run }) => {
-      const [shape, tone, word] = run ? stateOf(run) : ["ring", "plain", ""];
+      const [shape, tone] = run ? stateOf(run) : ["ring", "plain"];
       const end = run?.end;
       title.textContent = end ? "Why it ended" : "State";
       body.className = `page-end ${tone}`;
       if (!end) {
         body.replaceChildren(
-          make("p", {}, mark(shape, tone), " ", { running: "still running", idle: "not started yet" }[run?.state] || word),
+          make("p", {}, mark(shape, tone), " ", run ? stateWords(run) : ""),
           (!send && pendingOf(run)) || "",
         );
         return;

@@ -34,7 +34,7 @@ MOST_RUNS = 8
 def panel(run_or_runs: Run | Iterable[Run] | Lockstep, agents: Iterable[Agent] = ()) -> Panel:
     """Control a run live: run, step, pause, stop; edit every limit while it runs; branch it; see why it stopped.
 
-    Several runs in a list, or a `Lockstep` of them, are shown side by side (up to 8) and take their steps together. `agents` can be
+    Several runs in a list, or a `Lockstep` of them, are compared and take their steps together. `agents` can be
     chosen for a branch. Without a live page, the runs are shown as static tables and pictures. Several panels may show one run.
     Errors: ConfigurationError for anything but a run, for a run that is given twice, and for an empty list.
 

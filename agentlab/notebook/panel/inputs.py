@@ -45,9 +45,14 @@ class Kind:
     hint: str = ""
 
 
+def kind_of(owner: type, name: str, value: object) -> Kind:
+    """Return how a field is entered."""
+    return _kind_of(owner, name, type(value))  # type: ignore[arg-type]
+
+
 @functools.lru_cache(maxsize=512)
-def kind_of(owner: type, name: str, found: type) -> Kind:
-    """Return how a field is entered; `found` is the type of its value, for hints that cannot be resolved."""
+def _kind_of(owner: type, name: str, found: type) -> Kind:
+    """Return the same; `found` is the type of the value, for hints that cannot be resolved."""
     try:
         hint = typing.get_type_hints(owner).get(name, found)
     except Exception:  # names defined inside a function
@@ -81,7 +86,7 @@ def field_data(
 ) -> JSON:
     """Return a field as the page needs it for its control. `none` is the word for None; `known` has names to choose from, by the
     field's metadata `known`."""
-    kind, data = kind_of(owner, field.name, type(value)), field.metadata
+    kind, data = kind_of(owner, field.name, value), field.metadata
     start = start_of(field)
     found = {
         "name": field.name,
@@ -124,7 +129,7 @@ def entered(owner: type, field: dataclasses.Field[Any], typed: Any, now: Any) ->
 
     None is None; names come as text, or as `{"toggle": name}`, which adds or removes one.
     """
-    kind = kind_of(owner, field.name, type(now))
+    kind = kind_of(owner, field.name, now)
     value: Any = None
     if typed is None and kind.optional:
         pass

@@ -73,19 +73,23 @@ def _form(run: Run, settings: RunSettings, kinds: Iterable[str]) -> JSON:
 
 
 def _fields(owner: type, value: object, none: str = "no limit") -> list[JSON]:
-    fields: Any = dataclasses.fields(owner)  # type: ignore[arg-type]
-    return [field_data(owner, field, getattr(value, field.name), none) for field in fields]
+    return [field_data(owner, field, getattr(value, field.name), none) for field in _declared(owner)]
+
+
+def _declared(owner: Any) -> tuple[dataclasses.Field[Any], ...]:
+    """Return the fields of a dataclass or of one of its values; none for anything else."""
+    return dataclasses.fields(owner) if dataclasses.is_dataclass(owner) else ()
 
 
 def _node(run: Run, node: Node) -> JSON:
     """Return one condition of the tree: a single one with its fields, or a group."""
     condition = node.condition
     is_own = isinstance(condition, Custom) or not dataclasses.is_dataclass(condition)
-    known = {"tools": run.agent.tools, "finish reasons": FinishReason}
+    known: dict[str, Iterable[str]] = {"tools": run.agent.tools, "finish reasons": FinishReason}
     return {
         "path": node.path,
         "name": one_line(node.name),
-        "group": {kind: word for word, kind in GROUPS.items()}.get(type(condition), "") if node.is_group else "",
+        "group": next((word for word, kind in GROUPS.items() if node.is_group and isinstance(condition, kind)), ""),
         "negated": node.negated,
         "off": node.off,
         "total": condition.total,
@@ -93,7 +97,7 @@ def _node(run: Run, node: Node) -> JSON:
         "why_never": "" if node.off or node.is_group else redact(why_never(condition, run.agent, run.history)),
         "fields": [
             field_data(type(condition), field, getattr(condition, field.name), "none", known)
-            for field in ([] if is_own or node.is_group else dataclasses.fields(condition))  # type: ignore[arg-type]
+            for field in ([] if is_own or node.is_group else _declared(condition))
             if field.init or "unit" in field.metadata
         ],
     }
@@ -129,24 +133,21 @@ def _word(part: str | StopCondition) -> str:
 def set_field(panel: Panel, run: Run, message: Message) -> JSON:
     """Set the field at the place `at` to `value`. Return the value as the control shows it."""
     part, *names = message["at"]
-    limits, field_name = run.limits, names[-1]
-    if part == "stop":
-        owner = limits.conditions.get(names[0])
-        if owner is None:
-            raise ConfigurationError(unknown_name("stop condition", names[0], list(limits.conditions)))
-    else:
-        owner = getattr(limits.snapshot(), part) if part in EDITABLE else None
-    field = next((one for one in dataclasses.fields(owner) if one.name == field_name), None) if owner is not None else None  # type: ignore[arg-type]
+    limits, name = run.limits, names[-1]
+    if part == "stop" and names[0] not in limits.conditions:
+        raise ConfigurationError(unknown_name("stop condition", names[0], list(limits.conditions)))
+    owner: Any = limits.conditions[names[0]] if part == "stop" else getattr(limits.snapshot(), part) if part in EDITABLE else None
+    field = next((one for one in _declared(owner) if one.name == name), None)
     if field is None:
-        raise ConfigurationError(f"{field_name!r} is not a field of the limits in force.")
-    now = getattr(owner, field_name)
-    kind = kind_of(type(owner), field_name, type(now))
+        raise ConfigurationError(f"{name!r} is not a field of the limits in force.")
+    now = getattr(owner, name)
+    kind = kind_of(type(owner), name, now)
     try:
         new = entered(type(owner), field, message["value"], now)
         if part == "stop":
-            limits.edit_condition(names[0], by="panel", **{field_name: new})
+            limits.edit_condition(names[0], by="panel", **{name: new})
         else:
-            limits.edit(by="panel", **{field_name: new})
+            limits.edit(by="panel", **{name: new})
     except Exception as error:  # a user's condition may raise anything
         text = str(error) if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {error}"
         in_force = shown(kind, now)
@@ -206,7 +207,7 @@ def _first_limit(run: Run, name: str) -> Any:
     """Return the start value of a limit of the budget; twice what is used, if that is more."""
     start = start_of(next(field for field in limit_fields(Budget) if field.name == name))
     total = TOTAL_OF.get(name)
-    used = run.timeline.clock.elapsed_s() if total == "time" else USED[total](run.history)[1] if total in USED else 0
+    used = run.timeline.clock.elapsed_s() if total == "time" else USED[total](run.history)[1] if total else 0
     return max(start, type(start)(2 * used))
 
 
