@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from agentlab import providers as providers
     from agentlab import storage as storage
     from agentlab import testing as testing
+    from agentlab import tools as tools
     from agentlab.agent import Agent as Agent
     from agentlab.agent import Run as Run
     from agentlab.analysis.agreement import Agreement as Agreement
@@ -177,6 +178,7 @@ _PLACES = {name: f"{module}:{name}" for module, names in _NAMES.items() for name
     "telemetry": "interop.otel_export",
     "termination": "engine.termination",
     "testing": "testing",
+    "tools": "tools",
 }
 
 __all__ = sorted(_PLACES)  # noqa: PLE0605  a sorted list is a list

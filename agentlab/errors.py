@@ -17,6 +17,7 @@
     │   ├── ProviderStatusError
     │   ├── ProviderPayloadError
     │   └── ProviderStreamError       a piece of a streamed answer was lost in transit
+    ├── McpError                      an MCP server cannot be started, has ended, or reports that a call failed
     ├── MissingUsageError             a response has no usage, and Budget(missing_usage="fail") is set
     ├── ContextChangedError           another process wrote to a chat's context during a request
     ├── StorageError                  runs cannot be written to, or read from, a store
@@ -50,6 +51,7 @@ from agentlab._internal.errors import (
     FixtureNotFoundError,
     LimitError,
     MalformedCassetteError,
+    McpError,
     MissingKeyError,
     MissingUsageError,
     ProviderConnectionError,
@@ -100,6 +102,7 @@ __all__ = [
     "FixtureNotFoundError",
     "LimitError",
     "MalformedCassetteError",
+    "McpError",
     "MissingKeyError",
     "MissingUsageError",
     "NudgesExhausted",

@@ -253,6 +253,17 @@ class ProviderStreamError(ProviderError):
     """
 
 
+class McpError(AgentlabError):
+    """An MCP server cannot be started, has ended, or reports that a call failed. In a run, the model reads it as the tool's result.
+
+    Example:
+        >>> await lab.tools.from_mcp("no-such-command")
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.McpError: The MCP server 'no-such-command' cannot be used: [Errno 2] No such file or directory: 'no-such-...
+    """
+
+
 class MissingUsageError(AgentlabError):
     """The provider reported no usage, and the budget has `missing_usage="fail"`.
 

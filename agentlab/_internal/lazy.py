@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 _EVENTS = (
     "RunStarted", "RunPaused", "RunResumed", "RunEnded", "StepStarted", "StepCompleted", "Nudged", "CallRetried", "AskedAgain",
     "TextReceived", "StopReasonObserved", "ContinuationAttempted", "ContinuationEnded", "ToolPayloadRepair", "ToolStarted",
-    "ToolFinished", "ApprovalRequested", "ApprovalGiven", "ChildStarted", "ChildEnded", "LimitsChanged", "Warned",
+    "ToolProgress", "ToolFinished", "ApprovalRequested", "ApprovalGiven", "ChildStarted", "ChildEnded", "LimitsChanged", "Warned",
 )  # fmt: skip
 
 _HINTS = {
@@ -57,7 +57,7 @@ _HINTS = {
     "`step.tool_results`, with the result of each tool": "ToolOutput",
     '`ValueError("…")`, raised in the tool: the model reads the message': "ModelRetry",
     "a closure or a bound method as the tool, which has the tool's dependencies": "deps deps_type",
-    "a function for each tool: agentlab has no MCP client": "mcp_servers",
+    '`await lab.tools.from_mcp("python server.py")`, and add its tools to those of the agent': "mcp_servers",
     "`observers=[print]` to see each event, or give `lab.Agent` a middleware that changes calls": "hooks",
     "its settings as arguments of `lab.Agent`": "run_config",
     '`asyncio.run(main())` in a script, with `await agent.run("…")` in `main`': "run_sync",

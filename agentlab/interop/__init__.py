@@ -1,4 +1,4 @@
-"""Formats of other tools: imports runs that were recorded elsewhere, and exports runs as OpenTelemetry spans.
+"""Formats of other tools: imports runs that were recorded elsewhere, exports runs as OpenTelemetry spans, and calls MCP servers.
 
     lab.importers.inspect("logs/")             .eval logs of Inspect: a run is an epoch of a sample
     lab.importers.otel("spans.jsonl")          OpenTelemetry GenAI spans as JSON lines: a run is an `invoke_agent` span, or a trace
@@ -20,6 +20,7 @@ May import: `storage` and what is below it.
     otel_export      exports runs as spans and metrics (`lab.telemetry`)
     otel_spans       the exported spans and metrics of one run, and the links between runs
     otel_attributes  the names of spans, metrics and attributes
+    mcp_tools        the tools of MCP servers, for `lab.tools.from_mcp`: connection, calls, recording and replay
 """
 
 from typing import TYPE_CHECKING

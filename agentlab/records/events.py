@@ -249,6 +249,25 @@ class ToolStarted(Event):
     tool_call: ToolCall
 
 
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class ToolProgress(Event):
+    """A tool of an MCP server reports its progress: a number that grows, up to `total` (None: not known), with a message. At most 100
+    for each call.
+
+    Example:
+        >>> lab.events.ToolProgress(1.5, 2, "call_1", "crawl", 3.0, 10.0, "page 3").message
+        'page 3'
+    """
+
+    step: int
+    call_id: str
+    tool: str
+    progress: float
+    total: float | None
+    message: str
+
+
 @dataclass(frozen=True, slots=True)
 class ToolFinished(Event):
     """A tool returned or failed.
@@ -506,6 +525,9 @@ def detail_of(event: Event) -> str:
             return f"reminder {event.consecutive} of {event.allowed} in a row"
         case ToolStarted():
             return f"{event.tool_call.name}({event.tool_call.arguments})"
+        case ToolProgress():
+            of = "" if event.total is None else f" of {event.total:g}"
+            return f"{event.tool}: {event.progress:g}{of}{f', {event.message}' if event.message else ''}"
         case ToolFinished():
             return f"{event.result.name}: {event.result.error or 'ok'}"
         case ApprovalRequested():

@@ -63,8 +63,8 @@ def a_limit(name: str, label: str, unit: str, value: Any, limit: Any, **fields: 
     """A row of the limits."""
     share = value / limit if isinstance(value, int | float) and isinstance(limit, int | float) else None
     return {
-        "name": name, "key": name, "label": label, "unit": unit, "value": value, "limit": limit, "share": share, "met": bool(share and share >= 1),
-        "goal": False, "off": False, "first": False, "with": [name], "order": "", **fields,
+        "name": name, "key": name, "label": label, "unit": unit, "value": value, "limit": limit, "share": share,
+        "met": bool(share and share >= 1), "goal": False, "off": False, "first": False, "with": [name], "order": "", **fields,
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The panel for people who use a keyboard, a screen reader, or a dark page."""
+"""The panel for people who use a keyboard, a screen reader, a dark page, large letters, or no moving pictures."""
 
 from __future__ import annotations
 
@@ -9,114 +9,187 @@ from playwright.sync_api import expect
 
 from .axe import faults
 from .lab_page import DARK, LIGHT, LabPage
-from .panels import ROW, SLOW_RUN
+from .panels import ROW, SLOW_RUN, TRIP, open_cell
 from .widget_page import LIVE
-
-TABS = {"Steps": ".agentlab-steps, :text('No steps yet')", "Timeline": "img[alt^='Timeline']", "Branches": ".agentlab-family"}
-"""The tabs of the panel, and the content that the kernel adds when one is shown."""
-
-
-def tab(page: LabPage, name: str) -> None:
-    """Show this tab of the panel and wait until it is drawn."""
-    page.page.get_by_role("tab", name=name, exact=True).click()
-    expect(page.page.locator(LIVE).locator(TABS[name]).locator("visible=true").first).to_be_visible()
 
 
 def no_faults(page: LabPage, state: str) -> None:
-    """Assert that the panel has no serious fault and that every picture has a description."""
-    found = faults(page.page)
+    """Assert that the panel has no serious fault."""
+    found = faults(page.page, LIVE)
     assert not found, f"{state}:\n" + "\n".join(found)
-    nameless = "pictures => pictures.filter(picture => !picture.alt.trim()).length"
-    assert page.page.locator(f"{LIVE} img").evaluate_all(nameless) == 0, f"{state}: a picture without a text"
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 def test_axe_finds_no_serious_fault_in_any_state_of_the_run(lab: LabPage, theme: str) -> None:
-    lab.open(lab.jupyter.write_notebook("panel", [SLOW_RUN]))
+    open_cell(lab, "panel", SLOW_RUN)
     lab.use_theme(theme)
-    lab.run_cell(0)
-    expect(lab.button("Run")).to_be_enabled()
     no_faults(lab, "idle")
     lab.set_number("max_turns", -3)
-    lab.wait_for_output(0, "Still in force")
+    expect(lab.live.get_by_role("alert").first).to_be_visible()
     no_faults(lab, "a refused value")
     lab.set_number("max_turns", 200)
     lab.button("Run").click()
     lab.wait_for_steps(2)
     no_faults(lab, "running")
+    lab.button("Pause").click()
+    lab.wait_for_status("paused")
+    no_faults(lab, "paused")
     lab.set_number("max_turns", 4)
-    lab.wait_for_output(0, "turn_limit")
-    expect(lab.output(0)).to_contain_text("The run has ended: branch it")
-    for name in TABS:
-        tab(lab, name)
-        no_faults(lab, f"ended, {name}")
+    lab.button("Resume").click()
+    lab.wait_for_status("ended")
+    no_faults(lab, "ended")
+    lab.live.get_by_role("button", name=re.compile("^Raise the turn limit")).click()
+    lab.wait_for_steps(5)
+    lab.button("Compare").click()
+    no_faults(lab, "comparing")
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_axe_finds_no_serious_fault_in_runs_side_by_side(lab: LabPage, theme: str) -> None:
-    lab.open(lab.jupyter.write_notebook("row", [ROW]))
+def test_axe_finds_no_serious_fault_while_calls_wait(lab: LabPage, theme: str) -> None:
+    open_cell(lab, "trip", TRIP)
     lab.use_theme(theme)
-    lab.run_cell(0)
-    expect(lab.button("Run all")).to_be_enabled()
-    no_faults(lab, "side by side, idle")
-    lab.button("Run all").click()
-    lab.wait_for_output(0, "2 of 2 ended")
-    expect(lab.page.locator(f"{LIVE} img").first).to_be_visible()
-    no_faults(lab, "side by side, ended")
+    lab.button("Run").click()
+    lab.wait_for_status("waiting for approval")
+    no_faults(lab, "waiting")
+    lab.button("Refuse…").click()
+    no_faults(lab, "refusing")
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_axe_finds_no_serious_fault_in_several_runs(lab: LabPage, theme: str) -> None:
+    open_cell(lab, "row", ROW)
+    lab.use_theme(theme)
+    no_faults(lab, "several runs, idle")
+    lab.live.get_by_role("group", name="All runs").get_by_role("button").first.click()
+    lab.wait_for_status("ended")
+    no_faults(lab, "several runs, ended")
 
 
 FOCUSED = """() => {
     const here = document.activeElement;
-    const panel = here?.closest('.agentlab-panel.jupyter-widgets');
+    const panel = here?.closest('.agentlab-page');
     if (!panel) return null;
     const style = getComputedStyle(here);
-    const all = [...panel.querySelectorAll('*')];
-    const box = here.getBoundingClientRect();
     return {
         name: here.ariaLabel || here.textContent.trim().slice(0, 40) || here.labels?.[0]?.textContent || here.tagName,
-        place: all.indexOf(here),
-        top: box.top + window.scrollY, width: box.width,
+        place: [...panel.querySelectorAll('*')].indexOf(here),
         outlined: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 1 || style.boxShadow !== 'none',
     };
 }"""
-REACHABLE = """() => {
-    const all = [...document.querySelector('.agentlab-panel.jupyter-widgets').querySelectorAll('*')];
+REACHABLE = """live => {
+    const all = [...document.querySelector(live).querySelectorAll('*')];
     const controls = all.filter(one => one.matches('button, input, select, textarea, summary, a[href], [tabindex="0"]'));
     return controls.filter(one => !one.disabled && one.tabIndex >= 0 && one.checkVisibility({visibilityProperty: true}))
-        .map(one => all.indexOf(one));
+        .map(one => [all.indexOf(one), one.ariaLabel || one.textContent.slice(0, 40) || one.tagName]);
 }"""
 
 
 def test_tab_reaches_every_control_in_page_order_with_visible_focus(lab: LabPage) -> None:
-    lab.open(lab.jupyter.write_notebook("panel", [SLOW_RUN]))
-    lab.run_cell(0)
-    expect(lab.button("Run")).to_be_enabled()
-    for name in TABS:
-        tab(lab, name)
-        lab.focus("Run")
-        lab.page.keyboard.press("Shift+Tab")  # so that the focus comes from the keyboard
+    open_cell(lab, "panel", SLOW_RUN)
+    lab.button("Step").click()
+    lab.wait_for_steps(1)
+    lab.focus("Run")
+    lab.page.keyboard.press("Shift+Tab")  # so that the focus comes from the keyboard
+    lab.page.keyboard.press("Tab")
+    reached = []
+    while (focused := lab.page.evaluate(FOCUSED)) is not None and len(reached) < 300:
+        reached.append(focused)
         lab.page.keyboard.press("Tab")
-        reached = []
-        while (focused := lab.page.evaluate(FOCUSED)) is not None and len(reached) < 300:
-            reached.append(focused)
-            lab.page.keyboard.press("Tab")
-        places = [one["place"] for one in reached]
-        assert places == sorted(places), f"{name}: {[one['name'] for one in reached]}"
-        wanted = {place for place in lab.page.evaluate(REACHABLE) if place >= places[0]}
-        assert wanted <= set(places), f"{name}: {len(wanted - set(places))} controls are not reached"
-        assert not [one["name"] for one in reached if not one["outlined"]], name
+    places = [one["place"] for one in reached]
+    assert places == sorted(places), [one["name"] for one in reached]
+    missed = [name for place, name in lab.page.evaluate(REACHABLE, LIVE) if place >= places[0] and place not in places]
+    assert not missed
+    assert not [one["name"] for one in reached if not one["outlined"]]
 
 
-def test_run_step_pause_and_stop_by_keyboard_alone(lab: LabPage) -> None:
-    lab.open(lab.jupyter.write_notebook("panel", [SLOW_RUN]))
-    lab.run_cell(0)
+def focus_is_in_the_panel(lab: LabPage) -> None:
+    assert lab.page.evaluate(FOCUSED) is not None, lab.page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
+
+
+def test_the_whole_path_by_keyboard_alone(lab: LabPage) -> None:
+    """From the first step to a branch; the focus stays in the panel whenever the state changes."""
+    open_cell(lab, "panel", SLOW_RUN)
     lab.press("Step", "Space")
-    lab.wait_for_status(re.compile(r"^ready.*step 1\b"))
-    lab.press("Run", "Enter")
+    lab.wait_for_steps(1)
+    lab.wait_for_status(re.compile("^idle"))
+    focus_is_in_the_panel(lab)
+    lab.page.keyboard.press("Shift+Tab")
+    lab.page.keyboard.press("Enter")  # Run
     lab.wait_for_steps(3)
-    lab.press("Pause", "Space")
+    focus_is_in_the_panel(lab)
+    lab.page.keyboard.press("Tab")
+    lab.page.keyboard.press("Tab")
+    lab.page.keyboard.press("Space")  # Pause
     lab.wait_for_status(re.compile("^paused"))
+    focus_is_in_the_panel(lab)
+    box = lab.number("max_turns")
+    box.focus()
+    box.press("ControlOrMeta+a")
+    lab.page.keyboard.type("12")
+    lab.page.keyboard.press("Enter")
+    lab.wait_for_kernel("run.limits.max_turns", "12")
+    focus_is_in_the_panel(lab)
     lab.press("Resume", "Enter")
-    lab.wait_for_status(re.compile("^running"))
-    lab.press("Stop", "Enter")
-    lab.wait_for_output(0, "explicit_stop — Stopped by the person: the Stop button")
+    lab.wait_for_status(re.compile("^ended early"))
+    focus_is_in_the_panel(lab)
+    more = lab.live.get_by_role("button", name=re.compile("^Raise the turn limit"))
+    more.focus()
+    lab.page.keyboard.press("Enter")
+    lab.wait_for_steps(13)
+    focus_is_in_the_panel(lab)
+    assert lab.kernel_value("len(run.branches)") == "1"
+
+
+def test_jupyterlabs_keys_do_nothing_to_the_cell_while_the_focus_is_in_the_panel(lab: LabPage) -> None:
+    open_cell(lab, "panel", SLOW_RUN)
+    lab.focus("Run")
+    for key in ("d", "d", "x", "m", "ArrowDown", "Escape", "b"):
+        lab.page.keyboard.press(key)
+    assert lab.page.locator(".jp-Cell").count() == 1
+    assert lab.page.locator(".jp-CodeCell").count() == 1
+    focus_is_in_the_panel(lab)
+
+
+ANIMATED = """live => [...document.querySelector(live).querySelectorAll('*')].filter(one => {
+    const style = getComputedStyle(one);
+    return style.animationName !== 'none' && parseFloat(style.animationDuration) > 0.01
+        || parseFloat(style.transitionDuration) > 0.01 || style.scrollBehavior === 'smooth';
+}).map(one => one.outerHTML.slice(0, 120))"""
+
+
+def test_nothing_moves_for_people_who_ask_for_that(lab: LabPage) -> None:
+    lab.page.emulate_media(reduced_motion="reduce")
+    try:
+        open_cell(lab, "panel", SLOW_RUN)
+        lab.button("Run").click()
+        lab.wait_for_steps(2)
+        assert lab.page.evaluate(ANIMATED, LIVE) == []
+    finally:
+        lab.page.emulate_media(reduced_motion="no-preference")
+
+
+OUTSIDE = """live => {
+    const page = document.querySelector(live), edge = page.getBoundingClientRect().right + 1;
+    return [...page.querySelectorAll('*')].filter(one => {
+        if (!one.checkVisibility() || one.getBoundingClientRect().right <= edge) return false;
+        for (let box = one.parentElement; box !== page; box = box.parentElement)
+            if (['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(box).overflowX)
+                && box.getBoundingClientRect().right <= edge) return false;
+        return true;
+    }).map(one => one.outerHTML.slice(0, 120));
+}"""
+
+
+def test_at_double_size_all_controls_can_be_used(lab: LabPage) -> None:
+    """A window of 1,400 px at 200 % has 700 px for the page."""
+    lab.page.set_viewport_size({"width": 700, "height": 500})
+    open_cell(lab, "panel", SLOW_RUN)
+    lab.button("Step").click()
+    lab.wait_for_steps(1)
+    assert lab.page.evaluate(OUTSIDE, LIVE) == []
+    overview = lab.live.get_by_role("button", name="Overview")
+    if overview.is_visible():
+        overview.click()
+    lab.set_number("max_turns", 9)
+    lab.wait_for_kernel("run.limits.max_turns", "9")
+    no_faults(lab, "700 px")

@@ -13,6 +13,8 @@ from .test_pictures import PICTURES, RECORDED_RUN, let
 from .widget_page import LIVE
 
 MOST_BYTES = 1_800_000
+HEIGHT = 700
+"""The panel's height in pixels once it has a conversation; it grows up to there."""
 POINTER = """([x, y]) => {
     const shown = document.getElementById('pointer') || document.body.appendChild(document.createElement('div'));
     shown.id = 'pointer';
@@ -33,7 +35,7 @@ class Frames:
         """Add a screenshot of the current panel."""
         assert self._box is not None
         self._lab.page.evaluate(POINTER, list(pointer or (-50, -50)))
-        shot = self._lab.page.screenshot(clip=self._box)
+        shot = self._lab.page.screenshot(clip={**self._box, "height": HEIGHT})
         self._shots.append((Image.open(io.BytesIO(shot)).convert("RGB"), shown_ms))
 
     def save(self, path: Path) -> int:
@@ -55,7 +57,7 @@ class Frames:
 
 def test_a_dragged_limit_ends_the_run_which_then_continues(lab: LabPage) -> None:
     page = lab.page
-    page.set_viewport_size({"width": 1440, "height": 1100})
+    page.set_viewport_size({"width": 1440, "height": 1340})
     lab.open(lab.jupyter.write_notebook("moving", [RECORDED_RUN]))
     lab.run_cell(0)
     expect(lab.button("Run")).to_be_enabled()
@@ -84,13 +86,17 @@ def test_a_dragged_limit_ends_the_run_which_then_continues(lab: LabPage) -> None
     for steps in range(5, 11):
         let(lab, steps)
     expect(panel.get_by_role("status").first).to_contain_text("ended")
-    assert lab.kernel_value("str(run.result.stop_reason)") == "'token_limit'"
+    assert lab.kernel_value("str(run.result.stop_reason)") == "'token_budget'"
     frames.take(3_000)
     on = panel.get_by_role("button", name="Raise the token budget").first
     box = on.bounding_box()
     assert box is not None
     frames.take(700, (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))
     on.click()
+    lab.wait_for_status("of 4,400")
+    for steps in (9, 10):
+        lab.wait_for_steps(steps)
+        frames.take(900)
     expect(panel.get_by_role("status").first).to_contain_text("ended")
     frames.take(3_500)
     size = frames.save(PICTURES / "panel.gif")

@@ -362,7 +362,8 @@ def test_the_whole_editor_is_reachable_by_keyboard_and_axe_finds_nothing(panel: 
     panel.screenshot(PICTURES / "panel-editor-dark.png")
 
 
-def test_a_limit_line_is_dragged_in_from_the_upper_edge_while_the_run_is_under_way(panel: LabPage) -> None:
+def test_a_limit_line_is_dragged_in_from_the_upper_edge_while_the_run_is_under_way(lab: LabPage) -> None:
+    panel = opened(lab, "pace = 0.25\n" + EDITED_RUN.replace("sleep(0.25)", "sleep(pace)"))
     panel.button("Run").click()
     panel.wait_for_steps(6)
     line = panel.live.get_by_role("slider", name="Limit: Tokens")
@@ -377,6 +378,7 @@ def test_a_limit_line_is_dragged_in_from_the_upper_edge_while_the_run_is_under_w
     panel.wait_for_steps(seen + 3)
     expect(line).to_have_attribute("aria-valuetext", str(held))  # steps do not move what is held
     assert panel.kernel_value("run.limits.max_tokens") == "5000000"
+    panel.kernel_value("globals().update(pace=2)")  # so that the new limit is not reached before the test has done with it
     panel.page.mouse.up()
     limit = int(str(held).split()[1].replace(",", ""))
     panel.wait_for_kernel("run.limits.max_tokens", str(limit))

@@ -209,10 +209,10 @@ def test_the_next_message_continues_the_conversation(trip: LabPage) -> None:
     expect(offer).to_be_focused()
     assert trip.kernel_value("len(run.branches)") == "0"
     trip.page.keyboard.press("Enter")
-    expect(trip.live.locator(".page-transcript")).to_contain_text("It is about 200 km.")
+    expect(trip.live.get_by_role("feed", name="Transcript")).to_contain_text("It is about 200 km.")
     expect(chat(trip)).to_have_value("")
     expect(chat(trip)).to_be_focused()
-    expect(trip.live.locator(".page-chip[aria-current=true]")).to_contain_text("How far is it")
+    expect(trip.live.locator(".page-chip[aria-current=true]")).to_contain_text("2 messages")
     assert trip.kernel_value("[branch.history.last.text for branch in run.branches]") == "['It is about 200 km.']"
 
 

@@ -71,7 +71,7 @@ def test_a_reached_limit_is_named_and_raised_only_if_the_person_says_so() -> Non
     asyncio.run(to_the_end(run))
     panel = panel_of(run)
     assert read(panel)["chat"]["raise"] == "Raise the turn limit to 2"
-    with pytest.raises(ConfigurationError, match="A limit is reached.*Raise the turn limit to 2 and send"):
+    with pytest.raises(ConfigurationError, match=r"A limit is reached.*Raise the turn limit to 2 and send"):
         do(panel, "say", text="How far?")
     assert not run.branches
     do(panel, "say", text="How far?", **{"raise": True})

@@ -73,7 +73,8 @@ def only(run: Run, **more: Any) -> dict[str, Any]:
 NUMBER, TEXT, WHOLE = (int, float, type(None)), (str,), (int, type(None))
 SHAPE: dict[str, Any] = {
     "id": str, "name": str, "agent": str, "model": str, "parent": (str, type(None)), "forked_at": WHOLE, "called_by": (str, type(None)),
-    "continues": bool, "in_force": dict, "state": str, "system_html": str, "prompt_html": str, "actions": [{"label": str, "why": str, "code": str}],
+    "continues": bool, "in_force": dict, "state": str, "system_html": str, "prompt_html": str,
+    "actions": [{"label": str, "why": str, "code": str}],
     "totals": {"steps": int, "tokens": WHOLE, "input_tokens": WHOLE, "output_tokens": WHOLE, "cost_usd": NUMBER, "elapsed_s": NUMBER},
     "limits": [{
         "name": str, "label": str, "unit": str, "value": (*NUMBER, str), "limit": (*NUMBER, str), "share": NUMBER,
@@ -205,7 +206,9 @@ def test_chat_history_reminders_and_messages_of_a_person() -> None:
     assert [(mark["kind"], mark["step"]) for mark in data["marks"]] == [("nudge", 1)]
     run.fork(at=1, message="And *now*?")
     _, branch = data_of(run)["runs"]
-    assert branch["steps"][0]["html"].endswith("<p>And <em>now</em>?</p>\n</div></div>") and branch["name"] == 'message "And *now*?"'
+    assert (
+        branch["steps"][0]["html"].endswith("<p>And <em>now</em>?</p>\n</div></div>") and branch["name"] == 'message "And *now*?"'
+    )
 
 
 def test_tables_and_images_are_shown_as_such() -> None:

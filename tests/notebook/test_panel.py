@@ -137,7 +137,7 @@ def test_a_missing_key_is_said_and_run_works_after_it_is_set(monkeypatch: pytest
     run = lab.Agent("openai:gpt-5.4-mini", retry=lab.RetryPolicy(attempts=1)).run("Find it.")
     person = Person(run)
     for name in ("go", "step"):
-        with pytest.raises(MissingKeyError, match="No API key for openai. Set the environment variable OPENAI_API_KEY"):
+        with pytest.raises(MissingKeyError, match=r"No API key for openai. Set the environment variable OPENAI_API_KEY"):
             person.do(name)
         assert (run.state, len(run.history), person.button(name)["why_not"]) == (RunState.READY, 0, "")
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-real-key")

@@ -80,7 +80,7 @@ def test_there_are_few_files_and_few_small_ones() -> None:
     small = [
         path for path in FILES if path.name not in ("__init__.py", "__main__.py") and len(path.read_text().splitlines()) < 40
     ]
-    assert len(FILES) <= 190
+    assert len(FILES) <= 195
     assert len(small) <= 3, small
 
 
@@ -108,5 +108,5 @@ def test_modules_are_imported_by_name_at_a_few_hooks_only() -> None:
         "experiments/results.py",  # `results.to_frame()`
         "providers/registry.py",  # a provider by its name
         "serving/loader.py",  # a user's file
-        "tools.py",  # a function restored from a pickle
+        "tools/__init__.py",  # a function restored from a pickle, `tools.from_mcp()`
     }

@@ -203,7 +203,7 @@ MEANT = {
     "messages": "`agent.run(…, messages=…)`.", "max_messages": "`stop=lab.StepCountIs(8)`",
     "max_consecutive_auto_reply": "`budget=lab.Budget(max_turns=3)`.", "maxConsecutiveAutoReply": "`budget=lab.Budget(max_turns=3)`.",
     "hooks": "`observers=[print]`", "system": '`instructions="…"`.', "store": "`store.keep(run)`.",
-    "mcp_servers": "a function for each tool",
+    "mcp_servers": "`await lab.tools.from_mcp(",
     "max_time": "`budget=lab.Budget(timeout=3)`.", "max_duration": "`budget=lab.Budget(timeout=3)`.",
     "working_limit": "`budget=lab.Budget(timeout=3)`.", "max_requests": "`budget=lab.Budget(max_calls=3)`.",
     "max_tool_calls": "`stop=lab.MaxToolCalls(8)`", "tool_calls_limit": "`stop=lab.MaxToolCalls(8)`",

@@ -113,6 +113,7 @@ function fillBranchForm(form, name, step, offered, { send, close }) {
 }
 
 function labelled(label, field, more = null) {
+  field.setAttribute("aria-label", label);
   return make("label", { class: "page-field" }, make("span", { class: "page-label" }, label, more), field);
 }
 

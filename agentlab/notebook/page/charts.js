@@ -69,7 +69,9 @@ function makeChart(store, measure, onLimit) {
       ...limitLine(scale, measure),
       cursor,
     );
-    legend.replaceChildren(...beside.map((one, place) => make("span", {}, make("i", { class: `page-dash b${place}` }), one.name)));
+    legend.replaceChildren(
+      ...beside.map((one, place) => make("span", {}, make("i", { class: `page-dash b${place}` }), one.name)),
+    );
     limitHandle?.place(scale);
     point();
   }

@@ -68,7 +68,10 @@ function makeControls(store, send) {
   return part(
     node,
     (state) => [state.run?.buttons],
-    ({ run }) => run?.buttons && show(run.buttons),
+    ({ run }) => {
+      node.hidden = !run?.buttons; // before the kernel has answered
+      if (run?.buttons) show(run.buttons);
+    },
   );
 }
 

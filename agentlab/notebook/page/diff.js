@@ -166,7 +166,7 @@ function makeDiff(store) {
       let from = 0;
       while (from < differs.length && from < differed.length && same(from)) from++;
       list.refresh(from + 1); // what is read stays as it is while the runs go on
-    } else list.reset({ index: view.step > 1 ? view.step : 0, offset: 0 });
+    } else list.reset({ index: first ?? 0, offset: 0 });
   });
   function goTo(step) {
     store.choose(step);
@@ -239,10 +239,10 @@ function pairItem(store, one, other, index, differs) {
   const steps = [one.steps[index - 1], other.steps[index - 1]];
   const what = differs[index - 1];
   const state = !what ? "same" : differs.findIndex(Boolean) === index - 1 ? "first" : "other";
-  const sides = steps.map((step) =>
+  const sides = steps.map((step, side) =>
     step
       ? fill(make("div", { class: "page-said" }), step.html)
-      : make("p", { class: "page-quiet" }, "This run has no such step."),
+      : make("p", { class: "page-quiet" }, [one, other][side].end ? "The run ended before this step." : "No such step yet."),
   );
   if (state !== "same" && steps[0] && steps[1]) markOwn(sides);
   return pairOf(`Step ${count(index)}`, sides, state, steps, [one, other], what);

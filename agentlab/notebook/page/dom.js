@@ -293,7 +293,7 @@ function makeStore(data = {}, source = null) {
       }
       if (Object.entries(fields).every(([name, value]) => view[name] === value)) return;
       Object.assign(view, fields);
-      notify("view");
+      notify(Object.keys(fields).every((name) => name === "all" || name === "fault") ? "runs" : "view"); // those come from the kernel
     },
     choose(step) {
       store.set({ step: Math.max(Math.min(1, store.steps().length), Math.min(step, store.steps().length)) });

@@ -10,6 +10,11 @@ function arrange(parent, ...nodes) {
   return parent;
 }
 
+/** Set a text, only if it is another one: what is read aloud when it changes is not read again. */
+function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 let lastId = 0;
 
@@ -214,7 +219,7 @@ function makeRow(redraw) {
     isOpen: () => open,
     unfold: () => (open = true),
     update(name) {
-      title.textContent = name;
+      write(title, name);
       dress(fold, { "aria-expanded": String(open), "aria-label": `More on ${name}` });
       more.hidden = !open;
     },

@@ -96,6 +96,7 @@ function mountPage(root, store, send = null) {
   const parts = [bar, chips, inCode, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...all, ...live];
   let last = {};
   let waiting = 0;
+  let growing = 0;
 
   function turn() {
     const on = frame.classList.toggle("turned");
@@ -105,9 +106,12 @@ function mountPage(root, store, send = null) {
 
   /** A short conversation has a low page in a notebook. Once it needs the room, it has it, and keeps it. */
   function grow(beside) {
+    clearTimeout(growing); // heights that are guessed at first are measured by then
     if (root.classList.contains("tall")) return;
-    const { scrollHeight, clientHeight } = transcript.node;
-    if (beside || scrollHeight > clientHeight + 1) root.classList.add("tall");
+    growing = setTimeout(() => {
+      const { scrollHeight, clientHeight } = transcript.node;
+      if (beside || scrollHeight > clientHeight + 1) root.classList.add("tall");
+    }, 100);
   }
 
   function refresh({ person = false } = {}) {

@@ -22,7 +22,7 @@ function makeSettings(store, send) {
         body.replaceChildren(form.node);
       }
       form.update(run);
-      aside.textContent = run.settings.editable ? run.settings.note : ""; // here nothing below it moves
+      write(aside, run.settings.editable ? run.settings.note : ""); // here nothing below it moves
     },
   );
 }
@@ -48,7 +48,7 @@ function makeForm(ask, id) {
   }
   /** Ask for a change of something other than a value; a refusal is shown at the end of the list. */
   function change(message) {
-    fault.textContent = "";
+    write(fault, "");
     return ask(message).catch((error) => {
       fault.textContent = error.message;
       throw error;
@@ -163,10 +163,9 @@ function makeForm(ask, id) {
     const first = members.find((member) => member.name === applies?.key) || members[0];
     const focused = members.find((member) => row.slot.contains(member.control.node) && member.control.input.matches(":focus"));
     const head = row.isOpen() ? null : focused || first;
-    row.code.textContent = members.length > 1 ? "" : first.name;
     const value = applies && applies.value !== null ? amount(applies.value, unit) : "";
     const closed = value && head ? `${value} of` : "";
-    row.used.textContent = head ? closed : applies ? usedOf(applies) : "";
+    write(row.used, head ? closed : applies ? usedOf(applies) : "");
     arrange(row.slot, head?.control.node);
     const state = applies && !applies.off && applies.met ? "reached" : "";
     row.node.className = `page-limit ${state} ${first.off && head ? "off" : ""}`;
@@ -174,9 +173,10 @@ function makeForm(ask, id) {
       row.refusals,
       members.map((member) => member.control.refusal),
     );
-    row.about.textContent = [state, first.off && head ? "off" : "", applies?.order, ...members.map(noteOn)]
-      .filter(Boolean)
-      .join(". ");
+    write(
+      row.about,
+      [state, first.off && head ? "off" : "", applies?.order, ...members.map(noteOn)].filter(Boolean).join(". "),
+    );
     if (applies && known(applies.share)) row.meter.replaceChildren(meterOf(applies));
     else row.meter.replaceChildren();
     keep(`typed ${total}`, () => {
@@ -196,20 +196,20 @@ function makeForm(ask, id) {
   function warn(row, input) {
     const number = Number(input?.value.replace(/[$,_\s]/g, "") || NaN);
     const below = number > 0 && known(row.soFar) && number <= row.soFar;
-    row.hint.textContent = below ? "Already used: the run ends at the next step." : "";
+    write(row.hint, below ? "Already used: the run ends at the next step." : "");
   }
 
   /** What is shown of a limit where there is room. */
-  function lineOf({ name, control, help, extra }) {
-    const line = keep(`line ${name}`, () => {
+  function lineOf({ name, control, help, extra }, of = "") {
+    const line = keep(`line ${name} ${of}`, () => {
       const title = make("b");
       const about = make("small");
       const slot = make("span");
       const ticks = make("div", { class: "page-ticks" });
       return { node: make("div", { class: "page-line" }, title, slot, about, ticks), title, about, slot, ticks };
     });
-    line.title.textContent = name;
-    line.about.textContent = help;
+    write(line.title, name);
+    write(line.about, help);
     arrange(line.slot, control.node);
     arrange(line.ticks, extra);
     return line.node;
@@ -220,7 +220,7 @@ function makeForm(ask, id) {
     const row = keep(`plain ${field.name}`, () => makeRow(redraw));
     const control = controlOf(["budget", field.name], field, field.name);
     row.update(titleOf(field));
-    row.code.textContent = field.name;
+    write(row.code, field.name);
     arrange(row.slot, control.node);
     arrange(row.refusals, control.refusal);
     if (row.isOpen())
@@ -238,7 +238,7 @@ function makeForm(ask, id) {
     const fitsHead = node.fields.length === 1 && node.fields[0].control === "number";
     if (wanted === node.name && node.fields.length && !fitsHead) row.unfold();
     row.update(`${node.negated ? "not: " : ""}${name}`);
-    row.code.textContent = name === node.name ? (node.own ? "your function" : "") : node.name;
+    write(row.code, name === node.name ? (node.own ? "your function" : "") : node.total ? "" : node.name);
     const controls = node.fields.map((field) =>
       controlOf(["stop", node.name, field.name], field, node.fields.length > 1 ? `${field.name} of ${node.name}` : node.name),
     );
@@ -247,10 +247,10 @@ function makeForm(ask, id) {
     const inHead = !row.isOpen() && fitsHead;
     arrange(row.slot, inHead && controls[0].node);
     const value = reading && known(reading.value) && inHead ? `${amount(reading.value, reading.unit)} of` : "";
-    row.used.textContent = node.off ? "off" : inHead ? value : reading ? readingOf(reading) : "";
+    write(row.used, node.off ? "off" : inHead ? value : reading ? readingOf(reading) : "");
     row.node.className = `page-limit condition ${node.off ? "off" : ""} ${reading?.met && !node.off ? "reached" : ""}`;
     row.meter.replaceChildren(...(reading && known(reading.share) && !reading.goal && !node.off ? [meterOf(reading)] : []));
-    row.about.textContent = node.why_never ? `Can never be met: ${node.why_never}` : noteOn(node);
+    write(row.about, node.why_never ? `Can never be met: ${node.why_never}` : noteOn(node));
     row.about.classList.toggle("warn", !!node.why_never);
     arrange(
       row.refusals,
@@ -258,9 +258,8 @@ function makeForm(ask, id) {
     );
     if (row.isOpen()) {
       const lines = node.fields.map((field, place) =>
-        lineOf({ ...field, name: `${node.name}.${field.name}`, control: controls[place], extra: controls[place].extra }),
+        lineOf({ ...field, control: controls[place], extra: controls[place].extra }, node.name),
       );
-      lines.forEach((line, place) => (line.firstChild.textContent = node.fields[place].name));
       const flags = keep(`more ${node.name}`, () => make("div", { class: "page-ticks" }));
       arrange(row.more, lines, arrange(flags, not, remove));
     }
@@ -298,9 +297,9 @@ function makeForm(ask, id) {
     group.row.update(name);
     if (node.group !== group.shown) group.kind.value = group.shown = node.group;
     group.kind.disabled = !run.settings.editable;
-    group.rest.textContent = parts.length ? "these hold" : `${elsewhere} hold`;
-    group.row.about.textContent = parts.length && elsewhere ? `Among them, above: ${elsewhere}.` : "";
-    group.row.used.textContent = [node.negated ? "not" : "", node.off ? "off" : ""].filter(Boolean).join(", ");
+    write(group.rest, parts.length ? "these hold" : `${elsewhere} hold`);
+    write(group.row.about, parts.length && elsewhere ? `Among them, above: ${elsewhere}.` : "");
+    write(group.row.used, [node.negated ? "not" : "", node.off ? "off" : ""].filter(Boolean).join(", "));
     dress(group.kind, { "aria-label": `${name} is met by` });
     arrange(group.row.more, arrange(group.ticks, flagsOf(node, name)), group.adder?.node);
     arrange(group.list, parts);
@@ -343,14 +342,14 @@ function makeForm(ask, id) {
       const body = make("div", { class: "page-fold-body" });
       return { node: make("details", { class: "page-part" }, make("summary", {}, title, aside), body), aside, body };
     });
-    fold.aside.textContent = summary;
+    write(fold.aside, summary);
     arrange(fold.body, content);
     return fold.node;
   }
 
   const sentence = (key, text) => {
     const node = keep(`text ${key}`, () => make("p", { class: "page-limit-about" }));
-    node.textContent = text;
+    write(node, text);
     return node;
   };
 
@@ -419,7 +418,7 @@ function makeForm(ask, id) {
   function update(now) {
     run = now;
     const { settings } = run;
-    note.textContent = settings.editable ? "" : settings.note;
+    write(note, settings.editable ? "" : settings.note);
     const { withBudget, others } = rowsOf(settings.tree);
     const totals = new Map();
     const put = (total, unit, member) => totals.set(total, { unit, members: [...(totals.get(total)?.members || []), member] });

@@ -1,6 +1,7 @@
 // The transcript: a windowed list. Only what is near the visible part is in the document, so that 5,000 steps stay smooth.
 
 const OVERSCAN = 500; // pixels above and below the visible part that are in the document too
+const AFTER_TOUCH = 700; // milliseconds for which a list moves on after the wheel, a finger or a key
 const FIRST_GUESS = 160; // pixels of an item before any was measured
 
 /**
@@ -21,6 +22,8 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
   let whole = false; // printing: everything is in the document
   let ended = false; // the end is in view
   let own = -1; // the position that this code has set: no person scrolled there
+  let touched = -Infinity; // when a person moved the list; the browser moves it too, where the view or an item grows
+  let held = false; // the scroll bar
 
   const total = () => starts.at(-1);
   const indexAt = (y) => {
@@ -140,6 +143,10 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
   });
   new ResizeObserver(() => update(ended && scroller.scrollTop > 0 ? { end: true } : undefined)).observe(scroller);
   scroller.replaceChildren(before, after);
+  const touch = () => (touched = performance.now());
+  for (const name of ["wheel", "touchmove", "keydown"]) scroller.addEventListener(name, touch, { passive: true });
+  scroller.addEventListener("pointerdown", (event) => (held = event.target === scroller));
+  for (const name of ["pointerup", "pointermove"]) scroller.addEventListener(name, (event) => (held &&= event.buttons > 0));
 
   return {
     update,
@@ -199,7 +206,7 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
     },
     /** True if a person has scrolled, not this code; the answer is given once. */
     scrolledByPerson() {
-      const person = Math.abs(scroller.scrollTop - own) > 1;
+      const person = Math.abs(scroller.scrollTop - own) > 1 && (held || performance.now() - touched < AFTER_TOUCH);
       own = -1;
       return person;
     },

@@ -38,8 +38,8 @@ LONGEST_ARGUMENTS = 100_000
 def live_data(run: Run) -> JSON:
     """Return what a person can do to a run now.
 
-    `soon` says what happens after this step, `paused` for how long the run has been paused, `asked` has the calls that wait for a decision,
-    `prompt` is the text to edit where a next action needs another one.
+    `soon` says what happens after this step, `paused` for how long the run has been paused. `asked` has the calls that wait for a
+    decision, `prompt` is the text to edit where a next action needs another one.
     """
     needs_prompt = any(action.needs_prompt for action in run.next_actions)
     return {
@@ -234,7 +234,7 @@ def _needed(run: Run) -> LimitIncrease:
 
 
 def say(panel: Panel, run: Run, message: Message) -> None:
-    """Continue the conversation with a message, in a branch that is shown and started; with `raise`, raise the limits that are reached."""
+    """Continue the conversation in a branch that is shown and started; with `raise`, raise the limits that are reached."""
     text = str(message["text"]).strip()
     if not text:
         raise ConfigurationError("Write a message first.")

@@ -8,7 +8,14 @@
     @lab.tool(on_cancel="wait")                                   # a cancelled run waits for it
     async def book(train: str) -> str: ...
 
+    find = lab.tool(client.call, name="find", schema={"type": "object", …})    # JSON Schema
+    server = await lab.tools.from_mcp("python server.py")         # the tools of an MCP server: Agent(tools=[*server])
+
 The arguments are validated before the function is called. Every failure goes back to the model as the result of the call.
+
+May import: `limits` and what is below it.
+
+    schemas  schemas of tools: signatures, pydantic classes, JSON Schema, tools of other libraries
 """
 
 from __future__ import annotations
@@ -17,7 +24,6 @@ import asyncio
 import contextlib
 import contextvars
 import dataclasses
-import functools
 import importlib
 import inspect
 import json
@@ -26,153 +32,32 @@ import sys
 import threading
 import time
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
 import pydantic
 import pydantic_core
 
+from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import GRACE_S, cancel_and_wait, is_async
 from agentlab._internal.display import Displayable
-from agentlab._internal.errors import StopRequested, ToolDefinitionError
+from agentlab._internal.errors import FixtureError, StopRequested, ToolDefinitionError
 from agentlab._internal.redaction import in_words, redact, redact_known
 from agentlab.limits.fields import in_seconds
 from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
+from agentlab.tools import schemas
+from agentlab.tools.schemas import PREFIX, Schema
+from agentlab.tools.schemas import Function as Function
+from agentlab.tools.schemas import problems as problems
 
-Function: TypeAlias = Callable[..., Any]
+__all__ = ["McpServer", "Tool", "from_mcp", "tool"]
 
-PREFIX = "argument_"
-"""Prefix of fields, so that a parameter called `schema` or `copy` does not clash with a method of the pydantic model."""
-
-
-def itself(given: Any) -> Any:
-    """Return the argument: the function of a tool that is a pydantic class."""
-    return given
-
-
-def of_model(name: str, function: Function, schema: object) -> tuple[str, str, type[pydantic.BaseModel], dict[str, Any]]:
-    """Describe a tool that takes one instance of a pydantic class: its parameter, its description, the class and the JSON schema.
-
-    Raises ToolDefinitionError for another class, and for a function that does not take exactly one parameter.
-    """
-    if not (isinstance(schema, type) and issubclass(schema, pydantic.BaseModel)):
-        raise ToolDefinitionError(f"The tool {name!r} has schema={schema!r}: pass a class made from pydantic.BaseModel.")
-    parameters = _open_parameters(name, function)
-    if len(parameters) != 1 or parameters[0].kind not in (
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        inspect.Parameter.KEYWORD_ONLY,
-    ):
-        raise ToolDefinitionError(
-            f"The tool {name!r} has schema={schema.__name__} and takes ({', '.join(map(str, parameters))}): give it one parameter, "
-            f"which gets the {schema.__name__}."
-        )
-    try:
-        parsed = schema.model_json_schema()
-    except pydantic.errors.PydanticUserError as error:
-        raise _no_schema(name, error) from error
-    if "$ref" in parsed:  # the schema of a recursive class is among the definitions
-        own_name = parsed.pop("$ref").removeprefix("#/$defs/")
-        parsed = {**parsed["$defs"][own_name], **parsed}
-    if parsed.get("type") != "object":
-        raise ToolDefinitionError(
-            f"The tool {name!r} has schema={schema.__name__}, which is not an object: give the class fields."
-        )
-    own = str(parsed.pop("description", ""))
-    summary, _ = ("", None) if function is itself else _docstring(inspect.getdoc(unwrapped(function)) or "")
-    return parameters[0].name, summary or own, schema, _without_titles(parsed)
-
-
-def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
-    for leaf in (schema, *schema.get("properties", {}).values()):
-        leaf.pop("title", None)  # pydantic's titles only repeat the names, and every token costs money
-    schema.setdefault("properties", {})
-    return schema
-
-
-def described(name: str, function: Function) -> tuple[str, type[pydantic.BaseModel], dict[str, Any]]:
-    """Return the description of the function, the model that validates its arguments, and its JSON schema.
-
-    Raises ToolDefinitionError for a function whose parameters a model cannot fill in.
-    """
-    summary, per_parameter = _docstring(inspect.getdoc(unwrapped(function)) or "")
-    model = _arguments_model(name, function, per_parameter)
-    try:
-        schema = model.model_json_schema()
-    except pydantic.errors.PydanticUserError as error:
-        raise _no_schema(name, error) from error
-    return summary, model, _without_titles(schema)
-
-
-def unwrapped(function: Function) -> Function:
-    """Return the function inside a functools.partial, which has the name, the docstring and the annotations."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
-
-
-def _open_parameters(name: str, function: Function) -> list[inspect.Parameter]:
-    """Return the parameters that a model must fill in: those that no functools.partial sets."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except ValueError as error:
-        raise ToolDefinitionError(f"The tool {name!r} has no signature: wrap it in a function with annotations.") from error
-    preset = function.keywords if isinstance(function, functools.partial) else {}
-    return [parameter for parameter in parameters.values() if parameter.name not in preset]
-
-
-def _no_schema(name: str, error: Exception) -> ToolDefinitionError:
-    reason = str(error).splitlines()[0]
-    return ToolDefinitionError(f"The tool {name!r} has a parameter that has no JSON schema: {reason}")
-
-
-def _arguments_model(name: str, function: Function, per_parameter: Mapping[str, str]) -> type[pydantic.BaseModel]:
-    inner = unwrapped(function)
-    try:
-        hints = typing.get_type_hints(inner if inspect.isroutine(inner) else type(inner).__call__, include_extras=True)
-    except (NameError, AttributeError, SyntaxError, TypeError) as error:
-        raise ToolDefinitionError(f"The tool {name!r} has an annotation that cannot be resolved: {error}.") from error
-    fields: dict[str, Any] = {}
-    for parameter in _open_parameters(name, function):
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ToolDefinitionError(
-                f"The tool {name!r} takes {parameter}, which a model cannot fill in: use named parameters with annotations."
-            )
-        if parameter.name not in hints:
-            raise ToolDefinitionError(
-                f"The tool {name!r} has no annotation for its parameter {parameter.name!r}: write its type, "
-                f"such as `{parameter.name}: str`, so that a model knows what to send."
-            )
-        default = ... if parameter.default is parameter.empty else parameter.default
-        text = per_parameter.get(parameter.name)  # without one, the description of an Annotated is used
-        more: dict[str, Any] = {"description": text} if text else {}
-        fields[PREFIX + parameter.name] = (hints[parameter.name], pydantic.Field(default, alias=parameter.name, **more))
-    try:
-        return pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid", allow_inf_nan=False), **fields)
-    except (pydantic.errors.PydanticUserError, NameError, TypeError) as error:
-        raise _no_schema(name, error) from error
-
-
-def _docstring(text: str) -> tuple[str, dict[str, str]]:
-    """Return the description of the function and of each parameter, from a docstring in the style of Google, NumPy or Sphinx."""
-    if not text:
-        return "", {}
-    import griffe  # griffelib; only tools with a docstring pay for it
-
-    quiet = {style: {"warnings": False} for style in ("google", "numpy", "sphinx")}
-    sections = griffe.parse_auto(griffe.Docstring(text), per_style_options=quiet)  # type: ignore[arg-type]
-    summary = "\n\n".join(str(section.value) for section in sections if section.kind is griffe.DocstringSectionKind.text)
-    parameters = {
-        item.name: item.description
-        for section in sections
-        if section.kind is griffe.DocstringSectionKind.parameters
-        for item in section.value
-    }
-    return summary, parameters
-
-
-NAME_RULE = "letters, digits, _ and -, at most 64"
+if TYPE_CHECKING:
+    import os
+else:
+    __getattr__, __dir__ = lazy.module_hooks(__name__, __all__)
 
 OnCancel: TypeAlias = Literal["cancel", "wait"]
 
@@ -247,6 +132,8 @@ class Tool(Displayable):
             {'words': 'umbrella'}
         """
         model = self.arguments_model.model_validate_json(arguments if arguments.strip() else "{}")
+        if isinstance(model, schemas.JsonArguments):
+            return dict(model.root)
         if self.takes:
             return {self.takes: model}
         return {name.removeprefix(PREFIX): getattr(model, name) for name in type(model).model_fields}
@@ -259,7 +146,9 @@ class Tool(Displayable):
         module, name = getattr(self.function, "__module__", ""), getattr(self.function, "__qualname__", "")
         if module != "__main__" and _named(module, name) is self:
             return _named, (module, name)
-        more = (self.timeout_s, self.inline, self.on_cancel, self.idempotent, self.arguments_model if self.takes else None)
+        model = self.arguments_model
+        schema = model.given if issubclass(model, schemas.JsonArguments) else model if self.takes else None
+        more = (self.timeout_s, self.inline, self.on_cancel, self.idempotent, schema)
         return _make, (self.function, self.name, self.spec.description, *more)
 
 
@@ -274,10 +163,6 @@ def _named(module: str, name: str) -> Any:
 
 
 @overload
-def tool(function: Function, /) -> Tool: ...
-
-
-@overload
 def tool(
     *,
     name: str | None = None,
@@ -286,8 +171,23 @@ def tool(
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
-    schema: type[pydantic.BaseModel] | None = None,
+    schema: Schema | None = None,
 ) -> Callable[[Function], Tool]: ...
+
+
+@overload
+def tool(
+    function: Function,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | timedelta | None = None,
+    inline: bool = False,
+    on_cancel: OnCancel = "cancel",
+    idempotent: bool = True,
+    schema: Schema | None = None,
+) -> Tool: ...
 
 
 def tool(
@@ -300,12 +200,16 @@ def tool(
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
-    schema: type[pydantic.BaseModel] | None = None,
+    schema: Schema | None = None,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a Tool from a function: as a decorator with or without arguments, or as a call.
 
     With `schema`, a subclass of pydantic's BaseModel, the model fills in that class, and the function takes one parameter: the
     instance. Such a class is also a tool without a function, `Agent(tools=[Answer])`; its result is the instance.
+
+    With a JSON schema of the arguments as `schema`, the function needs no annotations and may take `**arguments`. It gets them as plain
+    JSON values, once they fit the schema. An OpenAI function definition is also such a schema, with a name and a description. Tool
+    objects of LangChain, pydantic-ai and Inspect are tools as they are: `Agent(tools=[theirs])`.
 
     Raises ToolDefinitionError for a function whose parameters a model cannot fill in.
 
@@ -326,6 +230,11 @@ def tool(
         ...     return f"{trip.city} for {trip.days} days"
         >>> book.spec.parameters["required"], book.validate('{"city": "Graz"}')
         (['city'], {'trip': Trip(city='Graz', days=1)})
+        >>> def anything(**arguments):
+        ...     return arguments
+        >>> schema = {"type": "object", "properties": {"city": {"enum": ["Graz", "Linz"]}}, "required": ["city"]}
+        >>> lab.tool(anything, name="visit", schema=schema).validate('{"city": "Linz"}')
+        {'city': 'Linz'}
     """
 
     def make(target: Function) -> Tool:
@@ -347,6 +256,103 @@ def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
             )
         named[made.name] = made
     return named
+
+
+class McpServer(Sequence[Tool], Displayable):
+    """The tools of an MCP server, made by `lab.tools.from_mcp`; use them as `Agent(tools=[*server])`.
+
+    `async with` starts the server and ends it; `await` only starts it, `close` ends it. Runs on any event loop may call its tools. A
+    server that dies fails the calls under way, and is started again by the next one. If it changes its list of tools, this sequence
+    changes too; an agent keeps the tools that it was made with, and its run warns.
+
+    Example:
+        >>> with lab.replay("fixtures/mcp"):
+        ...     server = await lab.tools.from_mcp("python stations.py")
+        >>> server
+        McpServer('stations', ['find_station', 'departures'])
+    """
+
+    name: str
+
+    def _listed(self) -> Sequence[Tool]:
+        raise NotImplementedError
+
+    async def open(self) -> Self:
+        """Start the server and list its tools. Raises McpError if that fails; within `lab.replay` the list is the recorded one.
+
+        Example:
+            >>> with lab.replay("fixtures/mcp"):
+            ...     server = await lab.tools.from_mcp("python stations.py").open()
+            >>> len(server)
+            2
+        """
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """End the server; its tools fail from now on.
+
+        Example:
+            >>> server = lab.tools.from_mcp("python stations.py")
+            >>> await server.close()
+            >>> server
+            McpServer('stations', not open)
+        """
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, place: int) -> Tool: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Tool]: ...
+    def __getitem__(self, place: int | slice) -> Tool | Sequence[Tool]:
+        return self._listed()[place]
+
+    def __len__(self) -> int:
+        return len(self._listed())
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        names = vars(self).get("_tools")
+        return redact(f"McpServer({self.name!r}, {'not open' if names is None else [one.name for one in names]})")
+
+
+def from_mcp(
+    server: str | Sequence[str],
+    *,
+    name: str = "",
+    prefix: str = "",
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float | timedelta | None = None,
+    start_timeout_s: float = 60,
+) -> McpServer:
+    """Return the tools of an MCP server. It is started by `async with` or `await`, and needs `agentlab-jupyter[mcp]`.
+
+    `server` is the URL of a server over streamable HTTP, or the command that starts one over stdio, as a list or as text. `name` stands
+    for the server in recordings and errors (by default from the URL or the command), `prefix` is added to the names of its tools. `env`
+    and `cwd` are for a command, which gets PATH, HOME and the like, but none of the keys in the environment; `headers` are for a URL.
+    `timeout_s` limits each call, `start_timeout_s` the start.
+
+    Its answers are recorded by `lab.record`; in `lab.replay` the server is never started.
+
+    Example:
+        >>> with lab.replay("fixtures/mcp"):
+        ...     async with lab.tools.from_mcp("python stations.py") as server:
+        ...         agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[*server])
+        >>> list(agent.tools)
+        ['find_station', 'departures']
+    """
+    settings = (name, prefix, env, cwd, headers, in_seconds(timeout_s), start_timeout_s)
+    made: McpServer = lazy.call("agentlab.interop.mcp_tools:from_mcp", server, *settings)
+    return made
 
 
 @dataclass(slots=True)
@@ -419,6 +425,8 @@ def _result(tool_call: ToolCall, target: Tool, outcome: _Outcome) -> Executed:
     if isinstance(error, StopRequested):
         return _stopped(tool_call, Stop(error.reason, error.output))
     if error is not None:
+        if isinstance(error, FixtureError):  # a recording that lacks this call ends the run, as one that lacks a response does
+            outcome.cut = error
         return _failed(tool_call, "exception", f"{tool_call.name} raised {in_words(error)}", value=error)
     if isinstance(value, Stop):
         return _stopped(tool_call, value)
@@ -444,7 +452,7 @@ class _Outcome:
     error: BaseException | None = None
     ended: bool = True
     out_of_time: bool = False
-    cut: asyncio.CancelledError | None = None
+    cut: BaseException | None = None
     left_behind: bool = False
 
 
@@ -552,15 +560,6 @@ def _stopped(tool_call: ToolCall, stop: Stop) -> Executed:
     return Executed(ToolResult(tool_call.id, tool_call.name, content, stop.output, stop=stop))
 
 
-def problems(error: pydantic.ValidationError) -> str:
-    """Return what is wrong with the arguments of a call."""
-    found = []
-    for problem in error.errors(include_url=False, include_context=False):
-        place = ".".join(map(str, problem["loc"]))
-        found.append(f"{place}: {problem['msg']}" if place else str(problem["msg"]))
-    return "; ".join(found)
-
-
 # From a function to a tool ----------------------------------------------------------------------------------------------------
 
 
@@ -572,25 +571,29 @@ def _make(  # noqa: PLR0917  the order of `__reduce__`
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
-    schema: type[pydantic.BaseModel] | None = None,
+    schema: Schema | None = None,
 ) -> Tool:
-    name = name or str(getattr(unwrapped(function), "__name__", type(function).__name__))
+    function, name, schema, summary = schemas.unpacked(function, name, schema)
+    takes = ""
+    name = name or schemas.name_of(function)
     if isinstance(function, type) and issubclass(function, pydantic.BaseModel):
         schema, inline = schema or function, True
-        function = itself
+        function = schemas.itself
     if not callable(function) or isinstance(function, type):
         raise ToolDefinitionError(f"{function!r} is not a function: pass a function whose parameters have annotations.")
-    if not 0 < len(name) <= 64 or not all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in name):
-        raise ToolDefinitionError(f"{name!r} cannot be a tool's name ({NAME_RULE}): set one with lab.tool(name=…).")
+    schemas.check_name(name)
     timeout_s = in_seconds(timeout_s)
     if timeout_s is not None and not (isinstance(timeout_s, int | float) and math.isfinite(timeout_s) and timeout_s > 0):
         raise ToolDefinitionError(f"The tool {name!r} has timeout_s={timeout_s!r}: give seconds above 0, or None for no limit.")
     if on_cancel not in typing.get_args(OnCancel):
         raise ToolDefinitionError(f"The tool {name!r} has on_cancel={on_cancel!r}: choose 'cancel' or 'wait'.")
-    takes = ""
     if schema is None:
-        summary, model, parameters = described(name, function)
+        in_docstring, model, parameters = schemas.described(name, function)
+    elif isinstance(schema, Mapping):
+        model, parameters = schemas.of_json_schema(name, schema)
+        schemas.refuse_misfit(name, function, parameters)
+        in_docstring = "" if summary else schemas.summary_of(function)
     else:
-        takes, summary, model, parameters = of_model(name, function, schema)
-    spec = ToolSpec(name, description or summary, parameters, json.dumps(parameters))
+        takes, in_docstring, model, parameters = schemas.of_model(name, function, schema)
+    spec = ToolSpec(name, description or summary or in_docstring, parameters, json.dumps(parameters))
     return Tool(function, spec, model, timeout_s, inline, on_cancel, idempotent, takes)

@@ -1,0 +1,450 @@
+"""Tools of MCP servers: real servers over stdio and over streamable HTTP, called, cancelled, killed, recorded and replayed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentlab as lab
+from agentlab import tools
+from agentlab.errors import AgentlabWarning, ConfigurationError, McpError, ReplayMissError
+from agentlab.interop.mcp_tools import value_of
+from agentlab.model.messages import ToolResult
+from agentlab.testing import ScriptedProvider, call
+
+pytest.importorskip("mcp", reason="the official client is a development dependency")
+
+SERVER = str(Path(__file__).with_name("mcp_server.py"))
+NAMES = ["find_station", "departures", "buy", "map_of", "crawl", "die", "extend"]
+
+Start = Callable[..., tools.McpServer]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "server").mkdir()
+    monkeypatch.setenv("STATIONS_FOLDER", str(tmp_path / "server"))
+    return tmp_path / "server"
+
+
+@pytest.fixture
+def stdio(folder: Path) -> Start:
+    return lambda **more: lab.tools.from_mcp(
+        [sys.executable, SERVER], env={"STATIONS_FOLDER": str(folder)}, name="stations", **more
+    )
+
+
+@pytest.fixture
+def port(folder: Path) -> Iterator[int]:
+    """Start a server over HTTP on loopback."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free: int = probe.getsockname()[1]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen([sys.executable, SERVER, str(free)], stderr=log, stdout=log)
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", free)) == 0:
+                break
+        time.sleep(0.05)
+    yield free
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def http(port: int) -> Start:
+    return lambda **more: lab.tools.from_mcp(f"http://127.0.0.1:{port}/mcp", name="stations", **more)
+
+
+@pytest.fixture(params=["stdio", "http"])
+def start(request: pytest.FixtureRequest) -> Start:
+    made: Start = request.getfixturevalue(request.param)
+    return made
+
+
+def agent_of(server: Any, *script: Any) -> lab.Agent:
+    return lab.Agent(ScriptedProvider([*script, "Done."]), tools=[*server])
+
+
+def results_of(result: lab.RunResult) -> list[ToolResult]:
+    return [one for step in result.history for one in step.tool_results]
+
+
+async def until(true: Callable[[], object]) -> None:
+    for _ in range(1200):
+        if true():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it did not happen within a minute")
+
+
+# Listing and calling ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_tools_of_a_server_are_listed_and_called(start: Start, folder: Path) -> None:
+    async def main() -> None:
+        async with start() as server:
+            assert [one.name for one in server] == NAMES  # `map.of` is no name for every provider
+            assert (len(server), server[1].name, repr(server)) == (7, "departures", f"McpServer('stations', {NAMES})")
+            spec = server[0].spec
+            assert (spec.description, spec.parameters["required"]) == ("Find a station.", ["name"])
+            assert spec.parameters["properties"]["name"]["description"] == "the name, or its beginning"
+            script = (
+                call("find_station", {"name": "Graz"}),
+                call("departures", {"station": "Graz"}),
+                call("map_of", {"station": "Graz"}),
+                call("departures", {"station": 5}),
+                call("buy", {"station": "Graz"}),
+            )
+            found = results_of(await agent_of(server, *script).run("?"))
+        assert [one.error for one in found] == [None, None, None, "invalid_arguments", "exception"]
+        assert found[0].content == "Graz Hbf"
+        assert found[1].value == {"station": "Graz", "trains": [{"to": "Linz", "at": "10:02"}]}
+        assert json.loads(found[1].content) == found[1].value
+        assert found[2].content == "The map of Graz:\n[image/png, 10 bytes]"
+        assert found[3].content.endswith("station: 5 is not of type 'string'")
+        assert found[4].content == "buy raised McpError: Error executing tool buy"
+        assert (folder / "calls").read_text() == "Graz\n"  # what does not fit the schema is not sent
+        after = results_of(await agent_of(server, call("departures", {"station": "Graz"})).run("?"))[0]
+        assert "The MCP server 'stations' is closed" in after.content
+
+    asyncio.run(main())
+
+
+def test_runs_on_several_event_loops_call_one_server(stdio: Start) -> None:
+    server = asyncio.run(stdio().open())
+    for _ in range(2):
+        agent = agent_of(server, call("find_station", {"name": "Graz"}))
+        assert results_of(asyncio.run(to_the_end(agent.run("?"))))[0].content == "Graz Hbf"
+    asyncio.run(server.close())
+
+
+async def to_the_end(run: Any) -> lab.RunResult:
+    result: lab.RunResult = await run
+    return result
+
+
+def test_names_get_a_prefix_and_two_servers_do_not_clash(stdio: Start) -> None:
+    async def main() -> None:
+        async with stdio() as one, stdio(prefix="other.") as other:
+            with pytest.raises(lab.errors.ToolDefinitionError, match="Two tools have the name 'find_station'"):
+                agent_of([*one, *one])
+            agent = agent_of([*one, *other], call("other_find_station", {"name": "Graz"}))
+            assert results_of(await agent.run("?"))[0].content == "Graz Hbf"
+
+    asyncio.run(main())
+
+
+def test_another_process_connects_when_it_first_calls(stdio: Start) -> None:
+    async def main() -> None:
+        async with stdio() as server:
+            copied = pickle.loads(pickle.dumps(server[0]))
+        agent = agent_of([copied], call("find_station", {"name": "Graz"}))
+        assert results_of(await agent.run("?"))[0].content == "Graz Hbf"
+        await copied.function.server.close()
+
+    asyncio.run(main())
+
+
+# Progress and cancel ------------------------------------------------------------------------------------------------------------
+
+
+def test_progress_is_seen_as_events(start: Start) -> None:
+    async def main() -> None:
+        async with start() as server:
+            result = await agent_of(server, call("crawl", {"pages": 3})).run("?")
+        seen = [event for event in result.events if isinstance(event, lab.events.ToolProgress)]
+        assert [(event.step, event.tool, event.progress, event.total) for event in seen] == [
+            (1, "crawl", float(page), 3.0) for page in (1, 2, 3)
+        ]
+        details = result.to_frame("events").set_index("event")["detail"]
+        assert list(details["ToolProgress"]) == ["crawl: 1 of 3, page 1", "crawl: 2 of 3, page 2", "crawl: 3 of 3, page 3"]
+        assert results_of(result)[0].content == "3 pages"
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_run_cancels_the_call_at_the_server(start: Start, folder: Path) -> None:
+    async def main() -> None:
+        async with start() as server:
+            run = agent_of(server, call("crawl", {"pages": 9})).run("?")
+            going = asyncio.ensure_future(to_the_end(run))
+            await until(lambda: any(isinstance(event, lab.events.ToolProgress) and event.progress == 3 for event in run.events))
+            run.cancel()
+            result = await going
+            assert (result.stop_reason, results_of(result)[0].error) == (lab.StopReason.CANCELLED, "interrupted")
+            await until((folder / "cancelled").exists)
+            again = await agent_of(server, call("find_station", {"name": "Graz"})).run("?")
+            assert results_of(again)[0].content == "Graz Hbf"
+
+    asyncio.run(main())
+
+
+def test_a_call_beyond_its_time_limit_is_cancelled_at_the_server(stdio: Start, folder: Path) -> None:
+    async def main() -> None:
+        async with stdio(timeout_s=1) as server:
+            found = results_of(await agent_of(server, call("crawl", {"pages": 9})).run("?"))[0]
+            assert found.content == "crawl did not finish within its limit of 1 s."
+            await until((folder / "cancelled").exists)
+
+    asyncio.run(main())
+
+
+# A server that dies, and a list that changes --------------------------------------------------------------------------------------
+
+ENDED = "it ended while die was under way; what the call did is not known. The next call starts it again."
+
+
+def test_a_server_that_is_killed_fails_the_call_and_the_run_continues(stdio: Start, folder: Path) -> None:
+    async def main() -> None:
+        async with stdio() as server:
+            first = (folder / "pid").read_text()
+            script = call("die", {}), call("find_station", {"name": "Graz"})
+            result = await agent_of(server, *script).run("?")
+            died, after = results_of(result)
+            assert (died.error, died.content) == ("exception", f"die raised McpError: The MCP server 'stations': {ENDED}")
+            assert (after.content, result.stop_reason) == ("Graz Hbf", lab.StopReason.COMPLETED)
+            assert (folder / "pid").read_text() != first
+
+    asyncio.run(main())
+
+
+def test_a_server_over_http_that_is_killed_fails_the_call_and_those_after_it(http: Start) -> None:
+    async def main() -> None:
+        async with http() as server:
+            script = call("die", {}), call("find_station", {"name": "Graz"})
+            result = await agent_of(server, *script).run("?")
+            died, after = results_of(result)
+            assert died.content.endswith(ENDED)
+            assert "The MCP server 'stations' cannot be used" in after.content
+            assert result.stop_reason is lab.StopReason.COMPLETED
+
+    asyncio.run(main())
+
+
+def test_a_list_that_changes_is_read_again_and_a_run_warns(start: Start) -> None:
+    async def main() -> None:
+        async with start() as server:
+            await asyncio.sleep(0.5)  # until the server knows that changes are listened to
+            agent = agent_of(server, call("extend", {}))
+            await agent.run("?")
+            await until(lambda: len(server) == 8)
+            assert server[7].name == "extra"
+            with pytest.warns(AgentlabWarning, match=r"'stations' changed its list of tools \(added extra\)\. An agent keeps"):
+                await agent_of(server, call("extra", {})).run("?")
+
+    asyncio.run(main())
+
+
+# Recording and replay ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_recorded_run_replays_without_the_server(start: Start, folder: Path, tmp_path: Path) -> None:
+    """The list of tools, results, errors and progress come from the recording; the command would fail."""
+    script = (
+        call("departures", {"station": "Graz"}),
+        call("buy", {"station": "Graz"}),
+        call("crawl", {"pages": 2}),
+        call("departures", {"station": "Graz"}),
+        call("die", {}),
+    )
+
+    async def go(server: tools.McpServer) -> tuple[list[Any], list[Any], Any]:
+        async with server:
+            result = await agent_of(server, *script).run("?")
+            told = [event.message for event in result.events if isinstance(event, lab.events.ToolProgress)]
+            found = [(one.content, one.value if one.error is None else str(one.value), one.error) for one in results_of(result)]
+            return found, told, [one.spec for one in server]
+
+    with lab.record(tmp_path / "recorded"):
+        live = asyncio.run(go(start()))
+    (folder / "calls").unlink()
+    with lab.replay(tmp_path / "recorded"):
+        for _ in range(2):  # each run starts at the first recording
+            assert asyncio.run(go(tools.from_mcp("no-such-command", name="stations"))) == live
+    assert live[1] == ["page 1", "page 2"]
+    assert not (folder / "calls").exists()
+    text = (tmp_path / "recorded" / "stations.yaml").read_text()
+    assert "uri: mcp://stations/tools/call" in text
+    vcr = pytest.importorskip("vcr.serialize")
+    assert len(vcr.deserialize(text, pytest.importorskip("vcr.serializers.yamlserializer"))[0]) == 6
+
+
+def test_a_whole_run_with_model_and_server_replays(stdio: Start, tmp_path: Path, folder: Path) -> None:
+    """A model over a wire too: the requests of the second step contain what the server gave."""
+    answers = [
+        {"id": "t1", "type": "function", "function": {"name": "find_station", "arguments": '{"name": "Graz"}'}},
+    ]
+    bodies = [
+        {"choices": [{"message": {"role": "assistant", "tool_calls": answers}, "finish_reason": "tool_calls"}]},
+        {"choices": [{"message": {"role": "assistant", "content": "At Graz Hbf."}, "finish_reason": "stop"}]},
+    ]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+        await reader.readexactly(length)
+        body = json.dumps(bodies.pop(0)).encode()
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+        )
+        writer.write(body)
+        await writer.drain()
+        writer.close()
+
+    async def go(server: tools.McpServer, port: int) -> lab.RunResult:
+        model = lab.Provider("compatible", base_url=f"http://127.0.0.1:{port}/v1", model="m", api_key="k")
+        async with server:
+            return await lab.Agent(model, tools=[*server]).run("Where?")
+
+    async def live() -> tuple[str, int]:
+        listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        async with listening:
+            return (await go(stdio(), port)).text, port
+
+    with lab.record(tmp_path / "whole"):
+        text, port = asyncio.run(live())
+    with lab.replay(tmp_path / "whole"):
+        again = asyncio.run(go(tools.from_mcp("no-such-command", name="stations"), port))
+    assert (text, again.text, results_of(again)[0].content) == ("At Graz Hbf.", "At Graz Hbf.", "Graz Hbf")
+
+
+def test_a_call_that_was_not_recorded_ends_the_run(stdio: Start, tmp_path: Path) -> None:
+    async def go(server: tools.McpServer, station: str) -> lab.RunResult:
+        async with server:
+            return await agent_of(server, call("departures", {"station": station})).run("?")
+
+    with lab.record(tmp_path / "recorded"):
+        asyncio.run(go(stdio(), "Graz"))
+    with (
+        lab.replay(tmp_path / "recorded"),
+        pytest.raises(ReplayMissError, match="No recording matches this request to POST stations"),
+    ):
+        asyncio.run(go(stdio(), "Linz"))
+
+
+def test_a_timeout_replays_as_a_timeout(stdio: Start, tmp_path: Path) -> None:
+    async def go(server: tools.McpServer) -> str:
+        async with server:
+            return results_of(await agent_of(server, call("crawl", {"pages": 9})).run("?"))[0].content
+
+    with lab.record(tmp_path / "recorded"):
+        live = asyncio.run(go(stdio(timeout_s=1)))
+    with lab.replay(tmp_path / "recorded"):
+        assert asyncio.run(go(stdio(timeout_s=1))) == live == "crawl did not finish within its limit of 1 s."
+
+
+def test_keys_of_the_server_are_not_recorded(stdio: Start, folder: Path, tmp_path: Path) -> None:
+    key = "tok-Zq81mN4pXw77"
+
+    async def main() -> None:
+        more = {"STATIONS_FOLDER": str(folder), "STATIONS_KEY": key}
+        async with tools.from_mcp([sys.executable, SERVER], name="stations", env=more) as server:
+            await agent_of(server, call("find_station", {"name": key})).run("?")
+
+    with lab.record(tmp_path / "recorded"):
+        asyncio.run(main())
+    assert key not in (tmp_path / "recorded" / "stations.yaml").read_text()
+
+
+# What can go wrong ------------------------------------------------------------------------------------------------------------------
+
+BOO = [sys.executable, "-c", "import sys; print('no licence', file=sys.stderr); sys.exit(3)"]
+WAITS = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+
+UNUSABLE: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "no command": (
+        "no-such-command",
+        {},
+        "cannot be used: [Errno 2] No such file or directory: 'no-such-command'. Check that no-such",
+    ),
+    "it ends at once": (BOO, {}, "Connection closed. It wrote to stderr: no licence. Check that"),
+    "nobody listens": (
+        "http://127.0.0.1:9/mcp",
+        {},
+        "All connection attempts failed. Check that http://127.0.0.1:9/mcp is the URL",
+    ),
+    "no answer": (WAITS, {"start_timeout_s": 1}, "it did not answer within start_timeout_s=1"),
+}
+
+
+@pytest.mark.parametrize(("server", "more", "message"), UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_a_server_that_cannot_be_started_says_why(server: Any, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(McpError) as caught:
+        asyncio.run(tools.from_mcp(server, **more).open())
+    assert message in str(caught.value)
+
+
+WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "nothing": ([], {}, r"pass a URL, or a command such as \[sys\.executable"),
+    "headers of a command": ("x", {"headers": {"a": "b"}}, "headers cannot be set for a command"),
+    "env of a URL": ("http://x.example/mcp", {"env": {"A": "b"}}, "env and cwd cannot be set for a URL"),
+}
+
+
+@pytest.mark.parametrize(("server", "more", "message"), WRONG.values(), ids=WRONG.keys())
+def test_wrong_settings_are_refused(server: Any, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        tools.from_mcp(server, **more)
+
+
+def test_the_tools_of_a_server_that_is_not_open_are_not_known() -> None:
+    server = tools.from_mcp("uvx mcp-server-time --local-timezone Europe/Vienna")
+    assert repr(server) == "McpServer('mcp-server-time', not open)"
+    with pytest.raises(ConfigurationError, match="are not known yet: write `async with lab"):
+        agent_of(server)
+
+
+def test_a_tool_whose_schema_cannot_be_used_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    listed = [{"name": "good", "inputSchema": {"type": "object"}}, {"name": "bad", "inputSchema": {"$ref": "http://x.example/a"}}]
+    recorded = {
+        "request": {"method": "POST", "uri": "mcp://x/tools/list", "body": "{}", "headers": {}},
+        "response": {
+            "status": {"code": 200, "message": ""},
+            "headers": {},
+            "body": {"string": json.dumps({"tools": listed}) + "\n"},
+        },
+    }
+    (tmp_path / "x.json").write_text(json.dumps({"version": 1, "interactions": [recorded]}))
+    with (
+        lab.replay(tmp_path),
+        pytest.warns(AgentlabWarning, match="has a tool that is left out. The tool 'bad' has a schema with"),
+    ):
+        assert [one.name for one in asyncio.run(tools.from_mcp("x").open())] == ["good"]
+
+
+RESULTS: dict[str, tuple[dict[str, Any], Any]] = {
+    "text": ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "a\nb"),
+    "structured": ({"content": [{"type": "text", "text": "{}"}], "structuredContent": {"a": [1]}}, {"a": [1]}),
+    "wrapped": ({"content": [], "structuredContent": {"result": 5}}, 5),
+    "file": ({"content": [{"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}}]}, "inside"),
+    "binary file": ({"content": [{"type": "resource", "resource": {"uri": "file:///a", "blob": "AAAA"}}]}, "[resource, 3 bytes]"),
+    "link": ({"content": [{"type": "resource_link", "uri": "file:///a", "name": "a"}]}, "[resource_link: file:///a]"),
+    "audio": ({"content": [{"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}]}, "[audio/wav, 3 bytes]"),
+    "nothing": ({"content": []}, ""),
+}
+
+
+@pytest.mark.parametrize(("result", "value"), RESULTS.values(), ids=RESULTS.keys())
+def test_what_a_model_reads_of_a_result(result: dict[str, Any], value: Any) -> None:
+    assert value_of(result) == value
+
+
+def test_importing_agentlab_imports_no_mcp_and_no_jsonschema() -> None:
+    code = "import sys, agentlab as lab; lab.Agent, lab.tools.from_mcp; print({'mcp', 'jsonschema'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ))
+    assert done.stdout.strip() == "set()"
