@@ -335,7 +335,7 @@ def test_compare_more(show: Callable[..., Page], store: lab.Store) -> None:
     for place in range(3, 9):
         rows(page).nth(place).get_by_role("checkbox").uncheck()
     compare.click()
-    chips = page.locator(OPENED).get_by_role("navigation", name="Runs").get_by_role("button")
+    chips = page.locator(OPENED).locator(".page-chip")
     expect(chips).to_have_count(3)
     chips.last.click()
     expect(page.locator(OPENED).locator(".page-bar h1")).to_have_text("critic")

@@ -48,7 +48,7 @@ def live_script() -> str:
 def browse_script(*, live: bool) -> str:
     """Return the JavaScript of the runs in a store: for a file, or as a module for a live widget."""
     more = f"{_script('live')}\nexport default {{ render: renderBrowse }};\n" if live else ""
-    return f"{script()}\n{_script('browse')}\n{more}"
+    return f"{script()}\n{_script('grid')}\n{_script('browse')}\n{more}"
 
 
 def _script(name: str) -> str:

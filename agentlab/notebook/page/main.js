@@ -164,8 +164,10 @@ function mountPage(root, store, send = null) {
  * save, stay. Return a function that ends this.
  */
 function shieldKeys(root) {
-  const shield = (event) =>
-    root.toggleAttribute("data-lm-suppress-shortcuts", event.key === "Enter" || !(event.ctrlKey || event.metaKey));
+  const shield = ({ target, key, ctrlKey, metaKey }) => {
+    // On the element itself: its own selectors are tried before those of what is around it.
+    if (root.contains(target)) target.toggleAttribute("data-lm-suppress-shortcuts", key === "Enter" || !(ctrlKey || metaKey));
+  };
   addEventListener("keydown", shield, true);
   return () => removeEventListener("keydown", shield, true);
 }
