@@ -140,8 +140,10 @@ function mountPage(root, store, send = null) {
   const toPrint = () => conversation().print(true);
   const fromPrint = () => conversation().print(false);
   // JupyterLab would run, move or delete cells at keys that are meant for the page; its keys with Ctrl, such as to save, stay.
-  const shield = (event) =>
-    root.toggleAttribute("data-lm-suppress-shortcuts", event.key === "Enter" || !(event.ctrlKey || event.metaKey));
+  // It asks the element with the focus before those around it.
+  const shield = ({ target, key, ctrlKey, metaKey }) => {
+    if (root.contains(target)) target.toggleAttribute("data-lm-suppress-shortcuts", key === "Enter" || !(ctrlKey || metaKey));
+  };
   addEventListener("keydown", shield, true);
   keyed.addEventListener("keydown", keys);
   addEventListener("beforeprint", toPrint);
