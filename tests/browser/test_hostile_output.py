@@ -136,7 +136,12 @@ def unharmed(lab: LabPage, asked: list[str], state: str) -> None:
     page = lab.page
     assert page.evaluate("window.owned === undefined"), f"{state}: a script ran"
     assert not [url for url in asked if "owned" in url], f"{state}: the page asked for something"
-    assert page.locator('.agentlab-page :is(script, iframe, [onerror], [onload], a[href^="javascript" i], img[src*="owned"])').count() == 0, state
+    assert (
+        page.locator(
+            '.agentlab-page :is(script, iframe, [onerror], [onload], a[href^="javascript" i], img[src*="owned"])'
+        ).count()
+        == 0
+    ), state
     assert page.evaluate(OVERFLOWS) == [], f"{state}: sticks out"
     assert page.evaluate(REVERSED) == [], f"{state}: turned round"
     letters = page.evaluate("document.querySelector('.agentlab-page:has(> .page-frame)').textContent.length")

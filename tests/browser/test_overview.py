@@ -131,7 +131,9 @@ def test_long_and_hostile_names_stay_in_their_place(lab: LabPage, width: int) ->
     lab.page.set_viewport_size({"width": width, "height": 900})
     open_cell(lab, "names", LONG_NAMES)
     expect(lab.status).to_contain_text("<img src=x onerror")
-    assert lab.page.evaluate("() => { const p = document.querySelector('.page-frame'); return p.scrollWidth - p.clientWidth }") <= 1
+    assert (
+        lab.page.evaluate("() => { const p = document.querySelector('.page-frame'); return p.scrollWidth - p.clientWidth }") <= 1
+    )
     assert lab.page.evaluate(STICKS_OUT) == []
     assert lab.page.evaluate("window.owned === undefined")
     lab.screenshot(PICTURES / f"page-{width}-long-names.png", of=lab.live)

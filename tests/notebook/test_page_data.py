@@ -205,7 +205,9 @@ def test_chat_history_reminders_and_messages_of_a_person() -> None:
     assert [(mark["kind"], mark["step"]) for mark in data["marks"]] == [("nudge", 1)]
     run.fork(at=1, message="And *now*?")
     _, branch = data_of(run)["runs"]
-    assert branch["steps"][0]["html"].endswith("<p>And <em>now</em>?</p>\n</div></div>") and branch["name"] == 'message "And *now*?"'
+    assert (
+        branch["steps"][0]["html"].endswith("<p>And <em>now</em>?</p>\n</div></div>") and branch["name"] == 'message "And *now*?"'
+    )
 
 
 def test_tables_and_images_are_shown_as_such() -> None:
