@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import expect
 
 from .lab_page import LabPage
-from .test_accessibility import tab as show_tab
 from .widget_page import LIVE
 
 HOSTILE_RUN = r"""
@@ -48,13 +47,16 @@ def answer(request, index):
     return replace(response, text=HOSTILE + ENDLESS, signal=signal, model=HOSTILE)
 
 model = ScriptedProvider(answer, name=HOSTILE, model=HOSTILE)
-run = lab.Agent(model, tools=[archive], name=HOSTILE).run(HOSTILE, budget=Budget(max_turns=9))
+condition = lab.Custom(lambda history: False, name=HOSTILE)
+run = lab.Agent(model, tools=[archive], name=HOSTILE, instructions=HOSTILE).run(
+    HOSTILE, stop=condition | lab.StepCountIs(9), approve=["archive"] if WAITS else None
+)
 run.panel()
 """
 
 OVERFLOWS = """() => {
     const cell = document.querySelector('.jp-Notebook .jp-Cell-outputArea').getBoundingClientRect();
-    const wide = [...document.querySelectorAll('.agentlab-panel.jupyter-widgets *')].filter(one => {
+    const wide = [...document.querySelectorAll('.agentlab-page:has(> .page-frame) *')].filter(one => {
         if (!one.checkVisibility() || one.getBoundingClientRect().right <= cell.right + 1) return false;
         for (let box = one.parentElement; !box.matches('.jp-Cell-outputArea'); box = box.parentElement)
             if (['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(box).overflowX)
@@ -66,7 +68,7 @@ OVERFLOWS = """() => {
 """Elements that overflow the cell and are not clipped or scrolled by another element."""
 
 REVERSED = """() => {
-    const texts = document.createTreeWalker(document.querySelector('.agentlab-panel.jupyter-widgets'), NodeFilter.SHOW_TEXT);
+    const texts = document.createTreeWalker(document.querySelector('.agentlab-page:has(> .page-frame)'), NodeFilter.SHOW_TEXT);
     const wrong = [];
     while (texts.nextNode()) {
         const node = texts.currentNode, text = node.data.trim();
@@ -84,32 +86,49 @@ REVERSED = """() => {
 BUTTONS = ("Run", "Step", "Pause", "Stop")
 
 
+OPEN_ALL = "document.querySelectorAll('.agentlab-page details').forEach(one => { one.open = true; })"
+
+
 @pytest.mark.parametrize("fails", [False, True], ids=["completes", "fails"])
 def test_hostile_output_stays_text_and_breaks_nothing(lab: LabPage, fails: bool) -> None:
     asked: list[str] = []
     lab.page.on("request", lambda request: asked.append(request.url))
-    lab.open(lab.jupyter.write_notebook("hostile", [f"FAILS = {fails}\n" + HOSTILE_RUN]))
+    lab.open(lab.jupyter.write_notebook("hostile", [f"FAILS, WAITS = {fails}, False\n" + HOSTILE_RUN]))
     lab.run_cell(0, wait=False)
     lab.button("Run").click()
-    end = "truncated · error" if fails else "terminated · completed"
-    expect(lab.page.locator(f"{LIVE} .agentlab-end")).to_contain_text(end)
-    expect(lab.page.locator(LIVE)).to_contain_text("The run has ended: branch it")
-    unharmed(lab, asked, "ended")
-    for name in ("Timeline", "Branches", "Steps"):
-        show_tab(lab, name)
-        unharmed(lab, asked, name)
-    for step in (1, 2, 3):
-        lab.set_number("Step", step)
-        expect(lab.page.locator(f"{LIVE} .agentlab-detail-head")).to_contain_text(f"Step {step}")
-        for summary in lab.page.locator(f"{LIVE} summary").locator("visible=true").all():
-            if summary.evaluate("one => !one.parentElement.open"):
-                summary.click()
+    lab.wait_for_status("ended")
+    for step in (1, 2, 3, 4):
+        lab.page.evaluate(OPEN_ALL)
         unharmed(lab, asked, f"step {step}")
-    saved = lab.wait_for_saved(0, end)
-    for kind in ("text/html", "text/plain"):
-        text = "".join(saved["data"][kind])
-        assert "\x1b" not in text and len(text) < 3_000_000
-    assert "<script" not in "".join(saved["data"]["text/html"])
+        lab.button("Previous step").click()
+    lab.kernel_value("run.fork(at=1, message=HOSTILE, prompt=HOSTILE) and 1")
+    expect(lab.button("Compare")).to_be_visible()
+    lab.button("Compare").click()
+    lab.page.evaluate(OPEN_ALL)
+    unharmed(lab, asked, "comparing")
+    lab.wait_for_kernel("run.result is not None", "True")
+    outputs = [output["data"] for output in lab.save()["cells"][0]["outputs"] if "data" in output]
+    saved = "".join("".join(data.get(kind, "")) for data in outputs for kind in ("text/html", "text/plain"))
+    assert "\x1b" not in saved and len(saved) < 6_000_000
+    assert "<script" not in "".join("".join(data.get("text/html", "")) for data in outputs)
+
+
+def test_hostile_arguments_and_messages_of_a_run_that_waits_stay_text(lab: LabPage) -> None:
+    asked: list[str] = []
+    lab.page.on("request", lambda request: asked.append(request.url))
+    lab.open(lab.jupyter.write_notebook("waits", ["FAILS, WAITS = False, True\n" + HOSTILE_RUN]))
+    lab.run_cell(0, wait=False)
+    lab.button("Run").click()
+    lab.wait_for_status("waiting for approval")
+    expect(lab.button("Approve").first).to_be_visible()
+    unharmed(lab, asked, "waiting")
+    lab.button("Answer in its place…").click()
+    lab.live.get_by_label("What the model reads as the result").fill('<img src="/owned.png" onerror="window.owned = 4">')
+    lab.button("Send the answer").click()
+    expect(lab.live.get_by_text("What the model reads as the result")).to_have_count(0)
+    lab.page.evaluate(OPEN_ALL)
+    unharmed(lab, asked, "answered")
+    lab.button("Stop").click()
 
 
 def unharmed(lab: LabPage, asked: list[str], state: str) -> None:
@@ -117,10 +136,15 @@ def unharmed(lab: LabPage, asked: list[str], state: str) -> None:
     page = lab.page
     assert page.evaluate("window.owned === undefined"), f"{state}: a script ran"
     assert not [url for url in asked if "owned" in url], f"{state}: the page asked for something"
-    assert page.locator('.agentlab-panel :is(script, a[href^="javascript"], img[src*="owned"])').count() == 0, state
+    assert (
+        page.locator(
+            '.agentlab-page :is(script, iframe, [onerror], [onload], a[href^="javascript" i], img[src*="owned"])'
+        ).count()
+        == 0
+    ), state
     assert page.evaluate(OVERFLOWS) == [], f"{state}: sticks out"
     assert page.evaluate(REVERSED) == [], f"{state}: turned round"
-    letters = page.evaluate("document.querySelector('.agentlab-panel.jupyter-widgets').textContent.length")
+    letters = page.evaluate("document.querySelector('.agentlab-page:has(> .page-frame)').textContent.length")
     assert letters < 500_000, f"{state}: {letters:,} letters are in the page"
     for name in BUTTONS:
         expect(lab.button(name)).to_be_visible()
@@ -160,9 +184,5 @@ def test_formulas_in_names_stay_text(lab: LabPage) -> None:
     formula = "mjx-container, .MathJax, .MathJax_Display"
     expect(lab.page.locator(f".jp-Cell:nth-of-type(2) :is({formula}), .jp-RenderedLatex :is({formula})").first).to_be_attached()
     lab.page.wait_for_timeout(1500)  # they are rendered with a delay
-    tabs = lab.page.get_by_role("tab").all()
-    for name in [tab.inner_text() for tab in tabs if tab.locator("xpath=ancestor::*[contains(@class,'jp-OutputArea')]").count()]:
-        lab.page.get_by_role("tab", name=name, exact=True).first.click()
-        lab.page.wait_for_timeout(500)
     outside = lab.page.evaluate(FORMULAS, formula)
     assert outside == []

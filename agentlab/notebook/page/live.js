@@ -85,8 +85,6 @@ function render({ model, el }) {
   const root = el.appendChild(make("div"));
   const kept = model.get("kept_class");
   if (kept) root.before(make("style", {}, `.${CSS.escape(kept)} {display:none}`));
-  /** Keys in the panel are not for JupyterLab's cells, such as "d d", which deletes one; those with Ctrl are. */
-  const ownKeys = (event) => root.toggleAttribute("data-lm-suppress-shortcuts", !event.ctrlKey && !event.metaKey);
   const { send, listen, leave } = makeSend(model);
   const page = Math.random().toString(36).slice(2); // this view of the panel
   const store = makeStore(
@@ -110,7 +108,6 @@ function render({ model, el }) {
     store.set({ fault: GONE });
   });
   const unmount = mountPage(root, store, send);
-  window.addEventListener("keydown", ownKeys, true);
   const unsubscribe = store.subscribe(() => {
     const { open } = store.view;
     if (open === null || open === opened) return;
@@ -123,7 +120,6 @@ function render({ model, el }) {
     unwatch();
     model.off("msg:custom", received);
     unsubscribe();
-    window.removeEventListener("keydown", ownKeys, true);
     unmount();
     leave("This view of the panel was closed.");
   };
