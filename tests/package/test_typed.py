@@ -202,6 +202,10 @@ chunks: list[bytes]
 BODIES: dict[str, dict[str, Any]]
 STREAM: bytes
 ray: Any
+client: Any
+langchain_tool: Any
+pydantic_ai_tool: Any
+inspect_tool: Any
 
 
 def get_weather(city: str) -> str: return city
