@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import expect
 
 from .lab_page import LabPage
-from .widget_page import LIVE
 
 HOSTILE_RUN = r"""
 import agentlab as lab
