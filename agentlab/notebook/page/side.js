@@ -94,6 +94,7 @@ function meterOf(row) {
   const state = row.met ? "met" : row.share >= 0.8 ? "near" : "";
   const bar = make("span", { class: `page-fill ${state}` });
   bar.style.width = `${percent.toFixed(1)}%`;
+  bar.hidden = percent === 0;
   return make(
     "span",
     {
