@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -91,7 +92,7 @@ def test_tab_reaches_every_control_in_page_order_with_visible_focus(lab: LabPage
     lab.focus("Run")
     lab.page.keyboard.press("Shift+Tab")  # so that the focus comes from the keyboard
     lab.page.keyboard.press("Tab")
-    reached = []
+    reached: list[dict[str, Any]] = []
     while (focused := lab.page.evaluate(FOCUSED)) is not None and len(reached) < 300:
         reached.append(focused)
         lab.page.keyboard.press("Tab")
