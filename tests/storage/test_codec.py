@@ -221,6 +221,7 @@ def test_restored_conditions_give_the_same_readings(one: StopCondition) -> None:
 def event_of(kind: type[events.Event]) -> st.SearchStrategy[events.Event]:
     known = {"settings": all_settings, "before": all_settings, "after": all_settings, "result": results, "tool_call": tool_calls}
     by_type = {"float": seconds, "int": st.integers(0, 99), "str": texts, "bool": st.booleans(), "int | None": counts}
+    by_type["float | None"] = st.none() | seconds
     by_type |= {"str | None": st.none() | texts}
     by_type |= {
         "FinishReason": st.sampled_from(FinishReason),
