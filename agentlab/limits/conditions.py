@@ -210,7 +210,7 @@ class MaxOutputTokens(StopCondition):
 
     Example:
         >>> str(lab.MaxOutputTokens(500).read(result.history))
-        'MaxOutputTokens 202 of 500'
+        'MaxOutputTokens 409 of 500'
     """
 
     tokens: int = limit_field(unit="tokens", minimum=1, start=2_000, help="stop when this many tokens were written")
@@ -233,7 +233,7 @@ class MaxToolCalls(StopCondition):
 
     Example:
         >>> lab.MaxToolCalls(8).read(result.history).value
-        5
+        6
         >>> str(lab.MaxToolCalls(2, "get_weather").read(result.history))
         'MaxToolCalls 2 of 2'
     """

@@ -675,6 +675,10 @@ def test_an_ended_run_that_waited_can_be_continued() -> None:
 
 def test_a_person_is_there_while_a_live_panel_is_shown() -> None:
     run = Desk().agent().run("?", approve=["pay"])
-    assert not run.control.attended
-    assert lab.panel(run).widget is not None
+    panel = lab.panel(run)
+    assert panel.widget is not None
+    assert not run.control.attended, "no page shows it yet"
+    panel.carry_out({"do": "hello", "page": "one"})
     assert run.control.attended
+    panel.carry_out({"do": "bye", "page": "one"})
+    assert not run.control.attended

@@ -74,7 +74,7 @@ NUMBER, TEXT, WHOLE = (int, float, type(None)), (str,), (int, type(None))
 SHAPE: dict[str, Any] = {
     "id": str, "name": str, "agent": str, "model": str, "parent": (str, type(None)), "forked_at": WHOLE, "called_by": (str, type(None)),
     "continues": bool, "in_force": dict, "state": str, "system_html": str, "prompt_html": str,
-    "actions": [{"label": str, "why": str, "code": str}],
+    "actions": [{"label": str, "why": str, "code": str, "needs_prompt": bool}],
     "totals": {"steps": int, "tokens": WHOLE, "input_tokens": WHOLE, "output_tokens": WHOLE, "cost_usd": NUMBER, "elapsed_s": NUMBER},
     "limits": [{
         "name": str, "label": str, "unit": str, "value": (*NUMBER, str), "limit": (*NUMBER, str), "share": NUMBER,
