@@ -136,6 +136,9 @@ def test_the_step_takes_the_place_of_what_streamed_at_the_end(speaking: LabPage)
     assert left_below(speaking) < 2
     under_way(speaking).locator(".agentlab-call summary").click()
     expect(under_way(speaking).locator(".agentlab-args")).to_contain_text('"the end"')
+    scroller(speaking).hover()
+    speaking.page.mouse.wheel(0, 2_000)  # back to the end
+    speaking.page.wait_for_timeout(400)
     speaking.kernel_value("globals().update(working=False)")
     expect(speaking.live.get_by_role("article", name="Step 3", exact=True)).to_be_attached()
     assert left_below(speaking) < 2

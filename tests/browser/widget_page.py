@@ -73,7 +73,7 @@ class WidgetPage:
         """Wait until the bar shows this number of steps."""
         steps = self.status.locator("[data-total=steps]")  # a locator, since marimo's pages are in shadow trees
         deadline = time.monotonic() + (self._timeout_ms / 1000 if timeout_s is None else timeout_s)
-        while int(re.sub(r"\D.*|,", "", (text := steps.first.text_content() or "")) or 0) < number:
+        while int(re.sub(r"[^\d,].*|,", "", (text := steps.first.text_content() or "")) or 0) < number:
             assert time.monotonic() < deadline, f"the bar says {text!r}, not {number} steps"
             self.page.wait_for_timeout(50)
 

@@ -358,6 +358,8 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
   async function look() {
     const mine = ++round;
     looking = true;
+    await null; // what the search leads to comes after the drawing that has started it
+    if (mine !== round) return;
     const query = store.view.query.trim().toLowerCase();
     const hits = [];
     for (let from = 1; query && from !== null; ) {
