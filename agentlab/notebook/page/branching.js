@@ -2,7 +2,7 @@
 
 // The form -------------------------------------------------------------------------------------------------------------------
 
-/** The forms of each page, by run and step. They outlive the items that they are in: what was typed stays while the list drops these. */
+/** The forms of each page that were opened, by run and step. They outlive the items that they are in: what was typed stays while the list drops these. */
 const branchForms = new WeakMap();
 
 /** The button below a step (0: below the prompt) that makes a branch there; null in a file. */
@@ -11,11 +11,11 @@ function branchHere(store, run, step, send) {
   const key = `${run.id}/${step}`;
   const forms = branchForms.get(store) || new Map();
   branchForms.set(store, forms);
-  if (!forms.has(key)) forms.set(key, makeBranchForm(store, run.id, step, send, () => forms.delete(key)));
-  return forms.get(key);
+  const keep = (node) => (node ? forms.set(key, node) : forms.delete(key));
+  return forms.get(key) || makeBranchForm(store, run.id, step, send, keep);
 }
 
-function makeBranchForm(store, runId, step, send, forget) {
+function makeBranchForm(store, runId, step, send, keep) {
   const name = step ? `Branch after step ${count(step)}` : "Branch from the prompt";
   const button = make("button", { type: "button", class: "page-button page-branch-here", "aria-expanded": "false" }, "Branch here");
   button.setAttribute("aria-label", `Branch here: ${step ? `after step ${step}` : "from the prompt"}`);
@@ -25,6 +25,7 @@ function makeBranchForm(store, runId, step, send, forget) {
 
   async function open() {
     offered ??= await send({ do: "branch_form", run: runId, step });
+    keep(node);
     if (!form.firstChild) fillBranchForm(form, name, step, offered, { send: submit, close });
     show(true);
     form.querySelector("textarea, select").focus();
@@ -43,7 +44,7 @@ function makeBranchForm(store, runId, step, send, forget) {
   async function submit(changes) {
     const frame = node.closest(".page-frame");
     await send({ do: "branch", run: runId, step, ...changes });
-    forget(); // the next branch from here begins with an empty form
+    keep(null); // the next branch from here begins with an empty form
     show(false);
     frame?.querySelector(".page-tools .page-controls button:not([aria-disabled='true'])")?.focus();
   }
