@@ -219,7 +219,7 @@ def test_the_cost_of_a_piece_does_not_depend_on_the_length() -> None:
     early = calls_in(more)
     for _ in range(500):
         more()
-    assert calls_in(more) <= 1.2 * early
+    assert calls_in(more) <= 1.5 * early  # of a text that is 26 times as long
 
 
 def test_a_very_long_answer_is_cut_while_it_streams() -> None:

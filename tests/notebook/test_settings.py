@@ -216,6 +216,13 @@ def test_a_refused_value_says_why_and_what_is_in_force(typed: str, why: str) -> 
     assert desk.limits.max_turns == 500
 
 
+@pytest.mark.parametrize("typed", ["0,006", "1,500", "0,5"])
+def test_a_comma_in_an_amount_of_money_is_refused_since_it_may_be_a_decimal_one(typed: str) -> None:
+    desk = Desk(budget=Budget(max_cost="0.005"))
+    assert "write it as 0.05" in desk.refused("budget", "max_cost", value=typed)
+    assert desk.limits.max_cost == Decimal("0.005")
+
+
 def test_a_choice_and_a_text_are_set() -> None:
     desk = Desk()
     assert desk.set("budget", "missing_usage", value="estimate") == "estimate"

@@ -29,7 +29,7 @@ LONG = 60
 """Length of a text from which its box has several lines."""
 TIMES = {"ms": "0.001", "s": "1", "min": "60", "h": "3600"}
 SIZES = {"k": "1000", "m": "1000000"}
-_NUMBER = re.compile(r"\$?\s*([+-]?(?:\d{1,3}(?:[,_ ]\d{3})+|\d+)?(?:\.\d*)?(?:e[+-]?\d+)?)\s*([a-z]*)", re.IGNORECASE)
+_NUMBER = re.compile(r"\$?\s*([+-]?(?:[1-9]\d{0,2}(?:[,_ ]\d{3})+|\d+)?(?:\.\d*)?(?:e[+-]?\d+)?)\s*([a-z]*)", re.IGNORECASE)
 """A number with or without separators of thousands, and a letter for its size or unit."""
 
 
@@ -161,8 +161,10 @@ def _choices(kind: Kind, value: Any) -> list[Any]:
 def _number(field: dataclasses.Field[Any], kind: type, typed: Any) -> int | float | Decimal:
     read = _NUMBER.fullmatch(str(typed).strip())
     sizes = TIMES if field.metadata.get("unit") == "s" else SIZES
-    if read is None or not any(map(str.isdigit, read[1])) or (read[2] and read[2].lower() not in sizes):
-        raise LimitError(f"{field.name}: {cut(typed, 40)!r} is not a number; write 8, 0.05 or 10,000.")
+    decimal_comma = kind is not int and "," in str(typed)  # 1,500 is one and a half in half of the world
+    if read is None or not any(map(str.isdigit, read[1])) or (read[2] and read[2].lower() not in sizes) or decimal_comma:
+        such = "8 or 10,000" if kind is int else "0.05 or 1500"
+        raise LimitError(f"{field.name}: {cut(typed, 40)!r} is not a number; write it as {such}.")
     number = Decimal(re.sub("[,_ ]", "", read[1])) * Decimal(sizes.get(read[2].lower(), 1))
     if kind is Decimal:
         return number
