@@ -94,6 +94,9 @@ if TYPE_CHECKING:
     from agentlab.model.messages import Stop as Stop
     from agentlab.model.messages import ToolCall as ToolCall
     from agentlab.model.messages import ToolResult as ToolResult
+    from agentlab.model.parts import Audio as Audio
+    from agentlab.model.parts import Document as Document
+    from agentlab.model.parts import Image as Image
     from agentlab.model.usage import Usage as Usage
     from agentlab.notebook.browse import browse as browse
     from agentlab.notebook.explorer.explorer import explore as explore
@@ -148,6 +151,7 @@ _NAMES = {
     "limits.settings": "RunSettings",
     "model.finish_reasons": "Confidence FinishReason StopReason TerminationSignal",
     "model.messages": "Message Stop ToolCall ToolResult",
+    "model.parts": "Audio Document Image",
     "model.usage": "Usage",
     "notebook.browse": "browse",
     "notebook.explorer.explorer": "explore",

@@ -10,7 +10,7 @@ import difflib
 import types
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overload
 
 from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import name_of
@@ -29,14 +29,49 @@ from agentlab.limits.combinators import as_condition
 from agentlab.limits.policies import CONTINUATION, ContinuationPolicy, TerminatingTools
 from agentlab.limits.settings import RunSettings, as_approve, as_continuation, as_policy, as_terminating
 from agentlab.model.conversation import Conversation
-from agentlab.model.messages import JSON, Message, ModelRequest, ToolCall, ToolResult, ToolSpec
+from agentlab.model.messages import JSON, Effort, Message, ModelRequest, Parameters, ToolCall, ToolResult, ToolSpec, user_message
+from agentlab.model.parts import Content
 from agentlab.model.responses import ModelResponse
-from agentlab.providers.base import Provider
+from agentlab.providers.base import Provider, checked_parameters
 from agentlab.providers.registry import resolve
 from agentlab.records.events import RunObserver
+from agentlab.records.result import Out
 from agentlab.run import Run as RunOf
-from agentlab.tools import Function, Tool, as_tools
+from agentlab.tools import Function, McpServer, Tool, as_tools
 from agentlab.transport import Transport, current
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict, Unpack
+
+    from agentlab.tools.outputs import OutputType
+
+    class _Keywords(TypedDict, total=False):
+        """The keywords of an Agent besides `output`, for type checkers."""
+
+        tools: Iterable[Tool | Function | McpServer]
+        output_retries: int
+        instructions: str
+        budget: Budget | None
+        stop: object
+        policy: Policy | None
+        continuation: ContinuationPolicy | None
+        terminating: TerminatingTools | Sequence[str | Tool | Function] | None
+        approve: object
+        approver: Approver | None
+        stream: bool
+        temperature: float | None
+        seed: int | None
+        reasoning_effort: Effort | None
+        tool_choice: str | None
+        parallel_tool_calls: bool | None
+        options: Mapping[str, JSON] | None
+        middleware: Sequence[Middleware]
+        tool_middleware: Sequence[ToolMiddleware]
+        retry: RetryPolicy | None
+        observers: Sequence[RunObserver]
+        name: str | None
+        max_depth: int | None
+
 
 G = TypeVar("G")
 T = TypeVar("T")
@@ -53,7 +88,7 @@ Approver: TypeAlias = Callable[[PendingCall], "bool | Approval | Awaitable[bool 
 """Decides on a tool call that waits for approval: True, False or an Approval."""
 
 
-class Agent(Displayable):
+class Agent(Displayable, Generic[Out]):
     """A model with tools and instructions.
 
         agent = lab.Agent("anthropic:claude-sonnet-4-6", tools=[search, finalize], instructions="…")
@@ -61,6 +96,10 @@ class Agent(Displayable):
 
     model         `provider:model`, a `lab.Provider(…)`, or any object with `respond` (see agentlab.testing)
     tools         functions with annotations, sync or async, `lab.tool(…)` of one, or classes made from pydantic's BaseModel
+    output        the type of the answer: a pydantic model, a dataclass, a TypedDict, or a union of these. `result.output` is then a
+                  value of it, or None if the run was cut off. The model gets its schema by the structured output of its API, or as
+                  a tool named `final_answer`
+    output_retries  how often the model is asked again for an answer that fits; each time is a step
     budget, stop  defaults for its runs; the default budget is `Budget(max_turns=20)`
     policy        a function `(signal, context) -> Decision`, sync or async, default for its runs: decides what to do with a response
     continuation  a ContinuationPolicy, default for its runs: limits the calls that continue a truncated answer; None: no continuation
@@ -70,7 +109,14 @@ class Agent(Displayable):
     approver      a function `(call) -> decision`, sync or async, that decides on these calls; see `lab.Approval`. A run without
                   `approve` and without sub-agents that begins with an approver warns
     stream        True to request the answer as a stream
-    options       further fields of the provider's request body, such as {"temperature": 0}
+    temperature   from 0 to 2; Anthropic's models take at most 1
+    seed          makes sampling repeatable, as far as the server can
+    reasoning_effort   how much the model reasons: none, minimal, low, medium, high, xhigh or max
+    tool_choice   `auto`, `required`, `none` or the name of a tool, in each request: with `required` or a name, the run ends with a
+                  terminating tool or a limit
+    parallel_tool_calls   False: the model calls at most one tool per answer
+                  A value that the provider or the model is known to refuse raises ConfigurationError before anything is sent
+    options       further fields of the provider's request body, such as {"top_p": 0.9}
     middleware    async functions `(request, ask) -> response` around each model call, the first outermost
     tool_middleware   async functions `(call, execute) -> result` around each tool call: they may change the arguments or the result,
                   return a different `ToolResult`, or end the run with StopRequested
@@ -89,13 +135,22 @@ class Agent(Displayable):
 
     max_depth: int | None = call_context.MAX_DEPTH  # for agents pickled before these attributes existed
     approver: Approver | None = None
+    parameters: Parameters = Parameters()
+    output_type: OutputType | None = None
+    output_retries: int = 2
 
+    @overload
+    def __init__(self: Agent[T | None], model: str | Provider | Model, *, output: type[T], **more: Unpack[_Keywords]) -> None: ...
+    @overload
+    def __init__(self, model: str | Provider | Model, *, output: Any = None, **more: Unpack[_Keywords]) -> None: ...
     @helps_with_keywords
     def __init__(
         self,
         model: str | Provider | Model,
         *,
-        tools: Iterable[Tool | Function] = (),
+        tools: Iterable[Tool | Function | McpServer] = (),
+        output: Any = None,
+        output_retries: int = 2,
         instructions: str = "",
         budget: Budget | None = None,
         stop: object = None,
@@ -105,6 +160,11 @@ class Agent(Displayable):
         approve: object = None,
         approver: Approver | None = None,
         stream: bool = False,
+        temperature: float | None = None,
+        seed: int | None = None,
+        reasoning_effort: Effort | None = None,
+        tool_choice: str | None = None,
+        parallel_tool_calls: bool | None = None,
         options: Mapping[str, JSON] | None = None,
         middleware: Sequence[Middleware] = (),
         tool_middleware: Sequence[ToolMiddleware] = (),
@@ -123,6 +183,8 @@ class Agent(Displayable):
         self.tools: Mapping[str, Tool] = types.MappingProxyType(as_tools(tools))
         self.tool_specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
         self.instructions = instructions
+        self.output_type = self._as_output_type(output)
+        self.output_retries = _checked_retries(output_retries)
         self.settings: RunSettings = replace(
             _settings(RunSettings(), budget, stop, policy),
             continuation=as_continuation(continuation),
@@ -131,6 +193,8 @@ class Agent(Displayable):
         self.settings = replace(self.settings, approve=as_approve(approve, self.tools))
         self.approver: Approver | None = _as_approver(approver)
         self.stream = stream
+        parameters = Parameters(temperature, seed, reasoning_effort, tool_choice, parallel_tool_calls)
+        self.parameters: Parameters = checked_parameters(parameters, tuple(self.tools))
         self.options: Mapping[str, JSON] = types.MappingProxyType(dict(options or {}))
         self.middleware: tuple[Middleware, ...] = _functions("middleware", middleware)
         self.tool_middleware: tuple[ToolMiddleware, ...] = _functions("tool_middleware", tool_middleware)
@@ -143,7 +207,7 @@ class Agent(Displayable):
     @helps_with_keywords
     def run(
         self,
-        prompt: str,
+        prompt: Content,
         *,
         stop: object = None,
         budget: Budget | None = None,
@@ -155,8 +219,9 @@ class Agent(Displayable):
         messages: Iterable[Message] = (),
         observers: Sequence[RunObserver] = (),
         transport: Transport | None = None,
-    ) -> Run:
-        """Return a new run on this prompt: `await` it, step through it, or `start()` it.
+    ) -> Run[Out]:
+        """Return a new run on this prompt: `await` it, step through it, or `start()` it. The prompt is text, or a list of texts and
+        parts, such as `["What is this?", lab.Image("map.png")]`.
 
         A setting of None means the agent's default; so `continuation=None` does not turn continuation off here, unlike in `Agent`.
         `approve` names the tools that a person is asked about, and `approver` decides on them (see `lab.Approval`); without an
@@ -170,15 +235,14 @@ class Agent(Displayable):
             >>> (await run).text
             'Paris.'
         """
-        if not isinstance(prompt, str) or not prompt.strip():
-            raise ConfigurationError(f"prompt={prompt!r}: pass the task as text.")
+        message = user_message(prompt, "prompt={!r}: pass the task as text, or as a list of texts and parts.")
         call_context.refuse_too_deep()
         settings = self.settings_for(
             budget=budget, stop=stop, policy=policy, continuation=continuation, terminating=terminating, approve=approve
         )
         warn_of(never_met(settings, self), stacklevel=3)
         conversation = Conversation(messages)
-        conversation.append(Message("user", prompt))
+        conversation.append(message)
         return self.run_on(conversation, settings, transport, observers, _as_approver(approver))
 
     def run_on(
@@ -188,7 +252,7 @@ class Agent(Displayable):
         transport: Transport | None = None,
         observers: Sequence[RunObserver] = (),
         approver: Approver | None = None,
-    ) -> Run:
+    ) -> Run[Out]:
         """Return a run on a conversation; its prompt is the newest message that is not from the assistant or a tool."""
         prefix = RunPrefix.of_messages(conversation)
         watched_by = (*self.observers, *observers)
@@ -223,6 +287,7 @@ class Agent(Displayable):
         budget: Budget | None = None,
         stop: object = None,
         terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
+        parallel: bool = False,
     ) -> Tool:
         """Return this agent as a tool for another agent, which calls it with a `task` and receives its answer.
 
@@ -230,6 +295,7 @@ class Agent(Displayable):
             agent = Agent("…", tools=[research])
 
         budget, stop, terminating   settings of each of its runs, by default those of the agent
+        parallel                    several calls of one answer run at the same time, each within an equal share of what is left
 
         A child run is limited by the calls, tokens, money and time that its caller has left, and its usage counts there. Its steps are
         counted separately, up to the `max_turns` of the outermost run. Runs may be nested up to `max_depth` of the outermost agent (3
@@ -245,11 +311,18 @@ class Agent(Displayable):
             ('It is Paris.', 'scout-1')
         """
         made: Tool = lazy.call(
-            "agentlab.subagent:as_tool", self, name, description, budget=budget, stop=stop, terminating=terminating
+            "agentlab.subagent:as_tool",
+            self,
+            name,
+            description,
+            budget=budget,
+            stop=stop,
+            terminating=terminating,
+            parallel=parallel,
         )
         return made
 
-    def with_model(self, model: str | Provider | Model) -> Agent:
+    def with_model(self, model: str | Provider | Model) -> Agent[Out]:
         """Return the same agent on another model; its name follows the model unless it was set.
 
         Example:
@@ -273,8 +346,22 @@ class Agent(Displayable):
         except ConfigurationError:
             return False
 
+    def _as_output_type(self, output: Any) -> OutputType | None:
+        if output is None:
+            return None
+        from agentlab.tools.outputs import FINAL_ANSWER, output_type
+
+        if FINAL_ANSWER in self.tools:
+            raise ToolDefinitionError(
+                f"output={output!r} may be asked for as a tool named {FINAL_ANSWER!r}, and tools has one of that name: rename it."
+            )
+        return output_type(output)
+
     def known_terminating(self, terminating: TerminatingTools | None) -> TerminatingTools | None:
-        """Return the terminating tools. Raises ToolDefinitionError for a name that is not one of the agent's tools."""
+        """Return the terminating tools. Raises ToolDefinitionError for a name that is not one of the agent's tools, and
+        ConfigurationError if the agent has an `output`, since a typed answer ends the run."""
+        if terminating is not None and self.output_type is not None:
+            raise ConfigurationError("output=… and terminating=… both decide which answer ends a run: leave one of them out.")
         for name in terminating.tools if terminating is not None else ():
             if name not in self.tools:
                 near = difflib.get_close_matches(name, self.tools, n=1)
@@ -305,12 +392,13 @@ class Agent(Displayable):
         self.tools, self.options = types.MappingProxyType(state["tools"]), types.MappingProxyType(state["options"])
 
     def __repr__(self) -> str:
+        output = f", output={self.output_type.name}" if self.output_type is not None else ""
         tools = f", tools=[{', '.join(map(one_line, self.tools))}]" if self.tools else ""
         stop = f", stop={self.settings.stop!r}" if self.settings.stop is not None else ""
-        return f"Agent({one_line(_name_of(self.model))}{tools}, budget={self.settings.budget!r}{stop})"
+        return f"Agent({one_line(_name_of(self.model))}{tools}{output}, budget={self.settings.budget!r}{stop})"
 
 
-class Run(RunOf[Agent]):
+class Run(RunOf[Agent[Out], Out]):
     """An agent working on one prompt; made by `agent.run(prompt)`.
 
     `limits` are live and can be edited at any time, from any thread. A run uses one event loop at a time; calls from other loops are
@@ -335,6 +423,12 @@ def _functions(name: str, given: Iterable[F]) -> tuple[F, ...]:
     if wrong := [one for one in given if not callable(one)]:
         raise ConfigurationError(f"{name}={wrong[0]!r}: pass a list of functions, such as {name}=[mine].")
     return given
+
+
+def _checked_retries(retries: int) -> int:
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        raise LimitError(f"output_retries={retries!r}: pass a whole number; 0 means that the first answer has to fit.")
+    return retries
 
 
 def _as_approver(approver: Approver | None) -> Approver | None:

@@ -25,7 +25,7 @@
     ├── RunEndedError                 a step was requested from a run that has ended
     └── RunStopped                    from `result.raise_for_stop()`, with the result on it
         ├── TurnLimitReached, CallLimitReached, TokenBudgetReached, CostBudgetReached, TimeoutReached
-        ├── ConditionReached, ExplicitlyStopped, ResponseTruncated, ResponseFiltered, NudgesExhausted
+        ├── ConditionReached, ExplicitlyStopped, ResponseTruncated, ResponseFiltered, NudgesExhausted, InvalidOutput
         └── AwaitingApproval, RunCancelled, RunFailed
 
     StopRequested                     not an error: raise it in a tool or a middleware to end the run
@@ -75,6 +75,7 @@ from agentlab.records.result import (
     ConditionReached,
     CostBudgetReached,
     ExplicitlyStopped,
+    InvalidOutput,
     NudgesExhausted,
     ResponseFiltered,
     ResponseTruncated,
@@ -100,6 +101,7 @@ __all__ = [
     "ExplicitlyStopped",
     "FixtureError",
     "FixtureNotFoundError",
+    "InvalidOutput",
     "LimitError",
     "MalformedCassetteError",
     "McpError",

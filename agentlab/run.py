@@ -37,7 +37,7 @@ from agentlab.engine.stepper import Stepper
 from agentlab.engine.timeline import Timeline
 from agentlab.engine.worker import RunState, Worker
 from agentlab.errors import ConfigurationError
-from agentlab.records.result import RunResult
+from agentlab.records.result import Out, RunResult
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from agentlab.limits.live import LiveSettings
     from agentlab.limits.policies import ContinuationPolicy, TerminatingTools
     from agentlab.model.messages import Message
+    from agentlab.model.parts import Content
     from agentlab.providers.base import Provider
     from agentlab.records.events import Event, RunObserver
     from agentlab.records.history import RunHistory
@@ -56,14 +57,15 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound=AgentSpec)
 
 
-class Run(Displayable, Generic[A]):
-    """A run of an agent of class A. `lab.Run` is the `Run[Agent]` in `agentlab.agent`, since the two classes refer to each other."""
+class Run(Displayable, Generic[A, Out]):
+    """A run of an agent of class A, whose output is an Out. `lab.Run` is the `Run[Agent[Out], Out]` in `agentlab.agent`, since the two
+    classes refer to each other."""
 
     def __init__(self: Self, plan: RunPlan) -> None:
         self.timeline = Timeline(plan.prefix, plan.observers, plan.inherited)
         self.control = Control()
         self.stepper = Stepper(plan, self.timeline, self.control, self)
-        self.worker: Worker[StepResult | None, RunResult] = Worker(self.stepper)
+        self.worker: Worker[StepResult | None, RunResult[Out]] = Worker(self.stepper)
         self.branches: Branches[Self] = Branches(self)
         self.limits: LiveSettings = self.stepper.context.limits
         call_context.announce(self)
@@ -151,7 +153,7 @@ class Run(Displayable, Generic[A]):
         return self.timeline.events
 
     @property
-    def result(self) -> RunResult | None:
+    def result(self) -> RunResult[Out] | None:
         """The result once the run has ended; None before.
 
         Example:
@@ -159,6 +161,19 @@ class Run(Displayable, Generic[A]):
             (True, <StopReason.STOP_CONDITION: 'stop_condition'>)
         """
         return self.stepper.context.result
+
+    @property
+    def output(self) -> Out | None:
+        """The output of the result; None before the end, and if the run was cut off.
+
+        Example:
+            >>> clerk = lab.Agent(ScriptedProvider([call("final_answer", {"city": "Graz", "days": 2})]), output=Trip)
+            >>> run = clerk.run("Where, and for how long?")
+            >>> result = await run
+            >>> run.output
+            Trip(city='Graz', days=2)
+        """
+        return None if self.result is None else self.result.output
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
@@ -305,7 +320,7 @@ class Run(Displayable, Generic[A]):
             if step is not None:
                 yield step
 
-    def __await__(self) -> Generator[Any, None, RunResult]:
+    def __await__(self) -> Generator[Any, None, RunResult[Out]]:
         """Run to the end and return the result, whatever the reason of the end."""
         return self.worker.to_the_end().__await__()
 
@@ -329,7 +344,7 @@ class Run(Displayable, Generic[A]):
             self.worker.start()
         return self
 
-    def wait(self, timeout_s: float | timedelta | None = None) -> RunResult | None:
+    def wait(self, timeout_s: float | timedelta | None = None) -> RunResult[Out] | None:
         """Block until a run started in the background has ended and return its result; None after `timeout_s`.
 
         Example:
@@ -462,9 +477,9 @@ class Run(Displayable, Generic[A]):
         approve: object = None,
         agent: A | None = None,
         model: str | Provider | Model | None = None,
-        prompt: str | None = None,
-        message: str | None = None,
-        tool_results: Mapping[str, str] | None = None,
+        prompt: Content | None = None,
+        message: Content | None = None,
+        tool_results: Mapping[str, Content] | None = None,
     ) -> Self:
         """Return a new run, not started, that shares the first `at` steps (0 to all). This run stays as it is.
 
@@ -473,7 +488,7 @@ class Run(Displayable, Generic[A]):
         model           the same agent (tools, instructions, defaults) on another model
         prompt          another task instead of this run's; the kept steps are unchanged
         message         a further message to the model after the kept steps
-        tool_results    other results for the tools of step `at`: {call id: text}
+        tool_results    other results for the tools of step `at`: {call id: text, or a list of texts and parts}
 
         Most providers reject a conversation that ends with the model's answer. If the answer was cut off, the continuation policy's
         `hint` is appended. If the model had finished and all steps are kept, a ConfigurationError asks for a `message` or for fewer
@@ -516,7 +531,7 @@ class Run(Displayable, Generic[A]):
         """
         return next_actions.next_actions(self)
 
-    def apply(self, action: NextAction | None = None, *, prompt: str | None = None) -> Self:
+    def apply(self, action: NextAction | None = None, *, prompt: Content | None = None) -> Self:
         """Return a branch, not started, that carries out one of `next_actions`, by default the first.
 
         Raises ConfigurationError if there is none, with the reason, and if a new `prompt` is needed and missing.

@@ -107,12 +107,13 @@ def as_tool(
     budget: Budget | None = None,
     stop: object = None,
     terminating: TerminatingTools | Sequence[str | Tool | Function] | None = None,
+    parallel: bool = False,
 ) -> Tool:
     """Return the agent as a tool; see `Agent.as_tool`."""
     settings = agent.settings_for(budget=budget, stop=stop, terminating=terminating)
     full = f"{description.strip()}\n\n{HOW_TO_USE}" if description.strip() else HOW_TO_USE
     idempotent = all(one.idempotent for one in agent.tools.values())
-    return tool(name=name, description=full, idempotent=idempotent)(SubAgent(agent, name, settings).work)
+    return tool(name=name, description=full, idempotent=idempotent, parallel=parallel)(SubAgent(agent, name, settings).work)
 
 
 class SubAgent:
@@ -137,8 +138,8 @@ class SubAgent:
     ) -> str:
         """Do the task, or continue an earlier run; return the outcome as text."""
         context = call_context.here()
-        waiting = None if context is None else context.builder.waiting_child
-        if context is not None and waiting is not None and waiting.call_id == context.tool_call.id:
+        waiting = None if context is None else context.builder.waiting_children.get(context.tool_call.id)
+        if context is not None and waiting is not None:
             await waiting.go_on()
             return _answer(waiting.run, waiting.before, waiting.handle, context)
         if not continue_run:
@@ -241,6 +242,7 @@ class SubAgent:
             continuation=None,
             name=f"{agent.name} summary",
         )
+        by.parameters = agent.parameters
         budget = Budget(max_turns=1, max_tokens_per_turn=LONGEST_SUMMARY_TOKENS)
         settings = RunSettings(budget, continuation=by.settings.continuation)
         run = _make_run(context, by, transcript(task, earlier.messages), settings)
@@ -283,7 +285,7 @@ async def _run_child(context: ToolCallContext | None, run: Run, before: RunHisto
         return
     caller, below, step = context.caller.timeline, run.stepper.context, context.step
     set_caller(run, cast(Run, context.run), step, context.tool_call.id)
-    child = OpenChild(below.used, before, name)
+    child = OpenChild(below.used, before, name, context.tool_call.id)
     below.parent_limit = lambda settings: call_context.settings_within(settings, context, child)
     context.builder.open_children.append(child)
     settings = run.limits.snapshot()
@@ -310,7 +312,8 @@ class OpenRun:
     async def go_on(self) -> None:
         """Run it to its end. Raises RunFailed if it waits for approval; the caller's step is then left at this call."""
         run, control, builder = self.run, self.context.caller.control, self.context.builder
-        builder.waiting_child = control.below = None
+        builder.waiting_children.pop(self.call_id, None)
+        control.below = tuple([one for one in control.below if one is not run.control])
         waits = False
         try:
             waits = (await run).stop_reason is StopReason.AWAITING_APPROVAL and run.stepper.is_waiting
@@ -321,7 +324,8 @@ class OpenRun:
             if not waits:
                 self.give_up()
         if waits:
-            builder.waiting_child, control.below = self, run.control
+            builder.waiting_children[self.call_id] = self
+            control.below += (run.control,)
             raise RunFailed(run.stepper.waiting().detail, run.stepper.outcome)
 
     def use_so_far(self) -> ChildUse:
@@ -351,15 +355,24 @@ def _left_of_caller(context: ToolCallContext) -> Remaining:
     left = context.left()
     if call_context.is_spent(left):
         raise ConfigurationError("Not started: your own budget has nothing left.")
-    if (bound := call_context.limit_below_reached(context.caller.outermost)) is not None:
+    has_share = context.tool_call.id in context.builder.shares
+    if (bound := call_context.limit_below_reached(context.caller.outermost, has_share=has_share)) is not None:
         raise ConfigurationError(f"Not started: {bound[1]}")
     return left
 
 
 def _times_called(context: ToolCallContext | None, name: str) -> int:
     """Return how often the calling run has called this tool, current calls included."""
-    open_calls = [] if context is None else [child.tool for child in context.builder.open_children]
-    return sum(child.tool == name for child in _children(context)) + open_calls.count(name)
+    if context is None:
+        return 0
+    builder, mine = context.builder, context.tool_call.id
+    beside = list(builder.shares) if mine in builder.shares else []
+    uses = [child.tool for step in context.caller.timeline.history for child in step.children if not child.cut_off]
+    uses += [child.tool for child in builder.children if child.call_id not in beside]
+    uses += [child.tool for child in builder.open_children if child.call_id not in beside]
+    # At the same time, the names follow the order of the calls, whichever run begins first.
+    uses += [builder.shares[call_id].tool for call_id in beside[: beside.index(mine) if beside else 0]]
+    return uses.count(name)
 
 
 def _children(context: ToolCallContext | None) -> Iterator[ChildUse]:
@@ -417,12 +430,12 @@ def _last_line(run: Run, result: RunResult, before: RunHistory, handle: str, con
     own = run.stepper.context.settings_now().budget.remaining(run.history, 0.0)
     parts += [f"Left of its budget: {in_words(own)}."] if in_words(own) else []
     if context is not None:
-        yours = in_words(context.left())
-        parts += [f"Left of yours: {yours}."] if yours else []
-        spent = call_context.limit_below_reached(context.caller.outermost)
+        yours, is_share = in_words(context.left()), context.tool_call.id in context.builder.shares
+        parts += [f"Left of {'its share of yours' if is_share else 'yours'}: {yours}."] if yours else []
+        spent = call_context.limit_below_reached(context.caller.outermost, has_share=is_share)
         if spent is not None:
             parts.append(f"No sub-agent can make a further call: {spent[1]}")
-        elif not call_context.is_spent(context.left()):
+        elif is_share or not call_context.is_spent(context.left()):
             more = "To ask it more" if result.terminated else "To let it go on"
             parts.append(
                 f'{more}: continue_run="{handle}"' + (", also with fresh_context=true." if not result.terminated else ".")

@@ -15,11 +15,17 @@ from typing import Any
 
 import agentlab
 
+_PART = ("base64", "format", "from_jsonable", "is_held", "to_jsonable")
+
 INNER: Mapping[str, tuple[str, ...]] = {
     "Agent": ("is_made_of_names", "known_terminating", "run_on", "settings_for", "through_middleware", "through_tool_middleware"),
+    "Audio": _PART,
     "Budget": ("remaining_within",),
+    "Document": _PART,
+    "Image": _PART,
+    "Message": ("all_parts",),
     "Reading": ("that_counts", "undecided"),
-    "RunHistory": ("amend", "append"),
+    "RunHistory": ("amend", "append", "counting"),
     "Store": ("follow_run", "state_of", "unsaved_run"),
     "Telemetry": ("follow_run",),
     "signals.SignalRegistry": ("reread",),

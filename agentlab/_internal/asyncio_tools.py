@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import functools
 import inspect
 import math
+import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -74,6 +77,35 @@ async def sheltered(work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.CancelledE
     if cut is not None and task.cancelled():
         raise cut
     return task.result(), cut
+
+
+def call_on_thread(
+    function: Callable[..., Any], arguments: dict[str, Any], name: str
+) -> asyncio.Future[tuple[Any, BaseException | None]]:
+    """Call a sync function on a daemon thread; the future has its value or its exception. Unlike an executor's thread, it does not
+    keep the interpreter alive if it never returns."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def resolve(outcome: tuple[Any, BaseException | None]) -> None:
+        if not future.done():
+            future.set_result(outcome)
+
+    def work() -> None:
+        outcome: tuple[Any, BaseException | None]
+        try:
+            outcome = context.run(function, **arguments), None
+        except BaseException as error:  # including interrupts: those of a person reach only the main thread
+            outcome = None, error
+        with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing waits for the outcome
+            loop.call_soon_threadsafe(resolve, outcome)
+
+    try:
+        threading.Thread(target=work, name=name, daemon=True).start()
+    except RuntimeError as error:  # too many threads
+        future.set_result((None, error))
+    return future
 
 
 P = ParamSpec("P")

@@ -17,8 +17,9 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 _EVENTS = (
-    "RunStarted", "RunPaused", "RunResumed", "RunEnded", "StepStarted", "StepCompleted", "Nudged", "CallRetried", "AskedAgain",
-    "TextReceived", "StopReasonObserved", "ContinuationAttempted", "ContinuationEnded", "ToolPayloadRepair", "ToolStarted",
+    "RunStarted", "RunPaused", "RunResumed", "RunEnded", "StepStarted", "StepCompleted", "Nudged", "LastAnswerAsked", "CallRetried",
+    "AskedAgain", "OutputRejected", "TextReceived", "ArgumentsReceived",
+    "StopReasonObserved", "ContinuationAttempted", "ContinuationEnded", "ToolPayloadRepair", "ToolStarted",
     "ToolProgress", "ToolFinished", "ApprovalRequested", "ApprovalGiven", "ChildStarted", "ChildEnded", "LimitsChanged", "Warned",
 )  # fmt: skip
 
@@ -65,13 +66,10 @@ _HINTS = {
     "`store.keep(run)`": "store",
     '`agent.run("…")`: the prompt is the first argument': "input message user_prompt",
     '`instructions="…"`': "system system_prompt system_message",
-    '`options={"temperature": 0}`': "temperature",
     '`options={"top_p": 0.9}`': "top_p",
     '`options={"top_k": 40}`': "top_k",
     '`options={"stop": ["END"]}`; Anthropic calls it `"stop_sequences"`, Gemini and Bedrock `"stopSequences"`': "stop_sequences",
-    '`options={"reasoning_effort": "low"}`; Anthropic calls it `"thinking"`, Gemini `"thinkingConfig"`': "thinking",
-    '`options={"seed": 7}`': "seed",
-    '`options={"tool_choice": "required"}`': "tool_choice",
+    '`reasoning_effort="low"`': "thinking",
     '`lab.Provider("openai", model="gpt-5.4-mini", api_key="…")`, or set the provider\'s environment variable': "api_key",
     '`lab.Provider("compatible", model="gemma3", base_url="http://127.0.0.1:8080/v1")`': "base_url",
     '`terminating=["finalize"]`, with a tool `finalize` whose parameters are the fields: `result.output` is its value': "output_type",

@@ -52,7 +52,8 @@ def backtest(
     conditions  a stop condition as for a run, in which a list in a parameter is an axis of a grid; a list of conditions, or a dict by
                 name, for several grids
     budget      a Budget, or a dict of its limits in which a list is an axis: max_turns, max_calls, max_tokens, max_cost, timeout.
-                The limits of the recorded runs are ignored
+                The limits of the recorded runs are ignored. With last_answer, runs stop one step later, with unknown usage: the
+                answer is not in the record
     goal        the definition of success, see below. None: the agent finished on its own
     per         `configuration`: one row per configuration; `run`: one row per configuration and run
     by          column or columns that group the runs, such as `provider`
@@ -286,7 +287,7 @@ def _columns(judge: Judge, verdict: Verdict) -> dict[str, Any]:
     reason, fired = why_ended(judge, verdict)
     redacted = {one: redact(one) for one in set(fired)}
     known = verdict.outcome != UNKNOWN
-    step = np.where(judge.records.lengths > 0, verdict.row + 1, 0)
+    step = np.where(judge.records.lengths > 0, verdict.row + 1 + verdict.answered, 0)
     return {
         "outcome": pd.array(np.array(OUTCOMES, dtype=object)[verdict.outcome], dtype="string"),
         "step": pd.arrays.IntegerArray(step.astype(np.int64), ~known),
@@ -386,7 +387,7 @@ class Sums:
         for code, name in ((STOPPED, "stopped"), (FINISHED, "finished"), (UNKNOWN, "unknown")):
             self._count(name, number, outcome == code if counts is None else counts[code], codes)
         self._measure("goal", number, verdict.goal, cells, spread=cells.units is not None)
-        step = verdict.row + 1.0
+        step = verdict.row + 1.0 + verdict.answered
         step[outcome == UNKNOWN] = np.nan
         self._measure("step", number, step, cells)
         for name, values in verdict.used.items():

@@ -123,16 +123,18 @@ def _limits(budget: Limits) -> dict[str, Any]:
         for name, why in NOT_REPLAYED.items():
             if getattr(budget, name) != getattr(Budget(), name):
                 raise LimitError(f"Budget({name}={getattr(budget, name)!r}) cannot be tried on a record: {why}.")
-        return {name: getattr(budget, name) for name in BOUNDS if getattr(budget, name) is not None}
+        return {name: getattr(budget, name) for name in (*BOUNDS, "last_answer") if getattr(budget, name) is not None}
     if not isinstance(budget, Mapping):
         raise LimitError(f"budget={budget!r}: pass a Budget, or a dict such as {{'max_cost': [0.01, 0.05]}}.")
     for name in budget:
         if name in NOT_REPLAYED:
             raise LimitError(f"budget={{{name!r}: …}} cannot be tried on a record: {NOT_REPLAYED[name]}.")
-        if name not in BOUNDS:
-            raise LimitError(unknown_name("limit", str(name), list(BOUNDS)))
+        if name not in (*BOUNDS, "last_answer"):
+            raise LimitError(unknown_name("limit", str(name), [*BOUNDS, "last_answer"]))
     checks = {field.name: _CHECKS.get(field.metadata["unit"], whole_number) for field in limit_fields(Budget)}
-    return {name: one_or_several(checks[name], "budget", name, value) for name, value in budget.items() if value is not None}
+    share = {} if budget.get("last_answer") is None else {"last_answer": Budget(last_answer=budget["last_answer"]).last_answer}
+    given = {name: value for name, value in budget.items() if value is not None and name not in share}
+    return {name: one_or_several(checks[name], "budget", name, value) for name, value in given.items()} | share
 
 
 def _grid(name: str, stop: StopCondition | None, limits: Mapping[str, Any]) -> Grid:

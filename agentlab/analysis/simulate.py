@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -208,8 +209,8 @@ class Found:
 class Verdict:
     """The ends of the runs under a configuration, one entry per run.
 
-    `row`: the step in which a run ends, from 0; the run's length if unknown. `used`: its usage up to and including that step, NaN if
-    unknown. `goal`: 1 if the run had reached its goal, 0 if not, NaN if unknown.
+    `row`: the step in which a run ends, from 0; the run's length if unknown. `answered`: one last answer follows that step. `used`: its
+    usage up to its end, NaN if unknown, as after a last answer. `goal`: 1 if the run had reached its goal, 0 if not, NaN if unknown.
     """
 
     outcome: npt.NDArray[np.uint8]
@@ -217,6 +218,7 @@ class Verdict:
     used: dict[str, Floats]
     goal: Floats
     found: Found
+    answered: Bools
 
 
 class Judge:
@@ -311,9 +313,50 @@ class Judge:
         goal[reached_here & cuts.unsure] = np.nan
         if self.goal_is_the_end:
             goal[failed & reached_here] = 0.0  # the run ends with an error
-        verdict = Verdict(outcome, row, used, goal, Found(counted, met, raised, limits, cuts))
+        found = Found(counted, met, raised, limits, cuts)
+        answered = self._last_answers(grid.budget_at(point), outcome == STOPPED, row, found)
+        for values in used.values():
+            values[answered] = np.nan
+        if not self.goal_is_the_end:
+            goal[answered & (goal == 0)] = np.nan
+        verdict = Verdict(outcome, row, used, goal, found, answered)
         self._count_declared_goals(verdict)
         return verdict
+
+    def _last_answers(self, budget: Budget, stopped: Bools, row: First, found: Found) -> Bools:
+        """Return the runs that a limit stops with one last answer, since its whole value is not reached yet. Where it is, `cuts.by`
+        becomes the first limit whose whole value is reached."""
+        answered = np.zeros(len(self.records), bool)
+        if budget.last_answer is None:
+            return answered
+        cuts, whole = found.cuts, self._limits_of(dataclasses.replace(budget, last_answer=None))
+        by_limit = stopped & (cuts.is_cut | ((found.met > row) & (found.raised > row)))
+        if found.tree is not None:
+            for run, readings in self.read_cut_steps(found.tree, found, row, stopped).items():
+                by_limit[run] &= (
+                    readings is not None and not readings
+                )  # a condition that the cut step meets, or raises, ends the run
+        for run in map(int, np.flatnonzero(by_limit)):
+            used = self._known_at_cut(run, int(row[run]), cuts) if cuts.is_cut[run] else None
+            reached = [
+                bool(limit.first[run] <= row[run]) if used is None or limit.measure == "steps" else limit.is_met(used)
+                for limit in whole
+            ]
+            answered[run] = not any(reached)
+            if any(reached):
+                cuts.by[run] = reached.index(True)
+        return answered
+
+    def _known_at_cut(self, run: int, row: int, cuts: CutSteps) -> dict[str, float]:
+        """Return the known usage of a run at the point where its step is cut off."""
+        records, calls = self.records, int(cuts.calls[run])
+        at = int(records.start[run]) + row
+        time = {"time_s": float(cuts.used["time_s"][run])}
+        if calls and at in records.inside:
+            return {**records.inside[at][calls - 1].used, **time}
+        if not calls and not row:
+            return {**dict.fromkeys(USED, 0.0), **time}
+        return {**{name: float(records.used[name][at if calls else at - 1]) for name in USED}, **time}
 
     # First rows ---------------------------------------------------------------------------------------------------------
 
@@ -360,6 +403,9 @@ class Judge:
 
     def _budget(self, budget: Budget) -> list[Limit]:
         """Return the limits that are set, in the order in which a run checks them."""
+        return self._limits_of(budget.before_last_answer())
+
+    def _limits_of(self, budget: Budget) -> list[Limit]:
         found = []
         for name in BOUNDS:
             value = getattr(budget, name)

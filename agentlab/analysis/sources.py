@@ -24,7 +24,7 @@ from agentlab.storage.store import Store
 
 OWN_ENDS = frozenset({
     StopReason.COMPLETED, StopReason.TERMINATING_TOOL, StopReason.TRUNCATED, StopReason.CONTENT_FILTERED,
-    StopReason.NUDGES_EXHAUSTED, StopReason.AWAITING_APPROVAL,
+    StopReason.NUDGES_EXHAUSTED, StopReason.INVALID_OUTPUT, StopReason.AWAITING_APPROVAL,
 })  # fmt: skip
 """Ends of a run that do not depend on its limits. An error from a response is another one, see `_ends`."""
 
@@ -115,7 +115,7 @@ def _last_number(steps: pd.DataFrame, name: str, start: Ints) -> Floats:
 def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools, Bools, Bools, npt.NDArray[np.object_]]:
     """Return for each run: whether it finished on its own, whether its last step was cut off, whether that was before a further call,
     and why it ended. An answer that ends a run takes precedence over a stop by a person, or a condition that raised, at the same
-    step."""
+    step. A last answer (`Budget(last_answer=…)`) counts as cut off."""
     reason, action, error = (_last(steps, name, start) for name in ("stop_reason", "action", "error"))
     of_runs = _values_of_runs(about, "stop_reason")
     reason = np.where(reason == None, of_runs, reason)  # noqa: E711  element by element
@@ -125,10 +125,13 @@ def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools,
     own |= (reason == StopReason.ERROR) & (aborted | (np.diff(start) == 0))
     completed = (action == "complete") & ~own
     own |= completed
+    last_answer = _last_number(steps, "last_answer", start) == 1
+    own, completed = own & ~last_answer, completed & ~last_answer  # under other limits, that step would have been another one
     reason = np.where(completed, str(StopReason.COMPLETED), reason)
     short: Bools = ~own & (aborted | (error != None))  # noqa: E711
     by_time = np.isin(reason.astype(str), [StopReason.TIMEOUT, StopReason.CANCELLED, StopReason.EXPLICIT_STOP])
-    more: Bools = short & aborted & ~by_time
+    short |= last_answer
+    more: Bools = short & aborted & ~by_time & ~last_answer
     calls = _last_number(steps, "calls", start)
     failed = np.array([isinstance(one, str) and not one.startswith("MissingUsageError") for one in error], dtype=bool)
     more |= (reason == StopReason.ERROR) & aborted & (calls > 0) & failed  # the further call failed

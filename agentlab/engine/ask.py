@@ -171,14 +171,23 @@ async def _ask_once(
 ) -> tuple[ModelRequest, ModelResponse]:
     """Ask the model once, through the middleware."""
     agent, timeline, before = run.agent, run.timeline, len(builder.calls)
+    tools, schema = agent.tool_specs, None
+    if (output := agent.output_type) is not None:
+        form = output.form_for(agent.model, tools or agent.options.get("tools") or ())
+        schema = output.schema_in(form)
+        tools = (*tools, output.spec) if schema is None else tools
     request = ModelRequest(
         timeline.conversation.view(None if continuation is None else continuation.messages),
         agent.instructions,
-        agent.tool_specs,
+        tools,
         _output_cap(run, builder, continuation),
         agent.options,
         agent.stream,
+        agent.parameters,
+        schema,
     )
+    if builder.last_answer:
+        request = _with_tool_choice(run, request, "none" if output is None or schema is not None else output.spec.name)
     if not agent.middleware:
         return request, await _send(run, builder, request)
 
@@ -198,9 +207,22 @@ async def _ask_once(
     return request, choose_response(run, builder, request, response, before)
 
 
+def _with_tool_choice(run: RunContext, request: ModelRequest, choice: str) -> ModelRequest:
+    """Return the request with the tool choice `none`, or the tool of a typed answer; `auto` if the provider refuses that, such as
+    Bedrock. All tools are still sent: some providers require them where the conversation has calls."""
+    asked = replace(request, parameters=replace(request.parameters, tool_choice=choice))
+    build = getattr(getattr(run.agent.model, "provider", None), "build_request", None)
+    try:
+        if build is not None and request.tools:
+            build(asked)
+    except ConfigurationError:
+        return replace(request, parameters=replace(request.parameters, tool_choice=None))
+    return asked
+
+
 def _output_cap(run: RunContext, builder: StepBuilder, continuation: ContinuationRequest | None) -> int | None:
     """Return the output cap of a request in tokens: the cap per step, lowered to what the budget leaves."""
-    budget, known = builder.settings.budget, run.timeline.history.known_tokens + builder.known_tokens
+    budget, known = run.budget_of(builder.settings), run.timeline.history.known_tokens + builder.known_tokens
     if continuation is None or continuation.cap is None:
         return budget.output_cap(known)
     return continuation.cap if budget.max_tokens is None else min(continuation.cap, max(1, budget.max_tokens - known))
@@ -223,7 +245,11 @@ async def _send(run: RunContext, builder: StepBuilder, request: ModelRequest) ->
         if timeline.observers:
             timeline.emit(events.TextReceived(timeline.clock.elapsed_s(), step, text, index))
 
-    context = CallContext(run.transport, run.replay_key, index, on_text, on_retry)
+    def on_arguments(tool: str, text: str, place: int) -> None:
+        if timeline.observers:
+            timeline.emit(events.ArgumentsReceived(timeline.clock.elapsed_s(), step, tool, text, place, index))
+
+    context = CallContext(run.transport, run.replay_key, index, on_text, on_retry, on_arguments)
     started_s, started = timeline.clock.elapsed_s(), time.perf_counter()
     builder.open_calls += 1
     call_context.count_outside_history(run, calls=1)
@@ -255,7 +281,8 @@ def record_call(  # noqa: PLR0917  all of them describe the call
     usage = _charged_usage(run, builder, request, response)
     at = datetime.now(UTC) if response.source is None else response.source.at  # without HTTP, the answer was made just now
     address = getattr(model, "address", "")
-    cost = cost_of(model.name, response.model or model.model, usage, response.cost_usd, at=at, address=address)
+    named = response.model or model.model
+    cost = cost_of(model.name, named, usage, response.cost_usd, at=at, address=address, requested=model.model)
     log_signal(signal, model.name, model.model)
     builder.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
     call_context.count_outside_history(run, tokens=usage.known_tokens, cost_usd=cost.known_usd)
@@ -298,7 +325,7 @@ def _assistant_message(response: ModelResponse) -> Message:
 def no_call_left(run: RunContext, builder: StepBuilder) -> bool:
     """True if the budget allows no further call within the step; the tokens and cost of this step count."""
     settings, history = run.settings_now(), run.timeline.history
-    budget, terminating, made = settings.budget, settings.terminating, builder.calls_made
+    budget, terminating, made = run.budget_of(settings), settings.terminating, builder.calls_made
     return (
         (budget.max_calls is not None and history.calls + made >= budget.max_calls)
         or (terminating is not None and history.own_calls + made >= terminating.max_invocations)

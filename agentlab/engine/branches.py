@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agentlab.engine.worker import Worker
     from agentlab.limits.live import LiveSettings
     from agentlab.limits.settings import RunSettings
+    from agentlab.model.parts import Content
     from agentlab.records.events import Event
     from agentlab.records.history import RunHistory
     from agentlab.records.result import RunResult
@@ -231,9 +232,9 @@ def fork_plan(
     approve: Any,
     agent: Any,
     model: Any,
-    prompt: str | None,
-    message: str | None,
-    tool_results: Mapping[str, str] | None,
+    prompt: Content | None,
+    message: Content | None,
+    tool_results: Mapping[str, Content] | None,
 ) -> RunPlan:
     """Return the plan of a fork; see `Run.fork`."""
     if agent is not None and model is not None:

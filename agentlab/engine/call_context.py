@@ -52,8 +52,8 @@ class RunContext:
     a child run. `caller` is the run whose tool call started this one, `outermost` the first run of nested tool calls, `depth` the
     distance to it. `outside_history` is the usage of runs below the outermost one that no history counts. `holds` are tool calls that
     must not be repeated unless `again` allows it. `approver` decides on calls that wait for approval. `deadline` is the timeout of the
-    step under way, and `waits_below` counts child runs that wait for a person, which stops clock and timeout. `ending` is
-    why the run ends with its newest step, or None.
+    step under way, and `waits_below` counts child runs that wait for a person, which stops clock and timeout; `held_deadline` is then
+    the timeout less the moment when the wait began. `ending` is why the run ends with its newest step, or None.
     """
 
     __slots__ = (
@@ -67,6 +67,7 @@ class RunContext:
         "deadline",
         "depth",
         "ending",
+        "held_deadline",
         "holds",
         "in_force",
         "limits",
@@ -99,6 +100,7 @@ class RunContext:
         self.builder: StepBuilder | None = None
         self.deadline: asyncio.Timeout | None = None
         self.waits_below = 0
+        self.held_deadline: float | None = None
         self.ending: Ending | None = None
         self.result: RunResult | None = None
         above = here()
@@ -108,7 +110,7 @@ class RunContext:
         self.begins_with: int = len(timeline.history)
         self.outside_history, self.outside_lock = Used(), threading.Lock()
         self.warned_unknown: tuple[RunSettings, bool] | None = None
-        self.waits_for_tool = False
+        self.waits_for_tool = 0
 
     def settings_now(self) -> RunSettings:
         """Return the current limits; those of a child run are lowered to what its caller and the outermost run have left."""
@@ -116,6 +118,11 @@ class RunContext:
         if self.parent_limit is not None:
             settings = self.parent_limit(settings)
         return settings if self.outermost is self else steps_within(settings, self)
+
+    def budget_of(self, settings: RunSettings) -> Budget:
+        """Return the limits of the step under way: without what is held back for a last answer, unless this is its step."""
+        is_last = self.builder is not None and self.builder.last_answer
+        return settings.budget if is_last else settings.budget.before_last_answer()
 
     def refresh_settings(self) -> RunSettings:
         """Apply the current limits and return them."""
@@ -133,10 +140,8 @@ class RunContext:
         cost_usd += builder.known_cost_usd + sum([child.known_cost_usd for child in builder.children], ZERO)
         for child in tuple(builder.open_children):
             if child is not but:
-                now, before = child.used(), child.before
-                calls += now.calls - before.calls
-                tokens += now.tokens - before.known_tokens
-                cost_usd += now.cost_usd - before.known_cost_usd
+                used = child.used_now()
+                calls, tokens, cost_usd = calls + used.calls, tokens + used.tokens, cost_usd + used.cost_usd
         return Used(calls, tokens, cost_usd)
 
     def result_for(self, ending: Ending, history: RunHistory | None = None) -> RunResult:
@@ -202,43 +207,61 @@ class ToolCallContext:
     def left(self, but: OpenChild | None = None) -> Remaining:
         """Return what is left of the run's budget after the step under way and its child runs (except `but`); None for no limit.
 
-        Unknown usage counts as 0. Steps are left out: each run counts them separately.
+        Unknown usage counts as 0. Steps are left out: each run counts them separately. Of sub-agents that run at the same time, each
+        has its share of the calls, tokens and cost.
         """
-        budget, spent = self.caller.settings_now().budget, self.caller.used(but)
+        budget, share = self.caller.budget_of(self.caller.settings_now()), self.builder.shares.get(self.tool_call.id)
+        spent = self.caller.used(but) if share is None else self._used_by_call(but)
+
+        def rest(limit: Any, before: Any, used: Any) -> Any:
+            whole = None if limit is None else limit if share is None else share.part(max(type(limit)(), limit - before))
+            return None if whole is None else max(type(whole)(), whole - used)
+
+        before = Used() if share is None else share.before
         return Remaining(
             None,
-            None if budget.max_calls is None else max(0, budget.max_calls - spent.calls),
-            None if budget.max_tokens is None else max(0, budget.max_tokens - spent.tokens),
-            None if budget.max_cost is None else max(ZERO, budget.max_cost - spent.cost_usd),
+            rest(budget.max_calls, before.calls, spent.calls),
+            rest(budget.max_tokens, before.tokens, spent.tokens),
+            rest(budget.max_cost, before.cost_usd, spent.cost_usd),
             None if budget.timeout is None else max(0.0, budget.timeout - self.caller.timeline.clock.elapsed_s()),
         )
+
+    def _used_by_call(self, but: OpenChild | None) -> Used:
+        """Return the usage of the child runs that this call started, except `but`."""
+        builder, mine = self.builder, self.tool_call.id
+        spent = Used()
+        for use in builder.children:
+            if use.call_id == mine:
+                spent += Used(use.calls, use.known_tokens, use.known_cost_usd)
+        for child in builder.open_children:
+            if child.call_id == mine and child is not but:
+                spent += child.used_now()
+        return spent
 
 
 @contextlib.contextmanager
 def clocks_of_callers_stopped(run: RunContext) -> Iterator[None]:
     """Stop the clocks and the timeouts of the runs whose tool calls wait for this one, while it waits for a person."""
-    above: list[tuple[RunContext, float | None]] = []
-    began_s, caller = time.monotonic(), run.caller
-    while caller is not None:
-        caller.waits_below += 1
-        if caller.waits_below == 1:
-            due = None if caller.deadline is None or caller.deadline.expired() else caller.deadline.when()
-            above.append((caller, due))
-            caller.timeline.clock.stop()
-            if due is not None and caller.deadline is not None:
-                caller.deadline.reschedule(None)
-        caller = caller.caller
+    above: list[RunContext] = []
+    while (caller := above[-1].caller if above else run.caller) is not None:
+        above.append(caller)
+    for one in above:
+        one.waits_below += 1
+        if one.waits_below == 1:
+            due = None if one.deadline is None or one.deadline.expired() else one.deadline.when()
+            one.held_deadline = None if due is None else due - time.monotonic()
+            one.timeline.clock.stop()
+            if due is not None and one.deadline is not None:
+                one.deadline.reschedule(None)
     try:
         yield
     finally:
-        caller = run.caller
-        while caller is not None:
-            caller.waits_below -= 1
-            caller = caller.caller
-        for one, due in above:
-            one.timeline.clock.start()
-            if due is not None and one.deadline is not None:
-                one.deadline.reschedule(due + time.monotonic() - began_s)
+        for one in above:
+            one.waits_below -= 1
+            if one.waits_below == 0:  # child runs that wait at the same time: the last one starts the clock again
+                one.timeline.clock.start()
+                if one.held_deadline is not None and one.deadline is not None:
+                    one.deadline.reschedule(time.monotonic() + one.held_deadline)
 
 
 _Reset: TypeAlias = "Token[ToolCallContext | None]"
@@ -339,14 +362,26 @@ def steps_within(settings: RunSettings, run: RunContext) -> RunSettings:
 
 def outer_limit_reached(run: RunContext) -> tuple[StopReason, str] | None:
     """Return why `limit_below_reached` of the outermost run forbids a further call, or None. Always None for the outermost run."""
-    return None if run.outermost is run else limit_below_reached(run.outermost)
+    return None if run.outermost is run else limit_below_reached(run.outermost, has_share=_has_share(run))
 
 
-def limit_below_reached(top: RunContext) -> tuple[StopReason, str] | None:
-    """Return why no run below this outermost run may make a further call, by its current limits and the total usage; else None."""
+def _has_share(run: RunContext) -> bool:
+    """True if the run, or one that called it, is a sub-agent with a share: its end must not depend on the usage of those beside it."""
+    above: RunContext | None = run
+    while above is not None and above.caller is not None:
+        builder = above.caller.builder
+        if builder is not None and above.origin.called_by in builder.shares:
+            return True
+        above = above.caller
+    return False
+
+
+def limit_below_reached(top: RunContext, *, has_share: bool = False) -> tuple[StopReason, str] | None:
+    """Return why no run below this outermost run may make a further call, by its current limits and the total usage; else None. With
+    `has_share`, only the time counts: the share limits the rest."""
     if top.result is not None and top.result.stop_reason is StopReason.CANCELLED:
         return StopReason.CANCELLED, "Cancelled with the outermost run."
-    budget, spent = top.limits.snapshot().budget, top.used() + top.outside_history
+    budget, spent = top.budget_of(top.limits.snapshot()), top.used() + top.outside_history
     values: dict[str, Any] = {
         "max_calls": spent.calls,
         "max_tokens": spent.tokens,
@@ -355,7 +390,7 @@ def limit_below_reached(top: RunContext) -> tuple[StopReason, str] | None:
     }
     for name, value in values.items():
         limit = getattr(budget, name)
-        if limit is not None and value >= limit:
+        if limit is not None and value >= limit and not (has_share and name != "timeout"):
             return LIMIT_REASONS[name], f"Budget of the outermost run reached: {Reading(name, value, limit, True)}."
     if budget.max_calls is not None or budget.max_turns is None:
         return None

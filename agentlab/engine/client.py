@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from agentlab._internal import secrets as known_keys
 from agentlab._internal.display import Displayable
@@ -28,12 +28,13 @@ from agentlab.errors import (
 )
 from agentlab.limits.fields import in_seconds
 from agentlab.model.finish_reasons import Confidence, FinishReason
-from agentlab.model.messages import ModelRequest
+from agentlab.model.messages import Message, ModelRequest, OutputForm, ToolResult
+from agentlab.model.parts import Part
 from agentlab.model.pricing import misspelling_hint
-from agentlab.model.responses import ModelResponse, RateLimit, ResponseSource, TextDelta
+from agentlab.model.responses import ModelResponse, RateLimit, ResponseSource, TextDelta, ToolCallDelta
 from agentlab.model.usage import UsageSource
 from agentlab.providers import finish_detection as signals
-from agentlab.providers.base import Provider
+from agentlab.providers.base import Provider, Server
 from agentlab.providers.detectors import MAX_ERROR_BODY_BYTES
 from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES
 from agentlab.providers.wires.read import dumps, ends_early, loads
@@ -117,13 +118,17 @@ class OnRetry(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a call needs from its run. `replay_key` separates concurrent runs on replay; `index` counts the run's calls from 1."""
+    """What a call needs from its run. `replay_key` separates concurrent runs on replay; `index` counts the run's calls from 1.
+
+    `on_arguments` gets a tool's name, a piece of its arguments, and the place of the tool call in the answer.
+    """
 
     transport: Transport
     replay_key: str
     index: int
     on_text: Callable[[str], None]
     on_retry: OnRetry
+    on_arguments: Callable[[str, str, int], None] = lambda tool, text, place: None
 
 
 class Model(Protocol):
@@ -164,6 +169,12 @@ class HttpModel:
     provider: Provider
     retry: RetryPolicy = RetryPolicy()
 
+    def __post_init__(self) -> None:
+        if isinstance(self.provider, Server):  # a prompt with its key is shown before the key is sent
+            given = {**self.provider.headers, "api-key": self.provider.api_key}
+            text = {name: value for name, value in given.items() if isinstance(value, str)}
+            known_keys.remember(known_secrets(secrets_in_headers(text)))
+
     @property
     def name(self) -> str:
         """The provider's name."""
@@ -183,6 +194,20 @@ class HttpModel:
     def prefills(self) -> bool:
         """True if the model continues an answer whose beginning is sent as the last message."""
         return bool(getattr(self.provider, "prefills", False))
+
+    def output_form(self, *, with_tools: bool) -> OutputForm:
+        """Return the form in which the wire takes the schema of a typed answer."""
+        ask = getattr(self.provider, "output_form", None)
+        return "tool" if ask is None else cast("OutputForm", ask(with_tools=with_tools))
+
+    def refuses_in_result(self, part: Part) -> str:
+        """Return why the result of a tool cannot have this part; empty if it can."""
+        result = ToolResult("call_1", "tool", [part])
+        try:
+            self.provider.build_request(ModelRequest((Message("tool", tool_results=(result,)),)))
+        except ConfigurationError as error:
+            return str(error)
+        return ""
 
     def check_key(self) -> None:
         """Raise MissingKeyError if a key is missing, as far as that shows without a request."""
@@ -333,6 +358,8 @@ class HttpModel:
                     if type(event) is TextDelta:
                         reported.append(event.text)
                         context.on_text(event.text)
+                    elif type(event) is ToolCallDelta:
+                        context.on_arguments(event.name, event.arguments, event.index)
         except (ProviderConnectionError, ProviderPayloadError) as error:
             failure = error
         began = time.perf_counter()

@@ -230,7 +230,7 @@ class Control:
     """Requests to one run, or to several in lockstep. It has no reference to a run: the stepper reads it between steps.
 
     `stop_request` and `cancelled` are never reset. Pauses count only until `close()`, which is called when the run ends.
-    `below` is the control of a child run that waits for approval without a person, so that the tool call that started it waits too.
+    `below` has the controls of child runs that wait for approval without a person, so that the tool calls that started them wait too.
     """
 
     __slots__ = (
@@ -239,7 +239,7 @@ class Control:
 
     def __init__(self) -> None:
         self.approvals = Approvals()
-        self.below: Control | None = None
+        self.below: tuple[Control, ...] = ()
         self._attending = 0
         self.is_paused = False
         self.stop_request: StopRequest | None = None
@@ -277,9 +277,9 @@ class Control:
             >>> run.control.waits
             False
         """
-        if self.approvals.waits_at is None and self.below is None:
+        if self.approvals.waits_at is None and not self.below:
             return False
-        return self.approvals.waits or (self.below is not None and self.below.waits)
+        return self.approvals.waits or (bool(self.below) and all(one.waits for one in self.below))
 
     @property
     def attended(self) -> bool:

@@ -80,7 +80,7 @@ def raised_limits(settings: RunSettings, history: RunHistory, elapsed_s: float |
     terminating = settings.terminating
     if terminating is not None and history.own_calls >= terminating.max_invocations:
         raised = raised.with_field("max_invocations", larger(terminating.max_invocations, history.own_calls))
-    readings = settings.budget.readings(history, spent_s)
+    readings = settings.budget.before_last_answer().readings(history, spent_s)
     for reading in sorted(readings, key=lambda one: isinstance(one.limit, DefaultTurns)):
         counts = [raised.edits.get(name, 0) for name in ("max_calls", "max_invocations")]
         # The default of max_turns yields to limits on the calls.

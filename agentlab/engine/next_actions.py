@@ -79,7 +79,7 @@ def nothing_to_do(run: RunLike) -> str:
     return f"Fix the reason of the end ({result.detail.rstrip('.')}), then fork the run: run.fork(at={_usable_steps(run)}, …)."
 
 
-def chosen(run: RunLike, action: NextAction | None, prompt: str | None) -> NextAction:
+def chosen(run: RunLike, action: NextAction | None, prompt: object) -> NextAction:
     """Return the action to apply. Raises ConfigurationError if there is none, or if a prompt is missing."""
     if action is None:
         actions = next_actions(run)
@@ -112,10 +112,11 @@ def _nothing(run: RunLike, result: RunResult) -> Iterator[NextAction]:
 
 
 def _after_a_limit(run: RunLike, result: RunResult) -> Iterator[NextAction]:
+    at = _usable_steps(run)
     increase = raised_limits(run.limits.snapshot(), run.history, run.timeline.clock.elapsed_s())
     cause = "The limit ended the run, not the agent" if increase else "The limits have been raised since"
     why = f"{cause}: the branch continues from the last step, with all steps kept."
-    yield _continue("increase_budget", increase, why, len(run.history))
+    yield _continue("increase_budget", increase, why, at)
 
 
 def _after_a_condition(run: RunLike, result: RunResult) -> Iterator[NextAction]:
@@ -176,6 +177,12 @@ def _after_nudges(run: RunLike, result: RunResult) -> Iterator[NextAction]:
         yield NextAction("increase_budget", label, why, at, raised.edits)
 
 
+def _after_invalid_output(run: RunLike, result: RunResult) -> Iterator[NextAction]:
+    yield _edit_prompt(f"The answers did not fit the type of the output: {result.detail}")
+    at = len(run.history) - 1
+    yield _repeat("retry", LimitIncrease(), "The model may answer otherwise the next time.", at)
+
+
 def _after_an_error(run: RunLike, result: RunResult) -> Iterator[NextAction]:
     at = _usable_steps(run)
     if _condition_failed(run.history.last):
@@ -231,6 +238,7 @@ _ACTIONS_BY_STOP_REASON: Mapping[StopReason, Callable[[RunLike, RunResult], Iter
     StopReason.TRUNCATED: _after_a_cut,
     StopReason.CONTENT_FILTERED: _after_a_filter,
     StopReason.NUDGES_EXHAUSTED: _after_nudges,
+    StopReason.INVALID_OUTPUT: _after_invalid_output,
     StopReason.AWAITING_APPROVAL: _after_waiting,
     StopReason.CANCELLED: _after_a_cancel,
     StopReason.ERROR: _after_an_error,
@@ -261,11 +269,12 @@ def _usable_steps(run: RunLike) -> int:
         return 0
     if _condition_failed(last):
         return steps - (last.decision.stop_reason is StopReason.COMPLETED)
-    return steps - (last.error is not None or last.decision.stop_reason in _UNUSABLE)
+    return steps - (last.last_answer or last.error is not None or last.decision.stop_reason in _UNUSABLE)
 
 
 _UNUSABLE = (
-    StopReason.ERROR, StopReason.CANCELLED, StopReason.CONTENT_FILTERED, StopReason.NUDGES_EXHAUSTED, StopReason.AWAITING_APPROVAL,
+    StopReason.ERROR, StopReason.CANCELLED, StopReason.CONTENT_FILTERED, StopReason.NUDGES_EXHAUSTED, StopReason.INVALID_OUTPUT,
+    StopReason.AWAITING_APPROVAL,
 )  # fmt: skip
 
 

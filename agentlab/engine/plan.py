@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from agentlab.errors import ConfigurationError
 from agentlab.limits.reading import Reading
 from agentlab.model.conversation import Conversation
 from agentlab.model.finish_reasons import FinishReason, StopReason
-from agentlab.model.messages import Message, ToolCall, ToolResult
+from agentlab.model.messages import Message, Parameters, ToolCall, ToolResult, user_message
+from agentlab.model.parts import Content
 from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from agentlab.model.responses import ModelResponse
     from agentlab.records.events import Event, RunObserver
     from agentlab.tools import Tool
+    from agentlab.tools.outputs import OutputType
     from agentlab.transport import Transport
 
     Ask: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
@@ -43,10 +45,13 @@ class AgentSpec(Protocol):
     instructions: str
     tools: Mapping[str, Tool]
     tool_specs: tuple[ToolSpec, ...]
+    parameters: Parameters
     options: Mapping[str, JSON]
     stream: bool
     observers: tuple[RunObserver, ...]
     max_depth: int | None
+    output_type: OutputType | None
+    output_retries: int
     middleware: Any
     tool_middleware: Any
 
@@ -158,20 +163,20 @@ class RunPrefix:
         length = self.marks[at - 1] if at else self.first_length
         return replace(self, messages=tuple(self.messages[:length]), history=history, marks=tuple(self.marks[:at]))
 
-    def with_prompt(self, prompt: str) -> RunPrefix:
-        """Replace the prompt. Raises ConfigurationError for an empty one."""
-        if not isinstance(prompt, str) or not prompt.strip():
-            raise ConfigurationError(f"fork(prompt={prompt!r}): pass the task as text, or omit it to keep the run's prompt.")
+    def with_prompt(self, prompt: Content) -> RunPrefix:
+        """Replace the prompt; other text keeps the parts whose lines it has. Raises ConfigurationError for an empty one."""
+        made = user_message(prompt, "fork(prompt={!r}): pass the task as text, or omit it to keep the run's prompt.")
         before, after = self.messages[: self.prompt_at], self.messages[self.prompt_at + 1 :]
-        return replace(self, prompt=prompt, messages=(*before, Message("user", prompt), *after))
+        replaced = self.messages[len(before) : len(before) + 1]
+        if isinstance(prompt, str) and replaced:
+            made = replace(made, parts=replaced[0].parts)
+        return replace(self, prompt=made.text, messages=(*before, made, *after))
 
-    def with_message(self, message: str) -> RunPrefix:
+    def with_message(self, message: Content) -> RunPrefix:
         """Append a user message. Raises ConfigurationError for an empty one."""
-        if not isinstance(message, str) or not message.strip():
-            raise ConfigurationError(f"fork(message={message!r}): pass a message to the model as text, or omit it.")
-        return self._followed_by(Message("user", message))
+        return self._followed_by(user_message(message, "fork(message={!r}): pass a message to the model as text, or omit it."))
 
-    def with_tool_results(self, given: Mapping[str, str]) -> RunPrefix:
+    def with_tool_results(self, given: Mapping[str, Content]) -> RunPrefix:
         """Replace results of the last step's tools, by the ids of their calls. Raises ConfigurationError for an unknown id."""
         place, open_message = self._newest_tool_message()
         known = [result.call_id for result in open_message.tool_results]
@@ -181,7 +186,7 @@ class RunPrefix:
                 raise ConfigurationError(
                     f"fork(tool_results={{{call_id!r}: …}}): {step} {', '.join(map(repr, known)) or 'none'}."
                 )
-            if not isinstance(text, str):
+            if not isinstance(text, str | list | tuple):
                 raise ConfigurationError(f"fork(tool_results={{{call_id!r}: {text!r}}}): pass the result as text.")
         results = [_as_given(result, given) for result in open_message.tool_results]
         messages = list(self.messages)
@@ -233,11 +238,11 @@ class RunPrefix:
         return (0, Message("tool")) if found is None else (found, self.messages[found])
 
 
-def _as_given(result: ToolResult, given: Mapping[str, str]) -> ToolResult:
+def _as_given(result: ToolResult, given: Mapping[str, Content]) -> ToolResult:
     if result.call_id not in given:
         return result
     text = given[result.call_id]
-    return replace(result, content=text, value=text, error=None, stop=None)
+    return replace(result, content=cast(str, text), value=text, error=None, stop=None)  # a list is joined
 
 
 def _completed(step: StepResult) -> bool:

@@ -1,9 +1,11 @@
 """One step of a run: the model's answer, the tools it asked for, and whether the run ends.
 
-    before    read the budget; if nothing is left, the run ends and no request is sent
+    before    read the budget; if nothing is left, the run ends and no request is sent; if only the share for a last answer is left,
+              the step asks for it
     ask       make one call, or more if the provider pauses or the answer is cut off: the table in turn.py
     decide    choose what to do with the response: termination.decide
-    act       execute the tools in order, up to the first terminating one, or remind the model to call one: tool_calls.py
+    act       execute the tools in order, up to the first terminating one, remind the model to call one, or check a typed answer:
+              tool_calls.py
     read      append the step to the history, then read the stop condition and the budget
     end       terminating tool > explicit stop > end of the model's turn, or an abort > condition > budget
 
@@ -24,7 +26,7 @@ from agentlab.engine.ask import BudgetExhausted
 from agentlab.engine.control import StepSuspended, StopRequest
 from agentlab.engine.plan import Ending
 from agentlab.engine.step_builder import StepBuilder
-from agentlab.engine.tool_calls import execute_tools, remind
+from agentlab.engine.tool_calls import check_output, execute_tools, give_up_children, remind
 from agentlab.engine.turn import take_turn
 from agentlab.errors import StopRequested
 from agentlab.limits.budget import LIMIT_REASONS, DefaultTurns
@@ -33,12 +35,20 @@ from agentlab.limits.evaluation import read_condition
 from agentlab.limits.reading import Action, Decision, Reading
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
+from agentlab.model.messages import Message
 from agentlab.records import events
 from agentlab.records.result import INCREASE_BUDGET
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
     from agentlab.engine.call_context import RunContext
+
+LAST_ANSWER = (
+    "The budget of this run is nearly used up. Give your final answer now, from what you have found so far. "
+    "You cannot call tools any more."
+)
+LIMIT_RAISED = "The budget of this run was raised. Continue with the task; you may call tools again."
+"""Do not change prompts: recordings are matched by them."""
 
 
 async def take_step(run: RunContext) -> StepResult | None:
@@ -70,7 +80,11 @@ async def take_step(run: RunContext) -> StepResult | None:
     except BaseException as error:
         _complete(run, builder, None, _cancelled(f"after step {len(run.timeline.history)}", error))
         raise
-    step = _complete(run, builder, reading, _end(run, builder, reading, failure))
+    ending, output = _end(run, builder, reading, failure), run.agent.output_type
+    if ending is not None and output is not None:
+        typed = output.accept(ending.output) if builder.output is None and ending.output is not None else builder.output
+        ending = replace(ending, output=typed)
+    step = _complete(run, builder, reading, ending)
     if builder.to_raise is not None:
         raise builder.to_raise
     return step
@@ -93,7 +107,21 @@ def _begin(run: RunContext) -> StepBuilder:
     run.builder = builder = StepBuilder(settings, started_s)
     remaining = settings.budget.remaining(timeline.history, started_s)
     timeline.emit(events.StepStarted(started_s, timeline.next_step, remaining))
+    builder.last_answer = _nearly_used_up(run, settings)
+    if builder.last_answer:
+        timeline.conversation.append(Message("system", LAST_ANSWER))
+        timeline.emit(events.LastAnswerAsked(timeline.clock.elapsed_s(), timeline.next_step, builder.last_answer))
     return builder
+
+
+def _nearly_used_up(run: RunContext, settings: RunSettings, before: str = "") -> str:
+    """Return the limit of which only the share for a last answer is left, "" if there is none; `before` if it is still one."""
+    if settings.budget.last_answer is None:
+        return ""
+    readings = settings.budget.before_last_answer().readings(run.timeline.history, run.timeline.clock.elapsed_s())
+    met = sorted([one for one in readings if one.met], key=lambda one: isinstance(one.limit, DefaultTurns))
+    names = [one.name for one in met]
+    return before if before in names else names[0] if names else ""
 
 
 def _limit_reached(run: RunContext, settings: RunSettings) -> Ending | None:
@@ -109,12 +137,19 @@ def _limit_reached(run: RunContext, settings: RunSettings) -> Ending | None:
     return Ending(LIMIT_REASONS[reached.name], f"Budget reached: {reached}{default}.")
 
 
+def _after_last_answer(run: RunContext, settings: RunSettings, limit: str) -> Ending:
+    """Return the ending after a last answer: that of the limit."""
+    readings = settings.budget.readings(run.timeline.history, run.timeline.clock.elapsed_s())
+    reading = next(one for one in readings if one.name == limit)
+    return Ending(LIMIT_REASONS[limit], f"Budget reached: {reading}, with one last answer.")
+
+
 # ask, decide, act ---------------------------------------------------------------------------------------------------------------
 
 
 async def _ask_and_act(run: RunContext, builder: StepBuilder) -> None:
     """Ask the model and act on the answer, within the budget's timeout."""
-    limit_s = builder.settings.budget.timeout
+    limit_s = run.budget_of(builder.settings).timeout
     if limit_s is None:
         await _act(run, builder)
         return
@@ -136,9 +171,15 @@ async def _act(run: RunContext, builder: StepBuilder) -> None:
         if builder.response is None:
             builder.response = await take_turn(run, builder)
         response = builder.response
-        if builder.decision.action is Action.EXECUTE_TOOLS:
+        output = run.agent.output_type
+        is_answer = output is not None and [call.name for call in response.tool_calls] == [output.spec.name]
+        if builder.decision.action is Action.EXECUTE_TOOLS and builder.last_answer and not is_answer:
+            builder.decision = Decision(Action.ABORT, "The model called tools in its last answer.", None, INCREASE_BUDGET)
+        elif builder.decision.action is Action.EXECUTE_TOOLS:
             await execute_tools(run, builder, response)
-        elif builder.decision.action is Action.COMPLETE and builder.settings.terminating is not None:
+        elif builder.decision.action is Action.COMPLETE and output is not None:
+            check_output(run, builder, output, response.text)
+        elif builder.decision.action is Action.COMPLETE and builder.settings.terminating is not None and not builder.last_answer:
             remind(run, builder, builder.settings.terminating)
     except StopRequested as stop:  # from a middleware; that of a tool becomes its result
         builder.stop_request = StopRequest(stop.reason, stop.output, "middleware")
@@ -165,9 +206,7 @@ def _append(run: RunContext, builder: StepBuilder, error: BaseException | None =
 
 def abandon(run: RunContext, builder: StepBuilder, ending: Ending) -> None:
     """Record the step that waits for approval, without the calls that were not executed: the run ends."""
-    if builder.waiting_child is not None:
-        builder.waiting_child.give_up()
-    run.control.below = None
+    give_up_children(run, builder)
     builder.decision = Decision(Action.ABORT, ending.detail, ending.stop_reason, "retry")
     _append(run, builder)
     _complete(run, builder, None, ending)
@@ -204,6 +243,12 @@ def _end(run: RunContext, builder: StepBuilder, reading: Reading | None, failure
         detail = f"The stop condition {builder.settings.stop!r} raised {in_words(failure)}"
         return Ending(StopReason.ERROR, detail, met, error=failure)
     decided = builder.decision.stop_reason
+    if builder.last_answer and decided in (None, StopReason.COMPLETED, StopReason.TIMEOUT):
+        if limit := _nearly_used_up(run, builder.settings, builder.last_answer):
+            return replace(_after_last_answer(run, builder.settings, limit), conditions_met=met)
+        if not met:  # the limit was raised meanwhile
+            run.timeline.conversation.append(Message("system", LIMIT_RAISED))
+            return None
     if decided is not None and decided is not StopReason.TIMEOUT:
         return Ending(decided, builder.decision.reason, met, error=builder.error)
     if met:
@@ -211,7 +256,8 @@ def _end(run: RunContext, builder: StepBuilder, reading: Reading | None, failure
         return Ending(
             StopReason.STOP_CONDITION, detail, met, output=goal_output(builder) if any(one.goal for one in met) else None
         )
-    if decided is not None:
+    is_cut_for_last_answer = decided is StopReason.TIMEOUT and _nearly_used_up(run, builder.settings) == "timeout"
+    if decided is not None and not is_cut_for_last_answer:
         return Ending(decided, builder.decision.reason)
     return _limit_reached(run, builder.settings)
 

@@ -44,11 +44,32 @@ class Used:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenChild:
-    """A child run that has not ended: its usage so far, its earlier history, and the name of its tool."""
+    """A child run that has not ended: its usage so far, its earlier history, the name of its tool, and the call that started it."""
 
     used: Callable[[], Used]
     before: RunHistory
     tool: str
+    call_id: str
+
+    def used_now(self) -> Used:
+        """Return its usage since it began."""
+        now, before = self.used(), self.before
+        return Used(now.calls - before.calls, now.tokens - before.known_tokens, now.cost_usd - before.known_cost_usd)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The share of a sub-agent that runs beside others in what their caller has left: its place from 0, of how many. `before` is the
+    caller's usage at their start. It is fixed, so that how far a sub-agent gets does not depend on how fast the others are."""
+
+    tool: str
+    place: int
+    of: int
+    before: Used
+
+    def part(self, whole: Any) -> Any:
+        """Return the part of an amount; the first ones get one more of what cannot be divided."""
+        return whole // self.of + (self.place < whole % self.of) if isinstance(whole, int) else whole / self.of
 
 
 class StepBuilder:
@@ -56,8 +77,10 @@ class StepBuilder:
 
     `open_calls` counts the model calls that have not returned. `open_children` holds the child runs that have not ended.
     `answer` merges the answers of several calls, `parts` are the texts before it. `notice` says that the answer is incomplete.
-    `response` is the answer that the step acts on, `started_tools` the number of tool calls that were begun, and `waiting_child` a
-    child run that waits for approval, with what continues it. A step that waits for approval is kept in its builder.
+    `response` is the answer that the step acts on, `output` the typed answer in it, `started_tools` the ids of the tool calls that
+    were begun, `waiting_children` by call the child runs that wait for approval, and `shares` by call the shares of sub-agents that
+    run at the same time. A step that waits for approval is kept in its builder. `last_answer` is the limit that is nearly used up, if
+    the step asks for a last answer.
     """
 
     __slots__ = (
@@ -67,20 +90,23 @@ class StepBuilder:
         "decision",
         "error",
         "fault",
+        "last_answer",
         "notice",
         "open_calls",
         "open_children",
+        "output",
         "parts",
         "response",
         "seams",
         "settings",
+        "shares",
         "started_s",
         "started_tools",
         "stop_request",
         "terminating",
         "to_raise",
         "tool_results",
-        "waiting_child",
+        "waiting_children",
     )
 
     def __init__(self, settings: RunSettings, started_s: float) -> None:
@@ -100,10 +126,13 @@ class StepBuilder:
         self.parts: list[str] = []
         self.seams: list[Seam] = []
         self.terminating: ToolResult | None = None
+        self.output: object = None
         self.notice = ""
+        self.last_answer = ""
         self.response: ModelResponse | None = None
-        self.started_tools = 0
-        self.waiting_child: Any = None
+        self.started_tools: set[str] = set()
+        self.waiting_children: dict[str, Any] = {}
+        self.shares: dict[str, Share] = {}
 
     @classmethod
     def of_step(cls, step: StepResult, settings: RunSettings) -> StepBuilder:
@@ -186,6 +215,7 @@ class StepBuilder:
             answer=self.whole_answer(),
             children=(*timeline.history.cut_off, *self.children),
             seams=tuple(self.seams),
+            last_answer=bool(self.last_answer),
         )
 
     def complete(self, step: StepResult, remaining: Remaining, readings: Reading | None, ending: Ending | None) -> None:

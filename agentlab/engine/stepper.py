@@ -231,11 +231,12 @@ class Stepper:
 
     def waiting(self) -> Ending:
         """Return why the run does not continue: it waits for approval."""
-        control: Control | None = self.control
+        controls: list[Control] = [self.control]
         calls: list[str] = []
-        while control is not None:
+        while controls:
+            control = controls.pop(0)
             calls += [f"{call.tool}({call.arguments})" for call in control.approvals.pending]
-            control = control.below
+            controls = [*control.below, *controls]
         detail = f"Waiting for approval of {' and '.join(calls)}: call run.approve(), then `await run` again."
         return Ending(StopReason.AWAITING_APPROVAL, redact(detail))
 
@@ -352,8 +353,8 @@ class Stepper:
         if builder is None:
             return timeline.history
         step = builder.build(timeline)
-        if builder.waiting_child is not None:
-            step = replace(step, children=(*step.children, builder.waiting_child.use_so_far()))
+        if builder.waiting_children:
+            step = replace(step, children=(*step.children, *[one.use_so_far() for one in builder.waiting_children.values()]))
         history = timeline.history.prefix(len(timeline.history))
         history.append(step)
         builder.complete(step, builder.settings.budget.remaining(history, timeline.clock.elapsed_s()), None, ending)

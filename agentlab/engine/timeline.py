@@ -136,7 +136,7 @@ class Timeline:
                 return
             if kind is events.RunEnded:
                 self._has_ended = True
-            if kind is not events.TextReceived:
+            if kind is not events.TextReceived and kind is not events.ArgumentsReceived:
                 self.events.append(event)
         for observer in self.observers:
             try:

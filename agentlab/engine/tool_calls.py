@@ -1,4 +1,5 @@
-"""The part of a step that acts: executes the tools that the model called, or reminds it to call a terminating one.
+"""The part of a step that acts: executes the tools that the model called, reminds it to call a terminating one, or
+checks a typed answer.
 
 A tool that needs approval is executed once a person has decided; until then the step is left (`StepSuspended`).
 """
@@ -7,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -17,9 +19,11 @@ from typing import TYPE_CHECKING
 import pydantic
 
 from agentlab._internal.asyncio_tools import GRACE_S, sheltered
+from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import in_words, redact_known
 from agentlab.engine import call_context
 from agentlab.engine.control import Given, PendingCall, StepSuspended, StopRequest
+from agentlab.engine.step_builder import Share
 from agentlab.errors import ConfigurationError
 from agentlab.limits.evaluation import read_condition
 from agentlab.limits.reading import Action, Decision
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from agentlab.engine.call_context import RunContext
     from agentlab.engine.step_builder import StepBuilder
     from agentlab.limits.policies import TerminatingTools
+    from agentlab.tools.outputs import OutputType
 
 REFUSED = "The person refused this call. It was not executed."
 UNDECIDED = "This call could not be approved. It was not executed."
@@ -59,57 +64,182 @@ def remind(run: RunContext, builder: StepBuilder, terminating: TerminatingTools)
     timeline.emit(events.Nudged(now_s, timeline.next_step, before + 1, terminating.consecutive_nudges))
 
 
+def check_output(run: RunContext, builder: StepBuilder, output: OutputType, text: str) -> None:
+    """Check a text as the typed answer. If it does not fit, the model is asked again, as often as `output_retries` allows."""
+    checked = output.read(text)
+    if not checked.problems:
+        builder.output = checked.value
+    elif _reject_output(run, builder, output, checked.problems):
+        form = output.form_for(run.agent.model, run.agent.tools)
+        how = (
+            f"Call the tool {output.spec.name}." if form == "tool" else "Answer with JSON that fits the schema, and nothing else."
+        )
+        run.timeline.conversation.append(Message("user", f"The answer does not fit {output.name}: {checked.problems}\n{how}"))
+
+
+def _reject_output(run: RunContext, builder: StepBuilder, output: OutputType, problems: str) -> bool:
+    """Decide to ask for another answer; False if the model was asked often enough, and the run ends."""
+    timeline, before = run.timeline, 0
+    for step in reversed(timeline.history):
+        if step.decision.action in (Action.COMPLETE, Action.ABORT):  # a fork asked something else
+            break
+        before += step.decision.action is Action.REJECT_OUTPUT
+    if before >= run.agent.output_retries:
+        answers = counted(before + 1, "answer")
+        reason = f"{answers} did not fit {output.name}. The last one: {problems}"
+        builder.decision = Decision(Action.ABORT, reason, StopReason.INVALID_OUTPUT, MODIFY_PROMPT)
+        return False
+    builder.decision = Decision(
+        Action.REJECT_OUTPUT, f"The answer does not fit {output.name}; the model is asked again: {problems}"
+    )
+    now_s = timeline.clock.elapsed_s()
+    timeline.emit(events.OutputRejected(now_s, timeline.next_step, before + 1, run.agent.output_retries, problems))
+    return True
+
+
 async def execute_tools(run: RunContext, builder: StepBuilder, response: ModelResponse) -> None:
-    """Execute the tool calls in order, up to the first that requests a stop or the first terminating tool that succeeds.
+    """Execute the tool calls in order, up to the first that requests a stop or the first terminating tool that succeeds. Neighbours
+    whose tools are all `parallel` run at the same time, once a person has decided on those that need approval.
 
     After a stop, the remaining calls get a result that says they were not executed. After a terminating tool, they are removed from
-    the conversation.
+    the conversation. A typed answer that fits ends the run like a terminating tool.
     """
-    timeline = run.timeline
-    terminating = builder.settings.terminating
-    for number, tool_call in enumerate(response.tool_calls, 1):
-        if number <= len(builder.tool_results):
-            continue  # done before the step waited for approval
-        given = None
-        if run.limits.snapshot().approve or run.control.approvals.asked:
-            given = await _approval_of(run, builder, response.tool_calls[number - 1 :])
-        if number > builder.started_tools:
-            builder.started_tools = number
-            timeline.emit(events.ToolStarted(timeline.clock.elapsed_s(), timeline.next_step, tool_call))
-        started = time.perf_counter()
-        token = call_context.enter(run, builder, tool_call)
-        try:
-            if given is None:
-                executed = await _execution(run, builder, tool_call)
-            else:
-                executed = await _carry_out(run, builder, tool_call, given)
-        except BaseException:  # an interrupt: the effect of the tool so far is unknown
-            cut_s = time.perf_counter() - started
-            result = ToolResult(tool_call.id, tool_call.name, INTERRUPTED, None, "interrupted", tool_call.arguments, cut_s)
-            _record_result(run, builder, _with_decision(result, tool_call, given))
-            raise
-        finally:
-            call_context.leave(token)
-        if builder.waiting_child is not None:  # its result comes when the child run continues
+    timeline, terminating, output = run.timeline, builder.settings.terminating, run.agent.output_type
+    number = 0
+    for calls in _together(run, builder, response):
+        number += len(calls)
+        done = {result.call_id for result in builder.tool_results}
+        todo = [call for call in calls if call.id not in done]  # the others ended before the step waited for approval
+        given: list[Given | None] = []
+        for place in range(len(todo)):
+            is_asked = bool(run.limits.snapshot().approve or run.control.approvals.asked)
+            rest = (*todo[place:], *response.tool_calls[number:])
+            given.append(await _approval_of(run, builder, rest) if is_asked else None)
+        if len(todo) == 1:
+            cut = await _execute_and_record(run, builder, todo[0], given[0])
+        else:
+            cut = await _execute_at_once(run, builder, todo, given) if todo else None
+        if len(calls) > 1:
+            _put_in_order(builder, response)
+        if cut is not None:
+            give_up_children(run, builder)
+            raise cut
+        if builder.waiting_children:  # their results come when the child runs continue
             raise StepSuspended
-        result = executed.result
-        _record_result(run, builder, result)
-        if executed.cut is not None:
-            raise executed.cut
-        if terminating is not None and tool_call.name in terminating.tools and not result.is_error:
-            builder.terminating = result
+        ids = {call.id for call in calls}
+        results = [result for result in builder.tool_results if result.call_id in ids]
+        last = results[-1]  # a terminating tool is never executed with others
+        is_answer = output is not None and last.name == output.spec.name
+        if not last.is_error and (is_answer or (terminating is not None and last.name in terminating.tools)):
+            builder.terminating = last
+            builder.output = last.value if is_answer else None
             if number < len(response.tool_calls):
                 timeline.conversation.replace_last(Message("assistant", response.text, response.tool_calls[:number]))
             break
-        if result.stop is not None:
-            builder.stop_request = StopRequest(result.stop.reason, result.stop.output, "tool")
+        stop = next((result.stop for result in results if result.stop is not None), None)
+        if stop is not None:
+            builder.stop_request = StopRequest(stop.reason, stop.output, "tool")
             break
+    if output is not None and builder.terminating is None:
+        rejected = [one.content for one in builder.tool_results if one.name == output.spec.name and one.is_error]
+        if rejected:
+            _reject_output(run, builder, output, rejected[0].partition(": ")[2] or rejected[0])
 
 
-def _record_result(run: RunContext, builder: StepBuilder, result: ToolResult) -> None:
-    builder.tool_results.append(result)
+def _together(run: RunContext, builder: StepBuilder, response: ModelResponse) -> Iterator[list[ToolCall]]:
+    """Yield the calls that may run at the same time: neighbours whose tools are all parallel; any other call alone."""
+    tools, terminating = run.agent.tools, builder.settings.terminating
+    ends = () if terminating is None else terminating.tools
+
+    def is_parallel(tool_call: ToolCall) -> bool:
+        target = tools.get(tool_call.name)
+        return target is not None and target.parallel and tool_call.name not in ends
+
+    for parallel, group in itertools.groupby(response.tool_calls, is_parallel):
+        calls = list(group)
+        yield from [calls] if parallel else [[tool_call] for tool_call in calls]
+
+
+async def _execute_at_once(
+    run: RunContext, builder: StepBuilder, calls: Sequence[ToolCall], given: Sequence[Given | None]
+) -> BaseException | None:
+    """Execute calls at the same time, each in its task, until all have ended. Returns what has to be raised then.
+
+    A cancel or a timeout of the step reaches each of them; an interrupt by a person in one of them cancels the others.
+    """
+    sub_agents = [call for call in calls if getattr(run.agent.tools[call.name].function, "ends_when_cancelled", False)]
+    if len(sub_agents) > 1 and sub_agents[0].id not in builder.shares:
+        before = run.used()
+        builder.shares = {call.id: Share(call.name, place, len(sub_agents), before) for place, call in enumerate(sub_agents)}
+    tasks = [
+        asyncio.create_task(_execute_and_record(run, builder, call, one), name=f"agentlab-call-{call.name}")
+        for call, one in zip(calls, given, strict=True)
+    ]
+    running, cut = set(tasks), None
+    try:
+        while running:
+            try:
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                interrupted = any(isinstance(_cut_of(task), KeyboardInterrupt) for task in done)
+            except asyncio.CancelledError as error:
+                cut, interrupted = cut or error, True
+                running = {task for task in running if not task.done()}
+            for task in tasks if interrupted else ():
+                task.cancel()
+    finally:
+        for task in running:  # if this coroutine itself was closed
+            task.cancel()
+    cuts = [one for task in tasks if (one := _cut_of(task)) is not None]
+    return next((one for one in cuts if isinstance(one, KeyboardInterrupt)), cut or (cuts[0] if cuts else None))
+
+
+def _cut_of(task: asyncio.Task[BaseException | None]) -> BaseException | None:
+    return None if task.cancelled() else task.result()  # cancelled before it began: nothing was executed
+
+
+async def _execute_and_record(
+    run: RunContext, builder: StepBuilder, tool_call: ToolCall, given: Given | None
+) -> BaseException | None:
+    """Execute a call and record its result, unless a child run of it waits for approval. Returns what has to be raised then."""
     timeline = run.timeline
-    timeline.emit(events.ToolFinished(timeline.clock.elapsed_s(), timeline.next_step, result))
+    if tool_call.id not in builder.started_tools:
+        builder.started_tools.add(tool_call.id)
+        timeline.emit(events.ToolStarted(timeline.clock.elapsed_s(), timeline.next_step, tool_call))
+    started = time.perf_counter()
+    token = call_context.enter(run, builder, tool_call)
+    try:
+        output = run.agent.output_type
+        if output is not None and tool_call.name == output.spec.name:
+            executed = Executed(output.read_call(tool_call))
+        elif given is None:
+            executed = await _execution(run, builder, tool_call)
+        else:
+            executed = await _carry_out(run, builder, tool_call, given)
+    except BaseException as error:  # an interrupt: the effect of the tool so far is unknown
+        cut_s = time.perf_counter() - started
+        result = ToolResult(tool_call.id, tool_call.name, INTERRUPTED, None, "interrupted", tool_call.arguments, cut_s)
+        executed = Executed(_with_decision(result, tool_call, given), error)
+    finally:
+        call_context.leave(token)
+    if executed.cut is not None or tool_call.id not in builder.waiting_children:
+        builder.tool_results.append(executed.result)
+        timeline.emit(events.ToolFinished(timeline.clock.elapsed_s(), timeline.next_step, executed.result))
+    return executed.cut
+
+
+def _put_in_order(builder: StepBuilder, response: ModelResponse) -> None:
+    """Put results and child runs in the order of the calls."""
+    place_of = {call.id: place for place, call in enumerate(response.tool_calls)}
+    builder.tool_results.sort(key=lambda result: place_of[result.call_id])
+    builder.children.sort(key=lambda child: place_of.get(child.call_id, 0))
+
+
+def give_up_children(run: RunContext, builder: StepBuilder) -> None:
+    """Record the usage of the child runs that wait for approval, and cancel them: the step is over."""
+    for waiting in tuple(builder.waiting_children.values()):
+        waiting.give_up()
+    builder.waiting_children.clear()
+    run.control.below = ()
 
 
 # Approval -----------------------------------------------------------------------------------------------------------------------
@@ -278,12 +408,12 @@ async def _execute_to_the_end(run: RunContext, tool_call: ToolCall) -> Executed:
         await asyncio.sleep(0)
     except asyncio.CancelledError as cut:  # cancelled before the start: the tool did not run
         return Executed(ToolResult(tool_call.id, tool_call.name, NOT_DONE, None, "not_executed", tool_call.arguments, 0.0), cut)
-    run.waits_for_tool = True
+    run.waits_for_tool += 1
     try:
         executed, waited = await sheltered(execute_call(tool_call, run.agent.tools))
         return executed if waited is None else replace(executed, cut=waited)
     finally:
-        run.waits_for_tool = False
+        run.waits_for_tool -= 1
 
 
 async def _refused(run: RunContext, tool_call: ToolCall) -> ToolResult | None:

@@ -62,7 +62,8 @@ def why_never(leaf: StopCondition, agent: Any, history: RunHistory | None = None
     if not words or (history is not None and leaf.read(history).met):
         return ""
     if kind == "tools" and _knows_its_tools(agent):
-        return "" if any(name in agent.tools for name in words) else _no_tool(words, agent)
+        answer = "" if agent.output_type is None else agent.output_type.spec.name
+        return "" if any(name in agent.tools or name == answer for name in words) else _no_tool(words, agent)
     if kind == "finish reasons" and not agent.middleware:
         whys = [_no_reason(str(reason), agent.model) for reason in words]
         return whys[0] if all(whys) else ""

@@ -179,6 +179,9 @@ def _agent(agent: Agent, seen: set[int]) -> Iterator[object]:
     if id(agent) not in seen:
         seen.add(id(agent))
         yield agent.model.name, agent.model.model, sorted(_address(agent).items()), agent.instructions, agent.stream
-        yield json.dumps(dict(agent.options), sort_keys=True, default=repr), codec.encode(agent.settings)
+        yield (
+            json.dumps({**agent.parameters.given(), **agent.options}, sort_keys=True, default=repr),
+            codec.encode(agent.settings),
+        )
         for tool in agent.tools.values():
             yield tool.name, tool.spec.description, tool.spec.parameters_json, list(_function(tool.function, seen))

@@ -118,6 +118,7 @@ def _check(
             "instructions": agent.instructions,
             "tools": list(agent.tools),
             "options": dict(agent.options),
+            "parameters": agent.parameters.given() or None,
             "settings": codec.to_jsonable(settings),
         }
     now = {**expected[pair], "prompt": cell.prompt}

@@ -13,6 +13,8 @@ Every server is connected on agentlab's background thread, so that runs on any e
 from __future__ import annotations
 
 import asyncio
+import base64
+import functools
 import json
 import os
 import re
@@ -24,14 +26,15 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from agentlab._internal.redaction import text_of
 from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context
 from agentlab.engine.worker import background_loop
 from agentlab.errors import AgentlabWarning, ConfigurationError, McpError, ProviderConnectionError, ToolDefinitionError
-from agentlab.model.messages import JSON
+from agentlab.model.messages import JSON, ToolSpec
+from agentlab.model.parts import Part, part_of
 from agentlab.records import events
 from agentlab.tools import McpServer, Tool, tool
 from agentlab.transport.http import HttpAnswer, HttpRequest
@@ -79,6 +82,7 @@ def from_mcp(  # noqa: PLR0917  the order in `agentlab.tools.from_mcp`, which ha
     headers: Mapping[str, str] | None,
     timeout_s: float | None,
     start_timeout_s: float,
+    parallel: bool,
 ) -> McpServer:
     """Return the server; see `agentlab.tools.from_mcp`."""
     is_url = isinstance(server, str) and server.startswith(("http://", "https://"))
@@ -90,21 +94,22 @@ def from_mcp(  # noqa: PLR0917  the order in `agentlab.tools.from_mcp`, which ha
         raise ConfigurationError(f"from_mcp({server!r}, …): {wrong} cannot be set for a {'URL' if is_url else 'command'}.")
     folder = None if cwd is None else os.fspath(cwd)
     where = Where(str(server) if is_url else "", command, dict(env or {}), folder, dict(headers or {}), start_timeout_s)
-    return _Server(where, re.sub(r"[^a-z0-9.-]+", "-", (name or where.label).lower()).strip(".-") or "mcp", prefix, timeout_s)
+    label = re.sub(r"[^a-z0-9.-]+", "-", (name or where.label).lower()).strip(".-") or "mcp"
+    return _Server(where, label, prefix, timeout_s, parallel=parallel)
 
 
 class _Server(McpServer):
     """A server as the user holds it: its tools, which are listed when it is opened."""
 
-    def __init__(self, where: Where, name: str, prefix: str, timeout_s: float | None) -> None:
-        self.name, self.where, self.prefix, self.timeout_s = name, where, prefix, timeout_s
+    def __init__(self, where: Where, name: str, prefix: str, timeout_s: float | None, *, parallel: bool = False) -> None:
+        self.name, self.where, self.prefix, self.timeout_s, self.parallel = name, where, prefix, timeout_s, parallel
         self.wire = Wire(where, name, self._listed_anew)
-        self.changes = ""
+        self.lists: list[dict[str, ToolSpec]] = []  # each list of the server, the last one is in force
         self._tools: tuple[Tool, ...] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle how the server is reached; another process connects to it when it first calls a tool."""
-        return _Server, (self.where, self.name, self.prefix, self.timeout_s)
+        return functools.partial(_Server, parallel=self.parallel), (self.where, self.name, self.prefix, self.timeout_s)
 
     def _listed(self) -> tuple[Tool, ...]:
         if self._tools is None:
@@ -132,25 +137,33 @@ class _Server(McpServer):
         for one in listed:
             try:
                 offered = tool(
-                    _Call(self, str(one["name"])),
+                    _Call(self, str(one["name"]), len(self.lists)),
                     name=re.sub(r"[^A-Za-z0-9_-]", "_", f"{self.prefix}{one['name']}")[:64],
                     description=one.get("description") or one.get("title") or "",
                     timeout_s=self.timeout_s,
                     schema=one.get("inputSchema") or {},
                     idempotent=(one.get("annotations") or {}).get("idempotentHint") is not False,
+                    parallel=self.parallel,
                 )
             except ToolDefinitionError as error:
                 warnings.warn(f"The MCP server {self.name!r} has a tool that is left out. {error}", AgentlabWarning, stacklevel=2)
             else:
                 made.append(offered)
+        self.lists.append({one.name: one.spec for one in made})
         return tuple(made)
 
+    def changes_since(self, number: int) -> str:
+        """Return the difference of the list in force and an earlier one; empty if there is none."""
+        if number >= len(self.lists):  # the tool is from another process
+            return ""
+        old, new = self.lists[number], self.lists[-1]
+        changed = {name for name in old.keys() & new.keys() if old[name] != new[name]}
+        found = {"added": new.keys() - old, "removed": old.keys() - new, "changed": changed}
+        return ", ".join(f"{what} {', '.join(sorted(names))}" for what, names in found.items() if names)
+
     def _listed_anew(self, listed: Sequence[Mapping[str, JSON]]) -> None:
-        """Take a list that changed; runs under way warn of it at their next call."""
-        before, self._tools = self._tools or (), self._made_of(listed)
-        old, new = ({one.name for one in tools} for tools in (before, self._tools))
-        both = {"added": new - old, "removed": old - new}
-        self.changes = ", ".join(f"{what} {', '.join(sorted(names))}" for what, names in both.items() if names)
+        """Take a list that changed. Runs warn of it at the next call of a tool from an earlier list."""
+        self._tools = self._made_of(listed)
 
     async def ask(self, what: str, body: JSON, transport: Transport | None, key: str) -> AsyncIterator[dict[str, JSON]]:
         """Yield the lines of an answer, from the server or from a recording. Raises McpError for an error."""
@@ -178,6 +191,7 @@ class _Call:
 
     server: _Server
     tool: str
+    list_number: int
 
     async def __call__(self, /, **arguments: Any) -> Any:
         here, body = call_context.here(), {"name": self.tool, "arguments": arguments}
@@ -198,37 +212,48 @@ class _Call:
             if self.server.timeout_s is None:
                 raise
             await asyncio.sleep(self.server.timeout_s + 1)
-        if run is not None and self.server.changes:
-            run.timeline.warn_once(
-                f"The MCP server {self.server.name!r} changed its list of tools ({self.server.changes}). An agent keeps the tools that "
-                "it was made with: make a new one with tools=[*server] to use the new list."
-            )
-        return value_of(result)
+        finally:
+            if run is not None and (changes := self.server.changes_since(self.list_number)):
+                run.timeline.warn_once(
+                    f"The MCP server {self.server.name!r} changed its list of tools ({changes}). An agent keeps the tools that it was "
+                    "made with: make a new one with tools=[*server]. run.fork(…, agent=…) continues this run with it."
+                )
+        return value_of(result, None if run is None else getattr(run.agent.model, "refuses_in_result", None))
 
 
-def value_of(result: Mapping[str, JSON]) -> Any:
-    """Return what a model reads of a result: its structured content, else its texts. Raises McpError for a failed call.
+def value_of(result: Mapping[str, JSON], refuses: Callable[[Part], str] | None = None) -> Any:
+    """Return the value of a result: the texts and parts of its content if it has images, audio or PDFs; otherwise its structured
+    content, else its text. Raises McpError for a failed call.
 
-    Media are named only: `[image/png, 1,234 bytes]`.
+    Data of any other type is named in the text. So is a part that cannot be sent to the model: `refuses` gives the text.
     """
-    texts = [_text_of(part) for part in result.get("content") or ()]
+    content = [_piece_of(part, refuses) for part in result.get("content") or ()]
+    texts = [piece if isinstance(piece, str) else piece.text for piece in content]
     if result.get("isError"):
         raise McpError("\n".join(texts) or "the tool failed, and the server does not say why.")
+    if any(isinstance(piece, Part) for piece in content):  # the text has the structured content too, the protocol says
+        return content[0] if len(content) == 1 else content
     structured = result.get("structuredContent")
     if structured is None:
         return "\n".join(texts)
     return structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
 
 
-def _text_of(part: Mapping[str, JSON]) -> str:
-    """Return the text of one part of a result."""
+def _piece_of(part: Mapping[str, JSON], refuses: Callable[[Part], str] | None) -> str | Part:
+    """Return one part of a result: as an image, a document or audio if its bytes are that, else as text."""
     inner = part.get("resource") or part
     if "text" in inner:
         return str(inner["text"])
-    data = inner.get("data") or inner.get("blob")
-    if data is not None:
-        return f"[{inner.get('mimeType') or part.get('type')}, {len(data.rstrip('=')) * 3 // 4:,} bytes]"
-    return f"[{part.get('type')}: {inner.get('uri') or inner.get('name') or ''}]"
+    encoded = inner.get("data") or inner.get("blob")
+    if encoded is None:
+        return f"[{part.get('type')}: {inner.get('uri') or inner.get('name') or ''}]"
+    try:
+        made = part_of(base64.b64decode(encoded), unquote(urlsplit(inner.get("uri") or "").path.rpartition("/")[2]))
+    except (ValueError, ConfigurationError):
+        made = None
+    if made is None:
+        return f"[{inner.get('mimeType') or part.get('type')}, {len(encoded.rstrip('=')) * 3 // 4:,} bytes]"
+    return (refuses(made) if refuses is not None else "") or made
 
 
 # The connection -------------------------------------------------------------------------------------------------------------------

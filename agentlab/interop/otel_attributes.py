@@ -46,7 +46,11 @@ DURATION_BUCKETS = [0.01 * 2**power for power in range(14)]
 _PROVIDERS = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
+    "anthropic-foundry": "azure.ai.inference",
+    "anthropic-vertex": "gcp.vertex_ai",
     "gemini": "gcp.gemini",
+    "gemini-vertex": "gcp.vertex_ai",
+    "mistral": "mistral_ai",
     "xai": "x_ai",
 }  # the providers that have another name in the conventions
 

@@ -108,7 +108,7 @@ class RunSpans:
         self._span: Span | None = None
         self._below: Context | None = None  # the context with the run's span
         self._anchor: tuple[int, float] | None = None  # the time of day in ns at an active time in s
-        self._tools: list[tuple[Span, str]] = []  # with the key of the previous context
+        self._tools: dict[str, tuple[Span, str]] = {}  # by tool call, with the key of the previous context
         self._tools_until_ns = 0
         self._attempts = 0  # number of attempts to continue or repair in the current step
         self._tokens: list[int | None] = [0, 0]  # input and output, of this run alone: a fork's result includes shared steps
@@ -125,7 +125,7 @@ class RunSpans:
 
     def __call__(self, event: events.Event, /) -> None:
         """Handle an event."""
-        if isinstance(event, events.TextReceived):
+        if isinstance(event, events.TextReceived | events.ArgumentsReceived):
             return
         self._failure = None
         self._handle(event)
@@ -184,8 +184,8 @@ class RunSpans:
             self._try(lambda: self._instruments.truncation_exits.add(1, self._model_only() | {names.STOP_REASON: reason.value}))
         if span is None:  # stopped before the first step
             return
-        while self._tools:
-            self._close_tool(Status(StatusCode.ERROR), "interrupted")
+        for call_id in tuple(self._tools):
+            self._close_tool(call_id, Status(StatusCode.ERROR), "interrupted")
         attributes: Attributes = {names.STOP_REASON: result.stop_reason.value, names.STEPS: len(result.history)}
         for name, tokens in zip((names.INPUT_TOKENS, names.OUTPUT_TOKENS), self._tokens, strict=True):
             if tokens is not None:
@@ -303,22 +303,22 @@ class RunSpans:
         if contexts.get_value(key) is None:
             with_span = contexts.set_value(key, before, with_span)
         contexts.attach(with_span)
-        self._tools.append((span, key))
+        self._tools[tool_call.id] = span, key
 
     def _tool_finished(self, result: ToolResult) -> None:
-        if not self._tools:  # observed from the middle of a tool
+        if result.call_id not in self._tools:  # observed from the middle of a tool
             return
         if self._instruments.content:
-            span, content = self._tools[-1][0], _clean(self._redact(result.content))
+            span, content = self._tools[result.call_id][0], _clean(self._redact(result.content))
             self._try(lambda: span.set_attribute(names.TOOL_RESULT, content))
         if result.error is None:
-            self._close_tool(None, "")
+            self._close_tool(result.call_id, None, "")
         else:
             raised = isinstance(result.value, BaseException) and result.error == "exception"
-            self._close_tool(self._error(result.content), _error_type(result.value) if raised else result.error)
+            self._close_tool(result.call_id, self._error(result.content), _error_type(result.value) if raised else result.error)
 
-    def _close_tool(self, status: Status | None, error_type: str) -> None:
-        span, key = self._tools.pop()
+    def _close_tool(self, call_id: str, status: Status | None, error_type: str) -> None:
+        span, key = self._tools.pop(call_id)
         before = contexts.get_value(key)
         if before is not None:  # None in another task, or if the context is restored already
             contexts.attach(cast("Context", before))
@@ -429,6 +429,8 @@ _SPAN_EVENTS: Mapping[type[events.Event], tuple[str, tuple[str, ...]]] = {
     events.ApprovalRequested: ("agentlab.approval_requested", ("step", "why")),
     events.ApprovalGiven: ("agentlab.approval_given", ("step", "tool", "decision", "waited_s")),
     events.Nudged: ("agentlab.nudged", ("step", "consecutive", "allowed")),
+    events.OutputRejected: ("agentlab.output_rejected", ("step", "attempt", "allowed", "problems")),
+    events.LastAnswerAsked: ("agentlab.last_answer_asked", ("step", "limit")),
     events.CallRetried: ("agentlab.call_retried", ("step", "attempt", "wait_s")),
     events.AskedAgain: ("agentlab.asked_again", ("step", "call", "attempt", "remaining")),
     events.LimitsChanged: ("agentlab.limits_changed", ("by",)),

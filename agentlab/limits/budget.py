@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -54,6 +55,8 @@ class Budget(Displayable):
     timeout              seconds, or a timedelta, of wall time from the first step, without pauses
     missing_usage        if a provider reports no usage: `warn` once, `estimate` from the text (4 characters per token), `fail`, or
                          `charge_cap` (the output cap, and an estimate of the input)
+    last_answer          a share of each limit, such as 0.15, that is held back for one last answer: when the rest is used up, the
+                         model is asked once for its final answer, without tools. Of max_turns and max_calls it is the last one
 
     Example:
         >>> lab.Budget(max_turns=5, max_cost=0.05)
@@ -118,6 +121,9 @@ class Budget(Displayable):
     missing_usage: MissingUsage = dataclasses.field(
         default="warn", metadata={"help": "what to do if a provider reports no usage"}
     )
+    last_answer: float | None = dataclasses.field(
+        default=None, metadata={"help": "share of each limit that is held back for one last answer without tools"}
+    )
 
     if TYPE_CHECKING:  # the arguments take more types than the attributes have
 
@@ -130,12 +136,18 @@ class Budget(Displayable):
             max_cost: Decimal | float | str | None = None,
             timeout: float | timedelta | None = None,
             missing_usage: MissingUsage = "warn",
+            last_answer: float | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
         check_limits(self)
         if self.missing_usage not in get_args(MissingUsage):
             raise LimitError(f"Budget(missing_usage={self.missing_usage!r}): choose one of {', '.join(get_args(MissingUsage))}.")
+        share: object = self.last_answer
+        if share is not None and (isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1):
+            raise LimitError(
+                f"Budget(last_answer={share!r}): pass a share above 0 and below 1, such as 0.15 for 15% of each limit, or None."
+            )
 
     def __repr__(self) -> str:
         shown = [
@@ -154,6 +166,25 @@ class Budget(Displayable):
             (False, True)
         """
         return all(getattr(self, name) is None for name in TOTAL_OF)
+
+    def before_last_answer(self) -> Budget:
+        """Return the limits without the share that is held back for a last answer; the budget itself without `last_answer`.
+
+        Example:
+            >>> lab.Budget(max_turns=8, max_tokens=10_000, last_answer=0.15).before_last_answer()
+            Budget(max_turns=7, max_tokens=8500)
+        """
+        if self.last_answer is None:
+            return self
+        limits: dict[str, Any] = {name: limit for name in TOTAL_OF if (limit := getattr(self, name)) is not None}
+        for name, limit in limits.items():
+            if TOTAL_OF[name] in ("steps", "calls"):  # one is the least that leaves room for work
+                limits[name] = type(limit)(max(1, limit - 1))
+            elif isinstance(limit, int):
+                limits[name] = max(1, limit - math.ceil(limit * self.last_answer))
+            else:
+                limits[name] = limit * type(limit)(str(1 - self.last_answer))
+        return dataclasses.replace(self, last_answer=None, **limits)
 
     def readings(self, history: Totals, elapsed_s: float) -> list[Reading]:
         """Return the usage for each limit that is set.

@@ -74,6 +74,7 @@ class LiveSettings(Displayable):
     max_cost = _Live[Decimal | None, Decimal | float | str | None]()
     timeout = _Live[float | None, float | timedelta | None]()
     missing_usage = _Live[MissingUsage, MissingUsage]()
+    last_answer = _Live[float | None, float | None]()
     max_continuations_per_turn = _Live[int, int]()
     max_total_completion_tokens_per_turn = _Live[int | None, int | None]()
     max_total_output_chars_per_turn = _Live[int, int]()

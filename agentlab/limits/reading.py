@@ -173,6 +173,7 @@ class Action(StrEnum):
     REPAIR_TOOL_CALL = "repair_tool_call"
     RESUME = "resume"
     NUDGE = "nudge"
+    REJECT_OUTPUT = "reject_output"
     COMPLETE = "complete"
     ABORT = "abort"
 

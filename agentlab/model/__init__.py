@@ -2,6 +2,7 @@
 
 May import: `_internal`.
 
+    parts           images, documents and audio in messages and tool results
     messages        messages, tool calls, tool results, their JSON, and the request that holds them
     responses       the response of one call, and the pieces of a stream
     finish_reasons  why a response ended, and why a run ended
@@ -10,4 +11,4 @@ May import: `_internal`.
     conversation    the messages of a run
 """
 
-__all__ = ["messages", "responses", "finish_reasons", "usage", "pricing", "conversation"]
+__all__ = ["parts", "messages", "responses", "finish_reasons", "usage", "pricing", "conversation"]

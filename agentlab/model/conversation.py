@@ -21,7 +21,7 @@ class Conversation(Sequence[Message]):
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages: list[Message] = []
-        self._encoded: dict[str, list[bytes]] = {}
+        self._encoded: dict[str, list[bytes | None]] = {}
         self.characters = 0
         for message in messages:
             self.append(message)
@@ -54,10 +54,11 @@ class Conversation(Sequence[Message]):
         return ConversationView(self, len(self._messages) - 1, tuple(tail))
 
     def encoded(self, wire: str, encode: Callable[[Message], bytes], length: int) -> list[bytes]:
-        """Return the bytes of the first `length` messages for `wire`; each message is encoded at most once."""
+        """Return the bytes of the first `length` messages for `wire`; each message without images and files is encoded at most once.
+        The others are encoded each time: their bytes are kept once, in the message."""
         done = self._encoded.setdefault(wire, [])
-        done.extend(encode(message) for message in self._messages[len(done) : length])
-        return done if len(done) == length else done[:length]
+        done.extend(None if any(message.all_parts()) else encode(message) for message in self._messages[len(done) : length])
+        return [encode(self._messages[place]) if one is None else one for place, one in enumerate(done[:length])]
 
     def __len__(self) -> int:
         return len(self._messages)

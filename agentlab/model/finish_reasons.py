@@ -58,6 +58,7 @@ class StopReason(StrEnum):
     TRUNCATED = "truncated"
     CONTENT_FILTERED = "content_filtered"
     NUDGES_EXHAUSTED = "nudges_exhausted"
+    INVALID_OUTPUT = "invalid_output"
     AWAITING_APPROVAL = "awaiting_approval"
     CANCELLED = "cancelled"
     ERROR = "error"

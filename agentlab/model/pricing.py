@@ -22,7 +22,10 @@ PRICE_BOOK_NAMES: Mapping[str, str] = {
     "openai": "openai",
     "openai-responses": "openai",
     "anthropic": "anthropic",
+    "anthropic-foundry": "azure",
+    "anthropic-vertex": "google",
     "gemini": "google",
+    "gemini-vertex": "google",
     "bedrock": "aws",
     "azure": "azure",
     "azure-responses": "azure",
@@ -30,6 +33,7 @@ PRICE_BOOK_NAMES: Mapping[str, str] = {
     "openrouter-responses": "openrouter",
     "xai": "x-ai",
     "xai-responses": "x-ai",
+    "moonshot": "moonshotai",
 }
 """The names of our providers in the price list, for calls to the vendor's own address. Other providers are looked up by their exact
 name; `compatible` is priced only by its address."""
@@ -92,6 +96,17 @@ _NO_EXACT_SEARCH_PRICE = {
 }
 """Sellers and models for which the number of web searches does not give their price."""
 
+_IN_REGION = re.compile(r"https://([a-z0-9-]+-aiplatform|aiplatform\.[a-z]+\.rep)\.googleapis\.com")
+_DEARER_IN_REGION = re.compile(r"claude|gemini-[3-9]")
+"""Google Cloud's addresses in one region, and the models that cost more there: https://platform.claude.com/docs/en/about-claude/pricing,
+read 2026-11-23, and the uplifts in litellm 1.109's table for Vertex AI, read 2026-11-24."""
+
+_ROUTER = "https://router.huggingface.co/v1"
+"""Hugging Face's router. The price depends on the server that answers, which the requested model names: `openai/gpt-oss-120b:groq`."""
+
+_SAME_SERVER = {"https://api.together.ai": "https://api.together.xyz"}
+"""Addresses that the price list has under an older name."""
+
 _SEARCHES_ALWAYS = re.compile(r"search-(?:preview|api)\b")
 """OpenAI's chat completion models that search the web in each call, for a fee that depends on settings not in the response."""
 
@@ -108,6 +123,7 @@ def cost_of(
     at: datetime | None = None,
     address: str | None = None,
     several: bool = False,
+    requested: str = "",
 ) -> Cost:
     """Return the cost of one call.
 
@@ -119,6 +135,7 @@ def cost_of(
     the cost is then known only if the price was always the same.
 
     `several` is True if the usage is the sum of several calls; it has no price if that depends on the length of each prompt.
+    `requested` is the model of the request. At Hugging Face it names the server that answers; `model`, that of the answer, does not.
 
     A cache that is not reported counts as unused. Cache writes of unknown lifetime are charged at the shortest one: vendors with a
     longer one report it.
@@ -128,7 +145,8 @@ def cost_of(
     if usage.input_tokens is None or usage.output_tokens is None:
         return _NO_USAGE if usage.known_tokens == 0 else _PART_OF_USAGE
     book = _newest_book()
-    found = book.find(provider, model, address or "")
+    at_router = address.startswith(_ROUTER) if address else provider == "huggingface"
+    found = book.find(provider, requested or model, _ROUTER) if at_router else book.find(provider, model, address or "")
     if isinstance(found, Cost):
         return found
     seller, known = found
@@ -267,7 +285,12 @@ class _Book:
 
     def _find(self, provider: str, model: str, address: str) -> tuple[Seller, ModelInfo] | Cost:
         """Return the seller and the model in the list, else an unknown cost with the reason."""
-        if address:
+        if address == _ROUTER:
+            model, _, server = model.partition(":")
+            seller = next((one for one in self.snapshot.providers if server and one.id == f"huggingface_{server}"), None)
+            if seller is None:
+                return Cost(reason=f"The price depends on the server that answers. Name one that has prices: {model}:together.")
+        elif address:
             seller = self._seller_at(address)
         else:
             name = PRICE_BOOK_NAMES.get(provider, provider)
@@ -275,6 +298,8 @@ class _Book:
         if seller is None:
             label = f"the server {urlsplit(address).hostname}" if address else f"the provider {provider!r}"
             return Cost(reason=f"The price list does not have {label}.")
+        if _DEARER_IN_REGION.match(model) and _IN_REGION.match(address):
+            return Cost(reason=f"The price list has only the price of {model} at Google Cloud's global address.")
         try:
             return self.snapshot.find_provider_model(_bare_model(seller.id, model), seller, None, None)
         except LookupError:
@@ -285,6 +310,7 @@ class _Book:
         whose host begins with a vendor's host is not mistaken for the vendor."""
         parts = urlsplit(address)
         origin = f"{parts.scheme}://{parts.netloc}"
+        origin = _SAME_SERVER.get(origin, origin)
         for seller in self.snapshot.providers:
             host = re.match(seller.api_pattern, origin)
             if host is not None:

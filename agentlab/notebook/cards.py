@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agentlab._internal.redaction import text_of
+from agentlab._internal.redaction import redact_url, text_of
 from agentlab._internal.safe_text import AS_WRITTEN, cut, escape
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.condition_tree import Node, condition_code, outline
+from agentlab.model.parts import in_bytes
 from agentlab.model.usage import shown_fields
 
 if TYPE_CHECKING:
@@ -32,14 +34,15 @@ if TYPE_CHECKING:
     from agentlab.limits.reading import Reading
     from agentlab.limits.settings import RunSettings
     from agentlab.model.finish_reasons import TerminationSignal
-    from agentlab.model.messages import Message
+    from agentlab.model.messages import Message, ToolResult
+    from agentlab.model.parts import Part
     from agentlab.model.usage import Cost, Usage
     from agentlab.providers.base import Provider
     from agentlab.records.history import RunHistory
     from agentlab.records.step import StepResult
     from agentlab.serving.chat import Chat, ChatReply
     from agentlab.storage.store import Store
-    from agentlab.tools import Tool
+    from agentlab.tools import McpServer, Tool
 
 
 MOST_ROWS = 24
@@ -76,6 +79,7 @@ class Card:
     rows: tuple[tuple[str, object], ...] = ()
     table: Table | None = None
     note: str = ""
+    images: tuple[Part, ...] = ()
 
 
 _CARDS: dict[str, Callable[[Any], Card]] = {}
@@ -152,8 +156,21 @@ def as_html(card: Card) -> str:
         f"<p>… and {more:,} more</p>" if more > 0 else "",
         "" if card.table is None else _table_html(card.table),
         f"<p>{note}</p>" if note else "",
+        *map(_image_html, card.images),
     ]
     return f'<div class="agentlab-card {AS_WRITTEN}">{"".join(parts)}</div>'
+
+
+LARGEST_IMAGE, MOST_IMAGES = 500_000, 4
+"""Bytes of the largest image in a card, and how many it shows: a notebook keeps each output."""
+
+
+def _image_html(part: Part) -> str:
+    """Return an image whose media type was read from its bytes; empty for any other part, and for a large one."""
+    if part.kind != "image" or not part.is_held or part.size_bytes > LARGEST_IMAGE:
+        return ""
+    source = f"data:{part.media_type};base64,{part.base64}"
+    return f'<p><img src="{source}" alt="{escape(part.text[1:-1])}" style="max-width:320px;max-height:320px"></p>'
 
 
 def _table_html(table: Table) -> str:
@@ -298,7 +315,23 @@ def _message(value: Message) -> Card:
         *((f"{result.name} {'failed' if result.is_error else 'result'}", result.content) for result in results),
     )
     left_out = count - len(calls) + result_count - len(results)
-    return Card(f"Message of the {value.role}", rows, note=f"{left_out:,} more calls and results." if left_out else "")
+    note = f"{left_out:,} more calls and results." if left_out else ""
+    return Card(f"Message of the {value.role}", rows, note=note, images=tuple(value.all_parts())[:MOST_IMAGES])
+
+
+@_card_of("ToolResult")
+def _tool_result(value: ToolResult) -> Card:
+    return dataclasses.replace(fields_of(value), images=value.parts[:MOST_IMAGES])
+
+
+@_card_of("Part")
+def _part(value: Part) -> Card:
+    shown = (("type", value.media_type), ("name", value.name), ("URL", redact_url(value.url) if value.url else ""))
+    size = (("size", in_bytes(value.size_bytes)),) if value.size_bytes else ()
+    pixels = (("pixels", f"{value.width} x {value.height}"),) if value.width else ()
+    cached = (("cached for", value.cache_control),) if value.cache_control else ()
+    rows = (*((name, held) for name, held in shown if held), *size, *pixels, *cached)
+    return Card(type(value).__name__, rows, images=(value,))
 
 
 @_card_of("Usage")
@@ -333,6 +366,21 @@ def _tool(value: Tool) -> Card:
     return Card(f"Tool {value.name}", rows, _table(("parameter", "type", "", "description"), tuple(known.items()), row))
 
 
+@_card_of("McpServer")
+def _mcp_server(value: McpServer) -> Card:
+    """The address or the command, without keys; the headers and the environment are not shown."""
+    where, tools = getattr(value, "where", None), vars(value).get("_tools")
+    rows = () if where is None else (("URL", redact_url(where.url)) if where.url else ("command", shlex.join(where.command)),)
+    if tools is None:
+        return Card(f"MCP server {value.name}", rows, note="Not open. `async with` or `await` starts it and lists its tools.")
+
+    def row(one: Tool) -> tuple[object, ...]:
+        known: Any = one.spec.parameters.get("properties", {})
+        return one.name, ", ".join(known) or NONE, one.spec.description.partition("\n")[0]
+
+    return Card(f"MCP server {value.name}", rows, _table(("tool", "parameters", "description"), tools, row))
+
+
 @_card_of("ChatCompletions", "Responses", "Anthropic", "Bedrock", "Gemini")
 def _provider(value: Provider) -> Card:
     can = value.capabilities
@@ -357,6 +405,7 @@ def _agent(value: Agent) -> Card:
         rows.append(("terminating", settings.terminating))
     if settings.approve:
         rows.append(("approve", ", ".join(map(str, settings.approve))))
+    rows += value.parameters.given().items()
     if value.options:
         rows.append(("options", ", ".join(value.options)))
     return Card(f"Agent {value.name}", (*rows, ("stream", value.stream)))

@@ -31,7 +31,7 @@ Output = tuple[dict[str, str], dict[str, Any]]
 
 SHORTEST_PAUSE_S = 0.2
 """The page is redrawn five times a second at most."""
-PAUSE_PER_DRAWING = 5
+PAUSE_PER_DRAWING = 10
 """While a run is under way, each second of drawing is followed by this number of seconds without: both share one interpreter."""
 CLOCK_TICK_S = 1.0
 _KEPT = (

@@ -18,6 +18,7 @@ from agentlab.limits.combinators import AllOf, Custom, read_off
 from agentlab.limits.condition_tree import outline
 from agentlab.limits.reading import Reading, Scalar
 from agentlab.records.columns import named_leaves
+from agentlab.records.history import RunHistory
 
 NEAR = 0.8
 """Share of a limit from which its bar is marked as near."""
@@ -129,9 +130,19 @@ class LimitNow:
     ends_alone: bool = True
 
 
+def used_so_far(run: Run) -> RunHistory:
+    """Return the history with totals that also count the step under way: its calls that were answered, its sub-agents that ended."""
+    context = run.stepper.context
+    builder = context.builder
+    if builder is None:
+        return run.history
+    counted = run.history.counting(tuple(builder.calls), tuple(builder.children))
+    return counted if context.builder is builder else run.history  # otherwise its step may be in the history too
+
+
 def limits_now(run: Run, *, timing: bool = True) -> list[LimitNow]:
     """Return the limits of the budget that are set, and the single conditions of the stop condition; `timing` False leaves out time."""
-    settings, history = run.limits.snapshot(), run.history
+    settings, history = run.limits.snapshot(), used_so_far(run)
     found = [
         LimitNow(reading, reading.name, TOTAL_OF[reading.name])
         for reading in settings.budget.readings(history, run.timeline.clock.elapsed_s())

@@ -327,6 +327,7 @@ END_MARKERS: dict[str, str] = {
     StopReason.TRUNCATED: "P",
     StopReason.CONTENT_FILTERED: "h",
     StopReason.NUDGES_EXHAUSTED: "*",
+    StopReason.INVALID_OUTPUT: "x",
     StopReason.AWAITING_APPROVAL: "H",
     StopReason.CANCELLED: "d",
     StopReason.ERROR: "X",

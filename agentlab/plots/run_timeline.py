@@ -86,6 +86,8 @@ def timeline_data(shown: Displayable) -> pd.DataFrame:
 
 _INSTANTS = {
     "Nudged": (NUDGE, "nudge", OK),
+    "OutputRejected": (NUDGE, "nudge", FAILED),
+    "LastAnswerAsked": (NUDGE, "nudge", OK),
     "LimitsChanged": (LIMIT, "limit", OK),
     "RunPaused": (PAUSE, "paused", OK),
     "RunResumed": (PAUSE, "resumed", OK),
@@ -104,7 +106,7 @@ class _Reader:
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     since_s: float = 0.0  # the start of the step's next call
     answered: bool = True  # the current step has a response
-    tool_since_s: float | None = None
+    tools_since_s: dict[str, list[float]] = field(default_factory=dict)  # by name; several calls may be under way
     cut_since_s: float | None = None
 
     def take(self, event: str, at_s: float, step: int | None, detail: str) -> None:
@@ -125,12 +127,13 @@ class _Reader:
             case "AskedAgain":
                 self.answered = False
             case "ToolStarted":
-                self.tool_since_s = at_s
+                self.tools_since_s.setdefault(detail.partition("(")[0], []).append(at_s)
             case "ToolFinished":
                 name, _, error = detail.rpartition(": ")
-                began_s = self.since_s if self.tool_since_s is None else self.tool_since_s
+                began = self.tools_since_s.get(name)
+                began_s = began.pop(0) if began else self.since_s
                 self._add(TOOL, step, began_s, at_s, name, outcome=OK if error == "ok" else FAILED)
-                self.since_s, self.tool_since_s = at_s, None
+                self.since_s = at_s
             case "ContinuationAttempted":
                 self.cut_since_s = at_s if self.cut_since_s is None else self.cut_since_s
                 self.answered = False

@@ -17,7 +17,7 @@ May import: `transport` and what is below it.
     wires             the wires that several vendors share
     openai            a vendor on a shared wire: copy this file for a new server on such a wire
     anthropic         a vendor with its own wire: copy this file for a new wire
-    compatible        any other server on a shared wire, given by its address: not the file to copy
+    compatible        other servers on a shared wire: any by its address, and a table of those known by name: add a row there
 
 The other files are the other vendors: azure, bedrock, gemini, openrouter, xai.
 """

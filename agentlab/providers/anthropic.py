@@ -8,31 +8,40 @@ https://docs.aws.amazon.com/bedrock/latest/userguide/guardrails-use.html, read 2
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 from agentlab.errors import ConfigurationError
 from agentlab.model.conversation import encode_messages
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
-from agentlab.model.messages import JSON, Message, ModelRequest, NativeContent, ToolCall, ToolResult
-from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
+from agentlab.model.messages import JSON, Message, ModelRequest, NativeContent, OutputForm, ToolCall, ToolResult
+from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.base import (
     Capabilities,
     Server,
     StreamParser,
     check_date,
+    check_google,
     clean_url,
     content_headers,
     find_key,
+    google_address,
+    google_location,
+    google_place,
+    google_token,
     merge_options,
+    refuse_lacking,
 )
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge
+from agentlab.providers.wires.media import ANTHROPIC, ANTHROPIC_VERTEX, anthropic_block
 from agentlab.providers.wires.read import RawCall, tool_calls
-from agentlab.providers.wires.stream import BROKEN, NO_START, PROPER_ENDS, BlockParser, block_number
+from agentlab.providers.wires.stream import GUARDRAIL, AnthropicStreamParser, answered_calls, end_details, is_call
 from agentlab.transport.http import HttpRequest
 
 BASE_URL = "https://api.anthropic.com"
@@ -68,6 +77,10 @@ PREFILLED = re.compile(r"claude-(?:[123]\b|(?:opus|sonnet|haiku)-4(?:-[015])?(?:
 """Models that accept an assistant's message at the end (a prefill): https://platform.claude.com/docs/en/build-with-claude/prompt-engineering/prefill-claudes-response,
 read 2026-11-22."""
 
+STRUCTURED = re.compile(r"claude-(?![123]\b|instant|(?:opus|sonnet)-4(?:-0)?(?:-\d{8})?$)")
+"""Models with structured output, Claude Opus 4.1 and later ones: https://platform.claude.com/docs/en/build-with-claude/structured-outputs,
+read 2026-11-23."""
+
 _CUT = ("max_tokens", "model_context_window_exceeded")
 _REPLACED_BY_GUARDRAIL = (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE, FinishReason.UNKNOWN)
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
@@ -99,13 +112,19 @@ class Anthropic(Server):
         """True if the model continues a prefilled answer: models before Claude 4.6 do, later ones refuse it."""
         return PREFILLED.match(self.model) is not None
 
+    def output_form(self, *, with_tools: bool) -> OutputForm:
+        """Return `strict`, or `tool` for a model without structured output."""
+        return "strict" if STRUCTURED.match(self.model) else "tool"
+
     def build_request(self, request: ModelRequest) -> HttpRequest:
         """Return a POST to `/v1/messages`. `options` are additional top-level fields; its `tools` are added to the request's own.
-        Raises ConfigurationError for a field that this version of the API refuses."""
+        Raises ConfigurationError for a field that this version of the API refuses, and for too large a request."""
+        refuse_lacking(request.parameters, ("seed", "reasoning_effort=minimal"), self.name)
+        asked = {**{f"options[{name!r}]": value for name, value in request.options.items()}, **request.parameters.given()}
         for name in REFUSED.get(self.api_version, ()):
-            if name in request.options:
+            if (where := f"options[{name!r}]") in asked or (where := name) in asked:
                 raise ConfigurationError(
-                    f"options[{name!r}]={request.options[name]!r}: Anthropic's API version {self.api_version} refuses "
+                    f"{where}={asked[where]!r}: Anthropic's API version {self.api_version} refuses "
                     f"{', '.join(REFUSED[self.api_version])}. Leave it out, or write anthropic@{VERSION}:{self.model}."
                 )
         fields = {
@@ -121,14 +140,17 @@ class Anthropic(Server):
                 % (read.dumps(tool.name), read.dumps(tool.description), tool.parameters_json.encode())
                 for tool in request.tools
             )
+        if request.output_schema is not None:
+            fields["output_config"] = read.dumps({"format": {"type": "json_schema", "schema": request.output_schema}})
         if request.stream:
             fields["stream"] = b"true"
+        fields.update({name: read.dumps(value) for name, value in _parameters(request, self.model).items()})
         merge_options(fields, request.options, reserved=("model", "messages", "stream"))
         return HttpRequest(
             method="POST",
             url=f"{self.base_url}/v1/messages",
             headers={**content_headers(stream=request.stream), "anthropic-version": self.api_version},
-            body=read.json_object(fields.items()),
+            body=ANTHROPIC.check_request(read.json_object(fields.items())),
         )
 
     def auth_headers(self) -> dict[str, str]:
@@ -139,14 +161,16 @@ class Anthropic(Server):
 
     def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
         """Read a whole body. Without a `requested_cap`, DEFAULT_MAX_TOKENS was requested."""
-        return read_body(payload, self.model, DEFAULT_MAX_TOKENS if requested_cap is None else requested_cap)
+        return read_body(payload, self.model, DEFAULT_MAX_TOKENS if requested_cap is None else requested_cap, provider=self.name)
 
     def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
         """Return a new parser for one stream."""
         cap = DEFAULT_MAX_TOKENS if requested_cap is None else requested_cap
         return AnthropicStreamParser(
-            lambda body, calls, ended, damaged: read_body(body, self.model, cap, calls=calls, ended=ended, damaged=damaged),
-            lambda stop_reason, facts: _signal(stop_reason, facts, self.model),
+            lambda body, calls, ended, damaged: read_body(
+                body, self.model, cap, provider=self.name, calls=calls, ended=ended, damaged=damaged
+            ),
+            lambda stop_reason, facts: _signal(stop_reason, facts, self.model, self.name),
         )
 
 
@@ -160,13 +184,41 @@ def _cap(request: ModelRequest) -> int:
     return read.count(request.options.get("max_tokens")) or DEFAULT_MAX_TOKENS
 
 
+_CHOICES = {"auto": "auto", "required": "any", "none": "none"}
+
+
+def _parameters(request: ModelRequest, model: str) -> dict[str, JSON]:
+    """Return the fields of the request's parameters. Types of the vendor's client: anthropic 2.12, `MessageCreateParams`. Raises
+    ConfigurationError for a value that the model refuses."""
+    found: dict[str, JSON] = {}
+    asked, choice = request.parameters, request.parameters.tool_choice
+    if asked.temperature is not None:
+        if asked.temperature > 1:
+            raise ConfigurationError(f"temperature={asked.temperature!r}: Anthropic's models take a number from 0 to 1.")
+        found["temperature"] = asked.temperature
+    if asked.reasoning_effort == "none":
+        found["thinking"] = {"type": "disabled"}
+    elif asked.reasoning_effort is not None:
+        if PREFILLED.match(model):  # models before Claude 4.6
+            how = 'options={"thinking": {"type": "enabled", "budget_tokens": 4096}}'
+            raise ConfigurationError(
+                f"reasoning_effort={asked.reasoning_effort!r}: {model} takes a number of tokens. Pass {how}."
+            )
+        found |= {"thinking": {"type": "adaptive"}, "output_config": {"effort": asked.reasoning_effort}}
+    if request.tools and (choice is not None or asked.parallel_tool_calls is False):
+        named = {} if choice is None or choice in _CHOICES else {"name": choice}
+        single = {"disable_parallel_tool_use": True} if asked.parallel_tool_calls is False and choice != "none" else {}
+        found["tool_choice"] = {"type": "tool" if named else _CHOICES[choice or "auto"], **named, **single}
+    return found
+
+
 def encode_message(message: Message) -> bytes:
     """Return one message as JSON; empty bytes for an empty message, which this wire refuses."""
     content: JSON
     if message.role == "tool":
         content = [_result(result) for result in message.tool_results]
     elif message.role in ("user", "system"):
-        content = message.text
+        content = [anthropic_block(piece) for piece in message.pieces] if message.parts else message.text
     elif message.native is not None and message.native.wire == WIRE:
         content = message.native.content
     else:
@@ -175,7 +227,8 @@ def encode_message(message: Message) -> bytes:
 
 
 def _result(result: ToolResult) -> dict[str, JSON]:
-    block = {"type": "tool_result", "tool_use_id": read.plain_id(result.call_id), "content": result.content}
+    content = [anthropic_block(piece) for piece in result.pieces] if result.parts else result.content
+    block = {"type": "tool_result", "tool_use_id": read.plain_id(result.call_id), "content": content}
     return {**block, "is_error": True} if result.is_error else block
 
 
@@ -198,6 +251,7 @@ def read_body(
     model: str,
     cap: int,
     *,
+    provider: str,
     calls: tuple[ToolCall, ...] | None = None,
     ended: Ended = "whole",
     damaged: bool = False,
@@ -227,7 +281,7 @@ def read_body(
     )
     return ModelResponse(
         text=read.whole_text(text),
-        signal=_signal(stop_reason, facts, model),
+        signal=_signal(stop_reason, facts, model, provider),
         tool_calls=calls,
         usage=usage,
         reasoning="".join(read.as_text(block.get("thinking")) for block in blocks if block.get("type") == "thinking"),
@@ -239,8 +293,8 @@ def read_body(
     )
 
 
-def _signal(stop_reason: JSON, facts: Facts, model: str) -> TerminationSignal:
-    signal = judge(FINISH_REASONS, stop_reason, facts, provider=Anthropic.name, model=model)
+def _signal(stop_reason: JSON, facts: Facts, model: str, provider: str) -> TerminationSignal:
+    signal = judge(FINISH_REASONS, stop_reason, facts, provider=provider, model=model)
     if facts.metadata.get("guardrail") != "INTERVENED" or signal.finish_reason not in _REPLACED_BY_GUARDRAIL:
         return signal
     # Bedrock's guardrail withheld or changed the answer, but the stop reason is ordinary or missing.
@@ -333,208 +387,80 @@ def _native(blocks: list[dict[str, Any]]) -> NativeContent | None:
     return NativeContent(wire=WIRE, content=kept) if kept else None
 
 
-# Streams ------------------------------------------------------------------------------------------------------------------------
-#
-# https://platform.claude.com/docs/en/build-with-claude/streaming, and the events of recorded responses.
-
-GUARDRAIL = "amazon-bedrock-guardrailAction"
-"""Bedrock's field for a guardrail's action on this wire, in the message or in the last event of a stream."""
-
-_PIECES = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "partial_json"}
+# Other servers ------------------------------------------------------------------------------------------------------------------
 
 
-def answered_calls(blocks: list[dict[str, Any]]) -> frozenset[str]:
-    """Return the ids of calls to the vendor's tools whose results are in the message."""
-    return frozenset(read.as_text(block.get("tool_use_id")) for block in blocks if "tool_use_id" in block)
+@dataclass(frozen=True, slots=True)
+class AnthropicFoundry(Anthropic):
+    """Claude in Microsoft Foundry (Azure), whose `model` is the name of a deployment.
+
+    `base_url` is the address up to and without `/v1/messages`, `https://….services.ai.azure.com/anthropic`, else that of the
+    environment variable ANTHROPIC_FOUNDRY_BASE_URL, else that of the resource named by ANTHROPIC_FOUNDRY_RESOURCE. Pass a Microsoft
+    Entra token as `headers={"authorization": "Bearer …"}`. Source: the vendor's client (anthropic 2.12), `AnthropicFoundry`.
+    """
+
+    name: ClassVar[str] = "anthropic-foundry"
+    base_url: str = ""
+
+    def __post_init__(self) -> None:
+        given, named = (os.environ.get(f"ANTHROPIC_FOUNDRY_{what}", "").strip() for what in ("BASE_URL", "RESOURCE"))
+        address = self.base_url or given or (f"https://{named}.services.ai.azure.com/anthropic" if named else "")
+        if not address:
+            raise ConfigurationError(
+                f"{self.name} needs the address of your resource: set the environment variable ANTHROPIC_FOUNDRY_RESOURCE, or pass "
+                f'lab.Provider("{self.name}", model="…", base_url="https://your-resource.services.ai.azure.com/anthropic").'
+            )
+        object.__setattr__(self, "base_url", address)
+        Anthropic.__post_init__(self)
+
+    def auth_headers(self) -> dict[str, str]:
+        """Return the key as `x-api-key`, or only `headers` if they have a token. Raises MissingKeyError."""
+        if self.api_key is None and any(name.lower() == "authorization" for name in self.headers):
+            return dict(self.headers)
+        return {**self.headers, "x-api-key": find_key(self.name, self.api_key, ("ANTHROPIC_FOUNDRY_API_KEY",))}
 
 
-def is_call(block: dict[str, Any], answered: frozenset[str]) -> bool:
-    """True if a block is a call that waits for a result. The vendor does not run it, and it does not come from code in the vendor's
-    sandbox that has ended (the results of such calls were sent in an earlier turn)."""
-    return block.get("type") == "tool_use" and read.as_text(read.as_dict(block.get("caller")).get("tool_id")) not in (
-        answered - {""}
-    )
+@dataclass(frozen=True, slots=True)
+class AnthropicVertex(Anthropic):
+    """Claude on Google Cloud's Vertex AI; project, location and credentials are as for `gemini-vertex`. Source: the vendor's client
+    (anthropic 2.12), `AnthropicVertex`."""
+
+    name: ClassVar[str] = "anthropic-vertex"
+    base_url: str = ""
+    project: str = ""
+    location: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "location", google_location(self.location))
+        object.__setattr__(self, "base_url", clean_url(self.base_url or google_address(self.location), self.name))
+
+    def build_request(self, request: ModelRequest) -> HttpRequest:
+        """Return a POST to `:rawPredict` or `:streamRawPredict`; the body names the version of the wire instead of the model."""
+        for part in (part for message in request.messages for part in message.all_parts()):
+            ANTHROPIC_VERTEX.check(part)
+        asked = Anthropic.build_request(self, request)
+        body = {key: value for key, value in read.loads(asked.body).items() if key != "model"}
+        place = google_place(self.project, self.location, self.name)
+        method = "streamRawPredict" if request.stream else "rawPredict"
+        headers = {key: value for key, value in asked.headers.items() if key != "anthropic-version"}
+        return HttpRequest(
+            method="POST",
+            url=f"{self.base_url}/{place}/publishers/anthropic/models/{quote(self.model, safe='@')}:{method}",
+            headers=headers,
+            body=read.dumps({"anthropic_version": "vertex-2023-10-16", **body}),
+        )
+
+    def auth_headers(self) -> dict[str, str]:
+        """Return the access token. Blocks. Raises MissingKeyError."""
+        return {**self.headers, "authorization": f"Bearer {google_token(self.name, self.api_key)}"}
+
+    def check_key(self) -> None:
+        """Raise MissingKeyError if there is no token and google-auth is missing."""
+        check_google(self.name, self.api_key)
+
+    def sign(self, request: HttpRequest) -> dict[str, str]:
+        """Return the access token. Blocks: finding credentials may read files and use the network. Raises MissingKeyError."""
+        return self.auth_headers()
 
 
-def end_details(message: dict[str, Any]) -> dict[str, JSON]:
-    """Return the details of a message's end: the stop sequence, the explanation of a refusal, and a guardrail's action."""
-    found: dict[str, JSON] = {}
-    if sequence := read.some_text(message.get("stop_sequence")):
-        found["stop_sequence"] = sequence
-    if details := {
-        key: text for key, value in read.as_dict(message.get("stop_details")).items() if (text := read.some_text(value))
-    }:
-        found["stop_details"] = details
-    if (action := read.some_text(message.get(GUARDRAIL))) not in (None, "NONE"):
-        found["guardrail"] = action
-    return found
-
-
-@dataclass(slots=True, eq=False)
-class _Block:
-    """One content block, assembled from its pieces. `call` is its number among the tool calls."""
-
-    fields: dict[str, Any]
-    call: int
-    closed: bool = False
-    pieces: dict[str, list[str]] = field(default_factory=dict)
-
-    def joined(self, key: str) -> str:
-        return read.whole_text("".join(self.pieces.get(key, ())))
-
-    def arguments(self) -> str:
-        """Return the raw text of a tool's arguments: the pieces, or the value at the block's start."""
-        return self.joined("partial_json") or read.arguments_text(self.fields.get("input") or None, closed=self.closed)
-
-    def id(self) -> str:
-        return read.as_text(self.fields.get("id")) or f"call_{self.call + 1}"
-
-    def name(self) -> str:
-        return read.as_text(self.fields.get("name"))
-
-    def content(self) -> dict[str, Any]:
-        """Return the block as in a whole message. Arguments that are not JSON stay text."""
-        block = dict(self.fields)
-        for kind, key in (("text", "text"), ("thinking", "thinking"), ("thinking", "signature")):
-            if key in self.pieces and block.get("type") == kind:
-                block[key] = read.as_text(block.get(key)) + self.joined(key)
-        if text := self.joined("partial_json"):
-            try:
-                block["input"] = read.loads(text)
-            except ValueError:
-                block["input"] = text
-        if citations := block.pop("_citations", None):
-            block["citations"] = [*read.as_list(block.get("citations")), *citations]
-        return block
-
-
-class AnthropicStreamParser(BlockParser):
-    """Parses one stream of events."""
-
-    def _clear(self) -> None:
-        self._message: dict[str, Any] = {}
-        self._usage: dict[str, Any] = {}
-        self._blocks: dict[int, _Block] = {}
-        self._tools = 0
-        self._begun = False
-        self._over = False
-        self._whole: dict[str, Any] | None = None
-
-    def _take(self, name: bytes, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
-        kind = chunk.get("type") or name.decode("utf-8", "replace")
-        if kind == "content_block_delta":
-            self._delta(chunk.get("index"), chunk.get("delta"), events)
-        elif kind == "content_block_start":
-            self._start_block(chunk.get("index"), chunk.get("content_block"), events)
-        elif kind == "content_block_stop":
-            block = self._blocks.get(block_number(chunk.get("index")))
-            if block is None:
-                self._record_loss(NO_START)
-            else:
-                block.closed = True
-        elif kind == "message_delta":
-            self._message_delta(chunk, events)
-        elif kind == "message_start":
-            self._doubtful = self._doubtful or self._done or self._over  # an end before the beginning, or a second message
-            self._blocks.clear()  # a second message_start replaces the message
-            self._tools = 0
-            self._begun, self._over, self._done = True, False, False
-            self._message = dict(read.as_dict(chunk.get("message")))
-            self._usage = dict(read.as_dict(self._message.get("usage")))
-            for index, block in enumerate(read.as_list(self._message.get("content"))):  # content in message_start
-                self._start_block(index, block, events)
-                self._blocks[index].closed = True
-        elif kind == "message_stop":
-            self._done = self._over = True
-            if GUARDRAIL in chunk:
-                self._message[GUARDRAIL] = chunk[GUARDRAIL]
-                events.append(SignalSeen(self._signal_now()))
-        elif kind == "message":  # the server did not stream
-            self._whole = chunk
-
-    def _start_block(self, index: JSON, fields: JSON, events: list[StreamEvent]) -> None:
-        self._doubtful = self._doubtful or self._over
-        if self._blocks and block_number(index) > max(self._blocks) + 1:
-            self._record_loss("a block is missing")
-        calls = self._tools
-        block = self._blocks[block_number(index)] = _Block(dict(read.as_dict(fields)), calls)
-        kind = block.fields.get("type")
-        if kind == "text" and (text := read.as_text(block.fields.get("text"))):
-            events.append(TextDelta(text))
-        elif kind == "tool_use":
-            self._tools += 1
-            events.append(ToolCallDelta(calls, block.id(), block.name(), ""))
-
-    def _delta(self, index: JSON, delta: JSON, events: list[StreamEvent]) -> None:
-        block = self._blocks.get(block_number(index))
-        if block is None or not isinstance(delta, dict):
-            self._record_loss(NO_START if block is None else BROKEN)
-            return
-        if self._over or block.closed:
-            self._damaged = True  # a late piece
-        kind = delta.get("type")
-        key = _PIECES.get(kind) if isinstance(kind, str) else None
-        if key is None:
-            if kind == "citations_delta":
-                block.fields.setdefault("_citations", []).append(delta.get("citation"))
-            elif kind == "compaction_delta":  # arrives whole, and is sent back unchanged
-                block.fields.update({key: value for key, value in delta.items() if key != "type"})
-            return
-        piece = delta.get(key)
-        if not isinstance(piece, str) or not piece:
-            return
-        block.pieces.setdefault(key, []).append(piece)
-        if key == "text":
-            events.append(TextDelta(piece))
-        elif key == "thinking":
-            events.append(ReasoningDelta(piece))
-        elif key == "partial_json" and block.fields.get("type") == "tool_use":
-            events.append(ToolCallDelta(block.call, block.id(), block.name(), piece))
-
-    def _message_delta(self, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
-        # The usage is cumulative; fields that it leaves out were in message_start.
-        self._usage.update({key: value for key, value in read.as_dict(chunk.get("usage")).items() if value is not None})
-        for key, value in read.as_dict(chunk.get("delta")).items():
-            if value is not None:
-                self._message[key] = value
-                if key == "stop_reason":
-                    self._over = True
-                    events.append(SignalSeen(self._signal_now()))
-
-    def _waiting(self, blocks: list[_Block]) -> list[_Block]:
-        answered = answered_calls([block.fields for block in blocks])
-        return [block for block in blocks if is_call(block.fields, answered)]
-
-    def _end_so_far(self) -> tuple[JSON, dict[str, JSON]]:
-        return self._message.get("stop_reason"), end_details(self._message)
-
-    def _check_order(self) -> None:
-        if not self._done or self._whole is not None or self._error is not None:
-            return
-        blocks = self._blocks.values()
-        # The last block of a cut message may be open. In any other message, the event that closes an open block was lost.
-        left_open = self._message.get("stop_reason") in PROPER_ENDS and not all(block.closed for block in blocks)
-        self._doubtful = self._doubtful or not self._begun or left_open
-
-    def _is_over(self) -> bool:
-        return self._over
-
-    def _read(self, body: JSON, ended: Ended, damaged: bool) -> ModelResponse:
-        if self._whole is not None:
-            error = {"error": self._error} if self._error is not None else {}
-            return self._reader({**self._whole, **error}, None, "whole", damaged)
-        return self._reader(body, self._calls(), ended, damaged)
-
-    def _ended(self) -> Ended:
-        ended = super()._ended()
-        return "unmarked" if ended == "whole" and self._whole is None else ended  # JSON lines whose last event is missing
-
-    def _assembled(self) -> dict[str, Any]:
-        body = dict(self._message)
-        body["content"] = [block.content() for _, block in sorted(self._blocks.items())]
-        if self._usage:
-            body["usage"] = self._usage
-        return body
-
-
-PROVIDERS = (Anthropic,)
+PROVIDERS = (Anthropic, AnthropicFoundry, AnthropicVertex)

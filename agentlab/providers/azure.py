@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from agentlab.errors import ConfigurationError
-from agentlab.model.messages import JSON
+from agentlab.model.messages import JSON, OutputForm
 from agentlab.providers.base import Capabilities, clean_url, find_key
 from agentlab.providers.wires import read
 from agentlab.providers.wires.chat import Dialect
@@ -129,6 +129,7 @@ class Azure(ChatCompletions):
     wire: ClassVar[str] = "azure.chat"
     cap_field: ClassVar[str] = "max_completion_tokens"
     capabilities: ClassVar[Capabilities] = Capabilities()
+    structured_output: ClassVar[OutputForm] = "strict"
     dialect: ClassVar[Dialect] = Dialect(
         details=filters_that_fired, kept=("content_filter_results", "prompt_filter_results"), cost=_no_cost
     )
@@ -166,6 +167,7 @@ class AzureResponses(Responses):
     name: ClassVar[str] = "azure-responses"
     wire: ClassVar[str] = "azure.responses"
     capabilities: ClassVar[Capabilities] = Capabilities()
+    structured_output: ClassVar[OutputForm] = "strict"
 
     base_url: str = ""
     api_version: str | None = None

@@ -1,21 +1,27 @@
 """The provider protocol: translates between agentlab's values and one vendor's HTTP wire, without I/O or state.
 
-Also helpers for requests: merging options into the body, checking addresses and keys, and API versions such as `gemini@v1`.
+Also helpers for requests: merging options into the body, checking addresses and keys, API versions such as `gemini@v1`, and
+Google Cloud's credentials.
 """
 
 from __future__ import annotations
 
+import difflib
+import functools
 import os
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from importlib.util import find_spec
+from typing import Any, ClassVar, Protocol, get_args
+from urllib.parse import quote
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redact
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.model.finish_reasons import FinishReason, TerminationSignal
-from agentlab.model.messages import JSON, ModelRequest
+from agentlab.model.messages import JSON, TOOL_CHOICES, Effort, ModelRequest, OutputForm, Parameters
 from agentlab.model.responses import ModelResponse, StreamEvent
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Table, body_message
@@ -281,13 +287,15 @@ class Signer(Protocol):
 class Server(Displayable):
     """The base of most providers: a server at `base_url`. The key and additional `headers` are sent with live calls only.
 
-    `key_variables` are the environment variables for the key; without them the key is optional.
+    `key_variables` are the environment variables for the key; without them the key is optional. `structured_output` is the form in
+    which the wire takes the schema of a typed answer; with `tool`, the default, the model gives such an answer as a tool call.
     """
 
     name: ClassVar[str]
     wire: ClassVar[str]
     capabilities: ClassVar[Capabilities]
     key_variables: ClassVar[tuple[str, ...]] = ()
+    structured_output: ClassVar[OutputForm] = "tool"
 
     model: str
     base_url: str
@@ -305,6 +313,16 @@ class Server(Displayable):
         if not self.key_variables and not self.api_key:
             return dict(self.headers)
         return {**self.headers, "authorization": f"Bearer {find_key(self.name, self.api_key, self.key_variables)}"}
+
+    def output_form(self, *, with_tools: bool) -> OutputForm:
+        """Return the form in which this model takes the schema of a typed answer, in requests with or without tools.
+
+        Example:
+            >>> old = lab.Provider("gemini", model="gemini-2.5-flash")
+            >>> old.output_form(with_tools=False), old.output_form(with_tools=True)
+            ('schema', 'tool')
+        """
+        return self.structured_output
 
     def error_message(self, payload: JSON) -> str:
         """Return the vendor's message in an error body, or an empty string."""
@@ -340,6 +358,39 @@ def merge_options(fields: dict[str, bytes], options: Mapping[str, JSON], *, rese
             fields[name] = fields[name][:-1] + b"," + encoded[1:]
         elif fields[name].startswith(b"{") and isinstance(value, Mapping):
             fields[name] = read.dumps({**value, **read.loads(fields[name])})
+
+
+def checked_parameters(asked: Parameters, tools: Sequence[str]) -> Parameters:
+    """Return an agent's parameters. Raises ConfigurationError for a value that no provider takes."""
+    heat, seed, effort, choice = asked.temperature, asked.seed, asked.reasoning_effort, asked.tool_choice
+    if heat is not None and (isinstance(heat, bool) or not isinstance(heat, int | float) or not 0 <= heat <= 2):
+        raise ConfigurationError(f"temperature={heat!r}: pass a number from 0 to 2.")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise ConfigurationError(f"seed={seed!r}: pass a whole number.")
+    if effort is not None and effort not in get_args(Effort):
+        raise ConfigurationError(f"reasoning_effort={effort!r}: choose one of {', '.join(get_args(Effort))}.")
+    if choice is not None and choice not in (*TOOL_CHOICES, *tools):
+        near = difflib.get_close_matches(str(choice), [*TOOL_CHOICES, *tools], n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ConfigurationError(
+            f"tool_choice={choice!r} is not a tool of the agent.{hint} Choose {', '.join(TOOL_CHOICES)}, or one of its tools: "
+            f"{', '.join(tools) or 'none'}."
+        )
+    if asked.parallel_tool_calls not in (None, True, False):
+        raise ConfigurationError(f"parallel_tool_calls={asked.parallel_tool_calls!r}: pass True or False.")
+    return asked
+
+
+def refuse_lacking(parameters: Parameters, lacks: Sequence[str], provider: str) -> None:
+    """Raise ConfigurationError for a parameter in `lacks`: a name, or a name and a value as `tool_choice=required`. The value `name`
+    of `tool_choice` is any tool's name."""
+    for name, value in parameters.given().items():
+        kind = "name" if name == "tool_choice" and value not in TOOL_CHOICES else value
+        if name in lacks or f"{name}={kind}" in lacks:
+            raise ConfigurationError(
+                f"{name}={value!r}: {provider} does not take {'this parameter' if name in lacks else 'this value'}. Leave it out, or "
+                "pass a field of the server's own in options={…}."
+            )
 
 
 def clean_url(base_url: str, provider: str) -> str:
@@ -417,3 +468,78 @@ def check_date(version: str, provider: str) -> str:
 def _malformed_version(version: object, provider: str, example: str) -> ConfigurationError:
     shown = redact(repr(version))
     return ConfigurationError(f"{shown} is not an API version of {provider}. Write a version such as {provider}@{example}:model.")
+
+
+# Google Cloud --------------------------------------------------------------------------------------------------------------
+#
+# Addresses and variables as in the vendors' clients (google-genai 3.4, anthropic 2.12); credentials by google-auth.
+
+_GOOGLE_EXTRA = "pip install 'agentlab-jupyter[vertex]'"
+_REGION = re.compile(r"[a-z0-9-]+")
+
+
+def google_location(given: str) -> str:
+    """Return the given location, else that of GOOGLE_CLOUD_LOCATION, else `global`. Raises ConfigurationError."""
+    location = given or os.environ.get("GOOGLE_CLOUD_LOCATION", "").strip() or "global"
+    if not _REGION.fullmatch(location):
+        raise ConfigurationError(f"location={location!r} is not a location of Google Cloud. Pass one such as 'europe-west4'.")
+    return location
+
+
+def google_address(location: str) -> str:
+    """Return the address of Vertex AI in a location, with its version."""
+    if location == "global":
+        return "https://aiplatform.googleapis.com/v1"
+    several = location in ("us", "eu")
+    return (
+        f"https://aiplatform.{location}.rep.googleapis.com/v1" if several else f"https://{location}-aiplatform.googleapis.com/v1"
+    )
+
+
+def google_place(project: str, location: str, provider: str) -> str:
+    """Return the path of a project and a location. Raises ConfigurationError if no project is known."""
+    name = project or os.environ.get("GOOGLE_CLOUD_PROJECT", "").strip()
+    if not name:
+        raise ConfigurationError(
+            f"{provider} needs a project of Google Cloud: set the environment variable GOOGLE_CLOUD_PROJECT, or pass "
+            f'lab.Provider("{provider}", model=…, project="my-project").'
+        )
+    return f"projects/{quote(name, safe=':')}/locations/{location}"
+
+
+def check_google(provider: str, token: str | None) -> None:
+    """Raise MissingKeyError if there is neither a token nor google-auth."""
+    if not token and (find_spec("google") is None or find_spec("google.auth") is None):
+        raise MissingKeyError(f"{provider} finds your Google Cloud credentials with google-auth: {_GOOGLE_EXTRA}.")
+
+
+def google_token(provider: str, token: str | None) -> str:
+    """Return the given access token, else one for the application default credentials. Blocks. Raises MissingKeyError."""
+    if token:
+        return check_key(provider, token)
+    check_google(provider, token)
+    from google.auth.exceptions import DefaultCredentialsError, RefreshError
+
+    with _google_lock:
+        try:
+            credentials, request = _google_credentials()
+            if not credentials.valid:
+                credentials.refresh(request)
+        except (DefaultCredentialsError, RefreshError) as error:
+            raise MissingKeyError(
+                f"No Google Cloud credentials for {provider}: {error}. Run `gcloud auth application-default login`, or set "
+                "GOOGLE_APPLICATION_CREDENTIALS to the file of a service account."
+            ) from None
+    return str(credentials.token)
+
+
+_google_lock = threading.Lock()
+
+
+@functools.cache
+def _google_credentials() -> Any:
+    import google.auth
+    from google.auth.transport.requests import Request
+
+    credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+    return credentials, Request()

@@ -24,13 +24,15 @@ from agentlab._internal.display import Displayable
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.model.conversation import encode_messages
 from agentlab.model.finish_reasons import FinishReason, TerminationSignal
-from agentlab.model.messages import JSON, Message, ModelRequest, NativeContent, ToolCall, ToolResult
+from agentlab.model.messages import JSON, Message, ModelRequest, NativeContent, OutputForm, ToolCall, ToolResult
+from agentlab.model.parts import Part
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
-from agentlab.providers.base import Capabilities, StreamParser, check_key, clean_url, merge_options
+from agentlab.providers.base import Capabilities, StreamParser, check_key, clean_url, merge_options, refuse_lacking
 from agentlab.providers.bedrock_stream import BedrockStreamParser, end_details, is_own_tool
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge
+from agentlab.providers.wires.media import IMAGES, PDF, Takes
 from agentlab.providers.wires.read import RawCall, tool_calls
 from agentlab.transport.aws_eventstream import CONTENT_TYPE
 from agentlab.transport.http import HttpRequest
@@ -54,6 +56,10 @@ FINISH_REASONS = Table(
     },
     repairable=frozenset({"malformed_model_output", "malformed_tool_use"}),
 )
+
+STRUCTURED = re.compile(r"(?:.*[./])?anthropic\.claude-(?:opus|sonnet|haiku)-(?:4-[5-9]|[5-9])")
+"""Models with structured output: https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html, read 2026-11-23. Those of
+other vendors that have it are not listed here: they give a typed answer as a tool call."""
 
 _CUT = ("max_tokens", "model_context_window_exceeded")
 _REGION = re.compile(r"[a-z0-9-]+")
@@ -86,8 +92,16 @@ class Bedrock(Displayable):
         if self.region and not _REGION.fullmatch(self.region):
             raise ConfigurationError(f"region={self.region!r} is not an AWS region. Pass a region such as {DEFAULT_REGION!r}.")
 
+    def output_form(self, *, with_tools: bool) -> OutputForm:
+        """Return `strict`, or `tool` for a model without structured output."""
+        return "strict" if STRUCTURED.match(self.model) else "tool"
+
     def build_request(self, request: ModelRequest) -> HttpRequest:
-        """Return a POST to `/model/…/converse` or `…/converse-stream`; see `request_body` for `options`."""
+        """Return a POST to `/model/…/converse` or `…/converse-stream`; see `request_body` for `options`. Raises ConfigurationError for
+        a parameter that this wire does not have: models take them as `additionalModelRequestFields` in `options`."""
+        refuse_lacking(
+            request.parameters, ("seed", "reasoning_effort", "parallel_tool_calls=False", "tool_choice=none"), self.name
+        )
         operation = "converse-stream" if request.stream else "converse"
         base_url = self.base_url or f"https://bedrock-runtime.{self._region()}.amazonaws.com"
         return HttpRequest(
@@ -337,8 +351,13 @@ def request_body(request: ModelRequest, wire: str) -> bytes:
     config.update({key: value for key, value in request.options.items() if key in _CONFIG_KEYS})
     if request.max_output_tokens is not None:
         config["maxTokens"] = request.max_output_tokens
+    if request.parameters.temperature is not None:
+        config["temperature"] = request.parameters.temperature
     if config:
         fields["inferenceConfig"] = read.dumps(config)
+    if request.output_schema is not None:
+        schema = {"name": "final_answer", "schema": read.dumps(request.output_schema).decode()}
+        fields["outputConfig"] = read.dumps({"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}})
     merge_options(fields, options, reserved=("messages", "modelId", "stream"))
     return read.json_object(fields.items())
 
@@ -356,7 +375,10 @@ def _tool_config(request: ModelRequest, options: Mapping[str, JSON]) -> bytes:
     ]
     given = options.get("toolConfig")
     more = given.get("tools") if isinstance(given, Mapping) else None
-    return b'{"tools":%b}' % read.json_array([*tools, *map(read.dumps, read.as_list(more))])
+    choice = request.parameters.tool_choice
+    kinds = {None: b"", "auto": b',"toolChoice":{"auto":{}}', "required": b',"toolChoice":{"any":{}}'}
+    chosen = kinds[choice] if choice in kinds else b',"toolChoice":{"tool":{"name":%b}}' % read.dumps(choice)
+    return b'{"tools":%b%b}' % (read.json_array([*tools, *map(read.dumps, read.as_list(more))]), chosen)
 
 
 def _alternating(messages: Iterable[bytes]) -> list[bytes]:
@@ -374,18 +396,26 @@ def _alternating(messages: Iterable[bytes]) -> list[bytes]:
 def encode_message(message: Message, *, wire: str) -> bytes:
     """Return one message as JSON; empty bytes for an empty message, which this wire refuses."""
     if message.role == "tool":
-        return _encoded(_USER, [read.dumps({"toolResult": _result(result)}) for result in message.tool_results])
+        blocks = [
+            one for result in message.tool_results for one in ({"toolResult": _result(result)}, *_cache_points(result.pieces))
+        ]
+        return _encoded(_USER, map(read.dumps, blocks))
+    if message.parts:
+        blocks = [one for piece in message.pieces for one in (_block(piece), *_cache_points([piece]))]
+        if any("document" in one for one in blocks) and not any("text" in one for one in blocks):  # refused without a text
+            blocks.append({"text": message.text})
+        return _encoded(_USER, map(read.dumps, blocks))
     if message.role in ("user", "system"):
         return _encoded(_USER, [read.dumps({"text": message.text})] if message.text.strip() else [])
     if message.native is not None and message.native.wire == wire:
         return _encoded(_ASSISTANT, map(read.dumps, read.as_list(message.native.content)))
-    blocks = [read.dumps({"text": message.text})] if message.text.strip() else []
-    blocks += [
+    encoded = [read.dumps({"text": message.text})] if message.text.strip() else []
+    encoded += [
         b'{"toolUse":{"toolUseId":%b,"name":%b,"input":%b}}'
         % (read.dumps(tool_use_id(call.id)), read.dumps(_name(call.name)), read.arguments_object(call.arguments))
         for call in message.tool_calls
     ]
-    return _encoded(_ASSISTANT, blocks)
+    return _encoded(_ASSISTANT, encoded)
 
 
 def _encoded(head: bytes, blocks: Iterable[bytes]) -> bytes:
@@ -394,8 +424,36 @@ def _encoded(head: bytes, blocks: Iterable[bytes]) -> bytes:
 
 
 def _result(result: ToolResult) -> dict[str, JSON]:
-    block = {"toolUseId": tool_use_id(result.call_id), "content": [{"text": result.content}]}
+    content = [_block(piece, in_result=True) for piece in result.pieces] if result.parts else [{"text": result.content}]
+    block = {"toolUseId": tool_use_id(result.call_id), "content": content}
     return {**block, "status": "error"} if result.is_error else block  # some models accept no status at all
+
+
+TAKES = Takes(
+    "Bedrock",
+    {"image": IMAGES, "document": PDF, "audio": ("audio/wav", "audio/mp3", "audio/flac", "audio/ogg", "audio/aac")},
+    results=("image", "document"),
+)
+"""The vendor's service model. Sizes are limited by the model: Bedrock itself takes images of any size, and documents up to 4.5 MB, but
+larger PDFs for some models (https://docs.aws.amazon.com/bedrock/latest/userguide/inference-api-restrictions.html, 2026-11-24)."""
+
+_NOT_IN_DOCUMENT_NAME = re.compile(r"[^a-zA-Z0-9 ()\[\]-]+")
+
+
+def _block(piece: str | Part, *, in_result: bool = False) -> dict[str, JSON]:
+    if isinstance(piece, str):
+        return {"text": piece}
+    TAKES.check(piece, in_result=in_result)
+    block = {"format": piece.format, "source": {"bytes": piece.base64}}
+    if piece.kind == "document":  # with a name that is different for each document
+        name = " ".join(_NOT_IN_DOCUMENT_NAME.sub(" ", piece.name or piece.kind).split())
+        block["name"] = f"{name[:100]} {piece.sha256[:8]}".strip()
+    return {piece.kind: block}
+
+
+def _cache_points(pieces: Iterable[str | Part]) -> list[dict[str, JSON]]:
+    marks = [piece.cache_control for piece in pieces if isinstance(piece, Part) and piece.cache_control is not None]
+    return [{"cachePoint": {"type": "default", "ttl": mark}} for mark in marks[-1:]]
 
 
 def tool_use_id(call_id: str) -> str:

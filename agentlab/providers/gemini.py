@@ -9,33 +9,46 @@ read 2026-11-22.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from agentlab.errors import ConfigurationError
 from agentlab.model.conversation import encode_messages
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
-from agentlab.model.messages import JSON, Message, ModelRequest, NativeContent, ToolCall, ToolResult
+from agentlab.model.messages import JSON, Message, ModelRequest, NativeContent, OutputForm, ToolCall, ToolResult
+from agentlab.model.parts import Part
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.base import (
     Capabilities,
     Server,
     StreamParser,
+    check_google,
     clean_url,
     content_headers,
     find_key,
+    google_address,
+    google_location,
+    google_place,
+    google_token,
     merge_options,
     place_version,
+    refuse_lacking,
 )
 from agentlab.providers.gemini_stream import GeminiStreamParser, is_open, unwrapped
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge, log_unknown, raw_value
+from agentlab.providers.wires.media import PDF, Takes
 from agentlab.transport.http import HttpRequest
 
 BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 WIRE = "gemini.generate"
+_NOT_WITH_TOOLS = re.compile(r"(?:models/)?gemini-[12]\b")
+"""Models that refuse structured output in a request with tools:
+https://ai.google.dev/gemini-api/docs/structured-output, read 2026-11-23."""
 
 _NAMED_REASONS: dict[str | int, FinishReason] = {
     "FINISH_REASON_UNSPECIFIED": FinishReason.UNKNOWN,
@@ -102,16 +115,24 @@ class Gemini(Server):
         object.__setattr__(self, "base_url", base_url)
         object.__setattr__(self, "api_version", version)
 
+    def output_form(self, *, with_tools: bool) -> OutputForm:
+        """Return `schema`, or `tool` where tools and structured output exclude each other."""
+        return "tool" if with_tools and _NOT_WITH_TOOLS.match(self.model) else "schema"
+
     def build_request(self, request: ModelRequest) -> HttpRequest:
-        """Return a POST to `:generateContent` or `:streamGenerateContent?alt=sse`; see `request_body` for `options`."""
-        model = self.model if "/" in self.model else f"models/{self.model}"
+        """Return a POST to `:generateContent` or `:streamGenerateContent?alt=sse`; see `request_body` for `options`. Raises
+        ConfigurationError for a parameter that the wire or the model does not have."""
+        refuse_lacking(request.parameters, ("parallel_tool_calls=False",), self.name)
         method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
         return HttpRequest(
             method="POST",
-            url=f"{self.base_url}/{model}:{method}",
+            url=f"{self.base_url}/{self._path()}:{method}",
             headers=content_headers(stream=request.stream),
-            body=request_body(request, WIRE),
+            body=TAKES.check_request(request_body(request, WIRE, self.model)),
         )
+
+    def _path(self) -> str:
+        return self.model if "/" in self.model else f"models/{self.model}"
 
     def auth_headers(self) -> dict[str, str]:
         """Return the key as `x-goog-api-key`. Raises MissingKeyError."""
@@ -119,19 +140,23 @@ class Gemini(Server):
 
     def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
         """Read a whole body."""
-        return read_body(payload, self.model, requested_cap)
+        return read_body(payload, self.model, requested_cap, provider=self.name)
 
     def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
         """Return a new parser for one stream."""
         return GeminiStreamParser(
-            lambda body, ended, damaged: read_body(body, self.model, requested_cap, ended=ended, damaged=damaged)
+            lambda body, ended, damaged: read_body(
+                body, self.model, requested_cap, provider=self.name, ended=ended, damaged=damaged
+            )
         )
 
 
 # Responses -----------------------------------------------------------------------------------------------------------------
 
 
-def read_body(payload: JSON, model: str, cap: int | None, *, ended: Ended = "whole", damaged: bool = False) -> ModelResponse:
+def read_body(
+    payload: JSON, model: str, cap: int | None, *, provider: str, ended: Ended = "whole", damaged: bool = False
+) -> ModelResponse:
     """Read a whole body, or one assembled from a stream."""
     body = unwrapped(read.as_dict(payload))
     candidate = first_candidate(body)
@@ -156,7 +181,7 @@ def read_body(payload: JSON, model: str, cap: int | None, *, ended: Ended = "who
     )
     return ModelResponse(
         text=text,
-        signal=_signal(body, candidate, facts, model),
+        signal=_signal(body, candidate, facts, model, provider),
         tool_calls=calls,
         usage=usage,
         reasoning=_joined(parts, thought=True),
@@ -173,25 +198,25 @@ def first_candidate(body: dict[str, Any]) -> dict[str, Any]:
     return next((candidate for candidate in candidates if not candidate.get("index")), candidates[0] if candidates else {})
 
 
-def _signal(body: dict[str, Any], candidate: dict[str, Any], facts: Facts, model: str) -> TerminationSignal:
+def _signal(body: dict[str, Any], candidate: dict[str, Any], facts: Facts, model: str, provider: str) -> TerminationSignal:
     finish = candidate.get("finishReason")
     feedback = read.as_dict(body.get("promptFeedback"))
     blocked = feedback.get("blockReason")
     if finish is None and facts.error is None and blocked and blocked not in _NOT_BLOCKED:
-        return _blocked(blocked, feedback, model, answered=bool(candidate))
-    return judge(FINISH_REASONS, finish, facts, provider=Gemini.name, model=model)
+        return _blocked(blocked, feedback, model, provider, answered=bool(candidate))
+    return judge(FINISH_REASONS, finish, facts, provider=provider, model=model)
 
 
-def _blocked(reason: JSON, feedback: dict[str, Any], model: str, *, answered: bool) -> TerminationSignal:
+def _blocked(reason: JSON, feedback: dict[str, Any], model: str, provider: str, *, answered: bool) -> TerminationSignal:
     """Return the signal of a blocked prompt, whatever the reason."""
     raw = raw_value(reason)
     documented = raw in BLOCK_REASONS.reasons
     if not documented and raw is not None:
-        log_unknown(Gemini.name, model, raw)
+        log_unknown(provider, model, raw)
     return TerminationSignal(
         finish_reason=FinishReason.CONTENT_FILTERED,
         confidence=Confidence.HIGH if documented and not answered else Confidence.MEDIUM,
-        provider=Gemini.name,
+        provider=provider,
         raw_field="promptFeedback.blockReason",
         raw_value=raw,
         message=read.as_text(feedback.get("blockReasonMessage")) or f"The prompt was blocked ({raw}).",
@@ -322,7 +347,27 @@ _CONFIG_KEYS = frozenset(
 """Fields of `generationConfig` that may also be at the top level of `options`, as with other providers."""
 
 
-def request_body(request: ModelRequest, wire: str) -> bytes:
+_MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+"""The wire's names of tool choices, as the types of the vendor's client (google-genai 3.4) list them."""
+
+_WITH_BUDGET = re.compile(r"(.*/)?gemini-[12]\b")
+_LEVELS = ("minimal", "low", "medium", "high", "xhigh")
+
+
+def _thinking(effort: str, model: str) -> dict[str, JSON]:
+    """Return the fields for a reasoning effort. Models before Gemini 3 have a budget in tokens instead, of which 0 is the only one
+    with a meaning of its own. Raises ConfigurationError for an effort that the model does not have."""
+    if _WITH_BUDGET.match(model):
+        if effort == "none":
+            return {"thinkingBudget": 0}
+        how = 'options={"thinkingConfig": {"thinkingBudget": 4096}}'
+        raise ConfigurationError(f"reasoning_effort={effort!r}: {model} takes a number of tokens instead. Pass {how}.")
+    if effort not in _LEVELS:
+        raise ConfigurationError(f"reasoning_effort={effort!r}: {model} takes {', '.join(_LEVELS)}. Choose one of them.")
+    return {"thinkingLevel": effort.upper()}
+
+
+def request_body(request: ModelRequest, wire: str, model: str) -> bytes:
     """Return the JSON body, its fields in a fixed order. Each message is encoded once per conversation.
 
     `options` are additional top-level fields. Fields of `generationConfig` may be in an object of that name or directly in `options`;
@@ -342,6 +387,16 @@ def request_body(request: ModelRequest, wire: str) -> bytes:
     config.update({key: value for key, value in request.options.items() if key in _CONFIG_KEYS})
     if request.max_output_tokens is not None:
         config["maxOutputTokens"] = request.max_output_tokens
+    asked = request.parameters
+    config.update({name: value for name in ("temperature", "seed") if (value := getattr(asked, name)) is not None})
+    if asked.reasoning_effort is not None:
+        config["thinkingConfig"] = {**(config.get("thinkingConfig") or {}), **_thinking(asked.reasoning_effort, model)}
+    if request.tools and asked.tool_choice is not None:
+        named = {} if asked.tool_choice in _MODES else {"allowedFunctionNames": [asked.tool_choice]}
+        calling = {"mode": _MODES.get(asked.tool_choice, "ANY"), **named}
+        fields["toolConfig"] = read.dumps({"functionCallingConfig": calling})
+    if request.output_schema is not None:
+        config |= {"responseMimeType": "application/json", "responseJsonSchema": request.output_schema}
     if config:
         fields["generationConfig"] = read.dumps(config)
     options = {key: value for key, value in request.options.items() if key not in _CONFIG_KEYS and key != "generationConfig"}
@@ -355,7 +410,8 @@ def encode_message(message: Message, *, wire: str) -> bytes:
         parts = [_result(result) for result in message.tool_results]
         return read.dumps({"role": "user", "parts": parts}) if parts else b""
     if message.role in ("user", "system"):
-        return read.dumps({"role": "user", "parts": [{"text": message.text}]}) if message.text else b""
+        parts = [_part(piece) for piece in message.pieces] if message.parts else [{"text": message.text}]
+        return read.dumps({"role": "user", "parts": parts}) if message.text else b""
     if message.native is not None and message.native.wire == wire:
         return read.dumps(message.native.content)
     encoded = [read.dumps({"text": message.text})] if message.text else []
@@ -373,8 +429,34 @@ def encode_message(message: Message, *, wire: str) -> bytes:
 
 def _result(result: ToolResult) -> dict[str, JSON]:
     """Return a result under the key `output`, or `error` for a failed call, as the vendor documents."""
-    body = {"name": result.name, "response": {"error" if result.is_error else "output": result.content}}
+    body: dict[str, JSON] = {"name": result.name, "response": {"error" if result.is_error else "output": result.content}}
+    if parts := [_part(piece, in_result=True) for piece in result.pieces if isinstance(piece, Part)]:
+        body["parts"] = parts
     return {"functionResponse": {"id": result.call_id, **body} if _sent_id(result.call_id) else body}
+
+
+TAKES = Takes(
+    "Gemini",
+    {
+        "image": ("image/png", "image/jpeg", "image/webp"),
+        "document": PDF,
+        "audio": ("audio/wav", "audio/mp3", "audio/flac", "audio/ogg", "audio/aac", "audio/aiff"),
+    },
+    urls=("image", "document", "audio"),
+    results=("image", "document"),
+    most_bytes={"document": 50 * 10**6},
+    request_bytes=100 * 2**20,
+)
+"""https://ai.google.dev/gemini-api/docs/image-understanding, …/document-processing, …/audio and …/function-calling (parts of a result:
+Gemini 3 and later); the shapes are those of the vendor's client (google-genai 3.4). Sizes: …/file-input-methods (2026-11-24)."""
+
+
+def _part(piece: str | Part, *, in_result: bool = False) -> dict[str, JSON]:
+    if isinstance(piece, str):
+        return {"text": piece}
+    TAKES.check(piece, in_result=in_result)
+    mime = {"mimeType": piece.media_type} if piece.media_type else {}
+    return {"fileData": {**mime, "fileUri": piece.url}} if piece.url else {"inlineData": {**mime, "data": piece.base64}}
 
 
 def _sent_id(call_id: str) -> bool:
@@ -382,4 +464,40 @@ def _sent_id(call_id: str) -> bool:
     return bool(call_id) and not call_id.startswith("call_")
 
 
-PROVIDERS = (Gemini,)
+@dataclass(frozen=True, slots=True)
+class GeminiVertex(Gemini):
+    """Gemini on Google Cloud's Vertex AI.
+
+    `project` is that of GOOGLE_CLOUD_PROJECT if it is not given, and `location` that of GOOGLE_CLOUD_LOCATION, else `global`. Live
+    calls send `api_key`, an access token, or one for the application default credentials, which needs
+    `pip install 'agentlab-jupyter[vertex]'`. A `model` with a slash is the path of a tuned model or an endpoint.
+    """
+
+    name: ClassVar[str] = "gemini-vertex"
+    base_url: str = ""
+    project: str = ""
+    location: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "location", google_location(self.location))
+        object.__setattr__(self, "base_url", self.base_url or google_address(self.location))
+        Gemini.__post_init__(self)
+
+    def _path(self) -> str:
+        place = google_place(self.project, self.location, self.name)
+        return f"{place}/{self.model}" if "/" in self.model else f"{place}/publishers/google/models/{self.model}"
+
+    def auth_headers(self) -> dict[str, str]:
+        """Return the access token. Blocks. Raises MissingKeyError."""
+        return {**self.headers, "authorization": f"Bearer {google_token(self.name, self.api_key)}"}
+
+    def check_key(self) -> None:
+        """Raise MissingKeyError if there is no token and google-auth is missing."""
+        check_google(self.name, self.api_key)
+
+    def sign(self, request: HttpRequest) -> dict[str, str]:
+        """Return the access token. Blocks: finding credentials may read files and use the network. Raises MissingKeyError."""
+        return self.auth_headers()
+
+
+PROVIDERS = (Gemini, GeminiVertex)

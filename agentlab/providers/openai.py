@@ -6,17 +6,46 @@ Vendor pages: https://platform.openai.com/docs/api-reference/chat/create; https:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
-from agentlab.model.messages import JSON
+from agentlab.errors import ConfigurationError
+from agentlab.model.messages import JSON, ModelRequest, OutputForm
 from agentlab.providers.base import Capabilities
 from agentlab.providers.wires.chat_provider import VersionedChat
 from agentlab.providers.wires.responses_provider import Responses
+from agentlab.transport.http import HttpRequest
+
+_ALWAYS_REASONS = re.compile(
+    r"o[134](?=$|-)|gpt-5(?=$|-(?!chat))|gpt-5\.\d+-(?:pro|chat)|gpt-5\.1-codex|gpt-6-astra|gpt-6\.1-sol"
+)
+_REASONS_UNASKED = re.compile(r"gpt-5\.[5-9]|gpt-6")
+_MAY_REASON = re.compile(r"gpt-5\.|gpt-6")
+"""Models that always reason, that reason unless the effort is `none`, and that reason if asked to:
+https://developers.openai.com/api/docs/guides/latest-model, and the table in pydantic-ai 2.68, which was checked against the live API;
+read 2026-11-24."""
+
+
+def refuse_temperature(model: str, request: ModelRequest) -> None:
+    """Raise ConfigurationError for a temperature that the model refuses: one other than 1, while it reasons."""
+    asked, effort = request.parameters.temperature, request.parameters.reasoning_effort
+    if asked in (None, 1):
+        return
+    if _ALWAYS_REASONS.match(model):
+        raise ConfigurationError(f"temperature={asked!r}: {model} always reasons and takes no temperature but 1. Leave it out.")
+    set_by_options = "reasoning" in request.options or "reasoning_effort" in request.options
+    if not set_by_options and effort != "none" and (_MAY_REASON if effort else _REASONS_UNASKED).match(model):
+        raise ConfigurationError(
+            f'temperature={asked!r}: {model} takes no temperature but 1 while it reasons. Leave it out, or use reasoning_effort="none".'
+        )
+
 
 BASE_URL = "https://api.openai.com/v1"
+UNSTRUCTURED = re.compile(r"gpt-3|gpt-4(?:-|$)|gpt-4o-2024-05-13|o1-(?:mini|preview)|chatgpt-")
+"""Models without structured output: https://developers.openai.com/api/docs/guides/structured-outputs, read 2026-11-23."""
 KEY_VARIABLES = ("OPENAI_API_KEY",)
 
 
@@ -35,6 +64,15 @@ class OpenAI(VersionedChat):
     key_variables: ClassVar[tuple[str, ...]] = KEY_VARIABLES
 
     base_url: str = BASE_URL
+
+    def build_request(self, request: ModelRequest) -> HttpRequest:
+        """Return a POST to `/chat/completions`. Raises ConfigurationError for a temperature that the model refuses."""
+        refuse_temperature(self.model, request)
+        return VersionedChat.build_request(self, request)
+
+    def output_form(self, *, with_tools: bool) -> OutputForm:
+        """Return `strict`, or `tool` for a model without structured output."""
+        return "tool" if UNSTRUCTURED.match(self.model) else "strict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +93,15 @@ class OpenAIResponses(Responses):
     defaults: ClassVar[Mapping[str, JSON]] = MappingProxyType({"store": False})
 
     base_url: str = BASE_URL
+
+    def build_request(self, request: ModelRequest) -> HttpRequest:
+        """Return a POST to `/responses`. Raises ConfigurationError for a temperature that the model refuses, and for a seed."""
+        refuse_temperature(self.model, request)
+        return Responses.build_request(self, request)
+
+    def output_form(self, *, with_tools: bool) -> OutputForm:
+        """Return `strict`, or `tool` for a model without structured output."""
+        return "tool" if UNSTRUCTURED.match(self.model) else "strict"
 
 
 PROVIDERS = (OpenAI, OpenAIResponses)

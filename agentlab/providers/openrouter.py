@@ -107,7 +107,12 @@ class OpenRouter(VersionedChat):
     cap_field: ClassVar[str] = "max_tokens"
     capabilities: ClassVar[Capabilities] = Capabilities(reports_cost=True)
     key_variables: ClassVar[tuple[str, ...]] = KEY_VARIABLES
-    dialect: ClassVar[Dialect] = Dialect(native=NATIVE_REASONS, details=end_details, kept=("stop_details",))
+    dialect: ClassVar[Dialect] = Dialect(
+        native=NATIVE_REASONS,
+        details=end_details,
+        kept=("stop_details",),
+        effort=lambda effort: {"reasoning": {"effort": effort}},
+    )
 
     base_url: str = BASE_URL
 

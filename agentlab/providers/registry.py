@@ -1,4 +1,5 @@
-"""Finds providers by name: the classes in `PROVIDERS` of the files in this folder, and the entry points `agentlab.providers`.
+"""Finds providers by name: the classes in `PROVIDERS` of the files in this folder, the servers in `compatible`, and the entry
+points `agentlab.providers`.
 
 A file `foo.py` with `PROVIDERS = (Foo, FooResponses)` provides each class under its `name`. The name is `foo` or begins with `foo-`, so
 that only this file is imported. A name may end in a version of the API, as in `gemini@v1`, which is passed as `api_version="v1"`.
@@ -24,17 +25,18 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "agentlab.providers"
-_ALIASES = {"google": "gemini", "x-ai": "xai"}
-_COMPATIBLE = {
-    "deepseek": "https://api.deepseek.com/v1",
-    "groq": "https://api.groq.com/openai/v1",
-    "lmstudio": "http://127.0.0.1:1234/v1",
-    "mistral": "https://api.mistral.ai/v1",
-    "ollama": "http://127.0.0.1:11434/v1",
-    "together": "https://api.together.xyz/v1",
-    "vllm": "http://127.0.0.1:8000/v1",
+_ALIASES = {
+    "fireworks-ai": "fireworks",
+    "google": "gemini",
+    "google-vertex": "gemini-vertex",
+    "kimi": "moonshot",
+    "llamacpp": "llama-cpp",
+    "moonshotai": "moonshot",
+    "togetherai": "together",
+    "vertex": "gemini-vertex",
+    "x-ai": "xai",
 }
-"""Servers on OpenAI's wire, to be used through the provider "compatible"."""
+"""Names that other tools give to a provider."""
 
 
 def resolve(spec: str) -> ProviderProtocol:
@@ -56,8 +58,6 @@ def resolve(spec: str) -> ProviderProtocol:
 
 def _translation(name: str, model: str) -> str:
     """Return how to write another tool's name of a provider here; "" for an unknown name."""
-    if name in _COMPATIBLE:
-        return f'write lab.Provider("compatible", base_url="{_COMPATIBLE[name]}", model="{model}").'
     translated = _ALIASES.get(name, name)
     return f"write '{translated}:{model}'." if translated in names() else ""
 
@@ -109,7 +109,7 @@ def split_version(name: str) -> tuple[str, str]:
 def names() -> tuple[str, ...]:
     """Return the names of all providers, sorted."""
     own = {name for file in _files() for name in _provided_by(file)}
-    return tuple(sorted({*own, *_entry_points()}))
+    return tuple(sorted({*own, *_shared(), *_entry_points()}))
 
 
 @overload
@@ -150,7 +150,13 @@ def _provided_by(file: str) -> Mapping[str, Any]:
 def _built_in(name: str) -> Any:
     """Return the class of agentlab's own provider of this name, or None."""
     files = (file for file in _files() if f"{name}-".startswith(file.replace("_", "-") + "-"))
-    return next((kinds[name] for file in files if name in (kinds := _provided_by(file))), None)
+    return next((kinds[name] for file in files if name in (kinds := _provided_by(file))), None) or _shared().get(name)
+
+
+def _shared() -> Mapping[str, Any]:
+    from agentlab.providers.compatible import CLASSES  # only where no file has the name
+
+    return CLASSES
 
 
 def _entry_points() -> dict[str, EntryPoint]:
@@ -166,7 +172,7 @@ def find(name: str, model: str = "…") -> Callable[..., ProviderProtocol]:
     if (point := _entry_points().get(name)) is not None:
         return _with_redacted_repr(point.load())
     known = str(name).lower()
-    if known in _ALIASES or known in _COMPATIBLE:
+    if known in _ALIASES:
         raise UnknownProviderError(f"No provider {name!r}: {_translation(known, model)}{_listing()}")
     close = difflib.get_close_matches(known, names(), n=1, cutoff=0.7)
     hint = f" Did you mean {close[0]!r}?" if close else ""

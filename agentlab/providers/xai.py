@@ -10,13 +10,14 @@ https://docs.x.ai/developers/model-capabilities/text/best-practices, with the ta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.messages import JSON
+from agentlab.model.messages import JSON, OutputForm
 from agentlab.model.responses import ModelResponse, StreamEvent
 from agentlab.providers.base import Capabilities, StreamParser
 from agentlab.providers.wires import read
@@ -27,6 +28,8 @@ from agentlab.providers.wires.responses_provider import Responses
 
 BASE_URL = "https://api.x.ai/v1"
 KEY_VARIABLES = ("XAI_API_KEY",)
+_NOT_WITH_TOOLS = re.compile(r"grok-[1-3]\b")
+"""Models that refuse structured output in a request with tools: https://docs.x.ai/docs/guides/structured-outputs, read 2026-11-23."""
 
 SAMPLE_REASONS = Table(
     field="outputs[].finish_reason",
@@ -56,6 +59,10 @@ class XAI(VersionedChat):
 
     base_url: str = BASE_URL
 
+    def output_form(self, *, with_tools: bool) -> OutputForm:
+        """Return `strict`, or `tool` where tools and structured output exclude each other."""
+        return "tool" if with_tools and _NOT_WITH_TOOLS.match(self.model) else "strict"
+
     def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
         """Read a whole body."""
         origin = self._origin(requested_cap)
@@ -81,6 +88,10 @@ class XAIResponses(Responses):
     defaults: ClassVar[Mapping[str, JSON]] = MappingProxyType({"store": False, "include": ("reasoning.encrypted_content",)})
 
     base_url: str = BASE_URL
+
+    def output_form(self, *, with_tools: bool) -> OutputForm:
+        """Return `strict`, or `tool` where tools and structured output exclude each other."""
+        return "tool" if with_tools and _NOT_WITH_TOOLS.match(self.model) else "strict"
 
 
 # Samples -------------------------------------------------------------------------------------------------------------------

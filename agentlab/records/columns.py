@@ -262,6 +262,7 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("tool_errors", "Int64", "failed tool calls", "tool_results", _errors_of),
     _of_step("text", "string", "the model's text", "text"),
     _of_step("holes", "Int64", "places where a stream lost a piece of the answer; 0: none", "holes", len),
+    _of_step("last_answer", "boolean", "the model was asked for its final answer, without tools", "last_answer"),
     _of_step("seams", "Int64", "places in the text where the texts of two calls meet", _seam_count),
     _of_step("dropped_characters", "Int64", "characters dropped from the text at seams", _dropped_characters),
     _of_step_row("max_turns", "Int64", "the limit that applied", "settings.budget.max_turns"),

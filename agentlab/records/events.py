@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from agentlab.limits.settings import RunSettings
 
-EARLIER_NAMES = {"TurnStarted": "StepStarted", "TurnCompleted": "StepCompleted"}
-"""The current names of events that stores and frames of earlier versions call differently."""
+EARLIER_NAMES = {"TurnStarted": "StepStarted", "TurnCompleted": "StepCompleted"}  # names in stores and frames of earlier versions
 
 
 @redacted_repr
@@ -122,6 +121,23 @@ class TextReceived(Event):
 
     step: int
     text: str
+    call: int
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class ArgumentsReceived(Event):
+    """A piece of the streamed arguments (JSON text) of the tool call at `place`, from 0, in an answer. Otherwise like TextReceived.
+
+    Example:
+        >>> lab.events.ArgumentsReceived(0.2, 1, "search", '{"query":', 0, 1).text
+        '{"query":'
+    """
+
+    step: int
+    tool: str
+    text: str
+    place: int
     call: int
 
 
@@ -236,6 +252,39 @@ class Nudged(Event):
     allowed: int
 
 
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class OutputRejected(Event):
+    """An answer does not fit the agent's `output`, and the model is asked again: the `attempt`-th time, of at most `allowed`.
+
+    Example:
+        >>> clerk = lab.Agent(ScriptedProvider(["Tomorrow.", '{"city": "Graz", "days": 2}']), output=Trip)
+        >>> result = await clerk.run("Where, and for how long?")
+        >>> [(event.attempt, event.problems) for event in result.events if isinstance(event, lab.events.OutputRejected)]
+        [(1, 'Invalid JSON: expected value at line 1 column 1')]
+    """
+
+    step: int
+    attempt: int
+    allowed: int
+    problems: str
+
+
+@redacted_repr
+@dataclass(frozen=True, slots=True)
+class LastAnswerAsked(Event):
+    """The model is asked for its final answer, without tools, since `limit` of the budget is nearly used up.
+
+    Example:
+        >>> run = endless.run("?", budget=lab.Budget(max_turns=3, last_answer=0.2))
+        >>> [event.limit for event in (await run).events if isinstance(event, lab.events.LastAnswerAsked)]
+        ['max_turns']
+    """
+
+    step: int
+    limit: str
+
+
 @dataclass(frozen=True, slots=True)
 class ToolStarted(Event):
     """A tool is about to run.
@@ -252,8 +301,7 @@ class ToolStarted(Event):
 @redacted_repr
 @dataclass(frozen=True, slots=True)
 class ToolProgress(Event):
-    """A tool of an MCP server reports its progress: a number that grows, up to `total` (None: not known), with a message. At most 100
-    for each call.
+    """A tool of an MCP server reports its progress: up to `total` (None: not known), with a message. At most 100 a call.
 
     Example:
         >>> lab.events.ToolProgress(1.5, 2, "call_1", "crawl", 3.0, 10.0, "page 3").message
@@ -505,8 +553,8 @@ def detail_of(event: Event) -> str:
         case CallRetried():
             return f"attempt {event.attempt} failed, next in {event.wait_s:.1f} s: {event.reason}"
         case AskedAgain():
-            where = "; ".join(map(str, event.holes))
-            return f"call {event.call} lost a piece of its answer, attempt {event.attempt}, {event.remaining} left: {where}"
+            lost = f"call {event.call} lost a piece of its answer, attempt {event.attempt}, {event.remaining} left"
+            return f"{lost}: {'; '.join(map(str, event.holes))}"
         case ContinuationAttempted():
             tokens = "unknown" if event.output_tokens is None else f"{event.output_tokens:,}"
             so_far = f"{tokens} output tokens and {event.output_chars:,} characters so far"
@@ -514,40 +562,39 @@ def detail_of(event: Event) -> str:
             left = " and ".join(f"{value:,} {name}" for name, value in caps.items() if value is not None)
             return f"attempt {event.attempt}, {event.remaining} left: {so_far}{f', {left} left' if left else ''}"
         case ContinuationEnded():
-            attempts = counted(event.attempts, "attempt")
             dropped = sum(len(seam.dropped) for seam in event.seams)
             without = f", {counted(dropped, 'character')} dropped where the pieces meet" if dropped else ""
-            return f"{event.outcome} after {attempts} and {event.duration_s:.1f} s{without}"
+            return f"{event.outcome} after {counted(event.attempts, 'attempt')} and {event.duration_s:.1f} s{without}"
         case ToolPayloadRepair():
             outcome = "whole" if event.succeeded else "in vain"  # read by plots, also in exported frames
             return f"{event.issue} tool call: {f'asked again, {outcome}' if event.attempted else 'not asked again'}"
         case Nudged():
             return f"reminder {event.consecutive} of {event.allowed} in a row"
-        case ToolStarted():
-            return f"{event.tool_call.name}({event.tool_call.arguments})"
+        case OutputRejected():
+            return f"asked again, {event.attempt} of {event.allowed}: {event.problems}"
+        case LastAnswerAsked():
+            return f"{event.limit} is nearly used up"
+        case ToolStarted() | ApprovalRequested():
+            why = f": {event.why}" if isinstance(event, ApprovalRequested) else ""
+            return f"{event.tool_call.name}({event.tool_call.arguments}){why}"
         case ToolProgress():
             of = "" if event.total is None else f" of {event.total:g}"
             return f"{event.tool}: {event.progress:g}{of}{f', {event.message}' if event.message else ''}"
         case ToolFinished():
             return f"{event.result.name}: {event.result.error or 'ok'}"
-        case ApprovalRequested():
-            return f"{event.tool_call.name}({event.tool_call.arguments}): {event.why}"
         case ApprovalGiven():
-            with_text = "".join(f": {part}" for part in (event.arguments, event.text) if part)
-            return f"{event.tool} {event.decision} after {event.waited_s:.1f} s{with_text}"
+            return ": ".join(
+                filter(None, [f"{event.tool} {event.decision} after {event.waited_s:.1f} s", event.arguments, event.text])
+            )
         case ChildStarted():
             return f"{event.tool}: run {event.run_id}, {event.settings.budget!r}"
-        case ChildEnded():
-            tokens = "unknown" if event.child.usage.total_tokens is None else f"{event.child.usage.total_tokens:,}"
-            steps = counted(event.child.steps, "step")
-            return f"{event.child.handle}: {event.child.stop_reason or 'cut off'}, {steps}, {tokens} tokens"
-        case RunResumed():
-            return f"after {event.paused_s:.1f} s"
-        case Warned():
-            return event.message
+        case ChildEnded(child=child):
+            tokens = "unknown" if child.usage.total_tokens is None else f"{child.usage.total_tokens:,}"
+            return f"{child.handle}: {child.stop_reason or 'cut off'}, {counted(child.steps, 'step')}, {tokens} tokens"
+        case RunResumed() | Warned():
+            return event.message if isinstance(event, Warned) else f"after {event.paused_s:.1f} s"
         case StepCompleted():
             return event.step.decision.reason
         case RunEnded():
             return f"{event.result.stop_reason}: {event.result.detail}"
-        case _:
-            return ""
+    return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -11,7 +12,7 @@ from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.usage import FREE, NOTHING_USED, Cost, Usage, add_cost, add_usage
-from agentlab.records.step import ChildUse, StepResult
+from agentlab.records.step import ChildUse, ModelCall, StepResult
 
 ZERO = Decimal(0)
 
@@ -223,6 +224,24 @@ class RunHistory(Sequence[StepResult], Displayable):
             RunHistory(2 steps, 2 calls, 1762 tokens, $0.007338)
         """
         return RunHistory(self._steps[length:], self.cut_off)
+
+    def counting(self, calls: Iterable[ModelCall], children: Iterable[ChildUse] = ()) -> RunHistory:
+        """Return the same steps with totals that also count these calls and sub-agents of the next step.
+
+        Example:
+            >>> result.history.prefix(3).counting(result.history[3].calls)
+            RunHistory(3 steps, 4 calls, 3146 tokens, $0.014346)
+        """
+        now = copy.copy(self)
+        now._own = self.own_calls, self.own_usage, self.own_cost
+        for call in calls:
+            now.usage, now.cost = add_usage(now.usage, call.usage), add_cost(now.cost, call.cost)
+            now.calls += 1
+            now.known_tokens += call.usage.known_tokens
+            now.known_output_tokens += call.usage.output_tokens or 0
+            now.known_cost_usd += call.cost.known_usd
+        now._count(children)
+        return now
 
     def __len__(self) -> int:
         return len(self._steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from agentlab._internal import lazy
 from agentlab._internal.errors import AgentlabError, ConfigurationError, FixtureError, ProviderStatusError
@@ -19,8 +19,19 @@ from agentlab.model.usage import Cost, Usage
 
 if TYPE_CHECKING:
     import pandas as pd
+    from typing_extensions import TypeVar
 
     from agentlab.records.history import RunHistory
+
+    Out = TypeVar("Out", default=Any)
+    Out_co = TypeVar("Out_co", default=Any, covariant=True)
+    T = TypeVar("T")
+else:
+    from typing import TypeVar
+
+    Out = TypeVar("Out")  # the type of the output, None included
+    Out_co = TypeVar("Out_co")  # noqa: PLC0105  the same, in the result, which cannot change; a default needs Python 3.13
+    T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +50,12 @@ class Event:
 
 @redacted_repr
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Generic[Out_co]):
     """The result of a run. Every run returns one, for any stop reason.
 
     `detail` explains in one sentence why the run stopped. `conditions_met` are the readings that were met at the last step, even if
-    another reason had precedence. `output` is the value of a tool that ended the run, or the one passed to StopRequested; else None.
+    another reason had precedence. `output` is the typed answer of an agent with an `output`, else the value of a tool that ended the
+    run, or the one passed to StopRequested; else None.
     `error` is the exception behind StopReason.ERROR. `stopped_by` is the source of an explicit stop: `tool`, `middleware` or `person`.
 
     For a fork, `parent_run_id` is the run it was forked from and `forked_at` the number of steps that it took over. For a sub-agent's
@@ -68,7 +80,7 @@ class RunResult:
     stop_reason: StopReason
     detail: str
     conditions_met: tuple[Reading, ...] = ()
-    output: Any = None
+    output: Out_co = None  # type: ignore[assignment]
     error: BaseException | None = None
     stopped_by: str = ""
     parent_run_id: str | None = None
@@ -104,7 +116,8 @@ class RunResult:
         """Return the output as text, if possible the content of its tool result: a store keeps that, but not every object."""
         from pydantic_core import to_json
 
-        output, last = self.output, self.history.last
+        output: Any = self.output
+        last = self.history.last
         for result in () if last is None else reversed(last.tool_results):
             if result.value is output or (type(result.value) is type(output) is str and result.value == output):
                 return result.content
@@ -179,7 +192,7 @@ class RunResult:
         """
         return self.history.cost
 
-    def raise_for_stop(self) -> RunResult:
+    def raise_for_stop(self: RunResult[T | None]) -> RunResult[T]:
         """Raise the matching RunStopped error if something cut the agent off, else return the result.
 
         Example:
@@ -191,7 +204,7 @@ class RunResult:
             agentlab.errors.TurnLimitReached: Budget reached: max_turns 2 of 2.
         """
         if self.terminated:
-            return self
+            return self  # type: ignore[return-value]  # an agent that finished has given its output
         cause = (
             self.error if self.error is None or is_free_of_keys(self.error) else None
         )  # else only the redacted detail is raised
@@ -364,6 +377,18 @@ class NudgesExhausted(RunStopped):
     """
 
 
+class InvalidOutput(RunStopped):
+    """The model's answers did not fit the type of the agent's `output`.
+
+    Example:
+        >>> clerk = lab.Agent(ScriptedProvider(["Tomorrow."] * 9), output=Trip, output_retries=1)
+        >>> (await clerk.run("?")).raise_for_stop()
+        Traceback (most recent call last):
+            ...
+        agentlab.errors.InvalidOutput: 2 answers did not fit Trip. The last one: Invalid JSON: ...
+    """
+
+
 class AwaitingApproval(RunStopped):
     """The run waits for a person to approve a tool call.
 
@@ -412,6 +437,7 @@ _STOPPED: Mapping[StopReason, type[RunStopped]] = {
     StopReason.TRUNCATED: ResponseTruncated,
     StopReason.CONTENT_FILTERED: ResponseFiltered,
     StopReason.NUDGES_EXHAUSTED: NudgesExhausted,
+    StopReason.INVALID_OUTPUT: InvalidOutput,
     StopReason.AWAITING_APPROVAL: AwaitingApproval,
     StopReason.CANCELLED: RunCancelled,
     StopReason.ERROR: RunFailed,
@@ -438,6 +464,7 @@ FOR_STOP_REASON: Mapping[StopReason, str] = {
     StopReason.TRUNCATED: INCREASE_BUDGET,
     StopReason.CONTENT_FILTERED: MODIFY_PROMPT,
     StopReason.NUDGES_EXHAUSTED: MODIFY_PROMPT,
+    StopReason.INVALID_OUTPUT: MODIFY_PROMPT,
     StopReason.AWAITING_APPROVAL: RETRY,
     StopReason.CANCELLED: RETRY,
     StopReason.ERROR: RETRY,

@@ -99,8 +99,10 @@ class StepResult(Displayable):
     """One step of the run: the model's answer, from one or several calls, and the tools it called.
 
     `index` counts from 1. `usage` and `cost` are sums over `calls`; the usage of sub-agents is in `children`. `seams` are the places
-    where the texts of several calls meet. `settings` are the limits that applied to the step; `readings` is the reading of the stop
-    condition after it (None without a condition). `stop_reason` is set on the run's last step, `error` if an exception ended the step.
+    where the texts of several calls meet. `last_answer` is True if the model was asked for its final answer, without tools, since a
+    limit was nearly used up (`Budget(last_answer=…)`). `settings` are the limits that applied to the step; `readings` is the reading of
+    the stop condition after it (None without a condition). `stop_reason` is set on the run's last step, `error` if an exception ended
+    the step.
 
     Example:
         >>> result.history[0]
@@ -125,6 +127,7 @@ class StepResult(Displayable):
     answer: ModelResponse | None = None
     children: tuple[ChildUse, ...] = ()
     seams: tuple[Seam, ...] = ()
+    last_answer: bool = False
 
     def __repr__(self) -> str:
         parts = [f"StepResult({self.index}", str(self.finish_reason or "no answer")]

@@ -36,9 +36,9 @@ from agentlab.limits.settings import as_terminating
 from agentlab.model.conversation import Conversation
 from agentlab.model.finish_reasons import FinishReason, StopReason
 from agentlab.model.messages import Message, ToolCall
+from agentlab.model.parts import Content, as_text, joined
 from agentlab.records.result import RunResult
 from agentlab.serving.contexts import IN_MEMORY, Contexts, NamedLocks
-from agentlab.tools import as_text
 from agentlab.transport import Transport, current
 
 if TYPE_CHECKING:
@@ -150,10 +150,11 @@ class Chat(Displayable):
         self._locks = NamedLocks()
 
     @needs_await("chat.chat(…)")
-    async def chat(self, context_id: str, message: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
+    async def chat(self, context_id: str, message: Content, terminating_config: TerminatingConfig | None = None) -> ChatReply:
         """Send a message in a context: the agent answers it, with the conversation so far, and both are saved.
 
-        `terminating_config` names the tools that end the run (see TerminatingTools); without it the agent's own setting applies.
+        `message` is text, or a list of texts and parts such as `lab.Image`. `terminating_config` names the tools that end the run (see
+        TerminatingTools); without it the agent's own setting applies.
 
         Example:
             >>> chat = lab.Chat(brief)
@@ -164,7 +165,7 @@ class Chat(Displayable):
                 ...
             agentlab.errors.ChatInputError: message='': pass a non-empty text.
         """
-        new_message = Message("user", _checked_text("message", message))
+        new_message = _user_message("message", message)
         return await self._answer(_checked_id(context_id), new_message, terminating_config)
 
     @needs_await("chat.invoke(…)")
@@ -206,7 +207,7 @@ class Chat(Displayable):
         return await self._answer(_checked_id(context_id), new_message, terminating_config)
 
     @needs_await("chat.ask(…)")
-    async def ask(self, prompt: str, terminating_config: TerminatingConfig | None = None) -> ChatReply:
+    async def ask(self, prompt: Content, terminating_config: TerminatingConfig | None = None) -> ChatReply:
         """Run the agent on a prompt without a context: it sees no other requests, and nothing is saved.
 
         Example:
@@ -216,11 +217,11 @@ class Chat(Displayable):
             >>> chat.context_ids()  # nothing was saved
             []
         """
-        return await self._answer(None, Message("user", _checked_text("prompt", prompt)), terminating_config)
+        return await self._answer(None, _user_message("prompt", prompt), terminating_config)
 
     @needs_await("chat.add_message(…)")
-    async def add_message(self, context_id: str, message: str, role: Literal["assistant", "user"] = "assistant") -> ChatReply:
-        """Add a message of the assistant or of the user to the context; the agent does not run.
+    async def add_message(self, context_id: str, message: Content, role: Literal["assistant", "user"] = "assistant") -> ChatReply:
+        """Add a message of the assistant or of the user to the context; the agent does not run. Only one of the user may have parts.
 
         Example:
             >>> chat = lab.Chat(brief)
@@ -230,7 +231,8 @@ class Chat(Displayable):
         """
         if role not in ("assistant", "user"):
             raise ChatInputError(f"role={_shown(role)}: pass 'assistant' or 'user'.")
-        new_message = Message(role, _checked_text("message", message))
+        is_users = role == "user"
+        new_message = _user_message("message", message) if is_users else Message(role, _checked_text("message", message))
         async with self._locks.holding(_checked_id(context_id)):
             before = await _in_thread(lambda: self.contexts.messages(context_id))
             await _in_thread(lambda: self.contexts.append(context_id, [new_message], after=len(before)))
@@ -392,6 +394,17 @@ def _checked_id(context_id: object) -> str:
     raise ChatInputError(
         f"context_id={_shown(context_id)}: pass 1 to {MAX_ID_LENGTH} printable ASCII characters, such as 'anna'."
     )
+
+
+def _user_message(name: str, content: Content) -> Message:
+    """Return the message of a text, or of a list of texts and parts. Raises ChatInputError."""
+    if not isinstance(content, list | tuple):
+        return Message("user", _checked_text(name, content))
+    try:
+        text, parts = joined(content, f"{name}=[…]")
+    except ConfigurationError as error:
+        raise ChatInputError(str(error)) from error
+    return Message("user", _checked_text(name, text), parts=parts)
 
 
 def _checked_text(name: str, text: object) -> str:

@@ -231,6 +231,10 @@ def check_order(run_id: str, stored: int, steps: Sequence[StoredStep]) -> None:
         raise StorageError(f"The run {run_id!r} has {stored} steps: steps {given} do not follow them.")
 
 
+PART_NOTE = "part:"
+"""The beginning of the names of notes with the bytes of an image or a file, as base64; the rest of the name is their SHA-256. They
+are equal for all runs, so a storage may keep them once."""
+
 # In memory --------------------------------------------------------------------------------------------------------------------
 
 

@@ -33,6 +33,7 @@ from agentlab.limits.combinators import Custom, StopCondition
 from agentlab.limits.settings import RunSettings
 from agentlab.model import messages as message_json
 from agentlab.model.messages import Message, ToolResult
+from agentlab.model.parts import Part
 from agentlab.model.usage import Usage
 from agentlab.records import events
 from agentlab.records.events import EARLIER_NAMES
@@ -51,7 +52,7 @@ class MissingFunction:
     def __call__(self, *arguments: object) -> Any:
         """Raises ConfigurationError."""
         raise ConfigurationError(
-            f"Only the name of {self.__name__!r} was stored, not the function: pass it again, such as stop=… or policy=…."
+            f"Only the name of {self.__name__!r} was stored, not the function: pass it again: stop=…, policy=… or approve=…."
         )
 
     def __eq__(self, other: object) -> bool:
@@ -203,6 +204,8 @@ def _encoder_of(kind: Any) -> Callable[[Any], Any]:
         return _encode_error
     if kind is RunSettings:
         return _encode_settings
+    if issubclass(kind, Part):
+        return kind.to_jsonable  # type: ignore[no-any-return]
     if kind is ToolResult:
         return lambda value: _encode_fields(value) | ({"value": _SAME_AS_CONTENT} if value.value is value.content else {})
     if dataclasses.is_dataclass(kind):
@@ -332,6 +335,8 @@ def _type_decoder(kind: type) -> Callable[[Any], Any]:
         return lambda stored: StoredError(stored["exception"], stored["message"])
     if kind is ToolResult:
         return _decode_tool_result
+    if issubclass(kind, Part):
+        return Part.from_jsonable
     if dataclasses.is_dataclass(kind):
         return functools.partial(_decode_fields, kind)
     if issubclass(kind, Enum):

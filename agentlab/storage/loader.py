@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from agentlab.agent import Agent, Run
 from agentlab.engine.client import CallContext
@@ -14,18 +17,23 @@ from agentlab.engine.control import Given, PendingCall
 from agentlab.engine.plan import Ending, Hold, Origin, RunPlan, RunPrefix, SuspendedStep
 from agentlab.engine.termination import Policy
 from agentlab.errors import ConfigurationError, StorageError
-from agentlab.limits.combinators import Custom, as_condition
+from agentlab.limits.combinators import Custom, StopCondition, as_condition
 from agentlab.limits.reading import Reading
-from agentlab.limits.settings import RunSettings, as_policy
+from agentlab.limits.settings import RunSettings, as_approve, as_policy
 from agentlab.model import messages as message_json
 from agentlab.model.finish_reasons import StopReason
-from agentlab.model.messages import ModelRequest, ToolCall
+from agentlab.model.messages import ModelRequest, Parameters, ToolCall
+from agentlab.model.parts import hold
 from agentlab.model.responses import ModelResponse
 from agentlab.records.history import RunHistory
 from agentlab.records.step import ChildUse, StepResult
 from agentlab.storage import Storage, StoredRun, codec
+from agentlab.storage.base import PART_NOTE
 from agentlab.storage.codec import MissingFunction, equal_when_redacted
 from agentlab.transport import current
+
+if TYPE_CHECKING:
+    from agentlab.tools.outputs import OutputType
 
 # Interrupted steps --------------------------------------------------------------------------------------------------------------
 #
@@ -147,6 +155,7 @@ def load_run(
     *,
     stop: object = None,
     policy: Policy | None = None,
+    approve: object = None,
     defaults: RunSettings | None = None,
 ) -> Run:
     """Return the run after its last stored step; its functions are those of the same name in `defaults` or in the agent's settings.
@@ -154,7 +163,7 @@ def load_run(
     Raises StorageError if the stored data is damaged, ConfigurationError if the agent does not fit the run.
     """
     try:
-        return _load_run(storage, stored, agent, defaults, stop=stop, policy=policy)
+        return _load_run(storage, stored, agent, defaults, stop=stop, policy=policy, approve=approve)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         if isinstance(error, ConfigurationError):
             raise
@@ -164,15 +173,25 @@ def load_run(
 
 
 def _load_run(
-    storage: Storage, stored: StoredRun, agent: Agent | None, defaults: RunSettings | None, *, stop: object, policy: Policy | None
+    storage: Storage,
+    stored: StoredRun,
+    agent: Agent | None,
+    defaults: RunSettings | None,
+    *,
+    stop: object,
+    policy: Policy | None,
+    approve: object,
 ) -> Run:
     run_id, head = stored.head.run_id, json.loads(stored.head.body)
+    held = dict[str, object]()  # keeps the bytes until the messages have them
+    load_parts(storage, run_id, stored.head.body, held)
     end = None if stored.end is None else json.loads(stored.end)
     messages = [message_json.made(one) for one in head["messages"]]
     first, marks, happened = len(messages), list[int](), list[Any]()
 
     def stored_steps() -> Iterator[Any]:  # one at a time: the JSON of a step is freed before the next step is read
         for step in storage.steps(run_id):
+            load_parts(storage, run_id, step.body, held)
             body = codec.restore_results(json.loads(step.body))
             messages.extend(message_json.made(message) for message in body["messages"])
             marks.append(len(messages))
@@ -181,6 +200,7 @@ def _load_run(
 
     note, waiting = load_waiting(storage, stored), None
     if note is not None:
+        load_parts(storage, run_id, json.dumps(note["body"]), held)
         waiting = _suspended(note, run_id, codec.from_jsonable(StepResult, codec.restore_results(note["body"])["step"]))
     unfinished = interrupted_use_at_end(end) or interrupted_use(storage, [stored]).get(run_id, ())
     holds = load_holds(storage, stored)
@@ -196,6 +216,8 @@ def _load_run(
     agent = _agent_of(head) if agent is None else _checked_agent(agent, run_id, head)
     latest = None if waiting is None else waiting.step.settings
     settings = _settings(head, history, end, latest, defaults or agent.settings, stop=stop, policy=policy)
+    if approve is not None:
+        settings = replace(settings, approve=as_approve(approve, agent.tools))
     history = _with_functions(history, settings)
     happened += [] if end is None else [end["events"]]
     plan = RunPlan(
@@ -215,10 +237,20 @@ def _load_run(
         holds=holds,
         approver=agent.approver,
         suspended=waiting,
-        ending=None if end is None else _ending(end),
+        ending=None if end is None else _ending(end, agent.output_type),
         ended_at_s=0.0 if end is None else end["at_s"],
     )
     return Run(plan)
+
+
+def load_parts(storage: Storage, run_id: str, text: str, held: dict[str, object]) -> None:
+    """Read the bytes of the images and files that a stored text refers to, if they are not there yet, into `held`."""
+    for sha256 in _PART.findall(text):
+        if sha256 not in held and (found := storage.notes(PART_NOTE + sha256, [run_id])):
+            held[sha256] = hold(base64.b64decode(found[run_id]))
+
+
+_PART = re.compile(r'"sha256":\s*"([0-9a-f]{64})"')
 
 
 def _decode_steps(stored: Iterable[Any]) -> Iterator[StepResult]:
@@ -235,12 +267,13 @@ def _decode_steps(stored: Iterable[Any]) -> Iterator[StepResult]:
         yield step
 
 
-def _ending(end: dict[str, Any]) -> Ending:
+def _ending(end: dict[str, Any], output_type: OutputType | None) -> Ending:
+    output = codec.user_value_from_jsonable(end["output"])
     return Ending(
         StopReason(end["stop_reason"]),
         end["detail"],
         tuple([codec.from_jsonable(Reading, one) for one in end["conditions_met"]]),
-        codec.user_value_from_jsonable(end["output"]),
+        output if output_type is None or output is None else output_type.accept(output),
         end["stopped_by"],
         codec.user_value_from_jsonable(end["error"]),
     )
@@ -292,21 +325,26 @@ def _with_functions(history: RunHistory, settings: RunSettings) -> RunHistory:
 
 
 def check_resumable(run: Run) -> None:
-    """Raise ConfigurationError if only the name of the run's model, stop condition or policy is stored."""
+    """Raise ConfigurationError if only the name of the run's model, policy, or a function of its conditions is stored."""
     if isinstance(run.agent.model, NamedModel):
         run.agent.model.refuse()
     settings = run.limits.snapshot()
-    leaves = () if settings.stop is None else settings.stop.leaves(that_count=True)
-    for leaf in leaves:
-        if isinstance(leaf, Custom) and isinstance(leaf.predicate, MissingFunction):
-            raise ConfigurationError(
-                f"Only the name of the condition {leaf.name!r} was stored: pass the whole stop condition again, resume(…, stop=…). "
-                f"It was {settings.stop!r}."
-            )
+    _check_functions("stop condition", "stop", settings.stop, [] if settings.stop is None else [settings.stop])
+    _check_functions("list", "approve", list(settings.approve), settings.approve)
     if isinstance(settings.policy, MissingFunction):
         raise ConfigurationError(
             f"Only the name of the policy {settings.policy.__name__!r} was stored: pass it again, resume(…, policy=…)."
         )
+
+
+def _check_functions(what: str, argument: str, value: object, conditions: Iterable[object]) -> None:
+    for condition in conditions:
+        for leaf in condition.leaves(that_count=True) if isinstance(condition, StopCondition) else ():
+            if isinstance(leaf, Custom) and isinstance(leaf.predicate, MissingFunction):
+                raise ConfigurationError(
+                    f"Only the name of the condition {leaf.name!r} was stored: pass the whole {what} again, resume(…, {argument}=…). "
+                    f"It was {value!r}."
+                )
 
 
 # The agent -------------------------------------------------------------------------------------------------------------------
@@ -336,12 +374,13 @@ def _agent_of(head: dict[str, Any]) -> Agent:
     """Return the run's agent if names alone define it (see `Agent.is_made_of_names`), else an agent that can only be read."""
     provider, model = head["provider"], head["model"]
     more: dict[str, Any] = {name: head[name] for name in ("instructions", "options", "stream")}
+    agent = None
     if head["can_be_made_again"]:
-        try:
-            return Agent(f"{provider}:{model}", name=head["agent"], **more)
-        except ConfigurationError:  # a provider from a package that is not installed here
-            pass
-    return Agent(cast(Any, NamedModel(provider, model, head["tools"])), name=head["agent"], **more)
+        with suppress(ConfigurationError):  # a provider from a package that is not installed here
+            agent = Agent(f"{provider}:{model}", name=head["agent"], **more)
+    agent = agent or Agent(cast(Any, NamedModel(provider, model, head["tools"])), name=head["agent"], **more)
+    agent.parameters = Parameters(**(head.get("parameters") or {}))
+    return agent
 
 
 def _checked_agent(agent: Agent, run_id: str, head: dict[str, Any]) -> Agent:

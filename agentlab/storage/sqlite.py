@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from agentlab._internal.formatting import counted
 from agentlab.errors import StorageError
-from agentlab.storage.base import StoredHead, StoredRun, StoredStep, check_order, check_writer
+from agentlab.storage.base import PART_NOTE, StoredHead, StoredRun, StoredStep, check_order, check_writer
 
 IN_MEMORY = ":memory:"
 WRITE_TIMEOUT_S = 5.0
@@ -37,6 +37,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     # Data that is stored about a run from outside it, such as a score.
     ("CREATE TABLE notes (run INTEGER NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (run, name)) WITHOUT ROWID",),
+    # Notes with the bytes of images and files, which are equal for all runs: the body in `notes` is then empty.
+    ("CREATE TABLE parts (name TEXT PRIMARY KEY, body TEXT NOT NULL)",),
 )
 """The statements from each version of the format to the next; a new file executes all of them."""
 
@@ -221,11 +223,17 @@ class SqliteStorage:
         """Store a text beside a run."""
         with self._errors("written to"), self._write() as database:
             number, _, _ = self._find(database, run_id)
+            if name.startswith(PART_NOTE):
+                database.execute("INSERT OR IGNORE INTO parts (name, body) VALUES (?, ?)", (name, text))
+                text = ""
             database.execute("INSERT OR REPLACE INTO notes (run, name, body) VALUES (?, ?, ?)", (number, name, text))
 
     def notes(self, name: str, run_ids: Iterable[str] | None = None) -> dict[str, str]:
         """Return the notes of that name."""
-        query = "SELECT run_id, body FROM runs JOIN notes ON run = number WHERE name = ?"
+        query = (
+            "SELECT run_id, coalesce(parts.body, notes.body) FROM runs JOIN notes ON run = number LEFT JOIN parts USING (name)"
+        )
+        query = f"{query} WHERE notes.name = ?"
         with self._errors("read"), self._lock:
             database = self._open()
             if run_ids is None:
@@ -237,6 +245,9 @@ class SqliteStorage:
         """Delete a run."""
         with self._errors("written to"), self._write() as database:
             number, _, _ = self._find(database, run_id)
+            names = "SELECT name FROM notes WHERE run"
+            unused = f"DELETE FROM parts WHERE name IN ({names} = ?) AND name NOT IN ({names} <> ?)"  # noqa: S608  constants
+            database.execute(unused, (number, number))
             database.execute("DELETE FROM notes WHERE run = ?", (number,))
             database.execute("DELETE FROM steps WHERE id BETWEEN ? AND ?", _id_range(number))
             database.execute("DELETE FROM runs WHERE number = ?", (number,))

@@ -182,12 +182,20 @@ class Store(Displayable):
             return INTERRUPTED if active_writers.get(stored.head.writer) is None else OPEN
         return INTERRUPTED if is_writer_alive(stored.head.writer) is False else OPEN
 
-    def load(self, run_id: str, agent: Agent | None = None, *, stop: object = None, policy: Policy | None = None) -> Run:
+    def load(
+        self,
+        run_id: str,
+        agent: Agent | None = None,
+        *,
+        stop: object = None,
+        policy: Policy | None = None,
+        approve: object = None,
+    ) -> Run:
         """Return the stored run, for reading and forking. If it is continued, further steps are not recorded; its forks are recorded if
         the store observes the agent.
 
         `agent` is needed to continue a run that had tools, since functions cannot be stored. Your own stop conditions and policies are
-        stored by name only: the agent's default of that name is used, unless you pass `stop` or `policy` again.
+        stored by name only: the agent's default of that name is used, unless you pass `stop`, `policy` or `approve` again.
 
         Example:
             >>> store = lab.Store()
@@ -200,7 +208,7 @@ class Store(Displayable):
                 ...
             agentlab.errors.StorageError: There is no run 'second' in this store, which has 1 run.
         """
-        run = load_run(self.storage, self._one(run_id), agent, stop=stop, policy=policy)
+        run = load_run(self.storage, self._one(run_id), agent, stop=stop, policy=policy, approve=approve)
         self._connect(run)
         return run
 
@@ -253,6 +261,7 @@ class Store(Displayable):
         *,
         stop: object = None,
         policy: Policy | None = None,
+        approve: object = None,
         again: Callable[[ToolCall], bool | Awaitable[bool]] | None = None,
         take_over: bool = False,
     ) -> Run:
@@ -265,7 +274,8 @@ class Store(Displayable):
         raises, the tool is not executed. The same applies to branches that begin before that call.
 
         A step that waits for approval is continued, not taken again: `run.pending` lists its calls, and decisions are kept. A call that
-        was begun when its process ended is asked about again.
+        was begun when its process ended is asked about again. `approve` replaces the tools and conditions that ask a person from now
+        on; it releases no call that waits already.
 
         `take_over` resumes a run that another process seems to write, such as a process on a lost machine. Raises ConfigurationError if
         the run has ended or is running, and if its tools or other functions are missing.
@@ -285,7 +295,7 @@ class Store(Displayable):
             )
         stored = self._one(run_id)
         self._check_state(stored, take_over=take_over)
-        run = load_run(self.storage, stored, agent, stop=stop, policy=policy)
+        run = load_run(self.storage, stored, agent, stop=stop, policy=policy, approve=approve)
         check_resumable(run)
         self._connect(run)
         run.stepper.context.again = again

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 import warnings
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -25,12 +25,14 @@ from agentlab.agent import Agent, Run
 from agentlab.engine.plan import Hold, RunSnapshot
 from agentlab.errors import AgentlabWarning, StorageError
 from agentlab.model import messages as message_json
+from agentlab.model.messages import Message
 from agentlab.records import events
 from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS, Column, Source, StepRow, named_leaves, plain, step_rows
 from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 from agentlab.storage import Storage, StoredHead, StoredStep, codec
+from agentlab.storage.base import PART_NOTE
 from agentlab.storage.codec import Redact, redact_json
 from agentlab.storage.loader import BEGUN_TOOLS_NOTE, SUB_AGENTS_NOTE, WAITING_NOTE, children_note, holds_note
 
@@ -60,6 +62,7 @@ class RunWriter:
         self._row_before = _last_row(run.history) if begun else None
         self._end: str | None = None
         self._redact = Redactor(secrets_of(run.agent)).text
+        self._kept: set[str] = set()
         self._lock = threading.Lock()
         self._released = False
         self._children: list[tuple[str, str, str]] = []
@@ -136,6 +139,7 @@ class RunWriter:
         with self._lock:
             prefix, step = run.timeline.prefix(), builder.build(run.timeline)
             begin = prefix.marks[-1] if prefix.marks else prefix.first_length
+            self._keep_parts([*run.messages[begin:], Message("tool", tool_results=step.tool_results)])
             body = codec.step_to_jsonable(step, run.messages[begin:], run.events[self._events :])
             asked = [codec.to_jsonable(call) for call in tuple(approvals.asked.values())]
             given = {call_id: codec.to_jsonable(one) for call_id, one in dict(approvals.given).items()}
@@ -148,6 +152,14 @@ class RunWriter:
         if self._begun and not self._released:
             store_note(self._storage, self.run.id, name, value, self._redact)
 
+    def _keep_parts(self, messages: Iterable[Message]) -> None:
+        """Store the bytes of images and files, each once, before what refers to them."""
+        new = {part.sha256: part for message in messages for part in message.all_parts() if part.is_held}
+        for sha256 in new.keys() - self._kept:
+            if self._begun and not self._released:
+                self._storage.note(self.run.id, PART_NOTE + sha256, new[sha256].base64)
+                self._kept.add(sha256)
+
     def _save(self) -> None:
         run = self.run.stepper.context.snapshot()
         new = run.prefix.history[self._steps : run.steps]
@@ -155,12 +167,21 @@ class RunWriter:
         sums = list(step_rows(new, self._row_before))
         steps = [self._stored(run, step, sums[place], () if place else happened) for place, step in enumerate(new)]
         end = None if run.result is None else self._end_text(run, run.result, () if new else happened)
+        said = run.prefix.messages_of(0) if not self._begun else ()
+        said = [*said, *(message for step in new for message in run.prefix.messages_of(step.index))]
+        said += [Message("tool", tool_results=step.tool_results) for step in new]
         if not self._begun:
-            self._storage.begin(StoredHead(run.run_id, time.time(), self.writer, self._text(_head(run))), steps, end)
+            head = StoredHead(run.run_id, time.time(), self.writer, self._text(_head(run)))
+            has_parts = any(True for message in said for _ in message.all_parts())
+            self._storage.begin(head, () if has_parts else steps, None if has_parts else end)
             self._begun = True
+            if has_parts:
+                self._keep_parts(said)
+                self._storage.add(run.run_id, self.writer, steps, end)
             if run.holds:  # inherited from the run that this run branches from
                 self._note_holds(self._steps + len(new) + 1)
         elif steps or end != self._end:
+            self._keep_parts(said)
             self._storage.add(run.run_id, self.writer, steps, end)
         else:
             return
@@ -200,7 +221,7 @@ class RunWriter:
                 "stop_reason": result.stop_reason.value,
                 "detail": result.detail,
                 "conditions_met": [codec.to_jsonable(reading) for reading in result.conditions_met],
-                "output": codec.user_value_to_jsonable(result.output),
+                "output": codec.user_value_to_jsonable(_plain_output(run, result)),
                 "error": codec.to_jsonable(result.error),
                 "stopped_by": result.stopped_by,
                 "at_s": ended[0] if ended else run.elapsed_s,
@@ -225,6 +246,7 @@ def _head(run: RunSnapshot) -> dict[str, Any]:
         "instructions": agent.instructions,
         "tools": list(agent.tools),
         "options": dict(agent.options),
+        "parameters": agent.parameters.given() or None,
         "stream": agent.stream,
         "can_be_made_again": agent.is_made_of_names,
         "prompt": run.prefix.prompt,
@@ -250,6 +272,12 @@ def _source(run: RunSnapshot) -> Source:
     model, origin = run.agent.model, run.origin
     known = (run.result, run.prefix.prompt, origin.parent_run_id, origin.forked_at, origin.parent_step, origin.called_by)
     return Source(run.run_id, model.name, model.model, run.prefix.history, [], *known)
+
+
+def _plain_output(run: RunSnapshot, result: RunResult) -> object:
+    """Return the output as JSON values if the agent says its type, from which it is restored; any other output as it is."""
+    output_type = run.agent.output_type
+    return result.output if output_type is None or result.output is None else output_type.plain(result.output)
 
 
 def _values(columns: tuple[Column, ...], source: Source, row: object) -> dict[str, Any]:

@@ -11,25 +11,26 @@
     find = lab.tool(client.call, name="find", schema={"type": "object", …})    # JSON Schema
     server = await lab.tools.from_mcp("python server.py")         # the tools of an MCP server: Agent(tools=[*server])
 
+A tool may return `lab.Image`, `lab.Document` or `lab.Audio`, or a list with text and such parts.
+
 The arguments are validated before the function is called. Every failure goes back to the model as the result of the call.
 
 May import: `limits` and what is below it.
 
     schemas  schemas of tools: signatures, pydantic classes, JSON Schema, tools of other libraries
+    outputs  typed answers: the type, its schema for a wire, the check of an answer
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import dataclasses
 import importlib
 import inspect
 import json
 import math
 import sys
-import threading
 import time
 import typing
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
@@ -38,15 +39,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
 import pydantic
-import pydantic_core
 
 from agentlab._internal import lazy
-from agentlab._internal.asyncio_tools import GRACE_S, cancel_and_wait, is_async
+from agentlab._internal.asyncio_tools import GRACE_S, call_on_thread, cancel_and_wait, is_async
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import FixtureError, StopRequested, ToolDefinitionError
-from agentlab._internal.redaction import in_words, redact, redact_known
+from agentlab._internal.redaction import in_words, redact
 from agentlab.limits.fields import in_seconds
 from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
+from agentlab.model.parts import as_content, as_text, without_keys
 from agentlab.tools import schemas
 from agentlab.tools.schemas import PREFIX, Schema
 from agentlab.tools.schemas import Function as Function
@@ -83,6 +84,10 @@ class Tool(Displayable):
     `idempotent=False` is for actions that must not be repeated, such as a payment. When a store resumes a run whose process died in the
     middle of a step, a call that had begun may have run: it is executed again only if `resume(…, again=…)` allows it.
 
+    `parallel` is for tools that may run beside others. Neighbouring calls of one answer whose tools all have it run at the same time;
+    any other call runs alone, in order. The results stay in the order of the calls, and a failure, a stop or a cancel in one of them
+    keeps the results of the others. Sub-agents that run at the same time get equal shares of what their caller has left.
+
     Every exception of the function becomes its result, including SystemExit and its own cancellation. Only a KeyboardInterrupt on the
     thread of the loop is raised, since a person caused it. A StopRequested ends the run.
 
@@ -103,6 +108,7 @@ class Tool(Displayable):
     on_cancel: OnCancel = "cancel"
     idempotent: bool = True
     takes: str = ""
+    parallel: bool = False
 
     @property
     def name(self) -> str:
@@ -148,7 +154,7 @@ class Tool(Displayable):
             return _named, (module, name)
         model = self.arguments_model
         schema = model.given if issubclass(model, schemas.JsonArguments) else model if self.takes else None
-        more = (self.timeout_s, self.inline, self.on_cancel, self.idempotent, schema)
+        more = (self.timeout_s, self.inline, self.on_cancel, self.idempotent, self.parallel, schema)
         return _make, (self.function, self.name, self.spec.description, *more)
 
 
@@ -171,6 +177,7 @@ def tool(
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
+    parallel: bool = False,
     schema: Schema | None = None,
 ) -> Callable[[Function], Tool]: ...
 
@@ -186,6 +193,7 @@ def tool(
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
+    parallel: bool = False,
     schema: Schema | None = None,
 ) -> Tool: ...
 
@@ -200,6 +208,7 @@ def tool(
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
+    parallel: bool = False,
     schema: Schema | None = None,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a Tool from a function: as a decorator with or without arguments, or as a call.
@@ -238,32 +247,35 @@ def tool(
     """
 
     def make(target: Function) -> Tool:
-        return _make(target, name, description, timeout_s, inline, on_cancel, idempotent, schema)
+        return _make(target, name, description, timeout_s, inline, on_cancel, idempotent, parallel, schema)
 
     return make if function is None else make(function)
 
 
-def as_tools(tools: Iterable[Tool | Function]) -> dict[str, Tool]:
-    """Return Tools and functions as Tools by name. Raises ToolDefinitionError for anything else, and for duplicate names."""
+def as_tools(tools: Iterable[Tool | Function | McpServer]) -> dict[str, Tool]:
+    """Return Tools, functions and the tools of MCP servers by name. Raises ToolDefinitionError for anything else, and for
+    duplicate names."""
     if isinstance(tools, Tool | str) or not isinstance(tools, Iterable):
         raise ToolDefinitionError(f"tools={tools!r}: pass a list of functions, such as tools=[search, finalize].")
     named: dict[str, Tool] = {}
-    for item in tools:
+    for item in (one for given in tools for one in (given if isinstance(given, McpServer) else (given,))):
         made = item if isinstance(item, Tool) else _make(item)
         if made.name in named:
             raise ToolDefinitionError(
-                f"Two tools have the name {made.name!r}: give one of them another name with lab.tool(name=…)."
+                f"Two tools have the name {made.name!r}: give one of them another name with lab.tool(name=…), or those of an MCP "
+                "server a prefix with from_mcp(…, prefix=…)."
             )
         named[made.name] = made
     return named
 
 
 class McpServer(Sequence[Tool], Displayable):
-    """The tools of an MCP server, made by `lab.tools.from_mcp`; use them as `Agent(tools=[*server])`.
+    """The tools of an MCP server, made by `lab.tools.from_mcp`; use them as `Agent(tools=[*server])`, or `[server]`.
 
     `async with` starts the server and ends it; `await` only starts it, `close` ends it. Runs on any event loop may call its tools. A
     server that dies fails the calls under way, and is started again by the next one. If it changes its list of tools, this sequence
-    changes too; an agent keeps the tools that it was made with, and its run warns.
+    changes too; an agent keeps the tools that it was made with, and its run warns. `run.fork(…, agent=…)` continues with another agent.
+    Images, audio and PDFs in its results are parts (`lab.Image`, …).
 
     Example:
         >>> with lab.replay("fixtures/mcp"):
@@ -333,13 +345,14 @@ def from_mcp(
     headers: Mapping[str, str] | None = None,
     timeout_s: float | timedelta | None = None,
     start_timeout_s: float = 60,
+    parallel: bool = False,
 ) -> McpServer:
     """Return the tools of an MCP server. It is started by `async with` or `await`, and needs `agentlab-jupyter[mcp]`.
 
     `server` is the URL of a server over streamable HTTP, or the command that starts one over stdio, as a list or as text. `name` stands
     for the server in recordings and errors (by default from the URL or the command), `prefix` is added to the names of its tools. `env`
     and `cwd` are for a command, which gets PATH, HOME and the like, but none of the keys in the environment; `headers` are for a URL.
-    `timeout_s` limits each call, `start_timeout_s` the start.
+    `timeout_s` limits each call, `start_timeout_s` the start. With `parallel`, several calls of one answer run at the same time.
 
     Its answers are recorded by `lab.record`; in `lab.replay` the server is never started.
 
@@ -350,7 +363,7 @@ def from_mcp(
         >>> list(agent.tools)
         ['find_station', 'departures']
     """
-    settings = (name, prefix, env, cwd, headers, in_seconds(timeout_s), start_timeout_s)
+    settings = (name, prefix, env, cwd, headers, in_seconds(timeout_s), start_timeout_s, parallel)
     made: McpServer = lazy.call("agentlab.interop.mcp_tools:from_mcp", server, *settings)
     return made
 
@@ -380,7 +393,7 @@ async def execute_call(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Execut
     result = executed.result
     executed.result = dataclasses.replace(
         result,
-        content=redact_known(result.content),  # the model's server must not get keys of this process
+        content=without_keys(result.content, result.parts),  # the model's server must not get keys of this process
         arguments=tool_call.arguments,
         duration_s=time.perf_counter() - started,
     )
@@ -431,17 +444,13 @@ def _result(tool_call: ToolCall, target: Tool, outcome: _Outcome) -> Executed:
     if isinstance(value, Stop):
         return _stopped(tool_call, value)
     try:
-        return Executed(ToolResult(tool_call.id, tool_call.name, as_text(value), value))
+        text, parts = as_content(value)
+        return Executed(ToolResult(tool_call.id, tool_call.name, text, value, parts=parts))
     except KeyboardInterrupt:
         raise
     except BaseException as problem:  # also exceptions of lazy values
         content = f"{tool_call.name} returned {type(value).__name__}, which cannot be turned into JSON: {in_words(problem)}"
         return _failed(tool_call, "unserialisable", content, value=value)
-
-
-def as_text(value: object) -> str:
-    """Return a value as text for the model: text as it is, anything else as JSON. Raises ValueError if that is impossible."""
-    return value if isinstance(value, str) else pydantic_core.to_json(value).decode()
 
 
 @dataclass(slots=True)
@@ -461,7 +470,7 @@ async def _call(target: Tool, arguments: dict[str, Any]) -> _Outcome:
     if target.is_async or target.inline:
         value, error = _call_inline(target.function, arguments)
     else:
-        future = _call_on_thread(target, arguments)
+        future = call_on_thread(target.function, arguments, f"agentlab-tool-{target.name}")
         cut = await _wait(future, until_s)
         if not future.done():
             return _Outcome(ended=False, out_of_time=cut is None, cut=cut)
@@ -520,32 +529,6 @@ async def _wait(work: asyncio.Future[Any], until_s: float | None) -> asyncio.Can
     return None
 
 
-def _call_on_thread(target: Tool, arguments: dict[str, Any]) -> asyncio.Future[tuple[Any, BaseException | None]]:
-    """Call a sync function on a daemon thread: unlike an executor's, it does not keep the interpreter alive if it never returns."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def resolve(outcome: tuple[Any, BaseException | None]) -> None:
-        if not future.done():
-            future.set_result(outcome)
-
-    def work() -> None:
-        outcome: tuple[Any, BaseException | None]
-        try:
-            outcome = context.run(target.function, **arguments), None
-        except BaseException as error:  # including interrupts: those of a person reach only the main thread
-            outcome = None, error
-        with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing waits for the outcome
-            loop.call_soon_threadsafe(resolve, outcome)
-
-    try:
-        threading.Thread(target=work, name=f"agentlab-tool-{target.name}", daemon=True).start()
-    except RuntimeError as error:  # too many threads
-        future.set_result((None, error))
-    return future
-
-
 def _failed(tool_call: ToolCall, error: str, content: str, value: Any = None) -> Executed:
     return Executed(ToolResult(tool_call.id, tool_call.name, content, value, error))
 
@@ -571,6 +554,7 @@ def _make(  # noqa: PLR0917  the order of `__reduce__`
     inline: bool = False,
     on_cancel: OnCancel = "cancel",
     idempotent: bool = True,
+    parallel: bool = False,
     schema: Schema | None = None,
 ) -> Tool:
     function, name, schema, summary = schemas.unpacked(function, name, schema)
@@ -596,4 +580,4 @@ def _make(  # noqa: PLR0917  the order of `__reduce__`
     else:
         takes, in_docstring, model, parameters = schemas.of_model(name, function, schema)
     spec = ToolSpec(name, description or summary or in_docstring, parameters, json.dumps(parameters))
-    return Tool(function, spec, model, timeout_s, inline, on_cancel, idempotent, takes)
+    return Tool(function, spec, model, timeout_s, inline, on_cancel, idempotent, takes, parallel)

@@ -10,6 +10,7 @@ A JSON schema has two forms: as it was given it checks the arguments, and as eve
 
 from __future__ import annotations
 
+import base64
 import functools
 import inspect
 import json
@@ -21,9 +22,10 @@ from typing import Any, ClassVar
 import pydantic
 import pydantic_core
 
-from agentlab._internal.errors import ToolDefinitionError
+from agentlab._internal.errors import ConfigurationError, ToolDefinitionError
 from agentlab._internal.redaction import in_words
 from agentlab.model.messages import JSON
+from agentlab.model.parts import Audio, Document, Image, Part, part_of
 
 Function: typing.TypeAlias = Callable[..., Any]
 
@@ -139,7 +141,8 @@ def _arguments_model(name: str, function: Function, per_parameter: Mapping[str, 
     for parameter in _open_parameters(name, function):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise ToolDefinitionError(
-                f"The tool {name!r} takes {parameter}, which a model cannot fill in: use named parameters with annotations."
+                f"The tool {name!r} takes {parameter}, which a model cannot fill in: use named parameters with annotations, or "
+                "pass a JSON schema, lab.tool(…, schema={…})."
             )
         if parameter.name not in hints:
             raise ToolDefinitionError(
@@ -379,7 +382,7 @@ class _LangChain:
     tool: Any
 
     async def __call__(self, /, **arguments: Any) -> Any:
-        return await self.tool.ainvoke(arguments)
+        return _with_parts(await self.tool.ainvoke(arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +393,47 @@ class _PydanticAI:
 
     async def __call__(self, /, **arguments: Any) -> Any:
         schema = self.tool.function_schema
-        return await schema.call(schema.validator.validate_python(arguments), None)
+        return _with_parts(await schema.call(schema.validator.validate_python(arguments), None))
+
+
+_KINDS_OF_URLS = {"image": Image, "image_url": Image, "file": Document, "document-url": Document, "audio": Audio}
+_KINDS_OF_URLS |= {"image-url": Image, "audio-url": Audio}
+
+
+def _with_parts(value: Any) -> Any:
+    """Return the value of another library's tool with its images, documents and audio as parts.
+
+    LangChain has them as dicts in a list, which may be the content of a message; pydantic-ai as a BinaryContent or an ImageUrl (or
+    AudioUrl, DocumentUrl), which may be in a ToolReturn.
+    """
+    if hasattr(value, "content_blocks"):
+        value = value.content
+    elif hasattr(value, "return_value") and hasattr(value, "content"):
+        more = value.content or ()
+        value = [value.return_value, *([more] if isinstance(more, str) else more)]
+    items = value if isinstance(value, list | tuple) else [value]
+    pieces = [_piece_of(item) for item in items]
+    if not any(isinstance(piece, Part) for piece in pieces):
+        return value
+    return pieces if items is value else pieces[0]
+
+
+def _piece_of(item: Any) -> Any:
+    """Return a part, or the text of a dict that has one; any other value as it is."""
+    is_dict = isinstance(item, Mapping)
+    kind = item.get("type") if is_dict else getattr(item, "kind", None)
+    if is_dict and kind == "text":
+        return item.get("text")
+    url = (item.get("image_url") or item.get("url")) if is_dict else getattr(item, "url", None)
+    url = url.get("url") if isinstance(url, Mapping) else url
+    data = (item.get("base64") or item.get("data")) if is_dict else getattr(item, "data", None)
+    try:
+        if kind in _KINDS_OF_URLS and isinstance(url, str):
+            return _KINDS_OF_URLS[kind](url)
+        data = base64.b64decode(data) if is_dict and isinstance(data, str) else data
+        return (part_of(data) if isinstance(data, bytes) and kind is not None else None) or item
+    except (ValueError, ConfigurationError):
+        return item
 
 
 def recognised(given: Any) -> Foreign | None:

@@ -224,10 +224,41 @@ def parse_cassette(document: JSON, path: Path, name: str = "") -> Cassette:
         if type(entry) is not dict:
             raise _malformed(name, f"interaction {number}", f"expected a mapping, found {_kind(entry)}")
         if "request" in entry or not any(str(key).startswith("request_") for key in entry):
-            interactions.append(Interaction(entry, name, number))
+            interactions.append(Interaction(_with_media(entry, path, name, number), name, number))
         elif (sample := as_http(entry)) is not None:
             interactions.append(Interaction(sample, name, number))
     return Cassette(path, tuple(interactions), origin, len(entries or ()) - len(interactions))
+
+
+MEDIA_FOLDER = "media"
+"""The folder, beside the cassettes, with the images and files of requests and of MCP results. A replay needs only the latter."""
+
+MCP = "mcp://"
+"""How the address of an MCP server begins."""
+
+_HASH = re.compile(r'("(?:data|blob)"\s*:\s*)"sha256:([0-9a-f]{64})"')
+
+
+def _with_media(entry: Mapping[str, JSON], path: Path, name: str, number: int) -> Mapping[str, JSON]:
+    """Return an entry with the images and files in the result of an MCP server, which are in MEDIA_FOLDER beside the cassette."""
+    request, response = entry.get("request"), entry.get("response")
+    uri = request.get("uri") if isinstance(request, dict) else None
+    body = response.get("body") if isinstance(response, dict) else None
+    text = body.get("string") if isinstance(body, dict) else None
+    if not (isinstance(uri, str) and uri.startswith(MCP) and isinstance(text, str) and _HASH.search(text)):
+        return entry
+    assert isinstance(response, dict)  # noqa: S101  it has the text
+
+    def encoded(match: re.Match[str]) -> str:
+        found = next((path.parent / MEDIA_FOLDER).glob(f"{match[2]}.*"), None)
+        if found is None:
+            reason = f"the file {MEDIA_FOLDER}/{match[2][:12]}….* of a tool's result is missing"
+            raise _malformed(name, f"interaction {number}", reason)
+        return f'{match[1]}"{base64.b64encode(found.read_bytes()).decode()}"'
+
+    text = _HASH.sub(encoded, text)
+    sizes = [len(line) for line in text.encode().splitlines(keepends=True)]  # a chunk is a line
+    return {**entry, "response": {**response, "body": {"string": text}, "chunks": sizes}}
 
 
 def _response(response: JSON) -> RecordedResponse:

@@ -30,10 +30,11 @@ from agentlab._internal.redaction import (
 )
 from agentlab.errors import ConfigurationError, FixtureError
 from agentlab.model.messages import JSON
+from agentlab.model.parts import sniff
 from agentlab.transport import aws_eventstream as event_frames
-from agentlab.transport.cassette import SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
+from agentlab.transport.cassette import MCP, MEDIA_FOLDER, SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
 from agentlab.transport.cassette_text import readable_body, write_document, write_interaction
-from agentlab.transport.request_matching import address, same_question
+from agentlab.transport.request_matching import address, same_question, without_media
 from agentlab.transport.stream_redaction import redact_frames, redact_lines
 
 STREAM_TYPES = ("text/event-stream", event_frames.CONTENT_TYPE, "application/x-ndjson")
@@ -159,6 +160,17 @@ class Recorder:
             self._remember(secrets_in_headers(auth or {}, sure=True) | secrets_in_headers(headers) | secrets_in_url(url))
             return Tape(self, next(self._sequence), _Request(method.upper(), url, dict(headers), body, replay_key))
 
+    def keep_media(self, media: Mapping[str, bytes]) -> None:
+        """Write images and files of requests and MCP results into MEDIA_FOLDER beside the cassettes, each once, by their hash."""
+        folder = (self.path.parent if self._single else self.path) / MEDIA_FOLDER
+        for sha256, data in media.items():
+            path = folder / f"{sha256}.{sniff(data).rpartition('/')[2]}"
+            if not path.exists():
+                folder.mkdir(exist_ok=True)
+                temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+                temporary.write_bytes(data)
+                temporary.replace(path)
+
     def add(self, sequence: int, host: str, entry: Mapping[str, JSON]) -> None:
         """Write one complete interaction and remove recordings of the same request from before this session."""
         with self._lock, _locked(self.path.parent if self._single else self.path):
@@ -255,6 +267,7 @@ class Tape:
         self._times = [time.monotonic()]
         self._began = datetime.now(UTC)
         self._broke = self._done = False
+        self._media: dict[str, bytes] = {}
 
     def headers(self, status: int, message: str, headers: Mapping[str, str]) -> None:
         """Take the status and the headers of the response."""
@@ -285,6 +298,7 @@ class Tape:
         self._done = True
         entry = self._entry(incomplete)
         try:
+            self._recorder.keep_media(self._media)
             self._recorder.add(self._sequence, urlsplit(self._request.url).netloc.rpartition("@")[2], entry)
         except (OSError, FixtureError) as error:  # the run still gets its response
             warnings.warn(f"{self._recorder.path}: this response could not be recorded: {error}", RuntimeWarning, stacklevel=2)
@@ -295,6 +309,8 @@ class Tape:
         as_json = self._recorder.path.suffix.lower() == ".json"
         content_type = self._headers.get("content-type", "").partition(";")[0].strip().lower()
         streamed = content_type in STREAM_TYPES
+        if sent.url.startswith(MCP):
+            self._chunks = [without_media(chunk, self._media) for chunk in self._chunks]  # each is a line
         sizes = tuple(map(len, self._chunks)) if streamed else ()
         times = self._times if streamed else [self._times[0], self._times[-1]]
         body, binary = b"".join(self._chunks), content_type == event_frames.CONTENT_TYPE
@@ -312,7 +328,9 @@ class Tape:
         request: dict[str, JSON] = {
             "method": sent.method,
             "uri": redactor.text(redact_url(sent.url)),
-            "body": readable_body(redactor.body(sent.body)[0], as_json=as_json) if sent.body else None,
+            "body": readable_body(redactor.body(without_media(sent.body, self._media))[0], as_json=as_json)
+            if sent.body
+            else None,
             "headers": _listed(kept_request_headers(sent.headers), redactor),
         }
         label = sent.replay_key.partition("#")[2]  # the part before it differs with each run

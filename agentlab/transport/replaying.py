@@ -20,6 +20,7 @@ from agentlab.transport.request_matching import (
     nearest,
     same_question,
     with_numbered_calls,
+    without_media,
 )
 
 Match = Literal["strict", "order"]
@@ -130,6 +131,7 @@ class ReplayIndex:
             self._progress.pop(replay_key, None)
 
     def _same_form(self, place: str, body: bytes) -> _Queue | None:
+        body = without_media(body)
         queue = self._by_form.get((place, canonical_body(body)))
         if queue is None:  # keys are redacted in recordings
             redacted, _ = Redactor().body(body)
@@ -156,8 +158,9 @@ class ReplayIndex:
             shown = "\n".join(f"  {other}" for other in places[:8]) or "  nothing"
             more = f"\n  and {len(places) - 8} more" if len(places) > 8 else ""
             return ReplayMissError(f"Nothing recorded for {place}. Recorded are:\n{shown}{more}\n{self._how_to_record()}")
+        body = without_media(body)
         closest = nearest(body, same_place)
-        difference = describe_difference(closest.body, body, ignored=VOLATILE_FIELDS)
+        difference = describe_difference(without_media(closest.body), body, ignored=VOLATILE_FIELDS)
         return ReplayMissError(
             f"No recording matches this request to {place}. The nearest is {closest.source}, and differs in\n"
             f"{difference}\n{self._how_to_record()}"

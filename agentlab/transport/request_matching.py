@@ -6,6 +6,9 @@ declare are kept: they refer to something on the server.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -15,6 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agentlab._internal.redaction import Redactor, is_key_parameter, redact_url
 from agentlab.model.messages import JSON
+from agentlab.model.parts import sniff
 from agentlab.transport.cassette import Interaction
 
 VOLATILE_FIELDS = frozenset({"metadata", "prompt_cache_key", "requestMetadata", "safety_identifier", "user"})
@@ -38,14 +42,40 @@ def address(method: str, url: str) -> str:
     return f"{method.upper()} {host}{unquote(parts.path) or '/'}{query}"
 
 
+_MEDIA = re.compile(
+    rb'("(?:data|blob|bytes|url|image_url|file_data)"\s*:\s*"(?:data:[^",;]{1,80};base64,)?)([A-Za-z0-9+/]{64,}={0,2})"'
+)
+"""The places of bytes of images, documents and audio in the requests of all wires, and in the results of MCP servers."""
+
+
+def without_media(body: bytes, found: dict[str, bytes] | None = None) -> bytes:
+    """Return a body with `sha256:…` in place of the bytes of images, documents and audio, which are added to `found` by their hash.
+    Other base64, such as signatures, stays."""
+
+    def replaced(match: re.Match[bytes]) -> bytes:
+        try:
+            if not sniff(base64.b64decode(match[2][:64])):
+                return match[0]
+            data = base64.b64decode(match[2])
+        except binascii.Error:
+            return match[0]
+        sha256 = hashlib.sha256(data).hexdigest()
+        if found is not None:
+            found[sha256] = data
+        return b'%bsha256:%b"' % (match[1], sha256.encode())
+
+    return _MEDIA.sub(replaced, body)
+
+
 def canonical_body(body: bytes) -> bytes:
     """Return a body in one spelling.
 
     JSON gets sorted keys, without white space and VOLATILE_FIELDS; 1.0 becomes 1, and later instructions get the role of the user, as
-    in older recordings. Other bodies are unchanged.
+    in older recordings. Images and files are replaced by their hash. Other bodies are unchanged.
     """
     if not body:
         return b""
+    body = without_media(body)
     try:
         value = json.loads(body, parse_float=_as_number)
         if isinstance(value, dict) and not VOLATILE_FIELDS.isdisjoint(value):

@@ -17,7 +17,7 @@ from agentlab.limits.combinators import StopCondition
 from agentlab.limits.evaluation import read_condition
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.records.history import RunHistory
-from agentlab.testing import Said, call, say
+from agentlab.testing import Said, ScriptedProvider, call, say
 
 from .builders import (
     UNBOUNDED,
@@ -70,7 +70,10 @@ def assert_agrees(answer: dict[str, Any], record: lab.RunResult, live: lab.RunRe
     )
     same_end = record.terminated and live.history.calls == record.history.calls and not _failed(live)
     reached = live.terminated or same_end
-    assert answer["goal_reached"] == reached
+    if (
+        answer["goal_reached"] is not None or "max_tokens" not in limits
+    ):  # open if max_tokens is reached in a call that is not made
+        assert answer["goal_reached"] == reached
 
 
 def _failed(live: lab.RunResult) -> bool:
@@ -100,6 +103,72 @@ def test_backtest_agrees_with_the_live_loop(
             answer = only(answers[answers["run_id"] == run_id])
             live = run(script, stop, Budget(**{**dict.fromkeys(("max_turns", "max_tokens"), None), **limits}))
             assert_agrees(answer, record, live, limits)
+
+
+@pytest.mark.timeout(300)
+@settings(max_examples=200, deadline=None)
+@given(scripts, st.one_of(st.none(), built_in_tree), budgets, st.floats(0.05, 0.9), st.booleans())
+def test_backtest_agrees_with_the_live_loop_on_last_answers(
+    script: list[Said], stop: StopCondition | None, budget: Budget, share: float, recorded_with_it: bool
+) -> None:
+    limits = budget_of(budget)
+    if stop is None and not limits:
+        return
+    limits["last_answer"] = share
+    live = run(script, stop, Budget(**{**dict.fromkeys(("max_turns", "max_tokens"), None), **limits}))
+    record = live if recorded_with_it else run(script)
+    answer = only(lab.backtest(record, stop, budget=limits, per="run"))
+    if not any(step.last_answer for step in live.history):
+        assert_agrees(answer, record, live, limits)
+    elif answer["outcome"] != "unknown":
+        assert answer["outcome"] == "stopped"
+        assert live.history[-1].last_answer
+        assert answer["step"] == len(live.history)
+        assert (answer["tokens"], answer["cost_usd"], answer["calls"]) == (None, None, None)
+        if live.stop_reason in OF_LIMITS:  # otherwise the last answer itself failed
+            assert answer["stop_reason"] == live.stop_reason.value
+            assert f"Budget reached: {answer['fired']} " in live.detail
+    else:
+        in_mid_step = "max_tokens" in limits and any(len(step.calls) > 1 for step in live.history)
+        assert record.stop_reason in CUT_OFF or in_mid_step
+
+
+def asks_again(retries: int = 3, **limits: Any) -> lab.RunResult:
+    """Run to the end: a tool call, two answers that do not fit, and one that does."""
+    said = [
+        call("look", {}, tokens=(10, 5)),
+        say('"seven"', tokens=(20, 5)),
+        call("final_answer", {"answer": "x"}, tokens=(30, 5)),
+        call("final_answer", {"answer": 7}, tokens=(40, 5)),
+    ]
+
+    def look() -> str:
+        """Look."""
+        return "nothing"
+
+    async def main() -> lab.RunResult:
+        agent: Any = lab.Agent(ScriptedProvider(said), tools=[look], output=int, output_retries=retries)
+        return await agent.run("go", budget=Budget(**{"max_turns": 50, **limits}))
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["max_turns", "max_calls", "max_tokens"])
+def test_answers_that_are_asked_for_again_count(name: str) -> None:
+    record = asks_again()
+    assert (record.output, record.usage.total_tokens) == (7, 120)
+    for limit in (*range(1, 7), *range(10, 130, 5)):
+        limits = {name: limit}
+        answer = only(lab.backtest(record, budget=limits, per="run"))
+        assert_agrees(answer, record, asks_again(**limits), limits)
+
+
+def test_a_record_that_was_given_no_further_try_is_not_continued() -> None:
+    record = asks_again(retries=1)
+    assert record.stop_reason is StopReason.INVALID_OUTPUT
+    for limit in range(1, 6):
+        answer = only(lab.backtest(record, budget={"max_turns": limit}, per="run"))
+        assert_agrees(answer, record, asks_again(retries=1, max_turns=limit), {"max_turns": limit})
 
 
 @pytest.mark.timeout(300)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,11 +55,16 @@ def test_axe_finds_no_serious_fault_while_calls_wait(lab: LabPage, theme: str) -
     no_faults(lab, "waiting")
     lab.button("Refuse…").click()
     no_faults(lab, "refusing")
+    lab.live.get_by_role("article", name="Step 1", exact=True).get_by_role("button", name="Branch here").click()
+    expect(lab.live.locator(".page-branch-form").get_by_label("Result of look_up")).to_be_visible()
+    no_faults(lab, "branching")
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 def test_axe_finds_no_serious_fault_in_several_runs(lab: LabPage, theme: str) -> None:
-    open_cell(lab, "row", ROW)
+    lab.open(lab.jupyter.write_notebook("row", [ROW]))
+    lab.run_cell(0)
+    expect(lab.button("Run all")).to_be_enabled()
     lab.use_theme(theme)
     no_faults(lab, "several runs, idle")
     lab.live.get_by_role("group", name="All runs").get_by_role("button").first.click()
@@ -139,6 +145,63 @@ def test_the_whole_path_by_keyboard_alone(lab: LabPage) -> None:
     lab.wait_for_steps(13)
     focus_is_in_the_panel(lab)
     assert lab.kernel_value("len(run.branches)") == "1"
+
+
+def test_approve_branch_compare_and_save_by_keyboard_alone(lab: LabPage, tmp_path: Path) -> None:
+    """Only Tab, Shift+Tab, and keys of the focused control, from the Run button on."""
+    open_cell(lab, "trip", TRIP)
+    keyboard = lab.page.keyboard
+    lab.press("Run", "Enter")
+    lab.wait_for_status("waiting for approval")
+    tab_to(lab, "Arguments of book_hotel")
+    keyboard.press("ControlOrMeta+a")
+    keyboard.type('{"city": "Graz", "nights": 3}')
+    tab_to(lab, "Approve with these arguments")
+    keyboard.press("Space")
+    lab.wait_for_status(re.compile("^ended"))
+    focus_is_in_the_panel(lab)
+    assert lab.kernel_value("booked") == "[3]"
+
+    tab_to(lab, "Transcript")
+    keyboard.press("Home")
+    keyboard.press("j")
+    keyboard.press("b")
+    expect(lab.live.get_by_label("Result of book_hotel")).to_be_focused()
+    keyboard.press("ControlOrMeta+a")
+    keyboard.type("No room.")
+    tab_to(lab, "Branch")
+    keyboard.press("Enter")
+    expect(lab.button("Run")).to_be_focused()
+    keyboard.press("Enter")
+    lab.wait_for_status(re.compile("^ended"))
+    focus_is_in_the_panel(lab)
+    assert lab.kernel_value("run.branches[0].history[1].tool_results[0].content") == "'No room.'"
+
+    tab_to(lab, "Compare")
+    keyboard.press("Enter")
+    expect(lab.live.locator(".page-differences")).to_contain_text("First differencestep 2, tool results")
+    focus_is_in_the_panel(lab)
+    tab_to(lab, "Compare")
+    keyboard.press("Space")
+    expect(lab.live.locator(".page-differences")).to_be_hidden()
+    with lab.page.expect_download() as download:
+        tab_to(lab, "Save as file")
+        keyboard.press("Enter")
+    download.value.save_as(tmp_path / "run.html")
+    assert "No room." in (tmp_path / "run.html").read_text(encoding="utf-8")
+    focus_is_in_the_panel(lab)
+
+
+def tab_to(lab: LabPage, name: str) -> None:
+    """Press Tab, or Shift+Tab if the control is before the focus, until the control of this name has the focus."""
+    passed = []
+    for key in ["Tab"] * 80 + ["Shift+Tab"] * 160:
+        focused = lab.page.evaluate(FOCUSED)
+        if focused is not None and focused["name"] == name:
+            return
+        passed.append(focused and focused["name"])
+        lab.page.keyboard.press(key)
+    raise AssertionError(f"Tab does not reach {name!r}, but {passed}")
 
 
 def test_jupyterlabs_keys_do_nothing_to_the_cell_while_the_focus_is_in_the_panel(lab: LabPage) -> None:

@@ -242,6 +242,68 @@ def test_a_conversation_is_one_chip_and_the_kernel_follows_what_is_opened(family
     expect(live.locator(".page-in-code code")).to_have_text("branch = run.branches[0]")
 
 
+MANY = "[run.fork(2, message=f'Look at the {n} oldest books of the archive first') for n in range(3)] and run.branches[2].fork(2)"
+
+
+def test_the_first_run_stays_in_sight_beside_the_open_one_and_can_be_compared(family: LabPage) -> None:
+    live, page = family.live, family.page
+    family.kernel_value(MANY)
+    expect(chips(family)).to_have_count(5)
+    for width in (1440, 900):
+        page.set_viewport_size({"width": width, "height": 900})
+        for place in (4, 3):
+            chips(family).nth(place).click()
+            expect(chips(family).nth(place)).to_have_attribute("aria-current", "true")
+            expect(live.locator(".page-in-code code")).to_have_text(re.compile("branches"))
+            expect(chips(family).nth(place)).to_be_in_viewport(ratio=0.98)
+            expect(chips(family).nth(0)).to_be_in_viewport(ratio=0.98)
+            chips(family).nth(0).click(trial=True)  # nothing is above it
+        family.screenshot(PICTURES / f"chips-{width}.png", of=live)
+    page.set_viewport_size({"width": 1440, "height": 900})
+    chips(family).nth(4).click()
+    live.get_by_role("button", name="Compare", exact=True).click()
+    names = live.get_by_label("Left run").locator("option")
+    expect(names).to_have_count(5)
+    expect(live.get_by_label("Right run").locator("option").first).to_have_text("openai:gpt-4.1-mini")
+    live.get_by_label("Left run").select_option(label="openai:gpt-4.1-mini")
+    expect(live.get_by_label("Left run").locator("option:checked")).to_have_text("openai:gpt-4.1-mini")
+    right = live.get_by_label("Right run").locator("option:checked").inner_text()
+    live.get_by_label("Right run").select_option(label="openai:gpt-4.1-mini")  # the one on the other side: they change places
+    expect(live.get_by_label("Left run").locator("option:checked")).to_have_text(right)
+    is_shown(family, "openai:gpt-4.1-mini")
+
+
+def test_a_run_with_branches_does_not_scroll_the_notebook_back(lab: LabPage) -> None:
+    run = 'pause_s = 0.1\nrun = agent("openai", "m", 10).run("?", budget=Budget(max_turns=400))\nbranch = run.fork(0)\nlab.panel(run)'
+    lab.open(lab.jupyter.write_notebook("away", [MADE, run, *["# A cell\n" * 20] * 4]))
+    lab.run_all()
+    lab.button("Run").click()
+    lab.wait_for_steps(2)
+    last = lab.cell(5)
+    last.scroll_into_view_if_needed()
+    before = last.bounding_box()
+    steps = int(lab.kernel_value("len(run.history)"))
+    lab.wait_for_kernel(f"len(run.history) > {steps + 10}", "True")
+    assert last.bounding_box() == before
+    lab.kernel_value("run.stop('enough')")
+
+
+def test_a_branch_made_in_code_is_linked_at_a_step_in_view(family: LabPage) -> None:
+    expect(item(family, 2)).to_be_in_viewport()
+    family.kernel_value("run.fork(2, budget=Budget(max_turns=9))")
+    link = item(family, 2).locator(".page-notes").get_by_role("button", name="max_turns 9")
+    expect(link).to_be_visible()
+    family.kernel_value("setattr(run.branches[0].limits, 'max_turns', 11)")
+    link = item(family, 2).locator(".page-notes").get_by_role("button", name="max_turns 11")
+    expect(link).to_be_visible()
+    family.kernel_value("run.fork(0, prompt='Find the map.')")
+    family.live.get_by_role("feed", name="Transcript").press("Home")
+    expect(item(family, 0).locator(".page-notes").get_by_role("button", name="another prompt")).to_be_visible()
+    link.click()
+    is_shown(family, "max_turns 11")
+    expect(item(family, 2).locator(".page-notes")).to_contain_text("this run branched off here")
+
+
 # Side by side --------------------------------------------------------------------------------------------------------------------
 
 
@@ -272,6 +334,36 @@ def test_several_runs_side_by_side(row: LabPage) -> None:
     expect(columns.nth(1)).to_be_visible()
     row.button("Stop all").click()
     expect(columns.nth(2)).to_contain_text("explicit stop")
+
+
+def test_a_failed_call_is_not_cut_in_a_column(lab: LabPage) -> None:
+    wrong = ROW.replace("pause_s = 0.25", "search.__annotations__['query'] = int\npause_s = 0.05")
+    live = opened(lab, wrong).live
+    lab.button("Run all").click()
+    outcome = live.locator(".page-column .agentlab-call-outcome").first
+    expect(outcome).to_contain_text("failed: invalid_arguments")
+    cut = """outcomes => outcomes.filter(one => one.scrollWidth > one.clientWidth
+        || one.getBoundingClientRect().right > one.closest('.page-column-body').getBoundingClientRect().right)
+        .map(one => one.textContent)"""
+    assert live.locator(".page-column .agentlab-call-outcome").evaluate_all(cut) == []
+    lab.kernel_value("[run.stop('enough') for run in runs]")
+
+
+@pytest.mark.parametrize("width", [900, 1200])
+def test_side_by_side_in_a_narrow_window_shows_name_state_and_the_last_answer(row: LabPage, width: int) -> None:
+    row.kernel_value("[run.start().wait(60) for run in runs[:2]] and 1")
+    row.page.set_viewport_size({"width": width, "height": 900})
+    columns = row.live.locator(".page-column")
+    expect(columns.nth(1)).to_contain_text("completed", timeout=60_000)
+    answer = columns.nth(1).get_by_text("It is in the old ledger: page 12.")
+    expect(answer).to_have_count(1)
+    columns.nth(1).scroll_into_view_if_needed()
+    for part in (columns.nth(1).locator("h3"), columns.nth(1).locator(".page-column-state"), answer):
+        expect(part).to_be_in_viewport(ratio=0.9)
+    box = columns.nth(1).bounding_box()
+    assert box and box["width"] >= 190
+    columns.nth(2).scroll_into_view_if_needed()
+    expect(columns.nth(2).locator("h3")).to_be_in_viewport(ratio=0.9)
 
 
 def test_two_live_runs_are_compared_while_they_run(row: LabPage) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from inert import HOSTILE as HOSTILE_TEXTS
+from inert import hostile_run
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import agentlab as lab
@@ -395,11 +396,61 @@ def test_nothing_sticks_out(show: Callable[..., Page], store: lab.Store, width: 
         assert (column.bounding_box() or {})["width"] > 50, column.inner_text()
 
 
+LONG_NAME = "trip-to-lisbon-with-the-night-train"
+
+
+@pytest.mark.parametrize(
+    ("width", "without"),
+    [
+        (1440, []),
+        (900, ["Model", "Why it ended", "Steps", "Time"]),
+        (620, ["Model", "Steps", "Tokens", "Cost", "Time", "Started"]),
+    ],
+)
+def test_names_have_room_and_the_grid_says_what_has_none(show: Callable[..., Page], width: int, without: list[str]) -> None:
+    store = lab.Store()
+    fill(store)
+    agent = lab.Agent(ScriptedProvider([say("Yes.", tokens=(50, 10), cost="0.25")], name="sonnet"), observers=[store])
+    run = agent.run("Plan a weekend.")
+    run.with_id(LONG_NAME)
+
+    async def to_the_end() -> None:
+        await run
+
+    finish(to_the_end())
+    page = show(store, width, 700)
+    name = rows(page).first.locator(".name bdi")
+    expect(name).to_have_text(LONG_NAME)
+    cell, text = rows(page).first.locator(".name").bounding_box(), name.bounding_box()
+    assert cell and text
+    if width > 620:
+        assert text["x"] + text["width"] <= cell["x"] + cell["width"] - 9, "the name is not cut"
+    heads = page.get_by_role("columnheader").locator("visible=true").all_inner_texts()
+    assert not set(without) & set(heads)
+    assert {"Run", "Prompt", "State"} <= set(heads)
+    tip = rows(page).first.get_attribute("title") or ""
+    foot = page.locator(".page-browse-foot")
+    for label in without:
+        expect(foot).to_contain_text(label)
+        assert f"{label}: " in tip
+    if not without:
+        expect(foot).not_to_contain_text("No room")
+        assert tip == ""
+    page.set_viewport_size({"width": 1440, "height": 700})
+    expect(foot).not_to_contain_text("No room")
+    expect(page.get_by_role("columnheader", name="Model")).to_be_visible()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_fault(show: Callable[..., Page], store: lab.Store, scheme: str) -> None:
     page = show(store, color_scheme=scheme)
-    rows(page).nth(2).get_by_role("checkbox").check()
+    for place in (2, 3):
+        rows(page).nth(place).get_by_role("checkbox").check()
     assert faults(page, ".agentlab-page") == []
+    page.get_by_role("button", name="Compare", exact=True).first.click()
+    expect(page.locator(OPENED).locator(".page-diff")).to_be_visible()
+    assert faults(page, OPENED) == []
+    page.get_by_role("button", name="All runs").click()
     rows(page).nth(1).click()
     expect(page.locator(OPENED).get_by_role("feed").locator("visible=true")).to_be_visible()
     assert faults(page, OPENED) == []
@@ -427,6 +478,34 @@ def test_hostile_names_are_text(show: Callable[..., Page]) -> None:
     assert scope["run"].id == run.id, "the code that is shown loads the run"
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in code
     assert page.locator(OPENED).locator("[onclick]").count() == 0
+
+
+ACTING = ':is(script:not([type="application/json"]), iframe, object, embed, form, [onerror], [onload], [onclick], '
+ACTING += 'a[href^="javascript" i], img:not([src^="data:image/"]))'
+
+
+@pytest.mark.filterwarnings("ignore::agentlab.errors.AgentlabWarning")
+def test_hostile_runs_do_nothing(show: Callable[..., Page]) -> None:
+    store = lab.Store()
+    run = hostile_run(HOSTILE)
+    for one in (run, *run.branches):
+        store.keep(one)
+    page = show(store)
+    opened = page.locator(OPENED)
+    for place in range(rows(page).count()):
+        rows(page).nth(place).click()
+        expect(opened.get_by_role("feed").locator("visible=true")).to_be_visible()
+        for key in ("Home", "PageDown", "PageDown", "End"):
+            page.keyboard.press(key)
+            page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert page.locator(f".agentlab-page {ACTING}").count() == 0
+        page.get_by_role("button", name="All runs").click()
+    for place in (0, 1):
+        rows(page).nth(place).get_by_role("checkbox").check()
+    page.get_by_role("button", name="Compare", exact=True).first.click()
+    expect(opened.locator(".page-diff")).to_be_visible()
+    assert page.locator(f".agentlab-page {ACTING}").count() == 0
+    assert page.evaluate("window.owned === undefined && document.documentElement.scrollWidth === innerWidth")
 
 
 # In JupyterLab --------------------------------------------------------------------------------------------------------------
@@ -492,6 +571,29 @@ def test_the_grid_in_a_notebook(lab_page_of_runs: LabPage) -> None:
     page.get_by_role("button", name="Compare", exact=True).first.click()
     expect(opened.locator(".page-diff")).to_be_visible()
     lab_page.use_theme(LIGHT)
+
+
+def test_two_runs_are_compared_by_keyboard_in_a_notebook(lab_page_of_runs: LabPage) -> None:
+    page = lab_page_of_runs.page
+    page.get_by_role("searchbox", name="Filter the runs").focus()
+    for key in ("g", "u", "i", "ArrowDown", "Space", "ArrowDown", "Space"):
+        page.keyboard.press(key)
+    expect(page.locator(".page-browse-foot")).to_contain_text("2 ticked")
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if focused(page) == "Compare":
+            break
+    page.keyboard.press("Enter")
+    diff = page.locator(OPENED).locator(".page-diff")
+    expect(diff).to_be_visible()
+    expect(page.get_by_role("button", name="All runs")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(diff).to_be_hidden()
+    expect(page.get_by_role("button", name="All runs")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator(GRID)).to_be_visible()
+    assert page.evaluate("document.activeElement.closest('.page-browse') !== null")
+    expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(3)
 
 
 def test_a_copy_is_kept_in_the_notebook(lab_page_of_runs: LabPage) -> None:

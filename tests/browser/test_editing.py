@@ -169,12 +169,51 @@ def test_a_refused_value_stays_with_its_reason(panel: LabPage) -> None:
     expect(turns).to_have_attribute("aria-invalid", "false")
     expect(turns).to_have_value("1,000")
     expect(reason).to_be_empty()
-    panel.page.wait_for_timeout(600)  # nobody types the next value before the last one has settled
     set_to(panel, "max_turns", "abc")
     expect(reason).to_contain_text("'abc' is not a number")
     turns.press("Escape")
     expect(turns).to_have_value("1,000")
     expect(reason).to_be_empty()
+
+
+def test_a_drawing_between_the_answer_and_the_news_of_a_value_changes_no_box(panel: LabPage) -> None:
+    """The kernel's news are held up until the next value is typed."""
+    held = "lambda run: (held.wait(60), kept(run))[1]"
+    panel.kernel_value(
+        "exec('import threading; from agentlab.notebook.panel import feed; "
+        f"held = threading.Event(); kept = feed.live_data; feed.live_data = {held}')"
+    )
+    turns = entry(panel, "max_turns")
+    turns.fill("1e3")
+    turns.press("Enter")
+    expect(turns).to_have_value("1,000")
+    unfold(panel, "Tokens")  # which draws the rows
+    expect(editor(panel).get_by_label("no limit on max_tokens")).to_be_visible()
+    expect(turns).to_have_value("1,000")
+    set_to(panel, "max_turns", "abc")
+    expect(editor(panel)).to_contain_text("'abc' is not a number")
+    panel.kernel_value("(held.set(), setattr(feed, 'live_data', kept), setattr(run.limits, 'max_tokens', 70_000))")
+    expect(entry(panel, "max_tokens")).to_have_value("70,000")
+    expect(turns).to_have_value("abc")
+    expect(editor(panel)).to_contain_text("'abc' is not a number")
+    turns.press("Escape")
+    expect(turns).to_have_value("1,000")
+
+
+def test_a_value_that_is_sent_and_left_at_once_is_shown(panel: LabPage) -> None:
+    """Both keys are pressed before the kernel has answered."""
+    keys = """box => {
+        box.focus();
+        box.value = '1e3';
+        box.dispatchEvent(new InputEvent('input', { bubbles: true }));
+        box.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }));
+        box.blur();
+    }"""
+    entry(panel, "max_turns").evaluate(keys)
+    expect(entry(panel, "max_turns")).to_have_value("1,000")
+    entry(panel, "max_turns").evaluate(keys.replace("1e3", "abc"))
+    expect(editor(panel)).to_contain_text("'abc' is not a number")
+    expect(entry(panel, "max_turns")).to_have_value("abc")
 
 
 def test_two_limits_on_one_thing_are_one_row(panel: LabPage) -> None:

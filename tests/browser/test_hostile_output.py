@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from playwright.sync_api import expect
 
-from .lab_page import LabPage
+from .lab_page import NOTEBOOK, LabPage
 
 HOSTILE_RUN = r"""
 import agentlab as lab
@@ -133,20 +135,75 @@ def test_hostile_arguments_and_messages_of_a_run_that_waits_stay_text(lab: LabPa
 def unharmed(lab: LabPage, asked: list[str], state: str) -> None:
     """Assert that no script ran, no request was sent, nothing overflows, and only the hostile text is shown right to left."""
     page = lab.page
-    assert page.evaluate("window.owned === undefined"), f"{state}: a script ran"
-    assert not [url for url in asked if "owned" in url], f"{state}: the page asked for something"
-    assert (
-        page.locator(
-            '.agentlab-page :is(script, iframe, [onerror], [onload], a[href^="javascript" i], img[src*="owned"])'
-        ).count()
-        == 0
-    ), state
+    inert(lab, asked, state)
     assert page.evaluate(OVERFLOWS) == [], f"{state}: sticks out"
     assert page.evaluate(REVERSED) == [], f"{state}: turned round"
     letters = page.evaluate("document.querySelector('.agentlab-page:has(> .page-frame)').textContent.length")
     assert letters < 500_000, f"{state}: {letters:,} letters are in the page"
     for name in BUTTONS:
         expect(lab.button(name)).to_be_visible()
+
+
+ACTING = ':is(script, iframe, object, embed, [onerror], [onload], [onclick], a[href^="javascript" i], img[src*="owned"])'
+
+
+def inert(lab: LabPage, asked: list[str], state: str, inside: str = ".agentlab-page") -> None:
+    """Assert that no script ran, no request was sent, and nothing in these elements could do either."""
+    expect(lab.page.locator(inside).first).to_be_attached()
+    assert lab.page.evaluate("window.owned === undefined"), f"{state}: a script ran"
+    assert not [url for url in asked if "owned" in url], f"{state}: the page asked for something"
+    assert lab.page.locator(f"{inside} {ACTING}").count() == 0, state
+
+
+IN_STORE = [
+    "FAILS, WAITS = False, False"
+    + HOSTILE_RUN.replace("run.panel()", "store = lab.Store()\nstore.keep(run)\nresult = await run"),
+    "branch = store.keep(run.fork(at=1, message=HOSTILE, prompt=HOSTILE))\nresult = await branch",
+    "lab.browse(store)",
+    "run.panel()",
+]
+
+
+def test_hostile_runs_in_a_store_do_nothing(lab: LabPage) -> None:
+    page, asked = lab.page, list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    lab.open(lab.jupyter.write_notebook("stored", IN_STORE))
+    for place in range(len(IN_STORE)):
+        lab.run_cell(place)
+    grid, opened = page.locator(".page-browse"), page.locator(".page-browse-run")
+    rows = grid.locator(".page-grid-row")
+    expect(rows).to_have_count(2)
+    inert(lab, asked, "grid", ".page-browse")
+    grid.get_by_role("searchbox").fill('<img src="/owned.png" onerror="window.owned = 2">')
+    expect(rows).to_have_count(2)
+    inert(lab, asked, "filtered", ".page-browse")
+    for place in (0, 1):
+        rows.nth(place).click()
+        expect(opened.get_by_role("feed").locator("visible=true")).to_be_visible()
+        page.evaluate(OPEN_ALL)
+        inert(lab, asked, f"opened {place}")
+        page.get_by_role("button", name="All runs").click()
+    for place in (0, 1):
+        rows.nth(place).get_by_role("checkbox").check()
+    grid.get_by_role("button", name="Compare", exact=True).first.click()
+    expect(opened.locator(".page-diff")).to_be_visible()
+    page.evaluate(OPEN_ALL)
+    inert(lab, asked, "compared")
+
+    saved = lab.save()
+    lab.restart_kernel()
+    for name, trusted in (("trusted", True), ("untrusted", False)):
+        if not trusted:
+            saved["cells"][0]["source"] = "# changed by somebody else"  # the signature is of all that was saved
+        path = lab.jupyter.root / f"{name}.ipynb"
+        path.write_text(json.dumps(saved), encoding="utf-8")
+        lab.open(path)
+        assert page.evaluate(f"() => {{ {NOTEBOOK} return panel.content.widgets[0].model.trusted; }}") is trusted
+        for place, text in ((2, "2 runs"), (3, "Step 1")):
+            lab.wait_for_output(place, text)
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        page.wait_for_timeout(500)
+        inert(lab, asked, name, ".jp-Notebook .jp-Cell-outputArea")
 
 
 MATH_RUN = r"""

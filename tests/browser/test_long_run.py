@@ -84,7 +84,7 @@ def test_the_page_is_as_large_after_5000_steps_as_after_1000(lab: LabPage) -> No
     assert lab.kernel_value("len(run.history)") == "5000"
     assert last_mb < first_mb + 8, "a step is two kilobytes at most while it is not in view"
     saved = lab.page.evaluate(NODES, ".agentlab-kept")  # of the newest 100 steps, once the run has ended
-    assert last_nodes - saved < first_nodes + 1_500, "the page grows with the steps"
+    assert last_nodes - saved < first_nodes + 2_500, "4,000 steps more add less than a node each; the end itself adds its card"
 
 
 TIMED = """

@@ -65,14 +65,14 @@ def test_a_prompt_in_a_cell_becomes_a_live_panel(lab: LabPage) -> None:
 
 
 def test_tab_completes_model_names(lab: LabPage) -> None:
-    lab.open(lab.jupyter.write_notebook("tab", [LOAD, 'agent = lab.Agent("anthropic:claude-h', "%%agent anth"]))
+    lab.open(lab.jupyter.write_notebook("tab", [LOAD, 'agent = lab.Agent("anthropic:claude-h', "%%agent mist"]))
     lab.run_cell(0)
-    for index, taken in ((1, 'agent = lab.Agent("anthropic:claude-haiku-4-5'), (2, "%%agent anthropic:")):
+    for index, taken in ((1, 'agent = lab.Agent("anthropic:claude-haiku-4-5'), (2, "%%agent mistral:")):
         editor = lab.cell(index).locator(".cm-content")
         editor.click()
         lab.page.keyboard.press("Control+End")
         lab.page.keyboard.press("Tab")
-        expect(lab.page.locator(".jp-Completer:visible")).to_contain_text("anthropic:")
+        expect(lab.page.locator(".jp-Completer:visible")).to_contain_text(taken.split()[-1].removeprefix('lab.Agent("'))
         lab.page.keyboard.press("Enter")
         expect(editor).to_contain_text(taken)
 

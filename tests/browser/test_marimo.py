@@ -9,7 +9,7 @@ import sys
 from playwright.sync_api import expect
 
 from .marimo_page import MarimoPage
-from .panels import SLOW_RUN
+from .panels import SLOW_RUN, TRIP
 
 ENDS = SLOW_RUN.replace("StepCountIs(2_000)", "StepCountIs(60)")
 SHOWN_LATER = ENDS.replace("run.panel()", "panel = run.panel()")
@@ -47,6 +47,34 @@ def test_step_pause_resume_and_stop_in_the_editor(marimo_page: MarimoPage) -> No
     expect(marimo_page.live).to_contain_text("explicit stop")
 
 
+def test_keys_are_for_the_panel_while_it_has_the_focus(marimo_page: MarimoPage) -> None:
+    """Also those by which marimo moves between cells, deletes them, adds some, or runs them."""
+    marimo_page.open(marimo_page.marimo.write_notebook("keys", [SLOW_RUN]))
+    marimo_page.wait_for_panel()
+    for number in (1, 2):
+        marimo_page.press("Step", "Space")
+        marimo_page.wait_for_steps(number)
+        marimo_page.wait_for_status("idle")
+    cells = marimo_page.page.locator("[data-cell-id]")
+    before = cells.count()
+    live, keyboard = marimo_page.live, marimo_page.page.keyboard
+    live.get_by_role("feed", name="Transcript").focus()
+    for key in ("Home", "j", "j", "k", "ArrowDown", "d", "d", "a", "b"):
+        keyboard.press(key)
+    message = live.get_by_label("One more message to the model")
+    expect(message).to_be_visible()
+    message.focus()
+    keyboard.type("abjkdd, then more")
+    keyboard.press("Shift+Enter")
+    keyboard.type("and a second line")
+    expect(message).to_have_value("abjkdd, then more\nand a second line")
+    keyboard.press("Control+Enter")  # which runs a cell of marimo
+    expect(live.locator(".page-chip[aria-current=true]")).to_contain_text("abjkdd")
+    expect(live.locator(".page-chip")).to_have_count(2)
+    expect(cells).to_have_count(before)
+    assert SLOW_RUN.splitlines()[1] in cells.first.inner_text()
+
+
 def test_an_awaited_run_is_seen_although_marimo_reads_no_clicks_meanwhile(marimo_page: MarimoPage) -> None:
     marimo_page.open(
         marimo_page.marimo.write_notebook("awaited", [SHOWN_LATER, "panel", "result = await run\nresult.stop_reason"])
@@ -69,6 +97,33 @@ def test_a_cell_run_again_shows_the_same_panel_live(marimo_page: MarimoPage) -> 
     marimo_page.wait_for_steps(1)
     marimo_page.button("Step").click()
     marimo_page.wait_for_steps(2)
+
+
+def test_the_focus_stays_where_it_is(marimo_page: MarimoPage) -> None:
+    """The page is in a shadow tree, whose host is the document's active element."""
+    with_branch = SLOW_RUN.replace("run.panel()", "branch = run.fork(0)\nrun.panel()")
+    marimo_page.open(marimo_page.marimo.write_notebook("focus", [with_branch]))
+    marimo_page.wait_for_panel()
+    runs = marimo_page.live.locator("[data-section=runs]")
+    runs.locator("summary").click()
+    marimo_page.button("Run").click()
+    marimo_page.wait_for_steps(2)
+    other = runs.get_by_role("button").nth(1)
+    other.focus()
+    marimo_page.wait_for_steps(6)
+    expect(other).to_be_focused()
+
+
+def test_a_person_who_types_keeps_the_focus_when_a_call_waits(marimo_page: MarimoPage) -> None:
+    marimo_page.open(marimo_page.marimo.write_notebook("typed", [TRIP]))
+    marimo_page.wait_for_panel()
+    marimo_page.button("Run").click()
+    chat = marimo_page.live.get_by_label("Next message")
+    chat.click()
+    chat.press_sequentially("And then", delay=100)
+    marimo_page.wait_for_status("waiting for approval")
+    expect(marimo_page.button("Approve")).to_be_visible()
+    expect(chat).to_be_focused()
 
 
 def test_the_explorer_is_shown_without_controls_and_says_so(marimo_page: MarimoPage) -> None:

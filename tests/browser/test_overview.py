@@ -105,7 +105,8 @@ def test_the_bar_has_what_is_used_and_the_meters_fill(lab: LabPage) -> None:
 
 
 def test_several_runs_are_run_together(lab: LabPage) -> None:
-    open_cell(lab, "row", ROW)
+    lab.open(lab.jupyter.write_notebook("row", [ROW]))
+    lab.run_cell(0)
     together = lab.live.locator(".page-all")
     expect(together).to_contain_text("round 0 · 0 of 2 ended")
     lab.button("Step all").click()

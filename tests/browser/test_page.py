@@ -104,6 +104,17 @@ def test_all_is_on_one_screen(opened: Opened, width: int, height: int) -> None:
         expect(transcript(page)).to_be_visible()
 
 
+@pytest.mark.parametrize("width", [1440, 900, 420])
+def test_what_conditions_read_and_what_limits_hold_is_shown_whole(opened: Opened, width: int) -> None:
+    reads = "HasToolCall(finalize): 0 calls · MaxTokensUsed 3,146 of 10,000 · MaxCost $0.014346 of $0.05 · is_long: no · not met"
+    page = opened([a_run("one", [a_step(1, says("Hm.")), a_step(2, says("Oh."), reads=reads)])], width)
+    expect(step(page, 2).locator(".page-reads")).to_have_text(reads)
+    cut = """() => [...document.querySelectorAll('.page-rule, .page-reads, .page-limits .page-limit-used')]
+        .filter(one => one.checkVisibility() ? one.scrollWidth > one.clientWidth + 1 : one.matches('.page-reads'))
+        .map(one => one.outerHTML)"""
+    assert page.evaluate(cut) == []
+
+
 def test_the_bar_says_where_the_run_is(opened: Opened) -> None:
     page = opened(family())
     bar = page.locator(".page-bar")
@@ -565,6 +576,19 @@ def test_fields_that_change_are_drawn(opened: Opened) -> None:
     expect(page.locator(ROOT)).to_be_empty()
 
 
+def test_the_clock_knows_the_time_before_what_came_is_drawn(opened: Opened) -> None:
+    page = opened(family())
+    run = live(page, 3)
+    totals = {"ticks": True, "totals": {**run["totals"], "elapsed_s": 70.0}}
+    page.evaluate("fields => store.put('long', fields)", totals)
+    time = page.locator(".page-bar [data-total=elapsed_s] .page-amount")
+    expect(time).to_have_text("1 min 10 s")
+    expect(time).to_have_text("1 min 11 s")
+    page.evaluate("() => { window.requestAnimationFrame = () => 1; }")  # a page that is busy
+    page.evaluate("fields => store.put('long', fields)", {"totals": {**run["totals"], "elapsed_s": 130.0}})
+    expect(time).to_have_text("2 min 10 s")
+
+
 def test_the_line_of_a_limit_is_dragged_and_moved_with_keys(opened: Opened) -> None:
     page = opened(family())
     expect(page.get_by_role("slider", name="Limit: Tokens")).to_have_count(0)  # in a file nothing can be changed
@@ -589,6 +613,69 @@ def test_the_line_of_a_limit_is_dragged_and_moved_with_keys(opened: Opened) -> N
     page.keyboard.press("ArrowUp")
     assert page.evaluate("sent.at(-1).name") == "max_tokens"
     assert page.evaluate("sent.at(-1).value") > 2_001
+
+
+def test_the_words_of_a_dragged_line_go_when_it_is_let_go_or_the_run_ends(opened: Opened) -> None:
+    page = opened(family())
+    run = live(page, 10)
+    words = "getComputedStyle(document.querySelectorAll('.page-handle')[1], '::after').content"
+    handle = page.get_by_role("slider", name="Limit: Cost")
+    page.get_by_role("searchbox").focus()  # from a text box, the focus on the handle is shown as that of a keyboard
+
+    def grasp() -> None:
+        box = handle.bounding_box()
+        assert box is not None
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(x, y + 10)
+        page.mouse.move(x, y + 20)
+        assert "$" in page.evaluate(words)
+
+    def in_force() -> None:
+        value = page.evaluate("sent.at(-1).value")
+        limits = [{**one, "limit": value} if one["unit"] == "usd" else one for one in run["limits"]]
+        page.evaluate("fields => store.put('long', fields)", {"limits": limits})
+        page.wait_for_timeout(100)
+
+    grasp()
+    page.mouse.up()
+    in_force()
+    assert page.evaluate(words) == "none"
+    page.keyboard.press("ArrowUp")
+    in_force()
+    assert "$" in page.evaluate(words), "while keys move it"
+    page.keyboard.press("Tab")
+    page.wait_for_timeout(100)
+    assert page.evaluate(words) == "none"
+    grasp()
+    page.evaluate("fields => store.put('long', fields)", {"state": "ended", "end": family()[0]["end"]})
+    expect(handle).to_be_hidden()
+    page.mouse.up()
+    page.evaluate("fields => store.put('long', fields)", {"state": "running", "end": None})
+    expect(handle).to_be_visible()
+    assert page.evaluate(words) == "none"
+
+
+LABEL_AND_CURVE = """() => {
+  const chart = document.querySelector('.page-chart'), label = chart.querySelector('.page-tick.limit').getBBox();
+  const curve = chart.querySelector('.page-curve:not(.beside)'), length = curve.getTotalLength();
+  for (let at = 0; at <= length; at += 1) {
+    const { x, y } = curve.getPointAtLength(at);
+    if (x > label.x && x < label.x + label.width && y > label.y && y < label.y + label.height) return [x, y];
+  }
+  return null;
+}"""
+
+
+@pytest.mark.parametrize("share", [0.12, 0.5, 0.92, 1.02])
+def test_the_label_of_a_limit_is_where_the_curve_is_not(opened: Opened, share: float) -> None:
+    steps = [a_step(n, says("One more."), total_tokens=round(1_000 * min(1, n / 6))) for n in range(1, 11)]
+    run = a_run("one", steps)
+    run["limits"][1] |= {"limit": round(1_000 * share), "share": 1 / share}
+    page = opened([run])
+    expect(page.locator(".page-chart").first).to_contain_text("limit ")
+    assert page.evaluate(LABEL_AND_CURVE) is None
 
 
 # Safety ---------------------------------------------------------------------------------------------------------------------
@@ -762,6 +849,20 @@ def test_the_whole_transcript_is_printed(opened: Opened) -> None:
     page.emulate_media(media="screen")
     expect(page.locator(".page-item.step")).not_to_have_count(120)
     expect(step(page, 1).locator(".agentlab-call").first).not_to_have_attribute("open", "")
+
+
+def test_a_print_without_all_texts_says_so(opened: Opened) -> None:
+    page = opened(family())
+    live(page, 3)
+    more(page, 4, 60)
+    said = "getComputedStyle(document.querySelector('.page-transcript'), '::before').content"
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(said) in ("none", '""')
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.evaluate("store.append('long', [...Array(30).keys()].map((place) => ({ n: place + 61, size: 4000 })))")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert "Without the texts of 30 steps: to print all, save the run as a file" in page.evaluate(said)
 
 
 def test_a_comparison_is_printed_whole(opened: Opened) -> None:

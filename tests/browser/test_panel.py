@@ -134,17 +134,59 @@ def test_a_call_is_approved_by_keyboard(trip: LabPage) -> None:
     assert trip.kernel_value("booked") == "[2]"
 
 
-def test_the_arguments_are_edited_and_what_does_not_fit_is_refused(trip: LabPage) -> None:
+def test_the_arguments_are_edited_and_what_does_not_fit_is_marked_before_a_press(trip: LabPage) -> None:
     box = card(trip).get_by_label("Arguments of book_hotel")
     expect(box).to_have_value('{"city": "Graz", "nights": 2}')
-    box.fill('{"city": "Graz", "nights": "many"}')
-    trip.button("Approve with these arguments").click()
-    expect(card(trip).get_by_role("alert")).to_contain_text("nights")
-    expect(box).to_have_value('{"city": "Graz", "nights": "many"}')
+    expect(box).to_have_attribute("aria-invalid", "false")
+    expect(trip.live.get_by_label("Calls that wait for approval").first).to_contain_text("You can edit the arguments first.")
+    for wrong, why in (('{"city": "Graz", "nights": "many"}', "nights: Input should be"), ('{"city": "Graz",', "Invalid JSON")):
+        box.fill(wrong)
+        expect(card(trip).get_by_role("alert")).to_contain_text(why)
+        expect(box).to_have_attribute("aria-invalid", "true")
+        expect(trip.button("Approve with these arguments")).to_be_disabled()
+        expect(trip.button("Approve with these arguments")).to_have_attribute("title", re.compile(re.escape(why)))
     box.fill('{"city": "Graz", "nights": 3}')
+    expect(card(trip).get_by_role("alert")).to_be_hidden()
     trip.button("Approve with these arguments").click()
     trip.wait_for_status(re.compile("^ended"))
     assert trip.kernel_value("booked") == "[3]"
+
+
+def test_arguments_that_are_sent_before_they_are_checked_are_refused(trip: LabPage) -> None:
+    box = card(trip).get_by_label("Arguments of book_hotel")
+    expect(box).to_have_attribute("aria-invalid", "false")
+    box.evaluate(
+        """box => {
+            box.value = '{"city": "Graz", "nights": "many"}';
+            box.dispatchEvent(new InputEvent('input', { bubbles: true }));
+            box.closest('.page-card').querySelector('.page-button.main').click();
+        }"""
+    )
+    expect(card(trip).get_by_role("alert")).to_contain_text("nights")
+    assert trip.kernel_value("(len(run.pending), booked)") == "(1, [])"
+
+
+def test_cards_leave_room_for_the_transcript_and_mark_the_models_own_mistakes(lab: LabPage) -> None:
+    arguments = '{"nights": "many", "city": "Graz, " * 90, "notes": [*range(30)]}'
+    wrong = f'wrong = call("book_hotel", {arguments}, id="third").tool_calls\nmodel ='
+    open_cell(lab, "three", TRIP.replace("calls=hotel", "calls=hotel + hotel_2 + wrong").replace("model =", wrong))
+    lab.button("Run").click()
+    lab.wait_for_status(re.compile("^waiting for approval"))
+    last = card(lab).nth(2)
+    expect(last.get_by_role("alert")).to_contain_text("If you approve, the model reads this as an error.")
+    expect(last.get_by_role("textbox")).to_have_attribute("aria-invalid", "true")
+    expect(last.get_by_role("button", name="Approve")).to_be_enabled()
+    height = "one => one.getBoundingClientRect().height"
+    for width in (1440, 900):
+        lab.page.set_viewport_size({"width": width, "height": 900})
+        whole, cards = (float(one.evaluate(height)) for one in (lab.live, lab.live.locator(".page-approvals")))
+        assert cards <= whole / 3 + 20
+        assert float(card(lab).nth(0).get_by_role("textbox").evaluate(height)) < 35
+        assert float(last.get_by_role("textbox").evaluate(height)) < 110
+        for button in last.get_by_role("button").all():
+            button.focus()
+            expect(button).to_be_in_viewport(ratio=1)
+        expect(lab.live.get_by_role("heading", name="3 tool calls wait for your approval")).to_be_in_viewport(ratio=1)
 
 
 @pytest.mark.parametrize(
@@ -235,6 +277,28 @@ def test_a_way_to_continue_is_one_press_and_a_double_click_makes_one_branch(lab:
     lab.wait_for_steps(4)
     expect(lab.button("Raise the turn limit to 8 and continue")).to_be_visible()
     assert lab.kernel_value("[len(branch.history) for branch in run.branches]") == "[4]"
+
+
+def test_the_code_for_a_way_to_continue_is_folded_and_never_broken_within_words(lab: LabPage) -> None:
+    cell = SLOW_RUN.replace("max_turns=2_000", "max_turns=2").replace(
+        "run.panel()", "every_run_of_this_notebook = {'the first': run}\ndel run"
+    )
+    open_cell(lab, "code", f"{cell}\nlab.panel(every_run_of_this_notebook['the first'])")
+    lab.button("Run").click()
+    lab.wait_for_status(re.compile("^ended early"))
+    actions = lab.live.locator("[data-section=actions]")
+    code = actions.locator(".page-code code").first
+    expect(code).to_be_hidden()
+    actions.locator("summary", has_text="In code").first.click()
+    expect(code).to_contain_text("every_run_of_this_notebook['the first']")
+    lines = "one => one.getBoundingClientRect().height / parseFloat(getComputedStyle(one).lineHeight)"
+    assert 1.5 < float(code.evaluate(lines)) < 3.5, "two lines, perhaps with a scroll bar below them"
+    assert code.evaluate(
+        "one => one.scrollWidth > one.clientWidth && one.closest('section, .page-drawer').scrollWidth <= innerWidth"
+    )
+    lab.kernel_value("every_run_of_this_notebook['the first'].fork(1)")
+    expect(lab.live.locator(".page-chip")).to_have_count(2)
+    expect(code).to_be_visible()
 
 
 def test_the_runs_are_saved_as_a_file(trip: LabPage, tmp_path: Path) -> None:

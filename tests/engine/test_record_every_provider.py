@@ -23,7 +23,8 @@ PAUSE_S, PIECES = 0.04, 4
 
 def answers_of(name: str, *, streaming: bool) -> list[bytes]:
     """The two turns of the question fixture on this provider's wire: a tool call, and the answer."""
-    wire = "openai-responses" if name.endswith("-responses") else name if name in ("anthropic", "gemini", "bedrock") else "openai"
+    bare = name.removesuffix("-vertex").removesuffix("-foundry")
+    wire = "openai-responses" if name.endswith("-responses") else bare if bare in ("anthropic", "gemini", "bedrock") else "openai"
     file = QUESTION / f"{wire}{'-stream' if streaming else ''}.yaml"
     return [interaction.response.body for interaction in load_cassette(file).interactions]
 
@@ -51,7 +52,8 @@ def get_weather(city: str, day: str = "") -> str:
 
 
 def run(base: str, name: str, transport: object, *, streaming: bool, key: str | None) -> lab.RunResult:
-    provider = lab.Provider(name, model="some-model", base_url=base, api_key=key)
+    place = {"project": "made-up"} if name.endswith("-vertex") else {}
+    provider = lab.Provider(name, model="some-model", base_url=base, api_key=key, **place)
     agent = lab.Agent(provider, tools=[lab.tool(inline=True)(get_weather)], stream=streaming, options={"user": key or "nobody"})
     return go(finished(agent.run("Do I need an umbrella?", transport=transport)))  # type: ignore[arg-type]
 
@@ -62,7 +64,7 @@ def test_a_recording_replays_the_same(name: str, streaming: bool, tmp_path: Path
     kind = TYPES.get(name, "text/event-stream") if streaming else "application/json"
     bodies = answers_of(name, streaming=streaming)
     with serving(script=[in_pieces(body, kind) for body in bodies] * 2) as server:
-        base = server.base.removesuffix("/v1") if name in ("bedrock", "anthropic") else server.base
+        base = server.base.removesuffix("/v1") if name in ("bedrock", "anthropic", "anthropic-foundry") else server.base
         first = run(base, name, lab.record(tmp_path), streaming=streaming, key=KEY)
         again = run(base, name, lab.record(tmp_path), streaming=streaming, key=KEY)  # recorded again: replaced, not added
         assert len(server.asked) == 2 * len(bodies)

@@ -68,6 +68,23 @@ def test_a_run_with_tools_replays_the_same(wire: str, streaming: bool, name: str
     assert [type(event) for event in second.events] == [type(event) for event in first.events]
 
 
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "stream"])
+def test_a_last_answer_replays_the_same(wire: str, streaming: bool, tmp_path: Path) -> None:
+    budget = lab.Budget(max_turns=2, last_answer=0.2)
+    more: dict[str, Any] = {"stream": streaming, "budget": budget}
+    with serving(reply_to(wire, LOOK, streaming=streaming), reply_to(wire, HELLO, streaming=streaming)) as server:
+        first = recorded(server, tmp_path, wire, **more)
+        second = replayed(server, tmp_path, wire, **more)
+        asked = [str(one.json) for one in server.asked]
+    assert (first.text, first.stop_reason) == ("Hello there", StopReason.TURN_LIMIT)
+    assert [[step.last_answer for step in one.history] for one in (first, second)] == [[False, True]] * 2
+    assert essence(second) == essence(first)
+    assert ["nearly used up" in one for one in asked] == [False, True]
+    forbids = {"anthropic": "'tool_choice': {'type': 'none'}", "gemini": "'mode': 'NONE'"}.get(wire, "'tool_choice': 'none'")
+    assert [forbids in one for one in asked] == [False, True]
+
+
 # Failures -------------------------------------------------------------------------------------------------------------------
 
 REFUSAL = {"error": {"message": "Slow down."}}

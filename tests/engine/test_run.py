@@ -748,7 +748,7 @@ def test_a_call_that_is_never_awaited_still_warns() -> None:
         forget()
 
 
-@pytest.mark.parametrize("name", ["text", "stop_reason", "output", "detail", "terminated", "usage", "cost", "raise_for_stop"])
+@pytest.mark.parametrize("name", ["text", "stop_reason", "detail", "terminated", "usage", "cost", "raise_for_stop"])
 def test_an_attribute_of_the_result_only_says_where_it_is(name: str) -> None:
     run = run_of(["end"])
     with pytest.raises(AttributeError, match=rf"once the run has ended: write `result = await run`, then result\.{name}\."):
@@ -773,7 +773,20 @@ def test_an_unknown_attribute_is_a_plain_attribute_error() -> None:
 
 def test_a_run_offers_its_methods_and_values_but_not_its_engine() -> None:
     verbs = {"start", "step", "wait", "pause", "resume", "stop", "cancel", "fork", "next_actions", "apply", "observe", "with_id"}
-    values = {"id", "agent", "prompt", "limits", "state", "history", "messages", "events", "result", "children", "origin"}
+    values = {
+        "id",
+        "agent",
+        "prompt",
+        "limits",
+        "state",
+        "history",
+        "messages",
+        "events",
+        "result",
+        "output",
+        "children",
+        "origin",
+    }
     asked = {"pending", "approve"}
     run = lab.Agent(ScriptedProvider(["hi"])).run("go")
     offered = {name for name in dir(run) if not name.startswith("_")}

@@ -19,7 +19,7 @@ import agentlab as lab
 from agentlab.engine.client import KEPT_ALIVE, LONGEST_SILENCE_S
 from agentlab.model.finish_reasons import Confidence, FinishReason, StopReason
 from agentlab.notebook.page.steps import Shown, step_html
-from agentlab.records.events import AskedAgain, Event, TextReceived, ToolStarted
+from agentlab.records.events import ArgumentsReceived, AskedAgain, Event, TextReceived, ToolStarted
 from agentlab.testing.fault_bodies import injected_answer, with_body
 
 from .call_builders import (
@@ -67,6 +67,34 @@ def test_text_is_emitted_before_the_stream_ends(wire: str, kind: tuple[str, str]
     assert {event.step for event in seen if isinstance(event, TextReceived)} == {1}
     assert (result.text, result.usage.total_tokens) == ("Hello there", 15)
     assert texts(result.events) == []  # not kept
+
+
+RECORDED = Path(__file__).parents[2] / "fixtures" / "question"
+MODELS = {
+    "anthropic": "anthropic:claude-sonnet-4-6", "bedrock": "bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    "gemini": "gemini:gemini-3.5-flash",
+    "openai": "openai:gpt-5.4-mini", "openai-responses": "openai-responses:gpt-5.4-mini", "openrouter": "openrouter:qwen/qwen3.6-27b",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wire", MODELS)
+def test_arguments_are_emitted_piece_by_piece(wire: str) -> None:
+    def get_weather(city: str, day: str) -> str:
+        """The weather forecast for a city."""
+        return "rain"
+
+    seen: list[Event] = []
+    with lab.replay(RECORDED / f"{wire}-stream.yaml", match="order"):
+        agent = lab.Agent(MODELS[wire], tools=[get_weather], stream=True)
+        run = agent.run("Do I need an umbrella in Graz on Saturday, 12 June 2027?", observers=[seen.append])
+        run.start()
+        result = run.wait(10)
+    assert result is not None
+    pieces = [event for event in seen if isinstance(event, ArgumentsReceived)]
+    called = result.history[0].tool_calls[0]
+    assert {(event.tool, event.step, event.place, event.call) for event in pieces} == {(called.name, 1, 0, 1)}
+    assert json.loads("".join(event.text for event in pieces)) == json.loads(called.arguments)
+    assert not any(isinstance(event, ArgumentsReceived) for event in result.events)
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -462,13 +462,13 @@ def test_sub_agents_replay_from_a_recording() -> None:
     heard: list[Any] = []
     agent = fixture.agent()
     agent.observers = (heard.append,)
-    with lab.replay(fixture.path):
+    with lab.replay(fixture.recordings):
         run = agent.run(fixture.scenario.prompt, budget=fixture.scenario.takes[0].budget)
     result = done(run)
     assert "Take IC 41 at 07:30" in result.text
     assert [each.result and each.result.stop_reason for each in run.children] == ["completed", "turn_limit", "completed"]
     assert run.children[2].origin.parent is run.children[1]
-    assert result.history.tokens == 3573 == go(perform(fixture, lab.replay(fixture.path)))[0].history.tokens
+    assert result.history.tokens == 3573 == go(perform(fixture, lab.replay(fixture.recordings)))[0].history.tokens
     runs = lab.frame([run, *run.children], "runs")
     assert runs["total_tokens"].sum() - 556 == result.history.tokens  # the branch has the two steps of the run it continues
     assert sum(isinstance(event, lab.events.RunEnded) for event in heard) == 4

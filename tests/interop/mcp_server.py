@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import os
 import signal
@@ -10,11 +11,14 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.server.mcpserver import Audio, Context, Image, MCPServer
+from mcp.types import BlobResourceContents, EmbeddedResource
 from pydantic import Field
 
 server = MCPServer("stations", log_level="CRITICAL")
-FOLDER = Path(os.environ["STATIONS_FOLDER"])
+FOLDER = Path(os.environ.get("STATIONS_FOLDER", "."))
+PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAIAAAADCAIAAAA2iEnWAAAAC0lEQVR4nGNggAEAAA8AARjAtgcAAAAASUVORK5CYII=")
+WAV = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x40\x1f\0\0\1\0\x08\0data\0\0\0\0"
 
 
 @server.tool()
@@ -39,7 +43,21 @@ def buy(station: str) -> str:
 @server.tool(name="map.of", structured_output=False)
 def map_of(station: str) -> list[Any]:
     """Show the map."""
-    return [f"The map of {station}:", Image(data=b"0123456789", format="png")]
+    return [f"The map of {station}:", Image(data=PNG, format="png"), Image(data=b"0123456789", format="png")]
+
+
+@server.tool()
+def announcement() -> Audio:
+    """Play the announcement."""
+    return Audio(data=WAV, format="wav")
+
+
+@server.tool()
+def timetable() -> EmbeddedResource:
+    """Return the timetable."""
+    blob = base64.b64encode(b"%PDF-1.7\n1 0 obj\n").decode()
+    uri, kind = "file:///tables/May%202026.pdf", "application/pdf"
+    return EmbeddedResource(type="resource", resource=BlobResourceContents(uri=uri, mime_type=kind, blob=blob))
 
 
 @server.tool()
@@ -62,12 +80,34 @@ def die() -> str:
     return "never"
 
 
+waiting = asyncio.Event()
+
+
+@server.tool()
+async def meet(name: str) -> str:
+    """Wait until somebody named last is there too."""
+    if name == "last":
+        waiting.set()
+    await waiting.wait()
+    return f"{name} met"
+
+
 @server.tool()
 async def extend(context: Context) -> str:
     """Add a tool to the list."""
     server.add_tool(lambda: "new", name="extra", description="An extra tool.")
     await context.notify_tools_changed()
     return "extended"
+
+
+@server.tool()
+async def renew(context: Context) -> str:
+    """Remove a tool, and change another."""
+    server.remove_tool("departures")
+    server.remove_tool("find_station")
+    server.add_tool(lambda city: f"{city} Hbf", name="find_station", description="Find the main station of a city.")
+    await context.notify_tools_changed()
+    return "renewed"
 
 
 if __name__ == "__main__":

@@ -20,13 +20,15 @@ import agentlab as lab
 from agentlab import tools
 from agentlab.errors import AgentlabWarning, ConfigurationError, McpError, ReplayMissError
 from agentlab.interop.mcp_tools import value_of
-from agentlab.model.messages import ToolResult
-from agentlab.testing import ScriptedProvider, call
+from agentlab.model.messages import ToolCall, ToolResult
+from agentlab.testing import ScriptedProvider, call, say
+
+from . import mcp_server
 
 pytest.importorskip("mcp", reason="the official client is a development dependency")
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
-NAMES = ["find_station", "departures", "buy", "map_of", "crawl", "die", "extend"]
+NAMES = ["find_station", "departures", "buy", "map_of", "announcement", "timetable", "crawl", "die", "meet", "extend", "renew"]
 
 Start = Callable[..., tools.McpServer]
 
@@ -98,7 +100,7 @@ def test_the_tools_of_a_server_are_listed_and_called(start: Start, folder: Path)
     async def main() -> None:
         async with start() as server:
             assert [one.name for one in server] == NAMES  # `map.of` is no name for every provider
-            assert (len(server), server[1].name, repr(server)) == (7, "departures", f"McpServer('stations', {NAMES})")
+            assert (len(server), server[1].name, repr(server)) == (11, "departures", f"McpServer('stations', {NAMES})")
             spec = server[0].spec
             assert (spec.description, spec.parameters["required"]) == ("Find a station.", ["name"])
             assert spec.parameters["properties"]["name"]["description"] == "the name, or its beginning"
@@ -114,7 +116,7 @@ def test_the_tools_of_a_server_are_listed_and_called(start: Start, folder: Path)
         assert found[0].content == "Graz Hbf"
         assert found[1].value == {"station": "Graz", "trains": [{"to": "Linz", "at": "10:02"}]}
         assert json.loads(found[1].content) == found[1].value
-        assert found[2].content == "The map of Graz:\n[image/png, 10 bytes]"
+        assert found[2].content == "The map of Graz:\n[image png 2x3, 68 B]\n[image/png, 10 bytes]"
         assert found[3].content.endswith("station: 5 is not of type 'string'")
         assert found[4].content == "buy raised McpError: Error executing tool buy"
         assert (folder / "calls").read_text() == "Graz\n"  # what does not fit the schema is not sent
@@ -157,6 +159,78 @@ def test_another_process_connects_when_it_first_calls(stdio: Start) -> None:
         await copied.function.server.close()
 
     asyncio.run(main())
+
+
+# Images, audio and files ----------------------------------------------------------------------------------------------------------
+
+
+def test_images_audio_and_pdfs_of_a_server_are_parts_and_replay(start: Start, tmp_path: Path) -> None:
+    script = call("map_of", {"station": "Graz"}), call("announcement", {}), call("timetable", {})
+
+    async def go(server: tools.McpServer) -> list[ToolResult]:
+        async with server:
+            return results_of(await agent_of(server, *script).run("?"))
+
+    with lab.record(tmp_path / "recorded"):
+        live = asyncio.run(go(start()))
+    seen = [[piece if isinstance(piece, str) else (type(piece), piece.data) for piece in one.pieces] for one in live]
+    assert seen == [
+        ["The map of Graz:", (lab.Image, mcp_server.PNG), "[image/png, 10 bytes]"],  # the second image is none
+        [(lab.Audio, mcp_server.WAV)],
+        [(lab.Document, b"%PDF-1.7\n1 0 obj\n")],
+    ]
+    assert live[2].parts[0].name == "May 2026.pdf"
+    with lab.replay(tmp_path / "recorded"):
+        again = asyncio.run(go(tools.from_mcp("no-such-command", name="stations")))
+    assert [(one.content, one.parts, one.parts[0].data) for one in again] == [
+        (one.content, one.parts, one.parts[0].data) for one in live
+    ]
+
+
+def test_a_recording_has_the_bytes_of_results_once(stdio: Start, tmp_path: Path) -> None:
+    async def go(server: tools.McpServer) -> list[ToolResult]:
+        async with server:
+            return results_of(await agent_of(server, *[call("map_of", {"station": name}) for name in ("Graz", "Linz")]).run("?"))
+
+    with lab.record(tmp_path / "recorded"):
+        live = asyncio.run(go(stdio()))
+    (kept,) = (tmp_path / "recorded" / "media").iterdir()
+    assert (kept.suffix, kept.read_bytes()) == (".png", mcp_server.PNG)
+    assert live[0].parts[0].base64 not in (tmp_path / "recorded" / "stations.yaml").read_text()
+    with lab.record(tmp_path / "recorded"):  # a further recording keeps the others as they are
+        asyncio.run(go(stdio()))
+    assert (tmp_path / "recorded" / "stations.yaml").read_text().count(f"sha256:{live[0].parts[0].sha256}") == 2
+    with lab.replay(tmp_path / "recorded"):
+        again = asyncio.run(go(tools.from_mcp("no-such-command", name="stations")))
+    assert [one.pieces for one in again] == [one.pieces for one in live]
+    kept.unlink()
+    with pytest.raises(
+        lab.errors.MalformedCassetteError, match=r"interaction \d: the file media/\w+….* of a tool's result is missing"
+    ):
+        lab.replay(tmp_path / "recorded").__enter__()
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ("openai:m", ""),
+        ("openai-responses:m", "the Responses wire takes no audio"),
+        ("anthropic:m", "Anthropic takes no audio"),
+        ("gemini:m", "Gemini takes only images and documents in the result of a tool"),
+        ("bedrock:m", "Bedrock takes only images and documents in the result of a tool"),
+    ],
+)
+def test_what_the_model_does_not_take_is_left_out_and_named(model: str, says: str) -> None:
+    """The user cannot change what a server returns: the run continues."""
+    refuses = lab.Agent(model).model.refuses_in_result  # type: ignore[attr-defined]
+    image, audio = lab.Image(mcp_server.PNG), lab.Audio(mcp_server.WAV)
+    content = [
+        {"type": "image", "data": image.base64, "mimeType": "image/png"},
+        {"type": "audio", "data": audio.base64, "mimeType": "audio/wav"},
+    ]
+    first, second = value_of({"content": content}, refuses)
+    assert first == image
+    assert second == audio if not says else second.startswith(f"{audio.text} cannot be sent: {says}")
 
 
 # Progress and cancel ------------------------------------------------------------------------------------------------------------
@@ -241,10 +315,42 @@ def test_a_list_that_changes_is_read_again_and_a_run_warns(start: Start) -> None
             await asyncio.sleep(0.5)  # until the server knows that changes are listened to
             agent = agent_of(server, call("extend", {}))
             await agent.run("?")
-            await until(lambda: len(server) == 8)
-            assert server[7].name == "extra"
+            await until(lambda: len(server) == 12)
+            assert server[11].name == "extra"
             with pytest.warns(AgentlabWarning, match=r"'stations' changed its list of tools \(added extra\)\. An agent keeps"):
-                await agent_of(server, call("extra", {})).run("?")
+                await agent.run("?")
+            assert results_of(await agent_of(server, call("extra", {})).run("?"))[0].content == "new"  # without a warning
+
+    asyncio.run(main())
+
+
+def test_a_run_keeps_its_tools_and_a_fork_takes_the_new_ones(start: Start) -> None:
+    """A tool that was removed under way is refused by the server, and the model reads that."""
+
+    async def main() -> None:
+        async with start() as server:
+            await asyncio.sleep(0.5)  # until the server knows that changes are listened to
+
+            async def wait() -> str:
+                """Wait until the list was read again."""
+                await until(lambda: "departures" not in {one.name for one in server})
+                return "now"
+
+            script = call("renew", {}), call("wait", {}), call("departures", {"station": "Graz"}), "Done."
+            run = lab.Agent(ScriptedProvider(script), tools=[server, wait]).run("?")
+            with pytest.warns(
+                AgentlabWarning, match=r"\(removed departures, changed find_station\)\. An agent keeps .* run\.fork"
+            ):
+                result = await run
+            refused = results_of(result)[-1]
+            assert (refused.error, refused.content) == (
+                "exception",
+                "departures raised McpError: Unknown tool: departures",
+            )
+            assert result.stop_reason is lab.StopReason.COMPLETED
+            new = agent_of(server, *script[:2], call("find_station", {"city": "Graz"}))
+            branch = await run.fork(at=2, agent=new)
+            assert results_of(branch)[-1].content == "Graz Hbf"
 
     asyncio.run(main())
 
@@ -283,11 +389,30 @@ def test_a_recorded_run_replays_without_the_server(start: Start, folder: Path, t
     assert len(vcr.deserialize(text, pytest.importorskip("vcr.serializers.yamlserializer"))[0]) == 6
 
 
+def test_calls_of_one_answer_are_at_the_server_at_the_same_time_and_replay(start: Start, tmp_path: Path) -> None:
+    calls = [ToolCall(name, "meet", json.dumps({"name": name})) for name in ("first", "second", "last")]
+    asked = say(finish=lab.FinishReason.TOOL_CALLS, calls=calls)
+
+    async def go(server: tools.McpServer) -> list[str]:
+        async with server, asyncio.timeout(60):
+            return [one.content for one in results_of(await agent_of(server, asked).run("?"))]
+
+    with lab.record(tmp_path / "recorded"):
+        live = asyncio.run(go(start(parallel=True)))
+    assert live == ["first met", "second met", "last met"]
+    for parallel in (True, False):
+        with lab.replay(tmp_path / "recorded"):
+            assert asyncio.run(go(tools.from_mcp("no-such-command", name="stations", parallel=parallel))) == live
+    assert pickle.loads(pickle.dumps(tools.from_mcp("server", parallel=True))).parallel
+
+
 def test_a_whole_run_with_model_and_server_replays(stdio: Start, tmp_path: Path, folder: Path) -> None:
     """A model over a wire too: the requests of the second step contain what the server gave."""
     answers = [
         {"id": "t1", "type": "function", "function": {"name": "find_station", "arguments": '{"name": "Graz"}'}},
+        {"id": "t2", "type": "function", "function": {"name": "map_of", "arguments": '{"station": "Graz"}'}},
     ]
+    asked: list[bytes] = []
     bodies = [
         {"choices": [{"message": {"role": "assistant", "tool_calls": answers}, "finish_reason": "tool_calls"}]},
         {"choices": [{"message": {"role": "assistant", "content": "At Graz Hbf."}, "finish_reason": "stop"}]},
@@ -296,7 +421,7 @@ def test_a_whole_run_with_model_and_server_replays(stdio: Start, tmp_path: Path,
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         length = next(int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
-        await reader.readexactly(length)
+        asked.append(await reader.readexactly(length))
         body = json.dumps(bodies.pop(0)).encode()
         writer.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
@@ -318,8 +443,10 @@ def test_a_whole_run_with_model_and_server_replays(stdio: Start, tmp_path: Path,
 
     with lab.record(tmp_path / "whole"):
         text, port = asyncio.run(live())
+    assert b'{"url":"data:image/png;base64,' in asked[1]
     with lab.replay(tmp_path / "whole"):
         again = asyncio.run(go(tools.from_mcp("no-such-command", name="stations"), port))
+    assert results_of(again)[1].parts[0].data == mcp_server.PNG
     assert (text, again.text, results_of(again)[0].content) == ("At Graz Hbf.", "At Graz Hbf.", "Graz Hbf")
 
 

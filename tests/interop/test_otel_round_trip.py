@@ -130,9 +130,9 @@ def replayed(fixture: Fixture, to: Written) -> list[Any]:
         agent = fixture.agent()
         agent.observers = (to.telemetry,)
         found: list[Any] = []
-        with lab.replay(fixture.path):
+        with lab.replay(fixture.recordings):
             for take in fixture.scenario.takes:
-                run = agent.run(fixture.scenario.prompt, stop=take.stop, budget=take.budget)
+                run = agent.run(fixture.scenario.question, stop=take.stop, budget=take.budget)
                 await run
                 found += [run, *run.children]
         return found

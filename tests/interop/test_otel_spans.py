@@ -18,7 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import agentlab as lab
 from agentlab import AgentlabWarning, Budget, errors
 from agentlab.model.finish_reasons import FinishReason
-from agentlab.model.messages import ModelRequest
+from agentlab.model.messages import ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.testing import ScriptedProvider, call, say
 
@@ -286,6 +286,27 @@ def test_a_sub_agent_is_below_its_tool_and_counts_only_its_own_tokens() -> None:
     assert attributes(inner)["agentlab.run.parent_id"] == run.id
     assert attributes(inner)["gen_ai.usage.input_tokens"] == 3
     assert attributes(outer)["gen_ai.usage.input_tokens"] == 30
+
+
+def test_tools_at_the_same_time_have_their_own_spans_with_what_they_start_below() -> None:
+    to = Collected()
+    here, tracer = asyncio.Barrier(2), to.tracers.get_tracer("mine")
+
+    async def work(mark: str) -> str:
+        await here.wait()
+        with tracer.start_as_current_span(f"inside {mark}"):
+            await asyncio.sleep(0.01 if mark == "a" else 0)
+        return mark
+
+    calls = [ToolCall(mark, "work", json.dumps({"mark": mark})) for mark in "ab"]
+    tool = lab.tool(work, parallel=True)
+    script = ScriptedProvider([say(finish=lab.FinishReason.TOOL_CALLS, calls=calls), "end"])
+    run = lab.Agent(script, tools=[tool], observers=[to.telemetry]).run("go")
+    asyncio.run(done(run))
+    spans = {attributes(span)["gen_ai.tool.call.id"]: span for span in to.spans if span.name == "execute_tool work"}
+    assert [[below.name for below in children(spans[mark], to.spans)] for mark in "ab"] == [["inside a"], ["inside b"]]
+    assert [attributes(spans[mark])["agentlab.step"] for mark in "ab"] == [1, 1]
+    assert max(span.start_time for span in spans.values()) < min(span.end_time for span in spans.values())
 
 
 def test_a_background_run_is_below_the_span_of_its_cell() -> None:

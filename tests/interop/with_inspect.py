@@ -1,4 +1,4 @@
-"""The importer of Inspect's logs with Inspect itself: `make inspect`.
+"""The importer of Inspect's logs, and Inspect's tools in an agent, with Inspect itself: `make inspect`.
 
 Inspect brings sixty packages and needs an older fsspec than the others here, so it gets a separate environment, `.venv-inspect`.
 `python -m tests.interop.with_inspect record` records its reader's output for the logs that it makes; the tests that run without
@@ -18,7 +18,7 @@ from agentlab.interop import inspect_reader
 
 REPOSITORY = Path(__file__).parents[2]
 ENVIRONMENT = REPOSITORY / ".venv-inspect"
-NEEDED = ("inspect-ai==0.3.285", "pandas==3.1.1", "pyarrow>=18")
+NEEDED = ("inspect-ai==0.3.285", "pandas==3.1.1", "pyarrow>=18", "hypothesis", "pytest", "pytest-socket", "pytest-timeout")
 LINES = Path(__file__).parent / "inspect_lines.jsonl"
 MAKER = Path(__file__).parent / "make_inspect_logs.py"
 VARIABLE = "AGENTLAB_INSPECT_PYTHON"
@@ -29,7 +29,7 @@ def environment() -> Path:
     python = ENVIRONMENT / "bin" / "python"
     if not (ENVIRONMENT / "ready").exists():
         subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *NEEDED], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *NEEDED, "--editable", str(REPOSITORY)], check=True)
         (ENVIRONMENT / "ready").touch()
     return python
 
@@ -58,7 +58,14 @@ def main() -> int:
         record(python)
         return 0
     command = [sys.executable, "-m", "pytest", "-m", "", str(Path(__file__).parent / "test_import_inspect.py"), *sys.argv[1:]]
-    return subprocess.run(command, env={**os.environ, VARIABLE: str(python)}, cwd=REPOSITORY, check=False).returncode
+    failed = subprocess.run(command, env={**os.environ, VARIABLE: str(python)}, cwd=REPOSITORY, check=False).returncode
+    tools = [
+        *("-o", "addopts=", "-W", "default"),
+        str(REPOSITORY / "tests" / "package" / "test_tool_schemas.py"),
+        "-k",
+        "Inspect",
+    ]
+    return subprocess.run([str(python), "-m", "pytest", *tools], cwd=REPOSITORY, check=False).returncode or failed
 
 
 if __name__ == "__main__":

@@ -41,10 +41,10 @@ BUILD = {
 
 def providers(scenario: Scenario) -> Iterator[tuple[str, object]]:
     """The wires on which a scenario is recorded, each with its provider."""
-    at, prefill = f"{ADDRESS}/v1", scenario.prefill
-    yield "chat", lab.Provider("compatible", model=MODEL_NAME, base_url=at, headers=HEADERS, prefill=prefill)
+    at, prefill, more = f"{ADDRESS}/v1", scenario.prefill, {"structured": scenario.structured}
+    yield "chat", lab.Provider("compatible", model=MODEL_NAME, base_url=at, headers=HEADERS, prefill=prefill, **more)  # type: ignore[arg-type]
     yield "messages", lab.Provider("anthropic", model=MODEL_NAME, base_url=ADDRESS, api_key="none", headers=HEADERS)
-    yield "responses", lab.Provider("compatible-responses", model=MODEL_NAME, base_url=at, headers=HEADERS)
+    yield "responses", lab.Provider("compatible-responses", model=MODEL_NAME, base_url=at, headers=HEADERS, **more)  # type: ignore[arg-type]
 
 
 def cases() -> Iterator[tuple[str, Scenario, lab.Agent]]:
@@ -56,9 +56,10 @@ def cases() -> Iterator[tuple[str, Scenario, lab.Agent]]:
             if wire not in scenario.wires:
                 continue
             for stream in (False, True):
-                agent = lab.Agent(
-                    provider,  # type: ignore[arg-type]
+                agent = lab.Agent(  # type: ignore[call-overload]
+                    provider,
                     tools=[lab.tool(inline=True)(tool.function) for tool in scenario.tools],
+                    output=scenario.output,
                     instructions=scenario.instructions,
                     continuation=continuation,
                     stream=stream,

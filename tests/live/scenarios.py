@@ -34,6 +34,15 @@ def next_number(number: int) -> str:
     return str(number + 1)
 
 
+@dataclass(frozen=True)
+class Place:
+    """A city."""
+
+    city: str
+    country: str
+    is_capital: bool
+
+
 @dataclass(frozen=True, slots=True)
 class LocalTool:
     """A tool as the request describes it, and its function."""
@@ -93,6 +102,10 @@ class Scenario:
     """The user's message after each cut answer; None means the first cut is the end."""
     prefill: bool = False
     """True if the model continues its own text instead."""
+    output: type | None = None
+    """The type of the answer."""
+    structured: bool = False
+    """True if the server gets the schema of the answer, which then cannot be anything else; otherwise the answer is a tool call."""
     wires: tuple[str, ...] = ("chat", "messages", "responses")
     """The wires on which it was tried; a model this small may answer differently if the prompt differs by a line."""
     extra: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "seed": 1})
@@ -239,7 +252,53 @@ Name the days of the week.
 ## Answer
 Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday."""
 
+PLACES = """\
+Say where the city is.
+
+## Question
+Oslo?
+## Answer
+{"city": "Oslo", "country": "Norway", "is_capital": true}
+## Question
+Milan?
+## Answer
+{"city": "Milan", "country": "Italy", "is_capital": false}"""
+
+CALLED_PLACES = """\
+Say where the city is, with the tool final_answer.
+
+## Question
+Oslo?
+## Answer
+<tool_call>
+{"name": "final_answer", "arguments": {"city": "Oslo", "country": "Norway", "is_capital": true}}
+</tool_call>
+## Question
+Milan?
+## Answer
+<tool_call>
+{"name": "final_answer", "arguments": {"city": "Milan", "country": "Italy", "is_capital": false}}
+</tool_call>"""
+
 SCENARIOS = (
+    Scenario(
+        name="typed-answer",
+        shows="an answer that the server holds to the schema of its type",
+        instructions=PLACES,
+        prompt="Paris?",
+        output=Place,
+        structured=True,
+        finish_reasons=("stop",),
+        wires=("chat", "responses"),
+    ),
+    Scenario(
+        name="typed-answer-by-tool",
+        shows="the same answer as a call of the tool final_answer",
+        instructions=CALLED_PLACES,
+        prompt="Paris?",
+        output=Place,
+        finish_reasons=("tool_calls",),
+    ),
     Scenario(
         name="terminating-tool",
         shows="three steps: two tools, then the tool that ends the run",

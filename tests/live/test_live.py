@@ -19,7 +19,7 @@ from agentlab.transport import current
 
 from .llama_server import llama_server
 from .record import PORT, cases, environment, run
-from .scenarios import SCENARIOS, Scenario
+from .scenarios import SCENARIOS, Place, Scenario
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -75,6 +75,11 @@ def test_a_task_is_done_with_tools_and_submitted(mode: str) -> None:
     assert result.terminated
     assert result.output == "It is 53.6 F in Paris."
     assert [call.name for step in result.history for call in step.tool_calls] == ["get_weather", "convert", "finalize"]
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("typed-answer")])
+def test_an_answer_is_an_object(name: str) -> None:
+    assert live(name).output == Place("Paris", "France", is_capital="by-tool" not in name)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -12,7 +12,7 @@ from agentlab.records.result import RunResult
 from agentlab.transport.cassette import load_cassette
 
 from .record import FOLDER, cases, run
-from .scenarios import Scenario
+from .scenarios import Place, Scenario
 
 WORDS = {"stop": FinishReason.END_TURN, "tool_calls": FinishReason.TOOL_CALLS, "length": FinishReason.MAX_TOKENS}
 CASES = {name: (scenario, agent) for name, scenario, agent in cases()}
@@ -66,6 +66,15 @@ def test_a_real_half_tool_call_is_never_executed(name: str) -> None:
     result = replayed(name)
     assert result.stop_reason == "truncated"
     assert all(not step.tool_results or step.tool_results[0].error == "not_executed" for step in result.history)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("typed-answer")])
+def test_an_answer_of_a_real_model_is_an_object(name: str) -> None:
+    result = replayed(name)
+    assert result.terminated
+    called = "by-tool" in name  # this model then takes Paris for no capital
+    assert result.output == Place("Paris", "France", is_capital=not called)
+    assert [call.name for call in result.history[0].tool_calls] == ["final_answer"] * called
 
 
 @pytest.mark.parametrize("wire", ["chat", "chat-stream", "messages", "messages-stream", "responses", "responses-stream"])

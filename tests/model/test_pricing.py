@@ -17,6 +17,7 @@ import agentlab as lab
 from agentlab.errors import MissingKeyError
 from agentlab.model.pricing import PRICE_BOOK_NAMES, cost_of, misspelling_hint, vendor_of
 from agentlab.model.usage import Cost, CostSource, Usage
+from agentlab.providers.compatible import PRESETS
 
 M = Decimal(1_000_000)
 THEN = datetime(2026, 11, 23, 3, tzinfo=UTC)
@@ -109,7 +110,9 @@ def test_a_custom_provider_is_priced_by_its_name() -> None:
 @pytest.mark.parametrize("name", sorted(lab.capabilities()))
 def test_every_provider_is_in_the_list_or_known_to_be_missing(name: str) -> None:
     known = {provider.id for provider in genai_prices.data_snapshot.get_snapshot().providers}
-    assert name.startswith("compatible") or PRICE_BOOK_NAMES[name] in known
+    seller = next((preset.prices for preset in PRESETS if preset.name == name), PRICE_BOOK_NAMES.get(name, ""))
+    assert name.startswith("compatible") or PRICE_BOOK_NAMES.get(name, name) == (seller or name)
+    assert not seller or any(name == seller or name.startswith(f"{seller}_") for name in known)
 
 
 # From a response to its cost -----------------------------------------------------------------------------------------------

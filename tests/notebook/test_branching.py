@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from agentlab import Budget, StepCountIs
 from agentlab.agent import Run
 from agentlab.analysis.diff import STEP_PARTS, step_keys
 from agentlab.errors import ConfigurationError
-from agentlab.model.messages import ModelRequest
+from agentlab.model.messages import ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.notebook.page.data import run_data
 from agentlab.notebook.page.steps import Shown
@@ -72,8 +73,32 @@ def test_the_form_offers_the_results_of_the_step_and_the_agents() -> None:
     run = four_steps()
     form = ask(shown(run, agents=[agent("two")]), "branch_form", step=2)
     (result,) = form["results"]
-    assert (result["tool"], result["text"], result["redacted"]) == ("search", "nothing", False)
+    assert (result["label"], result["text"], result["redacted"]) == ("Result of search", "nothing", False)
     assert (form["prompt"], form["agents"], form["model"], form["needs_message"]) == (None, ["two:m"], "one:m", False)
+
+
+def test_results_of_several_calls_of_one_tool_have_different_labels() -> None:
+    def search(query: str) -> str:
+        """Search."""
+        return "nothing"
+
+    def look(at: str) -> str:
+        """Look."""
+        return "nothing"
+
+    asked = [
+        ("search", {"query": "cellar"}),
+        ("look", {"at": "it"}),
+        ("search", {"query": "x" * 200}),
+        ("search", {"query": KEY}),
+    ]
+    calls = [ToolCall(str(place), name, json.dumps(given)) for place, (name, given) in enumerate(asked)]
+    model = ScriptedProvider([say(finish=lab.FinishReason.TOOL_CALLS, calls=calls), "Done."])
+    run = ended(lab.Agent(model, tools=[search, look]).run("?"))
+    labels = [one["label"] for one in ask(shown(run), "branch_form", step=1)["results"]]
+    assert labels[:2] == ['Result of search 1: {"query": "cellar"}', "Result of look"]
+    assert labels[2].startswith('Result of search 2: {"query": "xxx') and len(labels[2]) < 110
+    assert labels[3].startswith("Result of search 3: ") and KEY not in labels[3]
 
 
 def test_below_the_prompt_the_prompt_can_be_edited() -> None:

@@ -86,6 +86,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "AllOf": lambda: lab.AllOf(*[lab.StepCountIs(number + 1) for number in range(200)]),
     "AnyOf": lambda: lab.StepCountIs(8) | lab.HasToolCall(HOSTILE),
     "Approval": lambda: lab.Approval.refuse(HOSTILE),
+    "Audio": lambda: lab.Audio(b"fLaC1234", name=HOSTILE),
     "Budget": lambda: lab.Budget(max_cost=0.05, timeout=60),
     "Cell": lambda: lab.Cell(HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE),
     "Chat": lambda: lab.Chat(scripted()),
@@ -94,11 +95,13 @@ MADE: dict[str, Callable[[], Any]] = {
     "Custom": lambda: lab.Custom(lambda history: False, name=HOSTILE),
     "Decision": lambda: lab.Decision(lab.Action.ABORT, HOSTILE, lab.StopReason.ERROR, "retry"),
     "DecisionContext": lambda: lab.DecisionContext(run().history[0].calls[0].response, history=run().history),
+    "Document": lambda: lab.Document(b"%PDF-1", name=HOSTILE),
     "DryRun": lambda: lab.Experiment({HOSTILE[:60]: scripted()}, {"p": HOSTILE}).dry_run(),
     "Experiment": lambda: lab.Experiment({f"{number}{HOSTILE[:60]}": scripted() for number in range(40)}, [HOSTILE]),
     "ExperimentResults": conducted,
     "FinishReasonIs": lambda: lab.FinishReasonIs(HOSTILE),
     "HasToolCall": lambda: lab.HasToolCall(HOSTILE),
+    "Image": lambda: lab.Image("https://example.com/" + HOSTILE),
     "LiveSettings": lambda: scripted().run("go").limits,
     "Lockstep": lambda: lab.Lockstep([scripted().run("go") for _ in range(40)]),
     "MaxCost": lambda: lab.MaxCost(0.05),
@@ -144,6 +147,8 @@ MADE: dict[str, Callable[[], Any]] = {
     "ToolResult": lambda: run().messages[2].tool_results[0],
     "ModelCall": lambda: run().history[0].calls[0],
     "ModelResponse": lambda: run().history[0].calls[0].response,
+    "McpServer": lambda: served(),  # noqa: PLW0108  defined below
+    "McpServer, not open": lambda: lab.tools.from_mcp(["serve", "--key", KEY, HOSTILE], env={"KEY": KEY}),
     "own-condition": lambda: own_condition(),  # noqa: PLW0108  defined below
     "Imported": lambda: Imported(run().to_frame(), run().to_frame(), (HOSTILE[:200],), source="<script>"),
 }  # fmt: skip
@@ -162,6 +167,12 @@ def own_condition() -> lab.StopCondition:
             return HOSTILE
 
     return Never()
+
+
+def served() -> Any:
+    server: Any = lab.tools.from_mcp(f"https://example.com/mcp?api_key={KEY}", headers={"authorization": KEY}, name="places")
+    server._tools = tuple(lab.tool(name=f"look{number}", description=HOSTILE)(look) for number in range(40))
+    return server
 
 
 class Tags(HTMLParser):
@@ -268,6 +279,17 @@ def test_a_dry_run_without_a_bound_says_so_and_does_not_call_it_unknown() -> Non
     html = lab.Experiment([agent], ["?"], [{"budget": lab.Budget(max_calls=2)}]).dry_run()._repr_mimebundle_()["text/html"]
     assert "unknown" not in html.partition("token_limit")[2].partition("</tr>")[0]
     assert "no limit" in html.partition("token_limit")[2].partition("</tr>")[0]
+
+
+def test_the_card_of_an_mcp_server_lists_its_tools() -> None:
+    html = served()._repr_mimebundle_()["text/html"]
+    assert "MCP server places" in html
+    assert "https://example.com/mcp" in html
+    assert html.count(">city<") == FIRST + LAST
+    assert "… 20 more …" in html
+    html = lab.tools.from_mcp("python stations.py")._repr_mimebundle_()["text/html"]
+    assert "python stations.py" in html
+    assert "Not open." in html
 
 
 def test_code_in_a_note_is_shown_as_code() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,6 +18,7 @@ from live_page import Data, LivePage
 from measured_work import calls_in
 from soak.planted_keys import IN_ENVIRONMENT, KEYS, SENT, found_in
 from thread_tools import drawn, wait_until
+from typing_extensions import TypedDict
 
 import agentlab as lab
 from agentlab import StepCountIs
@@ -28,7 +30,7 @@ from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import Hole, ModelResponse
 from agentlab.notebook.panel import coming
 from agentlab.notebook.panel.coming import LONGEST_ANSWER, LONGEST_TAIL, Coming
-from agentlab.records.events import Event, StepStarted, TextReceived
+from agentlab.records.events import Event, StepStarted, TextReceived, ToolStarted
 from agentlab.testing import ScriptedProvider, call, say
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -76,7 +78,7 @@ class Watched:
         self._tools, self._more = tools, more
 
     def look(self) -> None:
-        news = self.coming.news()
+        news = new_of(self.coming)
         if "live" in news:
             self._live = news["live"] and LivePage._grown(self._live, _as_json(news["live"]))
         self.seen.append(self._live)
@@ -89,6 +91,11 @@ class Watched:
 
     def texts(self) -> list[str]:
         return [text_of(live) for live in self.seen]
+
+
+def new_of(coming: Coming) -> Data:
+    coming.read()
+    return coming.news(coming._run.timeline.complete_steps)
 
 
 def _as_json(live: Data) -> Data:
@@ -119,7 +126,7 @@ def look_up(word: str) -> str:
 def test_text_grows_word_by_word_and_is_then_a_step() -> None:
     watched = Watched()
     run = watched.run(speech("It ", "rai", "ns ", "in Graz", ". And", look=watched.look))
-    assert watched.coming.news() == {}
+    assert new_of(watched.coming) == {}
     to_the_end(run)
     assert watched.texts() == ["It", "It", "It rains", "It rains in", "It rains in Graz."]
     assert {(live["n"], live["words"]) for live in watched.seen if live} == {(1, "streaming")}
@@ -212,7 +219,7 @@ def test_the_cost_of_a_piece_does_not_depend_on_the_length() -> None:
 
     def more() -> None:
         watched.take(TextReceived(0.0, 1, "A sentence with some words in it.\n\n" * 3, 1))
-        watched.news()
+        new_of(watched)
 
     for _ in range(20):
         more()
@@ -264,6 +271,102 @@ def test_hostile_markdown_is_inert() -> None:
     last = watched.seen[-1]
     assert last is not None
     assert not re.search(r"<script|<img|javascript:alert\(3\)\"", last["tail"])
+
+
+# Typed answers and arguments ------------------------------------------------------------------------------------------------
+
+
+class Trip(TypedDict):
+    """A trip."""
+
+    city: str
+    days: int
+    stops: list[str]
+
+
+TRIP = '{"city": "Graz on the Mur", "days": 12, "stops": ["Bruck", "Leoben"]}'
+
+
+def rows_of(live: Data | None) -> list[tuple[str, str]]:
+    """The fields that are shown of an answer."""
+    html = "" if live is None else live["tail"]
+    found = re.findall(r"<tr><th>(.*?)</th><td>(.*?)</td></tr>", html, re.DOTALL)
+    return [(name, unescape(re.sub("<[^>]*>", "", value)).strip()) for name, value in found]
+
+
+@pytest.mark.parametrize("text", [TRIP, f"```json\n{TRIP}\n```"], ids=["plain", "in a code block"])
+def test_a_typed_answer_is_shown_as_the_fields_that_are_there(text: str) -> None:
+    watched = Watched(output=Trip)
+    run = watched.run(speech(*text, look=watched.look))
+    to_the_end(run)
+    assert run.output == {"city": "Graz on the Mur", "days": 12, "stops": ["Bruck", "Leoben"]}
+    shown = [rows_of(live) for live in watched.seen]
+    assert [("city", "Graz on")] in [[(name, value.strip()) for name, value in rows] for rows in shown]
+    assert not any(("days", "1") in rows for rows in shown), "half a number"
+    assert [name for name, _ in shown[-1]] == ["city", "days", "stops"]
+    assert not any('"city"' in text for text in watched.texts())
+    assert all(len(after) >= len(before) for before, after in itertools.pairwise(shown)), "no field disappears again"
+
+
+def test_an_answer_of_several_types_is_shown_without_its_wrapping() -> None:
+    watched = Watched(output=Trip | int)
+    to_the_end(watched.run(speech(f'{{"answer": {TRIP}', "}", look=watched.look)))
+    assert rows_of(watched.seen[-1])[0] == ("city", "Graz on the Mur")
+
+
+def written(*pieces: str, tool: str, look: Callable[[], object]) -> Speech:
+    """A call whose answer is one tool call, with arguments that stream in."""
+
+    async def speak(context: CallContext) -> ModelResponse:
+        for piece in pieces:
+            context.on_arguments(tool, piece, 0)
+            look()
+        return call(tool, "".join(pieces))
+
+    return speak
+
+
+def test_a_typed_answer_that_is_a_tool_call_is_shown_as_its_fields() -> None:
+    watched = Watched(output=Trip)
+    run = watched.run(written(*TRIP, tool="final_answer", look=watched.look))
+    to_the_end(run)
+    assert run.output == {"city": "Graz on the Mur", "days": 12, "stops": ["Bruck", "Leoben"]}
+    shown = [rows_of(live) for live in watched.seen]
+    assert [("city", "Graz on")] in shown
+    assert [name for name, _ in shown[-1]] == ["city", "days", "stops"]
+    assert {live["words"] for live in watched.seen if live} == {"streaming"}
+
+
+def test_arguments_are_shown_while_they_are_written_and_then_the_call() -> None:
+    watched = Watched(tools=(look_up,))
+
+    def look(event: Event) -> None:
+        if isinstance(event, ToolStarted):
+            watched.look()
+
+    long = '{"word": "' + "much " * 100 + '<b>a</b>"}'
+    run = watched.run(written(*long.split(" "), tool="look_up", look=watched.look), speech("done"))
+    run.observe(look)
+    to_the_end(run)
+    before, after = watched.seen[-2], watched.seen[-1]
+    assert before is not None
+    assert after is not None
+    assert before["tail"].startswith('<div class="agentlab-note">look_up <code>…')
+    assert len(before["tail"]) < 400
+    assert "<b>" not in before["tail"]
+    assert (after["tail"], [one["name"] for one in after["calls"]]) == ("", ["look_up"])
+
+
+@pytest.mark.usefixtures("_planted")
+@pytest.mark.parametrize("output", [None, Trip])
+@pytest.mark.parametrize("tool", ["look_up", "final_answer"])
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_no_part_of_a_key_is_shown_while_arguments_are_written(key: str, tool: str, output: object) -> None:
+    watched = Watched(tools=(look_up,), output=output)
+    arguments = json.dumps({"word": f"{key} and", "city": f"the key {key} is", "days": 1, "stops": [key]})
+    run = watched.run(written(*arguments, tool=tool, look=watched.look), speech("done"))
+    to_the_end(run)
+    assert found_in("\n".join(str(live) for live in watched.seen)) == []
 
 
 # Tools and sub-agents -------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
@@ -174,6 +175,53 @@ def test_arguments_that_do_not_fit_are_refused_and_the_call_still_waits() -> Non
             trip.decide(asked, "approve", wrong)
     assert len(trip.run.pending) == 1
     trip.run.cancel()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"nights": 3}', None),
+        ("{", "The arguments do not fit the tool: Invalid JSON"),
+        (" ", "Write the arguments as a JSON object"),
+        ('{"nights": "many"}', "The arguments do not fit the tool: nights: Input should be a valid integer"),
+    ],
+)
+def test_edited_arguments_are_checked_before_the_decision(text: str, why: str | None) -> None:
+    trip = Trip()
+    (asked,) = trip.ask()
+    found = do(trip.panel, "check", call=asked["call"], of=asked["of"], text=text)
+    assert found == "" if why is None else found.startswith(why)
+    if found:
+        with pytest.raises(ConfigurationError, match="^" + re.escape(found)):
+            trip.decide(asked, "approve", text)
+    assert len(trip.run.pending) == 1
+    trip.run.cancel()
+
+
+def test_arguments_of_the_model_are_checked_too() -> None:
+    trip = Trip(arguments={"nights": "many"})
+    (asked,) = trip.ask()
+    assert "nights: Input should be a valid integer" in do(trip.panel, "check", call=asked["call"], of=asked["of"])
+    trip.decide(asked, "approve")
+    assert "nights" in trip.result_read() and trip.booked == []
+    with pytest.raises(ConfigurationError, match="does not wait any more"):
+        do(trip.panel, "check", call=asked["call"], of=asked["of"])
+
+
+def test_the_arguments_of_a_sub_agents_call_are_checked_against_its_tool() -> None:
+    def book(nights: int) -> str:
+        """Book."""
+        return "booked"
+
+    scout = lab.Agent(ScriptedProvider([call("book", {"nights": "many"}), "Done."], name="b"), tools=[book], approve=["book"])
+    planner = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."}), "Done."]), tools=[scout.as_tool("scout", "Books.")])
+    run = planner.run("?")
+    asyncio.run(to_the_end(run))
+    panel = panel_of(run)
+    (asked,) = read(panel)["asked"]
+    assert "nights: Input should be a valid integer" in do(panel, "check", call=asked["call"], of=asked["of"])
+    assert do(panel, "check", call=asked["call"], of=asked["of"], text='{"nights": 1}') == ""
+    run.cancel()
 
 
 def test_long_arguments_are_written_over_several_lines_and_keys_are_hidden() -> None:

@@ -16,10 +16,12 @@ import agentlab as lab
 from agentlab import Budget, StepCountIs
 from agentlab.agent import Run
 from agentlab.errors import ConfigurationError
+from agentlab.limits.reading import Remaining
 from agentlab.notebook.page.data import page_data
-from agentlab.notebook.panel import feed
+from agentlab.notebook.panel import coming, feed
 from agentlab.notebook.panel.actions import live_data
 from agentlab.notebook.panel.feed import NEWEST, Feed
+from agentlab.records.events import Event, StepCompleted, StepStarted, StopReasonObserved
 from agentlab.testing import ScriptedProvider, call, say
 
 
@@ -130,6 +132,70 @@ def test_why_the_run_ended_is_written_on_its_last_step() -> None:
     drawn(page.panel)
     assert page.steps(run)[1]["stop_reason"] == "explicit_stop"
     assert page.of(run)["end"]["detail"] == "Stopped by the person: enough"
+
+
+@pytest.fixture
+def _steps_are_shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coming, "SHOWN_AFTER_S", 0.0)
+    monkeypatch.setattr(coming, "WAITS_AFTER_S", 0.0)
+
+
+@pytest.mark.usefixtures("_steps_are_shown_at_once")
+def test_a_step_that_is_complete_is_not_shown_as_under_way_too() -> None:
+    run, shown = made(), []
+
+    def look(event: Event) -> None:  # before the panel has the event, such as a store that is slow
+        drawn(page.panel)
+        shown.append(((page.of(run)["live"] or {}).get("n"), len(page.steps(run))))
+
+    run.observe(lambda event: look(event) if type(event) in (StopReasonObserved, StepCompleted) else None)
+    page = opened(run)
+    with undisturbed(page.panel):
+        take(run, 2)
+    assert shown == [(1, 0), (None, 1), (2, 1), (None, 2)]
+
+
+@pytest.mark.usefixtures("_steps_are_shown_at_once")
+def test_a_step_that_ends_during_a_drawing_is_under_way_until_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = made(taken=2)
+    page = opened(run)
+
+    def late(one: Run) -> Any:
+        monkeypatch.setattr(feed, "live_data", live_data)
+        take(run)
+        return live_data(one)
+
+    with undisturbed(page.panel):
+        page.panel.feed.of(run).take(StepStarted(0.0, 3, Remaining()))
+        page.panel._draw()
+        monkeypatch.setattr(feed, "live_data", late)
+        page.panel._draw()
+        assert (page.of(run)["live"]["n"], len(page.steps(run))) == (3, 2)
+        page.panel._draw()
+        assert (page.of(run)["live"], len(page.steps(run))) == (None, 3)
+
+
+def test_time_alone_is_not_sent_since_the_page_has_a_clock() -> None:
+    sent: list[Any] = []
+
+    async def wait() -> str:
+        """Wait."""
+        drawn(page.panel)
+        for _ in range(2):
+            before = len(page.messages)
+            await asyncio.sleep(0.01)
+            drawn(page.panel)
+            sent.extend(page.messages[before:])
+        return "done"
+
+    run = lab.Agent(ScriptedProvider([call("wait", {}), "end"]), tools=[wait]).run("go", budget=Budget(max_turns=5))
+    page = opened(run)
+    with undisturbed(page.panel):
+        take(run)
+        assert (sent, page.of(run)["ticks"]) == ([], True)
+        page.panel._draw()
+    assert page.of(run)["ticks"] is False
+    assert page.of(run)["totals"]["elapsed_s"] == pytest.approx(run.timeline.clock.elapsed_s(), abs=1e-4)
 
 
 def test_runs_of_one_name_are_told_apart() -> None:

@@ -12,8 +12,9 @@ import pickle
 import re
 import subprocess
 import sys
+import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from agentlab import Budget, HasToolCall, MaxCost, StepCountIs
 from agentlab._internal import secrets as known_keys
 from agentlab.agent import Run
 from agentlab.errors import AgentlabWarning, ConfigurationError
+from agentlab.model.messages import ToolCall
 from agentlab.notebook.page import page_html, script, style
 from agentlab.notebook.page.data import as_json, page_data
 from agentlab.notebook.page.steps import Shown
@@ -117,6 +119,19 @@ def family() -> Run:
         to_the_end(run.fork(at=2, budget=Budget(max_turns=3)))
     run.fork(at=1, tool_results={run.history[0].tool_calls[0].id: '{"city":"Graz","sky":"sunny"}'})
     return run
+
+
+def test_spans_of_tools_that_run_at_the_same_time_overlap() -> None:
+    barrier = threading.Barrier(2)
+
+    def meet(mark: str) -> str:
+        barrier.wait(30)
+        return mark
+
+    calls = [ToolCall(mark, "meet", json.dumps({"mark": mark})) for mark in "ab"]
+    run = ended([say(finish=lab.FinishReason.TOOL_CALLS, calls=calls), "end"], tools=[lab.tool(meet, parallel=True)])
+    first, second = [span for span in only(run)["steps"][0]["spans"] if span["kind"] == "tool"]
+    assert max(first["start_s"], second["start_s"]) <= min(first["end_s"], second["end_s"])
 
 
 def test_a_family_of_replayed_runs() -> None:
@@ -372,6 +387,71 @@ def test_calls_that_wait_for_approval() -> None:
     assert only(run)["limits"][-1]["value"] == "every tool"
     run.stop()
     assert only(run)["pending"] == []
+
+
+def test_a_step_that_waits_for_approval_counts_with_the_calls_that_were_answered() -> None:
+    asked = call("search", {"query": "a"}, tokens=(100, 10), cost="0.25")
+    run = lab.Agent(ScriptedProvider([asked, asked, say("Done.", cost=0)]), tools=[search]).run(
+        "?", approve=True, budget=lab.Budget(max_tokens=1_000, max_calls=10), stop=lab.MaxCost(2)
+    )
+    names = ("max_tokens", "max_calls", "MaxCost", "max_turns")
+    seen = []
+    for _ in range(2):
+        asyncio.run(_result_of(run))
+        data = only(run)
+        seen.append([*list(data["totals"].values())[:-1], *(rows(run)[name]["value"] for name in names)])
+        run.approve()
+    assert seen == [[0, 110, 100, 10, 0.25, 110, 1, 0.25, 0], [1, 220, 200, 20, 0.5, 220, 2, 0.5, 1]]
+    asyncio.run(_result_of(run))
+    assert only(run)["totals"]["tokens"] == run.history.tokens == 235
+    run = lab.Agent(ScriptedProvider([call("search", {"query": "a"}, tokens=(None, 1))]), tools=[search]).run("?", approve=True)
+    asyncio.run(_result_of(run))
+    assert [only(run)["totals"][name] for name in ("tokens", "cost_usd")] == [None, None]
+
+
+def outcomes(step: dict[str, Any]) -> list[str]:
+    return re.findall('<span class="agentlab-call-outcome">(.*?)</span>', step["html"])
+
+
+@pytest.mark.parametrize("end", [Run.stop, Run.cancel])
+def test_calls_that_waited_when_the_run_ended_say_so(end: Callable[[Run], None]) -> None:
+    both = [*call("search", {"query": "a"}, id="1").tool_calls, *call("search", {"query": "b"}, id="2").tool_calls]
+    asked = say("Hm.", calls=both, finish=lab.FinishReason.TOOL_CALLS)
+    run = lab.Agent(ScriptedProvider([asked]), tools=[search]).run("?", approve=True)
+    asyncio.run(_result_of(run))
+    run.approve(run.pending[1])
+    end(run)
+    branch = run.fork(at=1)
+    for data in data_of(run)["runs"]:
+        assert outcomes(data["steps"][0]) == ["waited for approval · not executed", "approved by a person · not executed"]
+    assert [type(event).__name__ for event in run.events if "Approval" in type(event).__name__] == [
+        "ApprovalRequested", "ApprovalRequested", "ApprovalGiven",
+    ]  # fmt: skip
+    assert len(run.history.last.tool_calls) == 2 and branch.history[0].tool_results == ()  # type: ignore[union-attr]
+
+
+def test_the_call_of_a_sub_agent_that_waited_when_the_run_ended_says_so() -> None:
+    scout = lab.Agent(ScriptedProvider([call("search", {"query": "a"})]), tools=[search], name="scout", approve=["search"])
+    run = lab.Agent(ScriptedProvider([call("scout", {"task": "Go."})]), tools=[scout.as_tool("scout", "Looks.")]).run("?")
+    asyncio.run(_result_of(run))
+    run.stop()
+    caller, child = data_of(run)["runs"]
+    assert (outcomes(caller["steps"][0]), outcomes(child["steps"][0])) == (["cut off"], ["waited for approval · not executed"])
+    assert "Sub-agent scout-1: cancelled, 1 step" in text_of(caller["steps"][0]["html"])
+
+
+def test_an_attempt_that_was_cut_off_with_its_process_is_in_the_step() -> None:
+    scout = lab.Agent(ScriptedProvider(lambda request, index: say("Sunny.", cost="0.25")), name="scout")
+    run = ended([call("scout", {"task": "<b>Go."})], tools=[scout.as_tool("scout", "Looks.")], stop=StepCountIs(1))
+    step = run.history[0]
+    (use,) = step.children
+    before = dataclasses.replace(use, handle="scout (cut off)", stop_reason=None, cut_off=True)  # as it is stored
+    run.history.amend(dataclasses.replace(step, children=(before, use)))
+    said = text_of(data_of(run)["runs"][0]["steps"][0]["html"])
+    assert said.startswith(
+        "An earlier attempt at this step was cut off with its process. Its sub-agent scout: cut off, 1 step, 15 tokens, $0.25"
+    )
+    assert said.count("Sub-agent scout-1: completed, 1 step") == 1
 
 
 async def _result_of(run: Run) -> lab.RunResult:
@@ -630,3 +710,25 @@ def test_a_run_offers_it_and_not_its_parts() -> None:
     run = ended(["Done."])
     assert "to_html" in dir(run) and not {"stepper", "worker", "control", "timeline"} & set(dir(run))
     assert run.timeline is run.stepper.timeline
+
+
+# Typed answers --------------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Found:
+    place: str
+    notes: list[str]
+
+
+@pytest.mark.parametrize("by", ["text", "tool"])
+def test_a_typed_answer_is_a_table_of_its_fields(by: str) -> None:
+    value = {"place": "<b>here</b><script>alert(1)</script>", "notes": ["a"]}
+    good: Any = json.dumps(value) if by == "text" else call("final_answer", value)
+    data = only(ended(['{"place": 3}', good], agent={"output": Found}))
+    rejected, answered = data["steps"]
+    assert 'class="agentlab-nudge"' in rejected["html"] and 'class="agentlab-code' in rejected["html"]
+    assert [(mark["kind"], mark["step"]) for mark in data["marks"]] == [("retry", 1)]
+    assert "<th>place</th><td>&lt;b&gt;here&lt;/b&gt;&lt;script&gt;" in answered["html"]
+    assert data["end"]["output_html"] in answered["html"]
+    assert "<script" not in answered["html"] and "<b>" not in answered["html"]

@@ -25,7 +25,7 @@ BAD_INPUT: dict[str, tuple[Any, type[Exception], str]] = {
     "empty-prompt": (lambda: agent(["end"]).run(""), errors.ConfigurationError, "prompt='': pass the task as text"),
     "blank-prompt": (lambda: agent(["end"]).run(" \n"), errors.ConfigurationError, "pass the task as text"),
     "no-prompt": (lambda: agent(["end"]).run(None), errors.ConfigurationError, "prompt=None"),
-    "prompt-list": (lambda: agent(["end"]).run(["go"]), errors.ConfigurationError, "prompt=['go']"),
+    "prompt-list": (lambda: agent(["end"]).run([7]), errors.ConfigurationError, "prompt=…: 7 is neither text nor a part"),
     "instructions": (lambda: agent(["end"], instructions=None), errors.ConfigurationError, "instructions=None: pass text"),
     "budget-number": (lambda: agent(["end"]).run("go", budget=5), errors.LimitError, "budget=5: pass a Budget"),
     "budget-dict": (lambda: agent(["end"], budget={"max_turns": 3}), errors.LimitError, "pass a Budget"),
@@ -146,7 +146,7 @@ def test_the_names_of_other_tools_are_documented() -> None:
 KEYWORDS: dict[str, tuple[Any, str]] = {
     "tool": (lambda: lab.Agent("openai:gpt-5", tool=[look]), "Agent takes no 'tool'. Did you mean 'tools'? It takes: model, tools,"),
     "system_prompt": (lambda: lab.Agent("openai:gpt-5", system_prompt="Be brief."), 'Write `instructions="…"`.'),
-    "temperature": (lambda: lab.Agent("openai:gpt-5", temperature=0), 'Write `options={"temperature": 0}`.'),
+    "top_p": (lambda: lab.Agent("openai:gpt-5", top_p=0.9), 'Write `options={"top_p": 0.9}`.'),
     "output_type": (lambda: lab.Agent("openai:gpt-5", output_type=int), 'Write `terminating=["finalize"]`'),
     "agent-camel-case": (lambda: lab.Agent("openai:gpt-5", maxTurns=3), "Write `budget=lab.Budget(max_turns=3)`."),
     "agent-retries": (lambda: lab.Agent("openai:gpt-5", attempts=3), "Write `retry=lab.RetryPolicy(attempts=3)`."),
@@ -163,7 +163,8 @@ KEYWORDS: dict[str, tuple[Any, str]] = {
     "run-terminating_config": (lambda: looping().run("x", terminating_config={}), "Write `terminating=lab.TerminatingTools("),
     "run-nudge": (lambda: looping().run("x", nudge_message="a"), "`terminating=lab.TerminatingTools(tools=[…], nudge_message=…)`"),
     "run-agents-own": (lambda: looping().run("x", tools=[look]), "Write `lab.Agent(…, tools=…)`."),
-    "run-temperature": (lambda: looping().run("x", temperature=1), 'Write `lab.Agent(…, options={"temperature": 0})`.'),
+    "run-temperature": (lambda: looping().run("x", temperature=1), "Write `lab.Agent(…, temperature=1)`."),
+    "run-top_p": (lambda: looping().run("x", top_p=1), 'Write `lab.Agent(…, options={"top_p": 0.9})`.'),
     "fork": (lambda: looping().run("x").fork(0, max_cost=0.5), "fork takes no 'max_cost'. Write `budget=lab.Budget(max_cost=0.5)`."),
     "as_tool": (lambda: looping().as_tool("a", max_turns=3), "Write `budget=lab.Budget(max_turns=3)`."),
     "experiment-of-all": (lambda: lab.Experiment([looping()], ["?"], max_cost=5), "Write `budget=lab.Budget(max_cost=5)`."),
@@ -192,10 +193,10 @@ def test_an_unknown_keyword_says_what_to_write(write: Any, message: str) -> None
 ONLY_LISTED = ("usage", "description", "verbose", "colour", "rate_limit", "memory", "max_rounds")
 TYPOS = {
     "max_tunrs": "`budget=lab.Budget(max_turns=3)`", "max_step": "`budget=lab.Budget(max_turns=3)`", "tool": "'tools'",
-    "instruction": "'instructions'", "observer": "'observers'", "streams": "'stream'", "temprature": '`options={"temperature": 0}`',
+    "instruction": "'instructions'", "observer": "'observers'", "streams": "'stream'", "temprature": "'temperature'",
 }  # fmt: skip
 MEANT = {
-    "stop_sequences": '`options={"stop": ["END"]}`', "StopSequences": '`options={"stop": ["END"]}`', "thinking": "`options=",
+    "stop_sequences": '`options={"stop": ["END"]}`', "StopSequences": '`options={"stop": ["END"]}`', "thinking": "`reasoning_effort=",
     "step_limit": "`budget=lab.Budget(max_turns=3)`.", "top_k": '`options={"top_k": 40}`.', "deps": "a closure",
     "deps_type": "a closure",
     "run_config": "its settings as arguments of `lab.Agent`.", "cancellation_token": "`run.cancel()`.",

@@ -17,6 +17,7 @@ from agentlab.errors import ToolDefinitionError
 from agentlab.model.messages import Message, ModelRequest
 from agentlab.testing import call
 from agentlab.tools import as_tools, tool
+from tests.model.test_parts import PDF, picture, sound
 
 TRIP: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -330,6 +331,73 @@ def test_a_tool_of_another_library_is_a_tool(made: Any) -> None:
     failed = call_tool(ours, '{"city": "Atlantis"}')
     assert (failed.error, failed.content) == ("exception", "forecast raised ValueError: it sank")
     assert lab.tool(theirs, name="mine", description="Mine.").spec.description == "Mine."
+
+
+def langchain_returning(value: Any) -> Any:
+    def forecast(city: str) -> Any:
+        """Tell the weather."""
+        return value
+
+    return pytest.importorskip("langchain_core.tools").StructuredTool.from_function(forecast)
+
+
+def pydantic_ai_returning(make: Any) -> Any:
+    async def forecast(city: str) -> Any:
+        """Tell the weather."""
+        return make(pytest.importorskip("pydantic_ai"))
+
+    return pytest.importorskip("pydantic_ai").Tool(forecast)
+
+
+def langchain_message() -> Any:
+    content = [{"type": "text", "text": "sun"}, {"type": "image", "base64": IMAGE.base64, "mime_type": "image/png"}]
+    return langchain_returning(pytest.importorskip("langchain_core.messages").ToolMessage(content, tool_call_id="1"))
+
+
+IMAGE, URL = lab.Image(picture()), "https://example.com/a.png"
+AUDIO, TABLE = lab.Audio(sound()), lab.Document(PDF)
+WITH_PARTS: dict[str, tuple[Any, list[Any]]] = {
+    "LangChain, as OpenAI": (
+        lambda: langchain_returning(
+            [
+                {"type": "text", "text": "sun"},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{IMAGE.base64}"}},
+            ]
+        ),
+        ["sun", IMAGE],
+    ),
+    "LangChain": (
+        lambda: langchain_returning(
+            [
+                {"type": "image", "base64": IMAGE.base64, "mime_type": "image/png"},
+                {"type": "audio", "base64": AUDIO.base64, "mime_type": "audio/wav"},
+                {"type": "file", "source_type": "base64", "data": TABLE.base64, "mime_type": "application/pdf"},
+                {"type": "image", "url": URL},
+            ]
+        ),
+        [IMAGE, AUDIO, TABLE, lab.Image(URL)],
+    ),
+    "LangChain's message": (langchain_message, ["sun", IMAGE]),
+    "LangChain, other dicts": (
+        lambda: langchain_returning([{"type": "image", "base64": "AAAA"}, {"url": URL}]),
+        ['[{"type":"image","base64":"AAAA"},{"url":"https://example.com/a.png"}]'],
+    ),
+    "pydantic-ai": (lambda: pydantic_ai_returning(lambda ai: ai.BinaryContent(IMAGE.data, media_type="image/png")), [IMAGE]),
+    "pydantic-ai's URL": (lambda: pydantic_ai_returning(lambda ai: ai.ImageUrl(URL)), [lab.Image(URL)]),
+    "pydantic-ai's ToolReturn": (
+        lambda: pydantic_ai_returning(
+            lambda ai: ai.ToolReturn({"sky": "blue"}, content=["See", ai.BinaryContent(TABLE.data, media_type="application/pdf")])
+        ),
+        ['{"sky":"blue"}\nSee', TABLE],
+    ),
+}
+
+
+@pytest.mark.parametrize(("made", "pieces"), WITH_PARTS.values(), ids=WITH_PARTS.keys())
+def test_images_audio_and_files_of_another_library_are_parts(made: Any, pieces: list[Any]) -> None:
+    result = call_tool(as_tools([made()])["forecast"], '{"city": "Graz"}')
+    assert result.error is None
+    assert result.pieces == pieces
 
 
 @pytest.mark.parametrize("made", [SHAPES["LangChain's shape"], real_pydantic_ai], ids=["shape", "pydantic-ai"])

@@ -353,7 +353,7 @@ def thread(lock: threading.Thread) -> None: ...
 DEFINITIONS: dict[str, tuple[Any, str]] = {
     "no-annotation": (untyped, "no annotation for its parameter 'city': write its type, such as `city: str`"),
     "star": (star, "takes *cities: 'str', which a model cannot fill in"),
-    "double-star": (double_star, "takes **cities"),
+    "double-star": (double_star, "annotations, or pass a JSON schema, lab.tool(…, schema={…})"),
     "positional-only": (by_position, "takes city: 'str'"),
     "unresolved-annotation": (unresolved, "name 'Nowhere' is not defined"),
     "broken-annotation": (broken_annotation, "an annotation that cannot be resolved"),

@@ -21,7 +21,9 @@ REPOSITORY = Path(__file__).parents[2]
 
 PROGRAM = """
 import asyncio
+from dataclasses import dataclass
 from datetime import timedelta
+from typing_extensions import TypedDict, assert_type
 
 import agentlab as lab
 from agentlab import AllOf, AnyOf, Budget, FinishReasonIs, HasToolCall, MaxCost, MaxTokensUsed, Not, Off, StepCountIs
@@ -83,6 +85,32 @@ async def main() -> lab.RunResult:
     return result
 
 
+class Trip(TypedDict):
+    city: str
+
+
+@dataclass
+class Bus:
+    line: int
+
+
+async def typed() -> str:
+    agent = lab.Agent("openai:gpt-5.4-mini", output=Trip, instructions="Plan a trip.")
+    run = agent.with_model("anthropic:claude-sonnet-4-6").run("Where to?")
+    result = await run
+    assert_type(result.output, Trip | None)
+    assert_type(run.fork(at=1).output, Trip | None)
+    assert_type(result.raise_for_stop().output, Trip)
+    either: lab.Agent[Trip | Bus | None] = lab.Agent("openai:gpt-5.4-mini", output=Trip | Bus)
+    other = (await either.run("Where to?")).output
+    assert_type(other, Trip | Bus | None)
+    if isinstance(other, Bus):
+        assert_type(other.line, int)
+    reveal_type(lab.Agent("openai:gpt-5.4-mini", output=Bus))
+    reveal_type(lab.Agent("openai:gpt-5.4-mini"))
+    return result.raise_for_stop().output["city"]
+
+
 conditions: list[lab.StopCondition] = [
     AnyOf(StepCountIs(1), MaxCost(0.1)), AllOf(StepCountIs(1), FinishReasonIs("end_turn")), Not(StepCountIs(1)), Off(StepCountIs(2)),
     lab.Custom(lambda history: len(history) > 3),
@@ -100,7 +128,7 @@ REVEALED = [
     "agentlab.records.step.StepResult",
     "typing.Mapping[str, agentlab.tools.Tool]",
     "agentlab.limits.settings.RunSettings",
-    "agentlab.agent.Run",
+    "agentlab.agent.Run[Any]",
     "agentlab.records.step.StepResult",
     "tuple[agentlab.engine.next_actions.NextAction, ...]",
     "agentlab.model.finish_reasons.StopReason",
@@ -109,6 +137,8 @@ REVEALED = [
     "pandas.DataFrame",
     *("decimal.Decimal | None", "float | None") * 2,
     "tuple[str, ...]",
+    "agentlab.agent.Agent[program.Bus | None]",
+    "agentlab.agent.Agent[Any]",
     "agentlab.providers.base.Capabilities",
     "dict[str, agentlab.providers.base.Capabilities]",
     "agentlab.model.finish_reasons.TerminationSignal",
@@ -277,6 +307,6 @@ def test_pyright_knows_every_public_name_and_no_other(installed: Path) -> None:
     assert sorted(name for name, _ in known) == lab.__all__
     assert [name for name, kind in known if "Unknown" in kind or kind == "Any"] == []
     errors = [one for one in report if 'Type of "lab.' not in one]
-    for part in ("max_cots", '"tool"', 'returns type "NoReturn" rather than "bool"', "max_stpes"):
+    for part in ("max_cots", 'No overloads for "__init__"', 'returns type "NoReturn" rather than "bool"', "max_stpes"):
         assert sum(part in one for one in errors) == 1, errors
     assert len(errors) == 4

@@ -42,7 +42,7 @@ READ: Mapping[str, Mapping[str, str]] = {
     "agentlab": {
         "look": "a live panel in the notebook; rows of a DataFrame; OpenTelemetry",
         "evals": "experiments, intervals, what-if on recorded runs; no scorers, no datasets",
-        "in_out": "no; no; yes; yes",
+        "in_out": "yes; yes; yes; yes",
         "beyond": "sub-agents; Python; new, 0.1",
     },
     "pydantic-ai": {

@@ -58,7 +58,8 @@ WORDS = {
 
 
 def provider(name: str) -> base.Provider:
-    return Provider(name, model="some-model", base_url="http://127.0.0.1:1/v1")
+    place = {"project": "made-up"} if name.endswith("-vertex") else {}
+    return Provider(name, model="some-model", base_url="http://127.0.0.1:1/v1", **place)
 
 
 def parse_stream(name: str, pieces: Sequence[bytes], cap: int | None = None) -> tuple[ModelResponse, list[StreamEvent]]:
@@ -122,14 +123,19 @@ def google(finish: Any = "STOP", parts: Any = None, **more: Any) -> dict[str, An
 # One answer on every wire --------------------------------------------------------------------------------------------------
 
 
+def vendor(name: str) -> str:
+    """The provider whose wire a provider in a cloud speaks: `anthropic` for `anthropic-vertex`."""
+    return name.removesuffix("-vertex").removesuffix("-foundry")
+
+
 def whole(name: str, answer: Answer) -> dict[str, Any]:
-    return {"anthropic": _anthropic, "gemini": _gemini}.get(name, _chat)(answer)
+    return {"anthropic": _anthropic, "gemini": _gemini}.get(vendor(name), _chat)(answer)
 
 
 def stream(name: str, answer: Answer, *, newline: str = "\n") -> bytes:
-    if name == "anthropic":
+    if vendor(name) == "anthropic":
         return sse(_anthropic_events(answer), named=True, newline=newline)
-    return sse(_gemini_events(answer) if name == "gemini" else _chat_events(answer), newline=newline)
+    return sse(_gemini_events(answer) if vendor(name) == "gemini" else _chat_events(answer), newline=newline)
 
 
 # Chat completions ----------------------------------------------------------------------------------------------------------

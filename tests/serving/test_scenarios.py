@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,8 +16,9 @@ from agentlab.limits.policies import NO_CONTINUATION
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ModelRequest
 from agentlab.serving.app import served
-from agentlab.testing import call, say
+from agentlab.testing import ScriptedProvider, call, say
 from tests.fixtures import scenarios
+from tests.model.test_parts import picture
 
 from .builders import FINISH, finalize, parrot, scripted, serving
 
@@ -289,3 +291,53 @@ def test_recorded_providers_converse(opened: Callable[..., Door], model: str) ->
     kept = door.kept.messages("a")
     assert len(kept) == 8
     assert kept[1].native is not None
+
+
+# Images and files -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_in_code_may_have_images_and_files(tmp_path: Path) -> None:
+    image = lab.Image(picture())
+    seen: list[ModelRequest] = []
+
+    def answer(request: ModelRequest, index: int) -> Any:
+        seen.append(request)
+        return say("A square.")
+
+    async def main() -> None:
+        agent = lab.Agent(ScriptedProvider(answer))
+        with lab.Chat(agent, path=tmp_path / "chat.sqlite") as chat:
+            reply = await chat.chat("anna", ["What is", image])
+            assert reply.generated_messages[0] == {"sender": "human", "message": f"What is\n{image.text}"}
+            await chat.add_message("anna", [image, "again"], role="user")
+            await chat.ask([image])
+        with lab.Chat(agent, path=tmp_path / "chat.sqlite") as again:
+            assert [message.pieces for message in again.messages("anna")] == [["What is", image], ["A square."], [image, "again"]]
+            await again.chat("anna", "And now?")
+        assert [part.data for part in seen[-1].messages[0].parts] == [image.data]
+        assert seen[1].messages[0].parts == (image,)
+
+    asyncio.run(main())
+
+
+NO_MESSAGE: dict[str, tuple[Any, str]] = {
+    "bytes": ([b"abc"], r"message=\[…\]: b'abc' is neither text nor a part: use lab\.Image"),
+    "nothing": ([], "message='': pass a non-empty text"),
+    "half a character": (["\ud800", lab.Image(picture())], "contains half a surrogate pair"),
+    "a part alone": (lab.Image(picture()), r"message=.*: pass a non-empty text"),
+}
+
+
+@pytest.mark.parametrize(("message", "says"), NO_MESSAGE.values(), ids=NO_MESSAGE.keys())
+def test_a_message_that_is_none_is_refused(message: Any, says: str) -> None:
+    with lab.Chat(parrot()) as chat, pytest.raises(lab.errors.ChatInputError, match=says):
+        asyncio.run(to_the_end(chat.chat("anna", message)))
+
+
+def test_only_the_user_has_images() -> None:
+    with lab.Chat(parrot()) as chat, pytest.raises(lab.errors.ChatInputError, match=r"message=.*: pass a non-empty text"):
+        asyncio.run(to_the_end(chat.add_message("anna", ["See", lab.Image(picture())])))
+
+
+async def to_the_end(work: Any) -> Any:
+    return await work

@@ -78,8 +78,9 @@ class Talk:
 
     def provider(self, base: str = "http://127.0.0.1:1/v1", key: str | None = KEY) -> lab.Provider:
         """The provider, at this address."""
-        base = base.removesuffix("/v1") if self.name in ("bedrock", "anthropic") else base
-        return lab.Provider(self.name, model="some-model", base_url=base, api_key=key)
+        base = base.removesuffix("/v1") if self.name in ("bedrock", "anthropic", "anthropic-foundry") else base
+        place = {"project": "made-up"} if self.name.endswith("-vertex") else {}
+        return lab.Provider(self.name, model="some-model", base_url=base, api_key=key, **place)
 
     def recording(self) -> Replay:
         """The conversation as a recording that is served in its order."""

@@ -1,11 +1,12 @@
-"""Keys are planted in runs and searched for in all displays of runs: plots, the explorer, several panels, figures, other
-frames. None is found.
+"""Keys are planted in runs and searched for in all displays of runs: plots, the explorer, several panels, messages of live pages, other
+frames, figures. None is found.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import io
 import json
 import traceback
@@ -19,6 +20,7 @@ import pytest
 from engine.server import serving
 from rich.console import Console
 from rich.traceback import Traceback
+from thread_tools import drawn
 
 import agentlab as lab
 from agentlab._internal import secrets as known_keys
@@ -253,6 +255,165 @@ def _with_keys(value: Any) -> Any:
     if isinstance(value, list):
         return [_with_keys(one) for one in value]
     return f"{value} {ALL}" if isinstance(value, str) else value
+
+
+# What a live page is sent ---------------------------------------------------------------------------------------------------
+
+
+class Page:
+    """A page that shows a panel or the grid of a store, and keeps everything that it is sent."""
+
+    def __init__(self, view: Any) -> None:
+        self.view, self.sent = view, list[str]()
+        view.widget.send = lambda content, buffers=None: self.sent.append(json.dumps(content, ensure_ascii=False))
+        self.ask("hello", page="1")
+
+    def ask(self, do: str, **more: Any) -> Any:
+        """Send a command, and return the answer, which may be an error."""
+        self.view.widget.received({"do": do, "id": len(self.sent), **more})
+        return json.loads(self.sent[-1])
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """What was sent, by kind."""
+        for one in self.sent:
+            yield f"messages: {json.loads(one)['kind']}", one
+
+
+async def attended(run: lab.Run, page: Page) -> None:
+    """To the end, with a person who looks at each call and approves it."""
+    under_way = asyncio.ensure_future(_finished(run))
+    while not under_way.done():
+        if run.pending:
+            drawn(page.view)
+            (asked, *_) = run.pending
+            page.ask("decide", run=run.id, decision="approve", call=asked.call_id, of=asked.run_id, text="{")
+            page.ask("decide", run=run.id, decision="all")
+        await asyncio.sleep(0.002)
+    await under_way
+
+
+def ask_for_everything(page: Page, run: lab.Run) -> None:
+    """What a person can unfold, search, fill in and save, and what is refused."""
+    drawn(page.view)
+    steps = [*range(1, len(run.history) + 1)]
+    page.ask("steps", run=run.id, steps=steps)
+    for number in steps:
+        page.ask("details", run=run.id, step=number)
+    for query in ("REDACTED", "a", SENT):
+        page.ask("search", run=run.id, query=query, **{"from": 1})
+    for number in (0, *steps):
+        page.ask("branch_form", run=run.id, step=number)
+        page.ask("branch", run=run.id, step=number)
+        page.ask("branch", run=run.id, step=number, message="More.", model="nobody:nothing")
+    page.ask("in_code", run=run.id)
+    page.ask("save", run=run.id)
+    for name in ("max_turns", *run.limits.conditions):
+        page.ask("limit", run=run.id, name=name, value="much")
+    drawn(page.view)
+
+
+@pytest.mark.timeout(300)
+def test_no_planted_key_is_in_what_a_live_page_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+
+    def texts() -> Iterator[tuple[str, str]]:
+        store = lab.Store(tmp_path / "runs.db")
+        for source in SOURCES.values():
+            with serving(script=source.says) as server:
+                budget = lab.Budget(max_turns=3)
+                run = agent_of(source, server.base).run(
+                    source.prompt, budget=budget, approve=True, observers=[store], **source.settings()
+                )
+                page = Page(run.panel())
+                asyncio.run(attended(run, page))
+                ask_for_everything(page, run)
+                yield from page.texts()
+                yield "the copy that is kept", json.dumps(page.view._kept_bundle())
+                yield "run.to_html", str(run.to_html(raw=True))
+        grid = Page(lab.browse(store))
+        grid.ask("list")
+        grid.ask("open", runs=store.run_ids())
+        grid.ask("open", runs=[SENT])
+        yield from ((f"lab.browse, {where}", text) for where, text in grid.texts())
+        yield "lab.browse, the copy that is kept", json.dumps(grid.view._kept_bundle())
+        yield "lab.browse, file", str(grid.view.to_html())
+        store.close()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert report("secrets-live", COLUMNS, texts()) == []
+
+
+def test_a_key_that_was_not_sent_yet_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+    keys = ("Idle7Kq/plantedNever+Sent9", "Idle8Header/plantedNever3")
+    provider = lab.Provider("openai", model="m", api_key=keys[0], headers={"x-gateway-token": keys[1]})
+    run = lab.Agent(provider, instructions=f"Not {keys[1]}").run(f"Use {' and '.join(keys)}")
+    page = Page(run.panel())
+    drawn(page.view)
+    page.ask("branch_form", run=run.id, step=0)
+    for text in (*page.sent, json.dumps(page.view._kept_bundle()), str(run.to_html()), str(lab.browse(store_of(run)).to_html())):
+        assert not [key for key in keys if key in text]
+
+
+HALVED = "Hq7Zk9/Xv2Lm4+Tp8Rw3Yn6"
+CUTS = (60, 80, 160, 200, 300, 400, 1_000, 2_000, 4_000)
+CUTS_OF_ARGUMENTS = (20_000, 99_993)
+
+
+def with_a_text(text: str, **settings: Any) -> lab.Run:
+    """A run that has this text in most places that take one."""
+
+    def look(query: str) -> str:
+        """Look."""
+        if query == "fail":
+            raise ValueError(text)
+        return text
+
+    calls = [call("look", {"query": text}), call("look", {"query": "fail"}), call(text, {"query": text}, id="call_3")]
+    said = [dataclasses.replace(one, text=text, reasoning=text, refusal=text, model=text) for one in (*calls, say(text))]
+    stop = lab.Custom(lambda history: False, name=text)
+    agent = lab.Agent(ScriptedProvider(said, model=text), tools=[look], name=text, instructions=text)
+    run = agent.run(text, stop=stop, messages=[lab.Message("user", text), lab.Message("assistant", text)], **settings)
+    asyncio.run(_finished(run))
+    return run
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore::agentlab.errors.AgentlabWarning")
+def test_no_half_of_a_key_is_shown_where_a_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text is redacted before it is cut: nobody would recognise the first half of a key."""
+    monkeypatch.setenv("AGENTLAB_FRONTEND", "widgets")
+    known_keys.remember([HALVED])
+
+    def texts(text: str, *, whole: bool) -> Iterator[tuple[str, str]]:
+        waits = with_a_text(text, approve=True)
+        page = Page(waits.panel())
+        drawn(page.view)
+        yield from page.texts()
+        if whole:
+            run = with_a_text(text)
+            yield from ((one.where, one.text) for one in displays_of([run]))
+            yield "lab.browse", str(lab.browse(store_of(run)).to_html())
+            page = Page(run.panel())
+            ask_for_everything(page, run)
+            yield from page.texts()
+
+    found = []
+    for cut in (*CUTS, *CUTS_OF_ARGUMENTS):
+        words = "word " * (cut // 5 + 100)
+        for where, text in texts(f"{words[: cut - 19]}{HALVED} {words}", whole=cut in CUTS):
+            at = max(text.find(HALVED[:7]), text.find(HALVED[-7:]))
+            if at >= 0:
+                found.append((cut, where, ascii(text[max(0, at - 60) : at + 30])))
+    assert found == [], "\n".join(map(str, found))
+
+
+def store_of(run: lab.Run) -> lab.Store:
+    """A store with this run."""
+    store = lab.Store()
+    store.keep(run)
+    return store
 
 
 FAILING = (

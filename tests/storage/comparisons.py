@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+from pydantic_core import to_jsonable_python
 
 import agentlab as lab
 from agentlab.storage.store import Store
@@ -25,7 +26,8 @@ def assert_kept(store: Store, recorded: lab.Run | lab.RunResult) -> None:
         assert kept["state"].to_list() == ["ended"]
         assert loaded.result is not None
         assert spoken(loaded.messages) == spoken(recorded.messages)
-        assert loaded.result.output in (recorded.output, str(recorded.output))
+        written = to_jsonable_python(recorded.output, fallback=str)  # without the agent a typed output is its JSON values
+        assert loaded.result.output in (recorded.output, str(recorded.output), written)
         assert loaded.result.text == recorded.text
         assert loaded.result.stopped_by == recorded.stopped_by
         assert loaded.result.conditions_met == recorded.conditions_met

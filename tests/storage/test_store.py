@@ -84,7 +84,7 @@ def test_every_frame_of_a_replayed_run_is_restored(fixture: Fixture, path: Path,
             return one
 
         monkeypatch.setattr(Fixture, "agent", observed)
-        results = go(perform(fixture, lab.replay(fixture.path)))
+        results = go(perform(fixture, lab.replay(fixture.recordings)))
     with Store(path) as again:
         called = again.frame("runs").query("called_by.notna()")["run_id"].to_list()  # sub-agents' runs
         ids = [result.run_id for result in results]

@@ -202,3 +202,42 @@ def test_conditions_and_older_stores(path: Path, log: Path) -> None:
         texts = [stored.head.body, stored.end or "", *(one.body for one in store.storage.steps("plain"))]
         assert not any("approv" in text for text in texts)  # as an older version wrote it
         assert store.load("plain").limits.approve == ()
+
+
+def test_what_asks_a_person_is_set_anew_in_another_process(path: Path, log: Path) -> None:
+    """A function is stored by its name only: it, or something else, is passed again."""
+
+    def paid_before(history: lab.RunHistory) -> bool:
+        return len(history) > 1
+
+    def begin_with_a_function() -> None:
+        run = agent(log).run("go", approve=[paid_before], observers=[Store(path)]).with_id("one")
+        asyncio.run(to_the_end(run))
+
+    killed(begin_with_a_function)
+    with Store(path) as store:
+        with pytest.raises(lab.errors.ConfigurationError, match=r"'paid_before' was stored: .* resume\(…, approve=…\)"):
+            store.resume("one", agent(log))
+        with pytest.raises(lab.errors.LimitError, match="no tool of the agent fits 'fly'"):
+            store.resume("one", agent(log), approve=["fly"])
+        assert store.load("one", agent(log), approve=True).limits.approve == ("*",)
+        run = store.resume("one", agent(log), approve=[paid_before, "pay"])
+        assert [one.call_id for one in run.pending] == ["c1", "c2", "c3"]  # they waited before
+        run.approve()
+        assert asyncio.run(to_the_end(run)).stop_reason is StopReason.COMPLETED
+    assert lines(log) == ["look first", "look a", "pay 1", "pay 2"]
+
+
+def test_an_approver_of_another_process_decides(path: Path, log: Path) -> None:
+    killed(lambda: begin(path, log))
+    asked = []
+
+    async def approver(one: lab.PendingCall) -> lab.Approval:
+        asked.append(one.call_id)
+        return lab.Approval.refuse("No.") if one.call_id == "c3" else lab.Approval.allow()
+
+    with Store(path) as store:
+        run = store.resume("one", agent(log, approver=approver))
+        assert asyncio.run(to_the_end(run)).stop_reason is StopReason.COMPLETED
+    assert asked == ["c2", "c3"]
+    assert lines(log) == ["look first", "look a", "pay 1"]

@@ -157,7 +157,7 @@ class Trials:
         records, judge = self.records, self.judge
         outcome = np.where(records.own_end, FINISHED, STOPPED).astype(np.uint8)
         done = np.where(judge.goal_open, np.nan, (judge.goal < records.lengths).astype(float))
-        return Verdict(outcome, records.lengths - 1, self._last, done, cast(Any, None))
+        return Verdict(outcome, records.lengths - 1, self._last, done, cast(Any, None), np.zeros(len(records), bool))
 
 
 def _together(names: Mapping[str, Bools], where: Bools) -> Counter[str]:

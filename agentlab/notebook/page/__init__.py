@@ -28,7 +28,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.notebook.page.data import as_json, page_data
 from agentlab.notebook.page.steps import Shown
 
-SCRIPTS = ("dom", "charts", "transcript", "side", "diff", "controls", "inputs", "settings", "branching", "main")
+SCRIPTS = ("dom", "charts", "window", "transcript", "side", "seek", "diff", "controls", "inputs", "settings", "branching", "main")
 """The page's JavaScript in its order. The files share one scope."""
 
 
@@ -58,7 +58,7 @@ def _script(name: str) -> str:
 @cache
 def style() -> str:
     """Return the page's style sheet."""
-    return Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    return "".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("page.css", "widths.css"))
 
 
 def page_html(runs: Sequence[Run], title: str = "", *, timing: bool = True, raw: bool | Iterable[int] = False) -> str:
@@ -118,7 +118,7 @@ def _numbers(raw: object, runs: Sequence[Run]) -> frozenset[int]:
 
 
 def _title_of(runs: Sequence[Run]) -> str:
-    return f"{runs[0].agent.name}: {runs[0].prompt[:400]}" if len(runs) == 1 else counted(len(runs), "run")
+    return f"{runs[0].agent.name}: {cut(runs[0].prompt, 400)}" if len(runs) == 1 else counted(len(runs), "run")
 
 
 def to_html(

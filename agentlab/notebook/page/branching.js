@@ -61,7 +61,7 @@ function makeBranchForm(store, runId, step, send, keep) {
 
 /** Put the fields into a form: the results of the step's tools or the prompt, a message, and who answers. */
 function fillBranchForm(form, name, step, offered, { send, close }) {
-  const edits = offered.results.map((result) => [result.id, makeEdit(`Result of ${result.tool}`, result)]);
+  const edits = offered.results.map((result) => [result.id, makeEdit(result.label, result)]);
   const prompt = offered.prompt && makeEdit("Prompt", offered.prompt);
   const message = make("textarea", { rows: 2 });
   const model = make(
@@ -171,7 +171,7 @@ function makeColumns(store, send) {
     button.setAttribute("aria-pressed", String(!node.hidden));
     if (all && !met) {
       met = true;
-      if (node.closest(".page-frame").clientWidth >= 900) requestAnimationFrame(() => store.set({ beside: true }));
+      requestAnimationFrame(() => store.set({ beside: true }));
     }
     if (node.hidden) return;
     node.style.setProperty("--columns", all.runs.length > 4 ? Math.ceil(all.runs.length / 2) : all.runs.length);
@@ -213,15 +213,16 @@ function makeColumn(store, id) {
       gauges.replaceChildren(...GAUGES.map((one) => gaugeOf(run, one)).filter(Boolean));
       end.className = `page-column-end ${tone}`;
       end.hidden = !run.end;
-      if (run.end) end.replaceChildren(make("b", {}, endWords(run.end)[0]), ` ${run.end.detail}`);
+      if (run.end) end.replaceChildren(make("b", {}, words(run.end.stop_reason)), ` ${run.end.detail}`);
     },
   );
   const shown = new Map(); // the newest steps, by their data
+  let placed = 0; // where the text was scrolled to; from any other place a person has scrolled
   const answer = part(
     node,
     ({ run }) => [run.live, run.steps],
     ({ run }) => {
-      const toEnd = body.scrollTop + body.clientHeight >= body.scrollHeight - 4;
+      const follow = Math.abs(body.scrollTop - placed) < 4 || body.scrollTop + body.clientHeight >= body.scrollHeight - 4;
       const steps = run.steps.slice(-STEPS_IN_COLUMN);
       const missing = steps.filter((step) => step.html === null).map((step) => step.n);
       if (missing.length) store.need(id, missing).catch(() => {});
@@ -232,7 +233,9 @@ function makeColumn(store, id) {
       const rows = steps.map((step) => shown.get(step));
       if (live) rows.push(said(live.n, live.words, `<div class="agentlab-md">${live.blocks.join("")}${live.tail}</div>`));
       body.replaceChildren(...(rows.length ? rows : [make("small", {}, "not started yet")]));
-      if (toEnd) body.scrollTop = body.scrollHeight;
+      if (!follow) return;
+      body.scrollTop = live || !rows.length ? body.scrollHeight : rows.at(-1).offsetTop - body.offsetTop; // the beginning of what was said
+      placed = body.scrollTop;
     },
   );
   return {

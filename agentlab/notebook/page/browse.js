@@ -109,14 +109,14 @@ function mountBrowse(root, source) {
     grid.focus();
   }
 
-  /** Esc leaves the page, unless it closes something in it. */
+  /** Esc closes a dialog or the comparison, else leaves the page. In a notebook the page hears only keys that are pressed in it. */
   function leave(event) {
     if (event.key !== "Escape" || event.target.matches("input, textarea, select") || opened.querySelector("dialog[open]"))
       return;
-    if (pageStore && pageStore.view.compare !== null) return;
     event.preventDefault();
     event.stopPropagation();
-    close();
+    if (pageStore && pageStore.view.compare !== null) pageStore.set({ compare: null });
+    else close();
   }
 
   const unshield = shieldKeys(root);

@@ -66,7 +66,7 @@ function makeChart(store, measure, onLimit) {
     picture.replaceChildren(
       ...frameOf(scale, measure),
       ...curvesOf(run, beside, scale, measure),
-      ...limitLine(scale, measure),
+      ...limitLine(scale, measure, [run, ...beside]),
       cursor,
     );
     legend.replaceChildren(
@@ -207,14 +207,28 @@ function curvesOf(run, beside, scale, measure) {
   return shapes;
 }
 
-function limitLine(scale, measure) {
+/** The line of the limit and its label, at an end and on a side of the line where no curve passes if there is one. */
+function limitLine(scale, measure, runs) {
   if (scale.limit === null) return [];
   const right = PLOT.left + scale.width;
   const y = scale.seen ? scale.y(scale.limit) : PLOT.top - 4;
   const text = scale.seen ? `limit ${measure.format(scale.limit)}` : `limit ${measure.format(scale.limit)} \u2191`;
+  const yAt = (one, x) => {
+    const at = ((x - PLOT.left) / scale.width) * scale.steps;
+    const totals = [Math.floor(at), Math.ceil(at)].map((n) => (n ? one.steps[n - 1] && measure.total(one.steps[n - 1]) : 0));
+    return totals.every(known) ? scale.y(totals[0] + (at % 1) * (totals[1] - totals[0])) : NaN;
+  };
+  const isFree = ([anchor, foot]) => {
+    const width = 6.5 * text.length;
+    const from = anchor === "end" ? right - width : PLOT.left;
+    const passed = runs.flatMap((one) => Array.from({ length: 33 }, (_, n) => yAt(one, from + (width * n) / 32)));
+    return !passed.some((at) => at > foot - 12 && at < foot + 4);
+  };
+  const places = [y - 4, ...(y + 13 < PLOT.height - PLOT.bottom ? [y + 13] : [])].flatMap((foot) => ["end", "start"].map((anchor) => [anchor, foot]));
+  const [anchor, foot] = places.find(isFree) || places[0];
   return [
-    scale.seen ? draw("line", { x1: PLOT.left, x2: right, y1: y, y2: y, class: "page-limit" }) : null,
-    draw("text", { x: right, y: y - 4, "text-anchor": "end", class: "page-tick limit" }, text),
+    scale.seen ? draw("line", { x1: PLOT.left, x2: right, y1: y, y2: y, class: "page-limit-line" }) : null,
+    draw("text", { x: anchor === "end" ? right : PLOT.left, y: foot, "text-anchor": anchor, class: "page-tick limit" }, text),
   ].filter(Boolean);
 }
 
@@ -233,6 +247,7 @@ function makeLimitHandle(store, plot, measure, onLimit, redraw) {
   let value = null;
   let held = null; // where it was grasped; NaN once it has been moved
   let reach = 0; // what the upper edge means while it is held
+  let byKey = false; // it has the focus and is moved with keys: then its words stay
   let sent = null; // the limit before the one that was sent, until the new one is in force
 
   function show(wanted) {
@@ -244,7 +259,8 @@ function makeLimitHandle(store, plot, measure, onLimit, redraw) {
     const text = `${measure.format(value)}${ends ? " \u2013 ends the run at the next step" : ""}`;
     node.style.top = `${y}px`;
     node.classList.toggle("far", isFar);
-    node.classList.toggle("ends", ends && (held !== null || sent !== null || node.matches(":focus")));
+    node.classList.toggle("ends", ends && (held !== null || sent !== null || byKey));
+    node.classList.toggle("named", held !== null || byKey);
     node.classList.toggle("low", y < 30);
     dress(node, {
       "aria-valuenow": value,
@@ -275,6 +291,7 @@ function makeLimitHandle(store, plot, measure, onLimit, redraw) {
     node.setPointerCapture(event.pointerId);
     node.focus({ preventScroll: true });
     held = event.clientY;
+    byKey = false;
     reach = scale.seen ? scale.most : FAR * scale.used;
     node.classList.add("held");
     redraw();
@@ -291,7 +308,14 @@ function makeLimitHandle(store, plot, measure, onLimit, redraw) {
     release();
   });
   node.addEventListener("pointercancel", () => held !== null && release());
-  node.addEventListener("blur", () => redraw());
+  node.addEventListener("focus", () => {
+    byKey = node.matches(":focus-visible");
+    redraw();
+  });
+  node.addEventListener("blur", () => {
+    byKey = false;
+    redraw();
+  });
   node.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && held !== null) {
       event.preventDefault();
@@ -302,6 +326,7 @@ function makeLimitHandle(store, plot, measure, onLimit, redraw) {
     const by = { ArrowUp: 1.05, ArrowRight: 1.05, ArrowDown: 0.95, ArrowLeft: 0.95 }[event.key];
     if (!by) return;
     event.preventDefault();
+    byKey = true;
     show(Math.max(value * by, value + (measure.unit === "usd" ? 0 : Math.sign(by - 1))));
     send();
   });
@@ -311,7 +336,13 @@ function makeLimitHandle(store, plot, measure, onLimit, redraw) {
     place(now) {
       scale = now;
       node.hidden = now.limit === null || now.over;
-      if (node.hidden) return;
+      if (node.hidden) {
+        held = sent = null; // the run has ended: what is dragged is let go
+        byKey = false;
+        reach = 0;
+        node.classList.remove("held", "ends", "named");
+        return;
+      }
       dress(node, { "aria-label": `Limit: ${now.row.label}`, "aria-valuemin": 0 });
       if (sent !== null && now.limit !== sent) {
         sent = null;

@@ -157,10 +157,14 @@ function makeChat(store, send) {
 
 // Approvals ------------------------------------------------------------------------------------------------------------------
 
+const EDITABLE = "You can edit the arguments first.";
+const CHECK_MS = 250; // after the last key
+
 /** A card for each tool call that waits for a person's word. */
 function makeApprovals(store, send) {
   const cards = new Map();
   const title = make("h2", {});
+  const list = make("div", { class: "page-cards" });
   const every = makeButton({
     label: "Approve all",
     press: () => makeCommand(store, send)({ do: "decide", decision: "all" }),
@@ -168,14 +172,15 @@ function makeApprovals(store, send) {
   const node = make(
     "section",
     { class: "page-approvals warn", tabindex: -1, "aria-label": "Calls that wait for approval", hidden: true },
-    make("div", { class: "page-approvals-head" }, mark("bars", "warn"), title, every.node),
+    make("div", { class: "page-approvals-head" }, mark("bars", "warn"), title, make("small", {}, EDITABLE), every.node),
+    list,
   );
   return part(
     node,
     (state) => [state.run?.asked],
     ({ run }) => {
       const asked = run?.asked || [];
-      const had = node.contains(document.activeElement);
+      const had = node.contains(focused());
       const keyOf = (one) => `${one.of}/${one.call}`;
       const waiting = new Set(asked.map(keyOf));
       let fresh = false;
@@ -188,14 +193,14 @@ function makeApprovals(store, send) {
         if (cards.has(keyOf(one))) continue;
         const card = makeCard(one, store, send);
         cards.set(keyOf(one), card);
-        node.append(card);
+        list.append(card);
         fresh = true;
       }
       node.hidden = !asked.length;
       title.textContent = asked.length === 1 ? "A tool call waits for your approval" : `${asked.length} tool calls wait for your approval`;
       every.node.hidden = asked.length < 2;
-      if (asked.length && (had || fresh) && !isTyping(had ? null : document.activeElement)) {
-        if (!node.contains(document.activeElement)) node.focus({ preventScroll: true });
+      if (asked.length && (had || fresh) && !isTyping(had ? null : focused())) {
+        if (!node.contains(focused())) node.focus({ preventScroll: true });
       }
     },
   );
@@ -206,25 +211,46 @@ const isTyping = (node) => !!node?.closest("input:not([type=range]), textarea, s
 
 /** One call: what it is, why a person is asked, and what can be decided. */
 function makeCard(call, store, send) {
-  const refusal = make("p", { class: "page-refused", role: "alert", hidden: true });
-  const decide = (decision, text) =>
-    send({ do: "decide", run: store.view.open, call: call.call, of: call.of, decision, text }).catch((error) => {
-      refusal.textContent = error.message;
-      refusal.hidden = false;
-    });
+  const refusal = make("p", { class: "page-refused", role: "alert", id: `page-refusal-${++lastId}`, hidden: true });
+  const ask = (message) => send({ run: store.view.open, call: call.call, of: call.of, ...message });
+  const decide = (decision, text) => ask({ do: "decide", decision, text }).catch((error) => refuse(error.message));
   const input = make("textarea", { class: "page-text code", "aria-label": `Arguments of ${call.tool}`, spellcheck: "false" });
+  dress(input, { "aria-describedby": refusal.id });
   input.value = call.arguments;
-  input.rows = Math.min(8, call.arguments.split("\n").length);
+  input.rows = Math.min(5, call.arguments.split("\n").length);
   const edited = () => input.value !== call.arguments;
   const approve = makeButton({
     label: "Approve",
     kind: "main",
     press: () => decide("approve", edited() ? input.value : undefined),
   });
+  let misfit = ""; // why the arguments do not fit
+  let waiting = 0;
+
+  function refuse(why) {
+    refusal.hidden = !why;
+    write(refusal, why);
+  }
+  function label() {
+    const words = edited() ? "Approve with these arguments" : "Approve";
+    approve.show({ label: words, why_not: edited() ? misfit : "" });
+  }
+  /** Mark arguments that do not fit before a person approves them: those of the model, too. */
+  async function check() {
+    const text = input.value;
+    const why = await ask({ do: "check", text: edited() ? text : undefined }).catch(() => "");
+    if (text !== input.value) return;
+    misfit = why;
+    dress(input, { "aria-invalid": String(!!why) });
+    refuse(why && !edited() ? `${why} If you approve, the model reads this as an error.` : why);
+    label();
+  }
   input.addEventListener("input", () => {
-    refusal.hidden = true;
-    approve.show({ label: edited() ? "Approve with these arguments" : "Approve" });
+    clearTimeout(waiting);
+    waiting = setTimeout(check, CHECK_MS);
+    label();
   });
+  check();
   const word = make("textarea", { class: "page-text", rows: 2 });
   const send_ = makeButton({ kind: "main", press: () => decide(word.dataset.decision, word.value) });
   const back = makeButton({ label: "Back", press: () => turn(null) });
@@ -235,7 +261,7 @@ function makeCard(call, store, send) {
   function turn(choice) {
     first.hidden = !!choice;
     second.hidden = !choice;
-    refusal.hidden = true;
+    refuse(choice ? "" : misfit);
     if (!choice) return from.focus();
     word.dataset.decision = choice.decision;
     word.setAttribute("aria-label", choice.about);

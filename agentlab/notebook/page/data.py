@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentlab._internal.formatting import as_set
 from agentlab._internal.redaction import redact
@@ -26,12 +26,15 @@ from agentlab.limits.budget import DefaultTurns
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading
-from agentlab.notebook.markup import LimitNow, limits_now, share_of
-from agentlab.notebook.page.rich_text import code, markdown, sanitised, value_html
+from agentlab.notebook.markup import LimitNow, limits_now, share_of, used_so_far
+from agentlab.notebook.page.rich_text import code, fields_html, markdown, sanitised, value_html
 from agentlab.notebook.page.step_detail import seen
 from agentlab.notebook.page.steps import EVERYTHING, Shown, Steps, in_force, message_html, number, on_one_line
 from agentlab.records.result import RunResult
 from agentlab.records.step import ChildUse
+
+if TYPE_CHECKING:
+    from agentlab.tools.outputs import OutputType
 
 JSON = dict[str, Any]
 
@@ -89,7 +92,8 @@ def run_data(run: Run, shown: Shown, ids: Mapping[str, str], of_parent: Sequence
     rows = []
     for n in range(1, steps.catch_up() + 1):
         shared = parent is not None and n <= len(of_parent) and parent.history[n - 1] is run.history[n - 1]
-        rows.append(of_parent[n - 1] if shared else steps.outline(n) | steps.content(n) | {"details": steps.details(n)})
+        more = {} if shared else {"same": steps.keys(n), "details": steps.details(n)}
+        rows.append(of_parent[n - 1] if shared else steps.outline(n) | steps.content(n) | more)
     return {**head_data(run, shown, ids), "steps": rows, "marks": steps.marks}
 
 
@@ -117,7 +121,7 @@ def fixed_data(run: Run, ids: Mapping[str, str]) -> JSON:
 
 def state_data(run: Run, shown: Shown) -> JSON:
     """Return what changes while a run is under way. The cost does not grow with the number of steps."""
-    history = run.history
+    history = used_so_far(run)
     return {
         "name": _name(run),
         "state": _STATES[run.state],
@@ -132,7 +136,7 @@ def state_data(run: Run, shown: Shown) -> JSON:
         "limits": limit_rows(run, shown),
         "in_force": in_force(run.limits.snapshot()),
         "pending": [_pending(one) for one in run.pending],
-        "end": end_data(run.result),
+        "end": end_data(run.result, run.agent.output_type),
         "actions": [_action(place, one) for place, one in enumerate(run.next_actions)],
     }
 
@@ -206,7 +210,7 @@ def _pending(call: PendingCall) -> JSON:
     }
 
 
-def end_data(result: RunResult | None) -> JSON | None:
+def end_data(result: RunResult | None, output_type: OutputType | None = None) -> JSON | None:
     """Return why the run ended; None before."""
     if result is None:
         return None
@@ -217,7 +221,9 @@ def end_data(result: RunResult | None) -> JSON | None:
         raw = f"said {signal.raw_field} = {signal.raw_value}" if signal.raw_value is not None else "gave no reason"
         said = f"The provider {raw}, read as {signal.finish_reason} (confidence {signal.confidence})."
     output = ""
-    if result.output is not None:
+    if result.output is not None and output_type is not None:
+        output = fields_html(output_type.plain(result.output), "run.output")
+    elif result.output is not None:
         output = sanitised(value_html(result.output) or _text_or_json(result.text, "run.result.output"))
     return {
         "kind": "terminated" if result.terminated else "truncated",

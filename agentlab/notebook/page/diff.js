@@ -59,9 +59,10 @@ function changedLimits(before, after) {
 /** Return the view that compares the open run (right) with another one (left). */
 function makeDiff(store) {
   const pick = (side, onPick) => make("select", { "aria-label": side, onchange: (event) => onPick(event.target.value) });
-  const left = pick("Left run", (id) => store.set({ compare: id }));
-  const right = pick("Right run", (id) => store.set({ open: id }));
   const swap = () => store.set({ open: store.view.compare, compare: store.view.open, step: store.view.step });
+  // The run on the other side can be chosen too: they change places.
+  const left = pick("Left run", (id) => (id === store.view.open ? swap() : store.set({ compare: id })));
+  const right = pick("Right run", (id) => (id === store.view.compare ? swap() : store.set({ open: id })));
   const close = make("button", { type: "button", class: "page-button", onclick: () => store.set({ compare: null }) }, "Close");
   const summary = make("div", { class: "page-differences" });
   const scroller = make("div", {
@@ -138,13 +139,12 @@ function makeDiff(store) {
     JSON.stringify(store.runs().map((run) => [run.id, run.name, run.parent])),
   ];
   const choices = part(node, names, ({ view }) => {
-    offer(left, view.compare, view.open);
-    offer(right, view.open, view.compare);
+    offer(left, view.compare);
+    offer(right, view.open);
   });
-  function offer(select, chosen, without) {
-    const offered = treeOf(store.runs()).filter(({ run }) => run.id !== without);
+  function offer(select, chosen) {
     const option = ({ run, depth }) => make("option", { value: run.id }, `${"\u2003".repeat(depth)}${run.name || run.agent}`);
-    select.replaceChildren(...offered.map(option));
+    select.replaceChildren(...treeOf(store.runs()).map(option));
     select.value = chosen;
   }
 
@@ -165,7 +165,7 @@ function makeDiff(store) {
       const same = (place) => [one, other].every((run, side) => run.steps[place] === before[side].steps[place]) && differs[place] === differed[place];
       let from = 0;
       while (from < differs.length && from < differed.length && same(from)) from++;
-      list.refresh(from + 1); // what is read stays as it is while the runs go on
+      list.refresh(from + 1); // what is read stays as it is while the runs continue
     } else list.reset({ index: first ?? 0, offset: 0 });
   });
   function goTo(step) {

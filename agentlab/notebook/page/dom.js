@@ -35,6 +35,13 @@ function fill(node, html) {
   return node;
 }
 
+/** The element that has the focus. In a shadow tree, as marimo's, the document knows its host only. */
+function focused() {
+  let node = document.activeElement;
+  while (node?.shadowRoot?.activeElement) node = node.shadowRoot.activeElement;
+  return node;
+}
+
 /** Return a part of the page that is drawn anew only if one of its inputs has changed: what has the focus in it stays. */
 function part(node, inputs, redraw) {
   let last = null;
@@ -194,6 +201,7 @@ const EMPTY_RUN = {
   settings: null,
   code: "",
   soon: "",
+  ticks: false,
   paused: null,
   chat: null,
   asked: [],
@@ -369,12 +377,6 @@ function originOf(run, store, where = true) {
   if (run.called_by) return `sub-agent${of}`;
   if (!parent) return "";
   return `branch${of}${known(run.forked_at) ? ` after step ${run.forked_at}` : ""}`;
-}
-
-/** Why a run ended, in words: its stop reason, and whether it was cut short. */
-function endWords(end) {
-  const reason = words(end.stop_reason);
-  return reason === end.kind ? [reason, ""] : [reason, end.kind];
 }
 
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'", "#x27": "'", nbsp: " " };

@@ -48,25 +48,32 @@ function started(at) {
   return date.getFullYear() === now.getFullYear() ? `${day.slice(0, -5)} ${CLOCK.format(date)}` : day;
 }
 
-/** The columns: `of` is what is sorted by, `cell` what is shown. Numbers are sorted the largest first. */
+/**
+ * The columns: `of` is what is sorted by, `cell` what is shown. Numbers are sorted the largest first. `width` is in px; without one, a
+ * column is as wide as its longest text, up to `most`, and the prompt takes what is left.
+ */
 const GRID = [
-  { name: "name", label: "Run", cell: (row) => [make("bdi", {}, row.name), row.beside && make("small", {}, ` ${row.beside}`)] },
-  { name: "model", label: "Model" },
-  { name: "prompt", label: "Prompt" },
+  { name: "name", label: "Run", most: 340, cell: (row) => [make("bdi", {}, row.name), row.beside && make("small", {}, ` ${row.beside}`)] },
+  { name: "model", label: "Model", most: 190 },
+  { name: "prompt", label: "Prompt", width: 150 },
   {
     name: "state",
     label: "State",
+    most: 180,
     of: (row) => row.look[2],
     cell: (row) => [mark(row.look[0], row.look[1]), ` ${row.look[2]}`],
   },
-  { name: "why", label: "Why it ended" },
-  { name: "steps", label: "Steps", number: count },
-  { name: "tokens", label: "Tokens", number: count },
-  { name: "cost_usd", label: "Cost", number: dollars },
-  { name: "elapsed_s", label: "Time", number: seconds },
-  { name: "score", label: "Score", number: (value) => (known(value) ? String(Number(value.toPrecision(4))) : "none") },
-  { name: "begun_at", label: "Started", number: started },
+  { name: "why", label: "Why it ended", most: 170 },
+  { name: "steps", label: "Steps", width: 64, number: count },
+  { name: "tokens", label: "Tokens", width: 76, number: count },
+  { name: "cost_usd", label: "Cost", width: 88, number: dollars },
+  { name: "elapsed_s", label: "Time", width: 82, number: seconds },
+  { name: "score", label: "Score", width: 64, number: (value) => (known(value) ? String(Number(value.toPrecision(4))) : "none") },
+  { name: "begun_at", label: "Started", width: 118, number: started },
 ];
+
+/** The columns that are left out, in this order, where there is no room for all of them. A row's tooltip has what they say. */
+const LEFT_OUT = ["model", "elapsed_s", "steps", "score", "why", "tokens", "cost_usd", "begun_at"];
 
 const COLLATOR = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
@@ -93,6 +100,8 @@ function makeGrid({ onOpen, onRefresh }) {
   let rows = [];
   let shown = [];
   let listing = { held: null };
+  let columns = GRID; // those for which there is room
+  let widths = new Map(); // of the longest text in each column
   let current = null; // the id of the row that keys act on
   const order = { by: "begun_at", down: true };
   const chosen = { outcome: "", model: "", experiment: "" };
@@ -114,18 +123,19 @@ function makeGrid({ onOpen, onRefresh }) {
   const refresh = make("button", { type: "button", class: "page-button", onclick: onRefresh }, "Refresh");
   refresh.hidden = !onRefresh;
   const chips = make("div", { class: "page-chips", role: "group", "aria-label": "State, or why it ended" });
-  const heads = GRID.map((column) => {
+  const heads = GRID.map((column, place) => {
     const button = make(
       "button",
       { type: "button", onclick: () => sortBy(column) },
       column.label,
       make("i", { "aria-hidden": "true" }),
     );
-    return make("div", { role: "columnheader", class: `page-cell ${column.name} ${column.number ? "number" : ""}` }, button);
+    const kind = `page-cell ${column.name} ${column.number ? "number" : ""}`;
+    return make("div", { role: "columnheader", class: kind, "aria-colindex": place + 2 }, button);
   });
   const tickHead = make(
     "div",
-    { role: "columnheader", class: "page-cell tick" },
+    { role: "columnheader", class: "page-cell tick", "aria-colindex": 1 },
     make("span", { class: "page-unseen" }, "Compare"),
   );
   const head = make("div", { role: "row", class: "page-grid-head", "aria-rowindex": 1 }, tickHead, heads);
@@ -141,6 +151,7 @@ function makeGrid({ onOpen, onRefresh }) {
   const compareButton = make("button", { type: "button", class: "page-button", onclick: compareTicked }, "Compare");
   const clear = make("button", { type: "button", class: "page-button", onclick: untick }, "Clear");
   const ticks = make("span", { role: "status" });
+  const hint = make("span", { class: "page-quiet" });
   const about = make("span", { class: "page-quiet" });
   const node = make(
     "div",
@@ -148,7 +159,7 @@ function makeGrid({ onOpen, onRefresh }) {
     make("div", { class: "page-browse-head" }, title, input, selects, number, refresh),
     chips,
     scroller,
-    make("div", { class: "page-browse-foot" }, compareButton, clear, ticks, about),
+    make("div", { class: "page-browse-foot" }, compareButton, clear, ticks, hint, about),
   );
   input.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown") focusRow(0);
@@ -157,7 +168,41 @@ function makeGrid({ onOpen, onRefresh }) {
     event.preventDefault();
     if (event.key === "Escape") redraw();
   });
-  new ResizeObserver(drawRows).observe(scroller);
+  new ResizeObserver(() => {
+    fit();
+    drawRows();
+  }).observe(scroller);
+
+  // Columns: those for which there is room.
+
+  function measure() {
+    const pen = document.createElement("canvas").getContext("2d");
+    pen.font = `600 13px ${getComputedStyle(scroller).fontFamily}`;
+    const width = (text) => pen.measureText(text || "").width;
+    const widthIn = ({ name, of }, row) => (name === "name" ? width(row.name) + 0.85 * width(` ${row.beside}`) : width(of ? of(row) : row[name]));
+    const widest = (column) => rows.reduce((most, row) => Math.max(most, widthIn(column, row)), width(`${column.label} \u2193`));
+    widths = new Map(GRID.filter((column) => column.most).map((column) => [column.name, 21 + widest(column)]));
+    widths.set("state", widths.get("state") + 18); // its mark
+  }
+
+  function fit() {
+    const room = scroller.clientWidth - 48; // without the ticks and the edge
+    if (room <= 0) return;
+    const widthOf = ({ name, width, most }) => width || Math.ceil(Math.min(widths.get(name), most, 0.42 * room));
+    const sum = (some) => some.reduce((all, one) => all + widthOf(one), 0);
+    const all = GRID.filter((one) => one.name !== "score" || rows.some((row) => known(row.score)));
+    let fitting = all;
+    for (const name of LEFT_OUT) if (sum(fitting) > room) fitting = fitting.filter((one) => one.name !== name);
+    const template = fitting.map((one) => (one.name === "prompt" ? "minmax(0, 1fr)" : `${widthOf(one)}px`));
+    scroller.style.setProperty("--columns", ["40px", ...template].join(" "));
+    const left = all.filter((one) => !fitting.includes(one)).map((one) => one.label);
+    const names = left.length > 1 ? `${left.slice(0, -1).join(", ")} and ${left.at(-1)}` : left[0];
+    hint.textContent = left.length ? `No room for ${names}: point at a row to read them.` : "";
+    if (fitting.map((one) => one.name).join() === columns.map((one) => one.name).join()) return;
+    columns = fitting;
+    heads.forEach((head, place) => (head.hidden = !columns.includes(GRID[place])));
+    for (const one of nodes.values()) one.row = null; // each is drawn anew
+  }
 
   // What is shown: filter, facets, order.
 
@@ -293,14 +338,22 @@ function makeGrid({ onOpen, onRefresh }) {
       event.stopPropagation();
       setTick(row, tick.checked);
     });
-    const cells = GRID.map((column) => {
+    const said = (one) => (one.number ? one.number(row[one.name]) : row[one.name]);
+    const left = GRID.filter((one) => !columns.includes(one) && (one.name === "score" ? known(row.score) : said(one)));
+    const more = left.map((one) => `${one.label}: ${said(one)}`).join("\n");
+    const cells = columns.map((column) => {
       const value = row[column.name];
       const content = column.number ? column.number(value) : column.cell ? column.cell(row) : value;
       const quiet = column.number && !known(value) ? "unknown" : "";
       const about = column.name === "begun_at" ? new Date(1000 * value).toString() : tipOf(row, column.name);
       return make(
         "div",
-        { role: "gridcell", class: `page-cell ${column.name} ${column.number ? "number" : ""} ${quiet}`, title: about },
+        {
+          role: "gridcell",
+          class: `page-cell ${column.name} ${column.number ? "number" : ""} ${quiet}`,
+          "aria-colindex": GRID.indexOf(column) + 2,
+          title: column.name === "name" && more ? `${about}\n${more}` : about,
+        },
         content,
       );
     });
@@ -310,6 +363,7 @@ function makeGrid({ onOpen, onRefresh }) {
         role: "row",
         class: there ? "page-grid-row" : "page-grid-row away",
         "data-id": row.id,
+        title: more || null,
         onclick: () => {
           current = row.id;
           onOpen([row]);
@@ -319,7 +373,7 @@ function makeGrid({ onOpen, onRefresh }) {
           for (const [id, one] of nodes) one.node.tabIndex = id === current ? 0 : -1;
         },
       },
-      make("div", { role: "gridcell", class: "page-cell tick", onclick: (event) => event.stopPropagation() }, tick),
+      make("div", { role: "gridcell", class: "page-cell tick", "aria-colindex": 1, onclick: (event) => event.stopPropagation() }, tick),
       cells,
     );
   }
@@ -405,10 +459,8 @@ function makeGrid({ onOpen, onRefresh }) {
       title.textContent = given.title;
       title.title = given.title;
       about.textContent = given.about || "";
-      node.classList.toggle(
-        "scored",
-        rows.some((row) => known(row.score)),
-      );
+      measure();
+      fit();
       const atTop = !scroller.scrollTop;
       redraw({ keepPlace: true });
       if (atTop) scroller.scrollTop = 0;

@@ -41,8 +41,9 @@ function makeControl(field, set) {
   let follow;
 
   if (typed) {
-    let shown = null;
-    let tried = null; // what was sent, until it is in force or refused
+    let heard = null; // the value in the kernel's last news, which come after its answer
+    let shown = null; // the value in force
+    let tried = null; // what was sent, unless it is in force by now
     let dirty = false;
     const long = field.control === "text" && field.long;
     input = make(long ? "textarea" : "input", {
@@ -59,22 +60,26 @@ function makeControl(field, set) {
     };
     const restore = () => {
       type(false);
+      tried = null;
       input.value = shown;
       accept();
     };
     const commit = () => {
       if (!dirty) {
-        if (!refusal.textContent) input.value = shown;
+        if (tried === null) input.value = shown;
         return;
       }
       type(false);
       const mine = (tried = input.value);
-      set(mine === "" && field.none ? null : mine).then((answer) => {
-        accept();
-        shown = answer?.value ?? "";
-        if (!dirty && input.value === mine) input.value = shown;
-        if (tried === mine) tried = null;
-      }, refuse);
+      set(mine === "" && field.none ? null : mine).then(
+        (answer) => {
+          accept();
+          shown = answer?.value ?? "";
+          if (!dirty && input.value === mine) input.value = shown;
+          if (tried === mine) tried = null;
+        },
+        (error) => tried === mine && refuse(error),
+      );
     };
     input.addEventListener("input", () => type(true));
     input.addEventListener("blur", commit);
@@ -87,9 +92,12 @@ function makeControl(field, set) {
     });
     follow = ({ value }) => {
       const text = value ?? "";
-      if (text === shown) return;
+      const isOld = text === heard || text === shown;
+      heard = text;
+      if (isOld) return;
       shown = text;
       if (dirty || (input.matches(":focus") && input.value !== tried)) return;
+      tried = null;
       input.value = shown;
       accept();
     };

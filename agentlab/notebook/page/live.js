@@ -29,7 +29,8 @@ function makeSend(model) {
 
 /** Put news from the kernel into the store: `page` is set if it is everything. */
 function take(store, { runs = {}, steps = {}, marks = {}, page, open, fault, all }) {
-  for (const id of new Set([runs, steps, marks].flatMap(Object.keys))) {
+  const isNew = (id) => Number(!store.run(id)); // a branch takes steps of its parent, which come first
+  for (const id of [...new Set([runs, steps, marks].flatMap(Object.keys))].sort((a, b) => isNew(a) - isNew(b))) {
     const { readings, live, totals, ...fields } = runs[id] || {};
     const run = store.run(id);
     if (!run && !fields.id) continue; // everything about it is on its way

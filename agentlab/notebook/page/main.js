@@ -124,11 +124,10 @@ function mountPage(root, store, send = null) {
     if (state.step?.html === null) store.need(run.id, [state.step.n]).catch(() => {}); // the drawer shows it
     transcript.node.hidden = hidden;
     diff.node.hidden = !beside;
-    const focused = () => root.contains(root.getRootNode().activeElement);
-    const had = focused();
+    const had = root.contains(focused());
     parts.forEach((one) => one.update(state));
-    if (had && !focused()) conversation().focus(); // what had the focus is gone, such as a button of a run that has ended
-    grow(beside);
+    if (had && !root.contains(focused())) conversation().focus(); // what had the focus is gone, such as a button of a run that has ended
+    grow(hidden);
     // What a person chooses is brought into view; a step that arrives is not: at the end, the list keeps to the end by itself.
     const moved = last.open === store.view.open && last.step !== store.view.step;
     if (moved && person) conversation().reveal(store.view.step);

@@ -28,6 +28,7 @@ from pygments.util import ClassNotFound
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import AS_WRITTEN, escape, printable, whole
+from agentlab.model.parts import Part
 from agentlab.notebook.page.step_detail import seen, unseen_in
 
 if TYPE_CHECKING:
@@ -290,6 +291,30 @@ def value_html(value: object) -> str:
     return sanitised(html) if html else ""
 
 
+def fields_html(data: object, where: str = "") -> str:
+    """Return a JSON object as a table of its fields, any other JSON value as code."""
+    if not isinstance(data, dict) or not data:
+        return code(json.dumps(data, ensure_ascii=False), where=where)
+    rows = []
+    for name, value in list(data.items())[:MOST_ROWS]:
+        inner = isinstance(value, dict | list) and bool(value)
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        cell = code(shown, where=where) if inner else escape(seen(shown[:LONGEST_CODE]))
+        rows.append(f"<tr><th>{escape(seen(str(name)))}</th><td>{cell}</td></tr>")
+    return sanitised(f'<div class="agentlab-table" tabindex="0"><table><tbody>{"".join(rows)}</tbody></table></div>')
+
+
+def part_html(part: Part) -> str:
+    """Return an image as an image, and any other part as a line with its name, type and size."""
+    shown = ""
+    if part.kind == "image" and part.is_held:
+        try:
+            shown = _embedded(part.data, part.text[1:-1])
+        except Exception:  # Pillow, which makes large images smaller, refuses this one
+            shown = ""
+    return sanitised(shown or f'<div class="agentlab-note">{escape(part.text[1:-1])}</div>')
+
+
 def _class_of(module: str, name: str) -> type:
     """Return a class of a library, or a class that nothing is of where the library is not loaded."""
     loaded = sys.modules.get(module)
@@ -329,7 +354,7 @@ def _image_of(value: object) -> str:
     return _embedded(data) if isinstance(data, bytes) else ""
 
 
-def _embedded(data: bytes) -> str:
+def _embedded(data: bytes, alt: str = "image returned by the tool") -> str:
     kind = next((kind for start, kind in _SIGNATURES.items() if data.startswith(start)), "")
     if not kind or (kind == "webp" and data[8:12] != b"WEBP"):
         return ""
@@ -338,7 +363,7 @@ def _embedded(data: bytes) -> str:
     if len(data) > LARGEST_IMAGE:
         return f'<div class="agentlab-note">An image of {len(data):,} bytes is left out.</div>'
     source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-    return f'<img class="agentlab-image" src="{source}" alt="image returned by the tool">'
+    return f'<img class="agentlab-image" src="{source}" alt="{escape(alt)}">'
 
 
 def _smaller(data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-// The parts around the transcript: bar, runs, scrubber, search, and the drawer.
+// The parts around the transcript: the bar, the runs, the drawer, and the help.
 
 // The bar --------------------------------------------------------------------------------------------------------------------
 
@@ -48,27 +48,29 @@ function makeBar(store) {
 }
 
 /**
- * The clocks of a live run, which need no message: of the time while it is running, and of the pause. A number that the kernel sends
+ * The clocks of a live run, which need no message: of the time while it counts, and of the pause. A number that the kernel sends
  * is the time at which it came.
  */
 function makeClock(node, store, since) {
   let timer = 0;
   const came = new WeakMap();
-  const passed = (what) => (performance.now() - came.get(what)) / 1000;
+  const note = (what) => came.has(what) || came.set(what, performance.now());
+  const passed = (what) => {
+    note(what); // the clock may strike before what has come is drawn
+    return (performance.now() - came.get(what)) / 1000;
+  };
 
   function show() {
     const run = store.run();
     const time = node.querySelector("[data-total=elapsed_s] .page-amount");
-    if (run.state === "running" && time) time.textContent = seconds(Math.floor(run.totals.elapsed_s + passed(run.totals)));
+    if (run.ticks && time) time.textContent = seconds(Math.floor(run.totals.elapsed_s + passed(run.totals)));
     since.textContent = run.paused ? `${seconds(Math.floor(run.paused.for_s + passed(run.paused)))}` : "";
   }
   return (run) => {
     if (!run) return;
-    for (const one of store.runs())
-      for (const what of [one.totals, one.paused]) if (what && !came.has(what)) came.set(what, performance.now());
-    const ticks = run.buttons !== null && (run.state === "running" || run.paused);
+    for (const one of store.runs()) for (const what of [one.totals, one.paused]) if (what) note(what);
     clearInterval(timer);
-    if (ticks) timer = setInterval(() => (node.isConnected ? show() : clearInterval(timer)), 250);
+    if (run.ticks || run.paused) timer = setInterval(() => (node.isConnected ? show() : clearInterval(timer)), 250);
     if (run.buttons !== null && known(run.totals.elapsed_s)) show();
   };
 }
@@ -139,6 +141,18 @@ function makeChips(store, button) {
   const row = make("nav", { class: "page-chips", "aria-label": "Runs" });
   const node = make("div", { class: "page-runs" }, row);
   const chips = new Map(); // they stay, so that the focus does
+  let brought = "";
+
+  /** Bring the chip of the open run into view, past the first one, which stays. It scrolls the row only, and not what the page is in. */
+  function bring() {
+    const chip = row.querySelector('[aria-current="true"]');
+    const first = row.firstElementChild;
+    if (!chip || chip === first) return void (row.scrollLeft = 0);
+    const stays = getComputedStyle(first).position === "sticky" ? first.offsetWidth + 6 : 0;
+    const [view, box] = [row, chip].map((one) => one.getBoundingClientRect());
+    row.scrollLeft += Math.min(0, box.left - view.left - stays) || Math.max(0, box.right - view.right + 3);
+  }
+  new ResizeObserver(bring).observe(row);
   return part(node, allRuns, ({ view }) => {
     const rows = treeOf(store.runs());
     node.hidden = button.hidden = rows.length < 2;
@@ -171,7 +185,8 @@ function makeChips(store, button) {
       if (row.children[place] !== chip.node) row.insertBefore(chip.node, row.children[place] || null);
       place++;
     }
-    row.querySelector('[aria-current="true"]')?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    if (brought !== `${view.open} ${place}`) bring(); // else a person may have scrolled
+    brought = `${view.open} ${place}`;
     button.setAttribute("aria-pressed", String(view.compare !== null));
   });
 }
@@ -182,16 +197,14 @@ function makeRuns(store) {
   const { node, aside } = section("Runs", body, { name: "runs", open: false });
   return part(node, allRuns, ({ view }) => {
     const rows = treeOf(store.runs());
-    const focused = body.contains(document.activeElement)
-      ? [...body.querySelectorAll("button")].indexOf(document.activeElement)
-      : -1;
+    const place = [...body.querySelectorAll("button")].indexOf(focused());
     node.hidden = rows.length < 2;
     aside.textContent = count(rows.length);
     const heads = ["Run", "Steps", "Tokens", "Cost"].map((title) => make("th", { scope: "col" }, title));
     const lines = rows.map(({ run, depth }) => runRow(store, run, depth, run.id === view.open));
     const table = make("table", { class: "page-table" }, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, lines));
     body.replaceChildren(table);
-    body.querySelectorAll("button")[focused]?.focus();
+    body.querySelectorAll("button")[place]?.focus();
   });
 }
 
@@ -209,208 +222,6 @@ function runRow(store, run, depth, isOpen) {
     make("th", { scope: "row" }, name),
     ...cells.map((cell) => make("td", {}, cell)),
   );
-}
-
-// The scrubber ---------------------------------------------------------------------------------------------------------------
-
-const THUMB = 14; // pixels, as in the style sheet
-
-/** A slider over the steps, with a tick for each: shaped and coloured by its finish reason. */
-function makeScrubber(store) {
-  const slider = make("input", {
-    type: "range",
-    min: 1,
-    step: 1,
-    "aria-label": "Step",
-    oninput: () => store.choose(Number(slider.value)),
-  });
-  const ticks = draw("svg", { "aria-hidden": "true", height: 32 });
-  const track = make("div", { class: "page-track" }, slider, ticks);
-  const label = make("span", { class: "page-step" });
-  const go = (by) => () => store.choose(store.view.step + by);
-  const button = (name, sign, by) =>
-    make("button", { type: "button", class: "page-button icon", "aria-label": name, title: name, onclick: go(by) }, sign);
-  const node = make(
-    "div",
-    { class: "page-scrubber", role: "group", "aria-label": "Steps" },
-    button("Previous step", "\u2039", -1),
-    track,
-    button("Next step", "\u203a", 1),
-    label,
-  );
-  let hits = new Set();
-
-  function redraw() {
-    const run = store.run();
-    const width = track.clientWidth;
-    if (!run || !width) return;
-    ticks.setAttribute("width", width);
-    ticks.replaceChildren(...ticksOf(run, width, hits));
-  }
-  function point() {
-    const { step } = store.view;
-    const steps = store.steps();
-    node.hidden = steps.length === 0;
-    slider.max = Math.max(1, steps.length);
-    slider.value = step;
-    label.textContent = `Step ${count(step)} of ${count(steps.length)}`;
-    slider.setAttribute("aria-valuetext", [label.textContent, words(steps[step - 1]?.finish)].filter(Boolean).join(", "));
-  }
-  new ResizeObserver(redraw).observe(track);
-  const drawn = part(node, (state) => [state.run, state.run?.steps], redraw);
-  const chosen = part(node, (state) => [state.run, state.view.step], point);
-  return {
-    node,
-    update: (state) => [chosen, drawn].forEach((one) => one.update(state)),
-    mark(found) {
-      hits = new Set(found);
-      redraw();
-    },
-  };
-}
-
-/** Ticks, at most one for each few pixels: where several fall together, the gravest is shown. */
-function ticksOf(run, width, hits) {
-  const steps = run.steps.length;
-  const x = (n) => (steps < 2 ? THUMB / 2 : THUMB / 2 + ((n - 1) * (width - THUMB)) / (steps - 1));
-  const column = (n) => Math.round(x(n) / (steps > width / 9 ? 4 : 1));
-  const columns = new Map();
-  for (const step of run.steps) {
-    const [shape, tone] = finishOf(step);
-    const at = column(step.n);
-    const there = columns.get(at);
-    if (!there || RANK[tone] > RANK[there.tone]) columns.set(at, { n: step.n, shape, tone, hit: there?.hit || hits.has(step.n) });
-    else if (hits.has(step.n)) there.hit = true;
-  }
-  const crowded = steps > width / 9;
-  const found = [];
-  for (const { n, shape, tone, hit } of columns.values()) {
-    const place = `translate(${(x(n) - 4.5).toFixed(1)} 11.5) scale(.9)`;
-    if (hit) found.push(draw("rect", { x: x(n) - 1.5, y: 1, width: 3, height: 30, class: "page-hit-tick" }));
-    if (crowded && tone === "plain")
-      found.push(draw("rect", { x: x(n) - 0.5, y: 13, width: 1, height: 6, class: "page-mark plain" }));
-    else found.push(draw("path", { d: SHAPES[shape], transform: place, "fill-rule": "evenodd", class: `page-mark ${tone}` }));
-  }
-  const marks = new Map(run.marks.filter((one) => one.step >= 1 && one.step <= steps).map((one) => [column(one.step), one]));
-  for (const one of marks.values()) {
-    found.push(
-      draw("path", {
-        d: "M0 0h6l-3 5z",
-        transform: `translate(${(x(one.step) - 3).toFixed(1)} 0)`,
-        class: `page-mark ${one.kind === "warning" ? "warn" : "live"}`,
-      }),
-    );
-  }
-  return found;
-}
-
-// Search ---------------------------------------------------------------------------------------------------------------------
-
-/**
- * A search box over the texts of all steps of the open run.
- *
- * `onFound` gets the text and the steps with hits, `onGo` the step to show; `onLeave` moves the focus on.
- */
-function makeSearch(store, { onFound, onGo, onLeave }) {
-  const input = make("input", {
-    type: "search",
-    placeholder: "Search",
-    "aria-label": "Search the transcript",
-    autocomplete: "off",
-    spellcheck: "false",
-  });
-  const answer = make("output", { class: "page-found" });
-  const button = (name, sign, by) =>
-    make("button", { type: "button", class: "page-button icon", "aria-label": name, title: name, onclick: () => go(by) }, sign);
-  const buttons = make(
-    "span",
-    { class: "page-search-go" },
-    button("Previous hit", "\u2191", -1),
-    button("Next hit", "\u2193", 1),
-  );
-  const node = make("div", { class: "page-search", role: "search" }, input, answer, buttons);
-  let found = [];
-  let waiting = 0;
-  let round = 0;
-  let looking = false;
-  let wanted = false; // the first hit is to be shown as soon as it is known
-
-  function show() {
-    const query = store.view.query.trim();
-    const at = found.indexOf(store.view.step);
-    answer.textContent = !query
-      ? ""
-      : !found.length
-        ? "no hits"
-        : at < 0
-          ? plural(found.length, "step")
-          : `${count(at + 1)} of ${plural(found.length, "step")}`;
-    buttons.hidden = !found.length;
-  }
-  function go(by) {
-    if (!found.length) return;
-    const { step } = store.view;
-    const next = by > 0 ? (found.find((n) => n > step) ?? found[0]) : (found.findLast((n) => n < step) ?? found.at(-1));
-    onGo(next);
-    show();
-  }
-  /** Thousands of steps are read in slices, so that typing is not held up. */
-  async function look() {
-    const mine = ++round;
-    looking = true;
-    await null; // what the search leads to comes after the drawing that has started it
-    if (mine !== round) return;
-    const query = store.view.query.trim().toLowerCase();
-    const hits = [];
-    for (let from = 1; query && from !== null; ) {
-      const answer = store.search(query, from);
-      if (!answer) break;
-      const { found: more, next } = await answer;
-      if (mine !== round) return;
-      hits.push(...more);
-      from = next;
-      if (from === null) return finish(query, hits);
-    }
-    let since = performance.now();
-    for (const step of query ? store.steps() : []) {
-      if (textOf(step).includes(query)) hits.push(step.n);
-      if (performance.now() - since < 10) continue;
-      await new Promise((resolve) => setTimeout(resolve));
-      if (mine !== round) return;
-      since = performance.now();
-    }
-    finish(query, hits);
-  }
-  function finish(query, hits) {
-    found = hits;
-    looking = false;
-    onFound(query, found);
-    show();
-    if (!wanted) return;
-    wanted = false; // Enter was pressed before all was searched
-    if (found.length) onGo(found.find((n) => n >= store.view.step) ?? found[0]);
-    show();
-  }
-  input.addEventListener("input", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => store.set({ query: input.value }), 120);
-  });
-  input.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") {
-      clearTimeout(waiting);
-      const fresh = store.view.query !== input.value;
-      if (fresh || looking) wanted = true;
-      store.set({ query: input.value }); // which looks for it
-      if (!fresh && !wanted) go(event.shiftKey ? -1 : 1);
-    } else if (event.key === "Escape") {
-      input.value = "";
-      store.set({ query: "" });
-      onLeave();
-    }
-  });
-  const searched = part(node, (state) => [state.view.query, state.run?.steps], look);
-  const pointed = part(node, (state) => [state.view.step], show);
-  return { node, input, update: (state) => [searched, pointed].forEach((one) => one.update(state)) };
 }
 
 // The drawer -----------------------------------------------------------------------------------------------------------------
@@ -435,15 +246,14 @@ function makeEnd(store, send = null) {
         );
         return;
       }
-      const [why, kind] = endWords(end);
       const fired = end.fired.filter((one) => !end.detail.includes(one));
       body.replaceChildren(
         make(
           "p",
           { class: "page-reason" },
           mark(shape, tone),
-          make("b", {}, why),
-          kind && make("span", { class: "page-quiet" }, kind),
+          make("b", {}, words(end.stop_reason)),
+          make("span", { class: "page-quiet" }, stateWords(run)),
         ),
         ...(end.detail ? [make("p", {}, end.detail)] : []),
         ...(fired.length ? [make("p", {}, make("span", { class: "page-quiet" }, "Fired: "), fired.join(", "))] : []),
@@ -538,8 +348,9 @@ function makeStep() {
   );
 }
 
-/** Ways to continue, each with the code for it; where there is a kernel, a button does it. */
+/** Ways to continue, each with the code for it; where there is a kernel, a button does it, and the code is folded. */
 function makeActions(store, send = null) {
+  const unfolded = new Set();
   const body = make("ul", { class: "page-actions" });
   const { node } = section("To continue", body, { name: "actions" });
   return part(
@@ -550,13 +361,14 @@ function makeActions(store, send = null) {
       body.replaceChildren(
         ...(run?.actions || []).map((action, place) => {
           const text = action.code.replaceAll(/\brun\./g, `${run.code || "run"}.`);
-          const code = make("code", {}, text);
+          const code = make("code", { tabindex: 0 }, text); // it scrolls
+          const block = make("div", { class: "page-code" }, code, copyButton(text, code, action.label));
           return make(
             "li",
             {},
             send ? actionForm(store, send, run, action, place) : make("b", {}, action.label),
             make("p", { class: "page-quiet" }, action.why),
-            action.code ? make("div", { class: "page-code" }, code, copyButton(text, code, action.label)) : null,
+            action.code && (send ? foldOfCode(block, action.label, unfolded) : block),
           );
         }),
       );
@@ -572,6 +384,12 @@ function actionForm(store, send, run, action, place) {
   const press = () => command({ do: "proceed", place, label: action.label, prompt: input?.value });
   const button = makeButton({ label: action.label, shape: "play", kind: place ? "" : "main", press });
   return make("div", { class: "page-act" }, input, button.node);
+}
+
+function foldOfCode(block, label, unfolded) {
+  const fold = make("details", { class: "page-act-code", open: unfolded.has(label) }, make("summary", {}, "In code"), block);
+  fold.addEventListener("toggle", () => fold.isConnected && unfolded[fold.open ? "add" : "delete"](label));
+  return fold;
 }
 
 function copyButton(text, shown, label) {

@@ -18,7 +18,7 @@ from typing import Any
 
 from agentlab._internal.formatting import as_set, measured
 from agentlab._internal.redaction import REDACTED, is_secret_name, redact
-from agentlab._internal.safe_text import printable
+from agentlab._internal.safe_text import cut
 from agentlab.limits.reading import Reading
 from agentlab.model.messages import JSON, ToolResult
 from agentlab.model.usage import Usage
@@ -48,7 +48,7 @@ def _section(name: str, title: str, body: str, about: str) -> str:
 
 def _name(text: str) -> str:
     """A name from outside as plain text, without invisible characters."""
-    return seen(printable(text[:200]))
+    return seen(cut(text, 200))
 
 
 # Calls -------------------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def child_use(use: ChildUse) -> str:
     """Return how a sub-agent's run ended, and its usage, which is not part of the step's own calls."""
     ended = "cut off" if use.stop_reason is None else use.stop_reason.replace("_", " ")
     spent = f"{use.steps} step{'s' * (use.steps != 1)}, {tokens(use.usage.total_tokens)} tokens, {dollars(use.cost.usd)}"
-    return f"{_name(use.handle)}: {ended}, {spent}"
+    return f"{_name(use.handle.removesuffix(' (cut off)'))}: {ended}, {spent}"
 
 
 def _calls_summary(step: StepResult) -> str:
@@ -282,7 +282,7 @@ def _shortened(value: JSON, level: int = 0) -> JSON:
         return "… (left out)"
     left_out = len(value) - _MOST_ITEMS
     if isinstance(value, Mapping):
-        named = ((str(name)[:200], part) for name, part in itertools.islice(value.items(), _MOST_ITEMS))
+        named = ((_clean(str(name), 200), part) for name, part in itertools.islice(value.items(), _MOST_ITEMS))
         kept = {name: REDACTED if is_secret_name(name) else _shortened(part, level + 1) for name, part in named}
         return kept if left_out <= 0 else {**kept, "…": f"{left_out:,} more fields"}
     items = [_shortened(part, level + 1) for part in value[:_MOST_ITEMS]]

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 from agentlab._internal.formatting import as_set, counted
-from agentlab._internal.safe_text import escape, one_line
+from agentlab._internal.safe_text import cut, escape, one_line
 from agentlab.agent import Run
 from agentlab.analysis.diff import step_keys
 from agentlab.limits.budget import Budget
 from agentlab.limits.policies import CONTINUATION
-from agentlab.limits.reading import Reading, Scalar
+from agentlab.limits.reading import Action, Reading, Scalar
 from agentlab.limits.settings import RunSettings
 from agentlab.model.messages import Message, ToolCall, ToolResult
+from agentlab.model.parts import Part
 from agentlab.model.responses import marked
-from agentlab.notebook.page.rich_text import code, markdown, sanitised, value_html
+from agentlab.notebook.page.rich_text import code, fields_html, markdown, part_html, sanitised, value_html
 from agentlab.notebook.page.step_detail import changed_by, child_use, line, seconds, sections, seen
 from agentlab.records import events
 from agentlab.records.events import detail_of
@@ -127,6 +129,10 @@ class Steps:
                 at, text = {"at_s": self._shown.time(event.at_s), "step": self._step_now}, on_one_line(words, 500)
                 self.marks.append({**at, "kind": _KINDS[kind], "text": text})
 
+    def keys(self, n: int) -> str:
+        """Return what two steps are compared by."""
+        return step_keys(self._run.history[n - 1], _given(self._run, n))
+
     def outline(self, n: int) -> JSON:
         """Return the numbers of a step (from 1)."""
         step, totals, time = self._run.history[n - 1], self._totals, self._shown.time
@@ -142,7 +148,6 @@ class Steps:
             "children": [],
             "total_tokens": totals.tokens[n],
             "total_cost_usd": number(totals.cost[n]),
-            "same": step_keys(step, _given(self._run, n)),
             "in_force": None,
         }
         if n == 1 or self._run.history[n - 2].settings != step.settings:
@@ -225,7 +230,8 @@ def _reads(readings: Reading | None) -> str:
 def step_html(run: Run, step: StepResult, shown: Shown) -> str:
     """Return what a step added to the conversation."""
     where = f"run.history[{step.index - 1}]"
-    parts = []
+    parts = [_of_earlier_attempt(use) for use in step.children if use.cut_off]
+    answer = _answer_html(run, step)
     for place, call in enumerate(step.calls):
         if call.response.reasoning:
             length = counted(len(call.response.reasoning), "character")
@@ -235,7 +241,8 @@ def step_html(run: Run, step: StepResult, shown: Shown) -> str:
     if step.text:
         remarks = [*map(str, step.seams), *(f"A piece is missing {hole}" for hole in step.holes)]
         below = "".join(f'<div class="agentlab-note">{line(remark)}</div>' for remark in remarks[:MOST_CALLS])
-        parts.append(f'<div class="agentlab-assistant">{markdown(marked(step.text, step.holes), f"{where}.text")}{below}</div>')
+        text = answer if answer and not step.tool_calls else _text_html(run, step, f"{where}.text")
+        parts.append(f'<div class="agentlab-assistant">{text}{below}</div>')
     if step.response is not None and step.response.refusal:
         refusal = markdown(step.response.refusal, f"{where}.response.refusal")
         parts.append(f'<div class="agentlab-assistant"><div class="agentlab-note">The model refused:</div>{refusal}</div>')
@@ -244,19 +251,42 @@ def step_html(run: Run, step: StepResult, shown: Shown) -> str:
     if step.error is not None:
         parts.append(f'<div class="agentlab-note agentlab-fault">{line(f"{type(step.error).__name__}: {step.error}")}</div>')
     parts += _tool_calls(run, step, where, shown)
+    if answer and step.tool_calls:
+        parts.append(f'<div class="agentlab-assistant">{answer}</div>')
     said = run.timeline.messages_of(step.index)
     answered = max((place for place, message in enumerate(said) if message.role in ("assistant", "tool")), default=-1)
-    parts += [message_html(message, where) for message in said[answered + 1 :]]
+    was_rejected = step.decision.action is Action.REJECT_OUTPUT  # the message that asks again is not a person's
+    after = [replace(one, role="system") if was_rejected else one for one in said[answered + 1 :]]
+    parts += [message_html(message, where) for message in after]
     return sanitised("".join(parts))
+
+
+def _text_html(run: Run, step: StepResult, where: str) -> str:
+    is_json = run.agent.output_type is not None and step.text.lstrip()[:1] in ("{", "[")
+    return code(step.text, where=where) if is_json else markdown(marked(step.text, step.holes), where)
+
+
+def _answer_html(run: Run, step: StepResult) -> str:
+    """Return the typed answer of a step as a table of its fields; empty if it has none."""
+    output = run.agent.output_type
+    if output is None:
+        return ""
+    where = "run.output"
+    for result in step.tool_results:
+        if result.name == output.spec.name and not result.is_error:
+            return fields_html(json.loads(result.content), where)
+    if step.decision.action is not Action.COMPLETE or (checked := output.read(step.text)).problems:
+        return ""
+    return fields_html(output.plain(checked.value), where)
 
 
 def message_html(message: Message, where: str) -> str:
     """Return a message that the model did not write in this run: a prompt, the chat before it, a reminder."""
     if message.role == "system":
         return f'<div class="agentlab-nudge">{markdown(message.text)}</div>'
-    parts = [markdown(message.text)] if message.text else []
+    parts = [part_html(one) if isinstance(one, Part) else markdown(one) for one in message.pieces if one]
     parts += [call_html(call, None, "", where, True) for call in message.tool_calls[:MOST_CALLS]]
-    parts += [f'<div class="agentlab-result">{code(result.content)}</div>' for result in message.tool_results[:MOST_CALLS]]
+    parts += [f'<div class="agentlab-result">{_content(result, "")}</div>' for result in message.tool_results[:MOST_CALLS]]
     role = "user" if message.role == "user" else "assistant"
     return f'<div class="agentlab-{role}">{"".join(parts)}</div>' if parts else ""
 
@@ -264,18 +294,39 @@ def message_html(message: Message, where: str) -> str:
 def _tool_calls(run: Run, step: StepResult, where: str, shown: Shown) -> Iterator[str]:
     left = list(step.tool_results)
     edited = _edited(run, step)
+    asked = _asked(run, step) if step.settings.approve and len(left) < len(step.tool_calls) else {}
     for call in step.tool_calls[:MOST_CALLS]:
         result = next((one for one in left if one.call_id == call.id), None)
         if result is not None:
             left.remove(result)
         uses = [use for use in step.children if use.call_id == call.id and not use.cut_off]
-        yield call_html(call, result, "".join(map(_child, uses)), where, shown.timing, edited=call.id in edited)
+        below, undone = "".join(map(_child, uses)), "cut off" if uses else asked.get(call.id, "")
+        yield call_html(call, result, below, where, shown.timing, edited=call.id in edited, undone=undone)
     if len(step.tool_calls) > MOST_CALLS:
         yield f'<div class="agentlab-note">… {len(step.tool_calls) - MOST_CALLS:,} more: {where}.tool_calls</div>'
 
 
 def _child(use: ChildUse) -> str:
     return f'<div class="agentlab-note">Sub-agent {escape(child_use(use))}</div>'
+
+
+def _of_earlier_attempt(use: ChildUse) -> str:
+    words = f"An earlier attempt at this step was cut off with its process. Its sub-agent {child_use(use)}"
+    return f'<div class="agentlab-note">{escape(words)}</div>'
+
+
+def _asked(run: Run, step: StepResult) -> dict[str, str]:
+    """Return the outcome of calls that a person was asked about and that were not executed, by their ids."""
+    while (parent := run.origin.parent) is not None and step.index <= (run.origin.forked_at or 0):
+        run = parent
+    found: dict[str, str] = {}
+    for event in run.events:
+        match event:
+            case events.ApprovalRequested(step=step.index, tool_call=call):
+                found[call.id] = "waited for approval · not executed"
+            case events.ApprovalGiven(step=step.index, call_id=call_id, decision=decision):
+                found[call_id] = f"{decision} by a person · not executed"
+    return found
 
 
 def _edited(run: Run, step: StepResult) -> frozenset[str]:
@@ -287,11 +338,13 @@ def _edited(run: Run, step: StepResult) -> frozenset[str]:
     return frozenset(one.call_id for one in step.tool_results if before.get(one.call_id) != one.content)
 
 
-def call_html(call: ToolCall, result: ToolResult | None, below: str, where: str, timing: bool, *, edited: bool = False) -> str:
-    """Return a tool call in one line that unfolds to its arguments and its result."""
+def call_html(
+    call: ToolCall, result: ToolResult | None, below: str, where: str, timing: bool, *, edited: bool = False, undone: str = ""
+) -> str:
+    """Return a tool call in one line that unfolds to its arguments and its result. `undone` says why it has none."""
     failed = result is None or result.is_error
     if result is None:
-        outcome = "not executed" if call.closed else "cut off, not executed"
+        outcome = undone or ("not executed" if call.closed else "cut off, not executed")
     elif result.approval in ("answered", "refused"):
         outcome = f"{result.approval} by a person"
     else:
@@ -299,7 +352,7 @@ def call_html(call: ToolCall, result: ToolResult | None, below: str, where: str,
         outcome += f"failed: {result.error}" if result.is_error else "done"
         outcome += f" · {seconds(result.duration_s)}" if timing else ""
     outcome += " · edited in this branch" if edited else ""
-    arguments = seen(one_line(call.arguments[:4_000], LONGEST_LINE)) if call.arguments else ""
+    arguments = seen(one_line(cut(call.arguments, 4_000), LONGEST_LINE)) if call.arguments else ""
     return (
         f'<details class="agentlab-call{" failed" if failed else ""}"><summary>'
         f'<span class="agentlab-call-name">{escape(seen(one_line(call.name)))}</span> '
@@ -321,13 +374,18 @@ def _result(result: ToolResult | None, where: str) -> str:
         notes.append('<div class="agentlab-note">Answered by a middleware, not executed.</div>')
     elif "result" in result.middleware:
         notes.append('<div class="agentlab-note">Changed by a middleware.</div>')
-    drawn = value_html(result.value)
-    text = code(result.content, where=f"{where}.tool_results")
+    drawn = "" if result.parts else value_html(result.value)
+    text = _content(result, f"{where}.tool_results")
     if drawn:
         text = f'{drawn}<details class="agentlab-read"><summary>What the model read</summary>{text}</details>'
     if result.stop is not None:
         notes.append(f'<div class="agentlab-note">Stop: {line(result.stop.reason)}</div>')
     return f'{"".join(notes)}<div class="agentlab-result">{text}</div>'
+
+
+def _content(result: ToolResult, where: str) -> str:
+    """Return what the model read of a result: texts, images, and a line for each other part."""
+    return "".join(part_html(one) if isinstance(one, Part) else code(one, where=where) for one in result.pieces)
 
 
 # Events -------------------------------------------------------------------------------------------------------------------------
@@ -336,6 +394,8 @@ _KINDS: Mapping[type, str] = {
     events.LimitsChanged: "limits",
     events.RunPaused: "paused",
     events.Nudged: "nudge",
+    events.OutputRejected: "retry",
+    events.LastAnswerAsked: "limits",
     events.CallRetried: "retry",
     events.AskedAgain: "retry",
     events.ContinuationAttempted: "continuation",

@@ -1,234 +1,4 @@
-// The transcript: a windowed list. Only what is near the visible part is in the document, so that 5,000 steps stay smooth.
-
-const OVERSCAN = 500; // pixels above and below the visible part that are in the document too
-const AFTER_TOUCH = 700; // milliseconds for which a list moves on after the wheel, a finger or a key
-const FIRST_GUESS = 160; // pixels of an item before any was measured
-
-/**
- * Return a windowed list inside `scroller`.
- *
- * `source` has `length()`, `build(index)` which returns an element, and `weight(index)`: a number that grows with the height, such as
- * the length of the text. `rough(index)` is true for an element that keeps the place of one that is not there yet. Heights are guessed from weights until an item is in the document and is measured. Whatever changes, the first
- * visible item keeps its place on the screen; after `refresh(…, { toEnd: true })` the end does.
- */
-function makeWindow(scroller, source, onDrawn = () => {}) {
-  const before = make("div", { "aria-hidden": "true" });
-  const after = make("div", { "aria-hidden": "true" });
-  const shown = new Map(); // index to element, those in the document
-  let heights = [];
-  let measured = [];
-  let starts = [0];
-  let ratio = { height: 0, weight: 0 };
-  let whole = false; // printing: everything is in the document
-  let ended = false; // the end is in view
-  let own = -1; // the position that this code has set: no person scrolled there
-  let touched = -Infinity; // when a person moved the list; the browser moves it too, where the view or an item grows
-  let held = false; // the scroll bar
-
-  const total = () => starts.at(-1);
-  const indexAt = (y) => {
-    let low = 0;
-    let high = heights.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (starts[middle] <= y) low = middle;
-      else high = middle - 1;
-    }
-    return Math.max(0, low);
-  };
-  const anchor = () => {
-    const index = indexAt(scroller.scrollTop);
-    return { index, offset: starts[index] - scroller.scrollTop };
-  };
-  const atEnd = () => scroller.scrollTop + scroller.clientHeight >= total() - 4;
-
-  function guess(index) {
-    const each = ratio.weight > 0 ? ratio.height / ratio.weight : 0;
-    return each > 0 ? Math.max(40, each * source.weight(index)) : FIRST_GUESS;
-  }
-
-  function sum(from = 0) {
-    starts.length = heights.length + 1;
-    starts[0] = 0;
-    for (let index = from; index < heights.length; index++) starts[index + 1] = starts[index] + heights[index];
-  }
-
-  /** Guesses use what has been measured so far; a measured height stays. */
-  function guessAll() {
-    for (let index = 0; index < heights.length; index++) if (!measured[index]) heights[index] = guess(index);
-    sum();
-  }
-
-  /** Read the heights in the document; true if one is not what was thought. */
-  function measure() {
-    let changed = heights.length;
-    for (const [index, node] of shown) {
-      const height = node.getBoundingClientRect().height;
-      const rough = source.rough?.(index);
-      if (!measured[index] && !rough) {
-        ratio.height += height;
-        ratio.weight += source.weight(index);
-      }
-      measured[index] = !rough;
-      if (Math.abs(height - heights[index]) < 0.01) continue;
-      heights[index] = height;
-      changed = Math.min(changed, index);
-    }
-    if (changed < heights.length) sum(changed);
-    return changed < heights.length;
-  }
-
-  function top(hold) {
-    const wanted = hold.end ? total() : starts[hold.index] - hold.offset;
-    return Math.max(0, Math.min(wanted, total() - scroller.clientHeight));
-  }
-
-  function range(hold) {
-    if (whole) return [0, heights.length];
-    const y = top(hold);
-    return [indexAt(y - OVERSCAN), Math.min(heights.length, indexAt(y + scroller.clientHeight + OVERSCAN) + 1)];
-  }
-
-  function take(index, node) {
-    if (node.contains(document.activeElement)) scroller.focus({ preventScroll: true });
-    sizes.unobserve(node);
-    node.remove();
-    shown.delete(index);
-  }
-
-  function place(from, to) {
-    for (const [index, node] of shown) if (index < from || index >= to) take(index, node);
-    let next = after;
-    for (let index = to - 1; index >= from; index--) {
-      let node = shown.get(index);
-      if (!node) {
-        node = source.build(index);
-        shown.set(index, node);
-        next.before(node);
-        sizes.observe(node);
-      }
-      next = node;
-    }
-    before.style.height = `${starts[from] || 0}px`;
-    after.style.height = `${total() - (starts[to] ?? total())}px`;
-  }
-
-  function update(hold = anchor()) {
-    if (scroller.clientHeight === 0 && !whole) return; // out of sight: there is nothing to measure
-    let from = 0;
-    let to = 0;
-    for (let round = 0; round < 5; round++) {
-      [from, to] = range(hold);
-      place(from, to);
-      if (!measure()) break;
-    }
-    place(from, to);
-    const y = top(hold);
-    if (!whole && Math.abs(scroller.scrollTop - y) > 0.5) {
-      scroller.scrollTop = y;
-      own = scroller.scrollTop;
-    }
-    ended = atEnd();
-    onDrawn();
-  }
-
-  function drop(from) {
-    for (const [index, node] of shown) if (index >= from) take(index, node);
-  }
-
-  // A fold that opens, a picture that arrives, or another width: the heights are read again before anything is painted.
-  const sizes = new ResizeObserver(() => {
-    const hold = anchor();
-    if (measure()) update(hold);
-  });
-  new ResizeObserver(() => update(ended && scroller.scrollTop > 0 ? { end: true } : undefined)).observe(scroller);
-  scroller.replaceChildren(before, after);
-  const touch = () => (touched = performance.now());
-  for (const name of ["wheel", "touchmove", "keydown"]) scroller.addEventListener(name, touch, { passive: true });
-  scroller.addEventListener("pointerdown", (event) => (held = event.target === scroller));
-  for (const name of ["pointerup", "pointermove"]) scroller.addEventListener(name, (event) => (held &&= event.buttons > 0));
-
-  return {
-    update,
-    atEnd,
-    shown,
-    /** All is new, such as another run. */
-    reset(hold = { index: 0, offset: 0 }) {
-      drop(0);
-      heights = new Array(source.length()).fill(FIRST_GUESS);
-      measured = new Array(source.length()).fill(false);
-      ratio = { height: 0, weight: 0 };
-      sum();
-      update(hold);
-      guessAll(); // the first items have been measured now: what follows is guessed better
-      update(hold);
-    },
-    /** Items from this index on have changed, or are new. */
-    refresh(from, { toEnd = false } = {}) {
-      const hold = toEnd ? { end: true } : anchor();
-      drop(from);
-      const length = source.length();
-      for (let index = Math.min(from, heights.length); index < length; index++) {
-        heights[index] ??= guess(index);
-        measured[index] = false;
-      }
-      heights.length = measured.length = length;
-      sum();
-      update(hold);
-    },
-    /** These items have changed: the others, and what is first in view, stay. */
-    redo(indices) {
-      const hold = anchor();
-      for (const index of indices) {
-        if (shown.has(index)) take(index, shown.get(index));
-        measured[index] = false;
-        heights[index] = guess(index);
-      }
-      sum();
-      update(hold);
-    },
-    /** An item in the document has changed its height by itself. */
-    settle({ toEnd = false } = {}) {
-      const hold = toEnd ? { end: true } : anchor();
-      measure();
-      update(hold);
-    },
-    guess,
-    /** Bring an item to the upper edge, or as near as the end allows. */
-    show(index) {
-      update({ index: Math.min(index, heights.length - 1), offset: 0 });
-      own = scroller.scrollTop;
-    },
-    /** Move by so many pixels without being taken for the person. */
-    nudge(by) {
-      scroller.scrollTop += by;
-      own = scroller.scrollTop;
-    },
-    /** True if a person has scrolled, not this code; the answer is given once. */
-    scrolledByPerson() {
-      const person = Math.abs(scroller.scrollTop - own) > 1 && (held || performance.now() - touched < AFTER_TOUCH);
-      own = -1;
-      return person;
-    },
-    /** The item that is read: at the top the first, at the end the last, between them what is at the same share of the view. */
-    current() {
-      const room = Math.max(1, total() - scroller.clientHeight);
-      const share = Math.min(1, Math.max(0, scroller.scrollTop / room));
-      return indexAt(scroller.scrollTop + share * (scroller.clientHeight - 2) + 1);
-    },
-    /** Where an item begins and ends in the view. */
-    placeOf: (index) => [starts[index] - scroller.scrollTop, starts[index + 1] - scroller.scrollTop],
-    /** For printing: everything is in the document. */
-    setWhole(on) {
-      const hold = anchor();
-      drop(0);
-      whole = on;
-      update(hold);
-    },
-  };
-}
-
-// The items of a transcript --------------------------------------------------------------------------------------------------
+// The items of a transcript: the conversation before the first step, the steps, the one under way, and the end.
 
 /** What is open or folded, for all runs: it outlives the elements, which come and go with the window. */
 const folds = new Map();
@@ -318,6 +88,7 @@ function makeTranscript(store, send = null) {
       node.setAttribute("aria-setsize", lengthOf(state.run));
       if (index > 0 && index === state.view.step) node.setAttribute("aria-current", "step");
       else node.removeAttribute("aria-current");
+      if (index <= run.steps.length) note(node.querySelector(":scope > .page-notes"), store, run, run.steps[index - 1]);
     }
   }
 
@@ -334,12 +105,17 @@ function makeTranscript(store, send = null) {
       const changed = changedSteps(last, run);
       if (changed.length) list.redo(changed);
       const from = firstChange(last, run);
+      const under = last.steps.length + 1; // the step under way
+      const before = textTop(list, under);
       if (from !== null) list.refresh(from, { toEnd });
       else if (run.live !== last.live && list.shown.get(run.steps.length + 1) === live?.node) {
         live.patch(run);
         list.settle({ toEnd });
       }
-      if (typing?.isConnected && typing !== document.activeElement) typing.focus({ preventScroll: true });
+      // The rule of a complete step may have more lines: who reads its text sees it where it was.
+      const lower = last.live && !toEnd && list.placeOf(under)[0] < 0 ? textTop(list, under) - before : 0;
+      if (lower) list.nudge(lower);
+      if (typing?.isConnected && typing !== focused()) typing.focus({ preventScroll: true });
     }
     live?.follow();
     follow(state);
@@ -379,11 +155,16 @@ function makeTranscript(store, send = null) {
     },
     print(on) {
       printing = on;
+      const missing = store.steps().filter((step) => step.html === null).length;
+      const rest = `Without the texts of ${plural(missing, "step")}: to print all, save the run as a file and print that.`;
+      scroller.dataset.missing = missing ? rest : "";
       list.setWhole(on);
     },
   };
 }
 
+/** Where the text of an item begins, below its rule; NaN if it is not in the document. */
+const textTop = (list, index) => list.shown.get(index)?.querySelector(".page-said")?.offsetTop ?? NaN;
 /** The field in this list in which a person types; null if there is none. */
 const typedIn = (list) => list.querySelector(":is(textarea, input, select):focus");
 /** Prompt, steps, the step under way, and the end. */
@@ -440,6 +221,7 @@ function headItem(store, run, send) {
     { class: "page-item head", "aria-label": "Prompt" },
     system,
     fill(make("div", { class: "page-said" }), run.prompt_html),
+    note(make("ul", { class: "page-notes" }), store, run),
     branchHere(store, run, 0, send),
   );
 }
@@ -460,7 +242,7 @@ function stepItem(store, run, step, send, height) {
       { class: "page-facts" },
       factsOf(step).map((fact) => make("span", {}, fact)),
     ),
-    step.reads ? make("span", { class: "page-reads", title: step.reads }, step.reads) : null,
+    step.reads ? make("span", { class: "page-reads" }, readsOf(step)) : null,
   );
   const node = make(
     "article",
@@ -468,15 +250,7 @@ function stepItem(store, run, step, send, height) {
     rule,
     fill(make("div", { class: "page-said" }), step.html),
   );
-  const beside = [...marksOf(run, step.n), ...linksOf(store, run, step)];
-  if (beside.length)
-    node.append(
-      make(
-        "ul",
-        { class: "page-notes" },
-        beside.map((one) => make("li", {}, one)),
-      ),
-    );
+  node.append(note(make("ul", { class: "page-notes" }), store, run, step));
   node.append(...[branchHere(store, run, step.n, send)].filter(Boolean));
   if (step.details || send) node.append(detailsOf(step, run, send));
   if (step.html === null) node.style.minHeight = `${height}px`;
@@ -553,6 +327,9 @@ function liveItem(store, run) {
   return { node, patch, follow };
 }
 
+/** What the conditions read; a line breaks between two of them. */
+const readsOf = (step) => step.reads.split(" \u00b7 ").map((one, place) => [place ? " \u00b7 " : "", make("span", {}, one)]);
+
 function factsOf(step) {
   return [
     known(step.tokens) ? plural(step.tokens, "token") : "tokens unknown",
@@ -598,6 +375,16 @@ function marksOf(run, step) {
     ]);
 }
 
+/** Fill the list of what happened at a step, also before the first one. It changes while the step is shown: a branch may come at any time. */
+function note(list, store, run, step = { n: 0, children: [] }) {
+  const rows = [...(step.n ? marksOf(run, step.n) : []), ...linksOf(store, run, step)].map((one) => make("li", {}, one));
+  const now = rows.map((row) => row.textContent).join("\n");
+  if (list.dataset.words !== now) list.replaceChildren(...rows);
+  list.dataset.words = now;
+  list.hidden = !rows.length;
+  return list;
+}
+
 /** Buttons that open the runs which began at this step: branches, and sub-agents of its tools. */
 function linksOf(store, run, step) {
   const children = step.children.map((id) => store.run(id)).filter(Boolean);
@@ -618,13 +405,12 @@ function linksOf(store, run, step) {
 /** Below the last step: how the run ended, or that it is still running. */
 function endItem(run, send) {
   const [shape, tone] = stateOf(run);
-  const [why, kind] = run.end ? endWords(run.end) : [stateWords(run), ""];
   return make(
     "article",
     { class: "page-item end", "aria-label": "End" },
     mark(shape, tone, 12),
-    make("b", {}, why),
-    kind,
+    make("b", {}, run.end ? words(run.end.stop_reason) : stateWords(run)),
+    run.end && stateWords(run),
     run.end?.detail ? make("span", {}, run.end.detail) : null,
     send ? null : pendingOf(run), // where one can decide, each call has a card
   );

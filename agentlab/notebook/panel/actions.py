@@ -15,12 +15,15 @@ from agentlab.engine.control import PendingCall
 from agentlab.engine.limit_increases import LimitIncrease, raised_conditions, raised_limits
 from agentlab.engine.lockstep import Lockstep
 from agentlab.engine.next_actions import NextAction, settings_for
+from agentlab.engine.run_tree import family_of
+from agentlab.engine.tool_calls import problem_with
 from agentlab.engine.worker import RunState, Worker
 from agentlab.errors import ConfigurationError
 from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook.page.step_detail import seen
 
 if TYPE_CHECKING:
+    from agentlab.agent import Agent
     from agentlab.notebook.panel.page_widget import PanelOfRuns as Panel
 
 JSON = dict[str, Any]
@@ -38,13 +41,14 @@ LONGEST_ARGUMENTS = 100_000
 def live_data(run: Run) -> JSON:
     """Return what a person can do to a run now.
 
-    `soon` says what happens after this step, `paused` for how long the run has been paused. `asked` has the calls that wait for a
-    decision, `prompt` is the text to edit where a next action needs another one.
+    `soon` says what happens after this step, `paused` for how long the run has been paused; `ticks` is True while its time counts.
+    `asked` has the calls that wait for a decision, `prompt` is the text to edit where a next action needs another one.
     """
     needs_prompt = any(action.needs_prompt for action in run.next_actions)
     return {
         "buttons": buttons(run),
         "soon": _soon(run),
+        "ticks": run.state is RunState.RUNNING and not run.stepper.context.waits_below,
         "paused": {"for_s": round(run.control.paused_s, 1)} if run.state is RunState.PAUSED else None,
         "chat": _chat(run),
         "asked": [_asked(call) for call in run.pending],
@@ -103,7 +107,7 @@ def _asked(call: PendingCall) -> JSON:
         "call": call.call_id,
         "of": call.run_id,
         "tool": one_line(call.tool, 80),
-        "arguments": redact(seen(arguments[:LONGEST_ARGUMENTS])),
+        "arguments": redact(seen(arguments))[:LONGEST_ARGUMENTS],
         "step": call.step,
         "why": one_line(call.why, 300),
     }
@@ -265,13 +269,35 @@ def decide(panel: Panel, run: Run, message: Message) -> None:
     if decision == "all":
         run.approve()
     else:
-        calls = [one for one in run.pending if (one.call_id, one.run_id) == (message["call"], message["of"])]
-        if not calls:
-            raise ConfigurationError("This call does not wait any more.")
+        call, agent = _asking(run, message)
+        if decision == "approve" and text is not None and (problem := _misfit(text, call, agent)):
+            raise ConfigurationError(problem)
         given = {"approve": "arguments", "answer": "answer", "refuse": "refuse"}[decision]
-        run.approve(calls[0], **{given: text})
+        run.approve(call, **{given: text})
     if is_left:
         run.worker.launch()
+
+
+def check(panel: Panel, run: Run, message: Message) -> str:
+    """Return why the arguments of a call that waits do not fit its tool, "" if they do; `text` has edited ones."""
+    call, agent = _asking(run, message)
+    return redact(_misfit(message.get("text", call.arguments), call, agent))
+
+
+def _asking(run: Run, message: Message) -> tuple[PendingCall, Agent]:
+    """Return a call that waits, of the run or of a sub-agent's, and its agent."""
+    for call in run.pending:
+        if (call.call_id, call.run_id) == (message["call"], message["of"]):
+            return call, next(node.run.agent for node in family_of(run) if node.run_id == call.run_id)
+    raise ConfigurationError("This call does not wait any more.")
+
+
+def _misfit(arguments: str, call: PendingCall, agent: Agent) -> str:
+    if not arguments.strip() and call.arguments.strip():
+        return "Write the arguments as a JSON object; one without arguments is {}."
+    tool = agent.tools.get(call.tool)
+    problem = "" if tool is None else problem_with(arguments, tool)
+    return f"The arguments do not fit the tool: {problem}." if problem else ""
 
 
 def proceed(panel: Panel, run: Run, message: Message) -> None:
@@ -288,7 +314,7 @@ def proceed(panel: Panel, run: Run, message: Message) -> None:
 
 def save(panel: Panel, run: Run, message: Message) -> JSON:
     """Return the page of the panel's runs as a file, with a name for it."""
-    name = re.sub(r"[^\w-]+", "-", run.agent.name).strip("-")[:60] or "run"
+    name = re.sub(r"[^\w-]+", "-", redact(run.agent.name)).strip("-")[:60] or "run"
     return {"name": f"{name}.html", "html": panel.to_html()}
 
 
@@ -300,6 +326,7 @@ COMMANDS = {
     "every": every,
     "say": say,
     "decide": decide,
+    "check": check,
     "proceed": proceed,
     "save": save,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +32,23 @@ def branch_form(panel: Panel, run: Run, message: Message) -> JSON:
     prefix = run.timeline.prefix().until(step)
     return {
         "prompt": None if step else _editable(run.prompt),
-        "results": [
-            {"id": one.call_id, "tool": on_one_line(one.name), **_editable(one.content)} for one in results_of(run, step)
-        ],
+        "results": _results(results_of(run, step)),
         "needs_message": _has_finished(prefix, run.limits.continuation.hint),
         "model": on_one_line(f"{run.agent.model.name}:{run.agent.model.model}"),
         "agents": list(map(on_one_line, panel.agents)),
     }
+
+
+def _results(results: Sequence[ToolResult]) -> list[JSON]:
+    """Return the results to edit; several of one tool are numbered, with their arguments."""
+    calls = Counter(one.name for one in results)
+    numbers: Counter[str] = Counter()
+    found = []
+    for one in results:
+        numbers[one.name] += 1
+        which = f" {numbers[one.name]}: {on_one_line(redact(one.arguments))}" if calls[one.name] > 1 else ""
+        found.append({"id": one.call_id, "label": f"Result of {on_one_line(one.name)}{which}", **_editable(one.content)})
+    return found
 
 
 def _editable(text: str) -> JSON:

@@ -101,7 +101,7 @@ class RunFeed:
         self._name = ""
         self._limits: list[JSON] = []
         self._last: StepResult | None = None
-        self.sent_steps = self._sent_marks = 0
+        self.sent_steps = self._sent_marks = self._keyed = 0
         self._state: tuple[object, ...] = ()
         self._coming.forget()
 
@@ -109,10 +109,12 @@ class RunFeed:
         """Return the fields, steps and marks that the page does not have. Of a branch, `kept` is the number of steps that it
         shares with its parent, which the page has."""
         run, first = self.run, not self._head
-        now = self._as_it_is()
+        compared = len(family) > 1
+        now = *self._as_it_is(), compared
         if not first and run.state is RunState.ENDED and self._state == (*now, names[self._name]):
             names[self._name] += 1  # as it was, like most runs of a large family
             return {}
+        self._coming.read()  # first, so that the steps which it says are complete are among those that are sent
         steps = self._taken()
         head = self._changed(names)
         self._state = (*now, names[self._name] - 1)
@@ -120,11 +122,14 @@ class RunFeed:
             self._fixed = self._fixed or fixed_data(run, {one: one for one in family})
             head = {**self._fixed, **head, "kept": 0}
             if parent is not None:
-                self.sent_steps = head["kept"] = _shared(run, parent)
+                self.sent_steps = self._keyed = head["kept"] = _shared(run, parent)
         rows = self._new_steps(steps, NEWEST if first else NEWEST_LATER)
+        if compared:  # a run alone needs no keys, which take longer than all else of a row
+            rows += [{"n": n, "same": self.steps.keys(n)} for n in range(self._keyed + 1, self.sent_steps + 1)]
+            self._keyed = self.sent_steps
         marks = self.steps.marks[self._sent_marks :]
         self._sent_marks += len(marks)
-        return {"runs": head | self._coming.news(), "steps": rows, "marks": marks}
+        return {"runs": head | self._coming.news(self.sent_steps), "steps": rows, "marks": marks}
 
     def _as_it_is(self) -> tuple[object, ...]:
         """Return what the news of an ended run depend on."""
@@ -143,7 +148,7 @@ class RunFeed:
         self._name = data["name"]
         data["name"] = unique_name(self._name, names)
         head = {name: value for name, value in data.items() if self._head.get(name, ...) != value}
-        if "totals" in head and (before := self._head.get("totals")):  # only the time has passed, unless there is more
+        if "totals" in head and (before := self._head.get("totals")):
             head["totals"] = {name: value for name, value in head["totals"].items() if before[name] != value}
         if "limits" in head:
             fixed = [{name: value for name, value in row.items() if name not in _NOW} for row in data["limits"]]
@@ -151,6 +156,8 @@ class RunFeed:
                 del head["limits"]
                 head["readings"] = [[row[name] for name in _NOW] for row in data["limits"]]
             self._limits = fixed
+        if data["ticks"] and {*head} == {"totals"} and {*head["totals"]} == {"elapsed_s"}:
+            data["totals"], head = self._head["totals"], {}  # the page has a clock
         self._head = data
         return head
 
@@ -158,6 +165,7 @@ class RunFeed:
         last = self.run.history[self.sent_steps - 1] if self.sent_steps else None
         if last is not None and self._last is not None and last is not self._last:
             self.sent_steps -= 1  # it is another object now: the end of the run is written on its last step
+            self._keyed = min(self._keyed, self.sent_steps)
         rows = []
         for n in range(self.sent_steps + 1, steps + 1):
             row = self.steps.outline(n)

@@ -235,7 +235,7 @@ def _step(run: Run, step: StepResult, marks: Sequence[JSON], *, is_open: bool = 
     facts.append("cost unknown" if step.all_cost_usd is None else dollars(step.all_cost_usd))
     said = ", ".join(call.name for call in step.tool_calls[:6])
     if not said and not is_open:
-        said = " ".join(step.text[:80].split()) + "…" * (len(step.text) > 80)
+        said = " ".join(cut(step.text, 80).split())
     below = [f"{one['kind']}: {one['text']}" for one in marks]
     below += [f"Conditions: {', '.join(map(str, step.readings.leaves()))}"] if step.readings is not None else []
     return (

@@ -8,6 +8,7 @@ May import: `providers.base`, and what is below `providers`.
     responses_provider  the Responses wire: the base class of providers, their requests, and the stream parser
     stream              the base of all stream parsers
     incoming            turns bytes into events: server-sent, binary or JSON
+    media               which images, documents and audio a wire takes
     read                reads fields of unchecked JSON; loads and dumps JSON
     finish_rules        turns a finish reason into a TerminationSignal
 """

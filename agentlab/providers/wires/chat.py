@@ -25,12 +25,14 @@ from typing import Any
 
 from agentlab.model.conversation import encode_messages
 from agentlab.model.finish_reasons import FinishReason, TerminationSignal
-from agentlab.model.messages import JSON, Message, ModelRequest, NativeContent, ToolCall
+from agentlab.model.messages import JSON, TOOL_CHOICES, Message, ModelRequest, NativeContent, ToolCall
+from agentlab.model.parts import Part
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.base import merge_options
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, is_cut, judge, weigh_native
+from agentlab.providers.wires.media import IMAGES, PDF, Takes, data_uri, file_name
 
 FINISH_REASONS = Table(
     field="choices[].finish_reason",
@@ -78,6 +80,11 @@ def native_details(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, JS
     return {} if native is None else {"native_finish_reason": native}
 
 
+def plain_effort(effort: str) -> dict[str, JSON]:
+    """Return the field of OpenAI's wire for a reasoning effort."""
+    return {"reasoning_effort": effort}
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """A vendor's differences on this wire.
@@ -86,6 +93,10 @@ class Dialect:
     `native` is the table of `native_finish_reason`, for gateways. `cost` reads US dollars from a usage; `details` reads the signal's
     metadata from a body and its choice, and `kept` are the keys of chunks that `details` needs. `reasoning_on_top`: the completion's
     tokens do not include reasoning tokens.
+
+    In requests, `seed_field` is the name of the seed, `effort` returns the fields for a reasoning effort, and `lacks` are parameters
+    that the server does not take, as `seed` or, for one value, `tool_choice=required`. `unforced` is a regular expression for models
+    that, while they reason, take no `tool_choice` that forces a tool.
 
     Example:
         >>> from agentlab.providers import FINISH_REASONS, Dialect, Table
@@ -102,6 +113,10 @@ class Dialect:
     details: Callable[[dict[str, Any], dict[str, Any]], dict[str, JSON]] = native_details
     kept: tuple[str, ...] = ()
     reasoning_on_top: bool = False
+    seed_field: str = "seed"
+    effort: Callable[[str], dict[str, JSON]] = plain_effort
+    lacks: tuple[str, ...] = ()
+    unforced: str = ""
 
     def says_nothing(self, finish: JSON) -> bool:
         """True if the finish reason counts as missing."""
@@ -141,7 +156,7 @@ class Origin:
 # Requests ------------------------------------------------------------------------------------------------------------------
 
 
-def request_body(request: ModelRequest, *, model: str, wire: str, cap_field: str) -> bytes:
+def request_body(request: ModelRequest, *, model: str, wire: str, cap_field: str, dialect: Dialect = PLAIN) -> bytes:
     """Return the JSON body, its fields in a fixed order. Each message is encoded once per conversation.
 
     `options` are additional top-level fields; its `tools` are added to the request's own, its `stream_options` are merged.
@@ -161,22 +176,66 @@ def request_body(request: ModelRequest, *, model: str, wire: str, cap_field: str
     if request.stream:
         fields["stream"] = b"true"
         fields["stream_options"] = b'{"include_usage":true}'
+    fields.update({name: read.dumps(value) for name, value in _parameters(request, dialect).items()})
+    if request.output_schema is not None:
+        schema = {"name": "final_answer", "schema": request.output_schema, "strict": True}
+        fields["response_format"] = read.dumps({"type": "json_schema", "json_schema": schema})
     merge_options(fields, request.options, reserved=("model", "messages", "stream"))
     return read.json_object(fields.items())
+
+
+def _parameters(request: ModelRequest, dialect: Dialect) -> dict[str, JSON]:
+    """Return the fields of the request's parameters. Types of the vendor's client: openai 3.54, `CompletionCreateParams`."""
+    asked = request.parameters
+    found: dict[str, JSON] = {"temperature": asked.temperature, dialect.seed_field: asked.seed}
+    if asked.reasoning_effort is not None:
+        found |= dialect.effort(asked.reasoning_effort)
+    if request.tools:
+        choice = asked.tool_choice
+        named = choice is not None and choice not in TOOL_CHOICES
+        found["tool_choice"] = {"type": "function", "function": {"name": choice}} if named else choice
+        found["parallel_tool_calls"] = asked.parallel_tool_calls
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def encode_message(message: Message, *, wire: str) -> bytes:
     """Return a message as JSON, with commas between the results of several calls; empty bytes for an empty assistant turn."""
     if message.role == "tool":
-        return b",".join(
-            read.dumps({"role": "tool", "tool_call_id": result.call_id, "content": result.content})
-            for result in message.tool_results
-        )
+        messages: list[dict[str, Any]] = [
+            {"role": "tool", "tool_call_id": result.call_id, "content": result.content} for result in message.tool_results
+        ]
+        if parts := [piece for result in message.tool_results for piece in result.pieces if isinstance(piece, Part)]:
+            messages.append({"role": "user", "content": [_part(piece) for part in parts for piece in (part.text, part)]})
+        return b",".join(map(read.dumps, messages))
     if message.role in ("user", "system"):
-        return read.dumps({"role": message.role, "content": message.text})
+        content = [_part(piece) for piece in message.pieces] if message.parts else message.text
+        return read.dumps({"role": message.role, "content": content})
     if message.native is not None and message.native.wire == wire:
         return read.dumps(message.native.content)
     return b"" if not message.text and not message.tool_calls else read.dumps(_assistant(message.text, message.tool_calls))
+
+
+TAKES = Takes(
+    "the chat completions wire",
+    {"image": IMAGES, "document": PDF, "audio": ("audio/wav", "audio/mp3")},
+    urls=("image",),
+    results=("image", "document", "audio"),
+    most_bytes={"document": 50 * 10**6},
+)
+"""The parts of a user's message, from the types of the vendor's client (openai 3.54). Results of tools are text there: their parts are
+sent in a user's message after them. Size of files: https://developers.openai.com/api/docs/guides/file-inputs (2026-11-24). The size of
+images is left to the provider."""
+
+
+def _part(piece: str | Part) -> dict[str, Any]:
+    if isinstance(piece, str):
+        return {"type": "text", "text": piece}
+    TAKES.check(piece)
+    if piece.kind == "image":
+        return {"type": "image_url", "image_url": {"url": data_uri(piece)}}
+    if piece.kind == "document":
+        return {"type": "file", "file": {"filename": file_name(piece), "file_data": data_uri(piece)}}
+    return {"type": "input_audio", "input_audio": {"data": piece.base64, "format": piece.format}}
 
 
 def _assistant(text: str, calls: tuple[ToolCall, ...]) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from agentlab.errors import ConfigurationError
 from agentlab.model.finish_reasons import TerminationSignal
 from agentlab.model.messages import JSON, ModelRequest
 from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
-from agentlab.providers.base import Server, StreamParser, clean_url, content_headers, place_version
+from agentlab.providers.base import Server, StreamParser, clean_url, content_headers, place_version, refuse_lacking
 from agentlab.providers.wires import read
 from agentlab.providers.wires.chat import (
     PLAIN,
@@ -305,12 +307,14 @@ class ChatCompletions(Server):
             cls.capabilities = replace(cls.capabilities, tables=(*cls.dialect.tables, *native))
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
-        """Return a POST to `/chat/completions`."""
+        """Return a POST to `/chat/completions`. Raises ConfigurationError for a parameter that the server does not take."""
+        refuse_lacking(request.parameters, self.dialect.lacks, self.name)
+        self._refuse_forced(request)
         return HttpRequest(
             method="POST",
             url=self._url(),
             headers=content_headers(stream=request.stream),
-            body=request_body(request, model=self.model, wire=self.wire, cap_field=self.cap_field),
+            body=request_body(request, model=self.model, wire=self.wire, cap_field=self.cap_field, dialect=self.dialect),
         )
 
     def parse(self, payload: JSON, *, requested_cap: int | None = None) -> ModelResponse:
@@ -320,6 +324,17 @@ class ChatCompletions(Server):
     def stream_parser(self, *, requested_cap: int | None = None) -> StreamParser:
         """Return a new parser for one stream."""
         return ChatStreamParser(self._origin(requested_cap))
+
+    def _refuse_forced(self, request: ModelRequest) -> None:
+        """Raise ConfigurationError if the request forces a tool call and the model reasons, of models that take only one of them."""
+        asked, unforced = request.parameters, self.dialect.unforced
+        if not unforced or asked.tool_choice in (None, "auto", "none") or not re.match(unforced, self.model):
+            return
+        if asked.reasoning_effort != "none" and "thinking" not in request.options:
+            raise ConfigurationError(
+                f"tool_choice={asked.tool_choice!r}: {self.model} takes no forced tool choice while it reasons. Leave it out, or use "
+                'reasoning_effort="none".'
+            )
 
     def _url(self) -> str:
         return f"{self.base_url}/chat/completions"

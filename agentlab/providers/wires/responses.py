@@ -17,11 +17,13 @@ from typing import Any
 
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
 from agentlab.model.messages import JSON, NativeContent, ToolCall
+from agentlab.model.parts import Part
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.wires import read
 from agentlab.providers.wires.chat import cost_in_ticks, reported_cost
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, error_code, error_text, find_error, judge, raw_value
+from agentlab.providers.wires.media import IMAGES, PDF, Takes, data_uri, file_name
 
 STATUSES = Table(
     field="status",
@@ -480,3 +482,28 @@ def _searches(items: list[Item]) -> list[Item]:
 
 def _action(item: Item) -> dict[str, Any]:
     return read.as_dict(item.get("action"))
+
+
+# Images and documents in requests ------------------------------------------------------------------------------------------
+
+TAKES = Takes(
+    "the Responses wire",
+    {"image": IMAGES, "document": PDF},
+    urls=("image", "document"),
+    results=("image", "document"),
+    most_bytes={"document": 50 * 10**6},
+)
+"""The types of the vendor's client (openai 3.54); size of files:
+https://developers.openai.com/api/docs/guides/file-inputs (2026-11-24). The size of images is left to the provider."""
+
+
+def part_to_send(piece: str | Part, *, in_result: bool = False) -> dict[str, JSON]:
+    """Return a text or a part as the content of a message or a result. Raises ConfigurationError if this wire does not take it."""
+    if isinstance(piece, str):
+        return {"type": "input_text", "text": piece}
+    TAKES.check(piece, in_result=in_result)
+    if piece.kind == "image":
+        return {"type": "input_image", "image_url": data_uri(piece), "detail": "auto"}
+    if piece.url:
+        return {"type": "input_file", "file_url": piece.url}
+    return {"type": "input_file", "filename": file_name(piece), "file_data": data_uri(piece)}

@@ -21,9 +21,9 @@ from pydantic_core import from_json
 
 from agentlab.model.conversation import encode_messages
 from agentlab.model.finish_reasons import TerminationSignal
-from agentlab.model.messages import JSON, Message, ModelRequest, ToolCall
+from agentlab.model.messages import JSON, TOOL_CHOICES, Message, ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
-from agentlab.providers.base import Server, StreamParser, content_headers, merge_options
+from agentlab.providers.base import Server, StreamParser, content_headers, merge_options, refuse_lacking
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended
 from agentlab.providers.wires.responses import (
@@ -34,6 +34,7 @@ from agentlab.providers.wires.responses import (
     Origin,
     call_id_of,
     items_of,
+    part_to_send,
     read_body,
     weight,
 )
@@ -60,22 +61,49 @@ def request_body(request: ModelRequest, *, model: str, wire: str, full_items: bo
         )
     if request.max_output_tokens is not None:
         fields["max_output_tokens"] = read.dumps(request.max_output_tokens)
+    if request.output_schema is not None:
+        schema = {"type": "json_schema", "name": "final_answer", "schema": request.output_schema, "strict": True}
+        fields["text"] = read.dumps({"format": schema})
     fields.update({name: read.dumps(value) for name, value in defaults.items() if name not in request.options})
+    fields.update({name: read.dumps(value) for name, value in _parameters(request).items()})
     if request.stream:
         fields["stream"] = b"true"
     merge_options(fields, request.options, reserved=("model", "input", "stream"))
     return read.json_object(fields.items())
 
 
+def _parameters(request: ModelRequest) -> dict[str, JSON]:
+    """Return the fields of the request's parameters. Types of the vendor's client: openai 3.54, `ResponseCreateParams`."""
+    asked = request.parameters
+    found: dict[str, JSON] = {"temperature": asked.temperature}
+    if asked.reasoning_effort is not None:
+        found["reasoning"] = {"effort": asked.reasoning_effort}
+    if request.tools:
+        choice = asked.tool_choice
+        named = choice is not None and choice not in TOOL_CHOICES
+        found["tool_choice"] = {"type": "function", "name": choice} if named else choice
+        found["parallel_tool_calls"] = asked.parallel_tool_calls
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def encode_message(message: Message, *, wire: str, full_items: bool) -> bytes:
     """Return one message as input items, separated by commas; empty bytes for an empty assistant turn."""
     if message.role == "tool":
         return b",".join(
-            read.dumps({"type": "function_call_output", "call_id": result.call_id, "output": result.content})
+            read.dumps(
+                {
+                    "type": "function_call_output",
+                    "call_id": result.call_id,
+                    "output": [part_to_send(piece, in_result=True) for piece in result.pieces]
+                    if result.parts
+                    else result.content,
+                }
+            )
             for result in message.tool_results
         )
     if message.role in ("user", "system"):
-        return read.dumps({"role": message.role, "content": message.text})
+        content = [part_to_send(piece) for piece in message.pieces] if message.parts else message.text
+        return read.dumps({"role": message.role, "content": content})
     if message.native is not None and message.native.wire == wire:
         return b",".join(read.dumps(item) for item in read.as_list(message.native.content))
     items = [_message_item(message.text, full=full_items)] if message.text else []
@@ -129,7 +157,9 @@ class Responses(Server):
             cls.capabilities = replace(cls.capabilities, tables=(STATUSES, INCOMPLETE_REASONS, LAST_EVENTS))
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
-        """Return a POST to `/responses` with the whole conversation, without `previous_response_id`."""
+        """Return a POST to `/responses` with the whole conversation, without `previous_response_id`. Raises ConfigurationError for a
+        seed, which this wire does not have."""
+        refuse_lacking(request.parameters, ("seed",), self.name)
         return HttpRequest(
             method="POST",
             url=self._url(),
