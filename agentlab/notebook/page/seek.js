@@ -119,6 +119,7 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
   );
   const node = make("div", { class: "page-search", role: "search" }, input, answer, buttons);
   let found = [];
+  let foundOf = ""; // the text that `found` is of
   let waiting = 0;
   let round = 0;
   let looking = false;
@@ -172,6 +173,7 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
   }
   function finish(query, hits) {
     found = hits;
+    foundOf = query;
     looking = false;
     onFound(query, found);
     show();
@@ -187,10 +189,10 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter") {
       clearTimeout(waiting);
-      const fresh = store.view.query !== input.value;
-      if (fresh || looking) wanted = true;
+      const known = foundOf === input.value.trim().toLowerCase(); // new steps may still be searched
+      if (!known) wanted = true;
       store.set({ query: input.value }); // which looks for it
-      if (!fresh && !wanted) go(event.shiftKey ? -1 : 1);
+      if (known) go(event.shiftKey ? -1 : 1);
     } else if (event.key === "Escape") {
       input.value = "";
       store.set({ query: "" });
