@@ -278,7 +278,7 @@ def test_a_run_with_branches_does_not_scroll_the_notebook_back(lab: LabPage) -> 
     lab.open(lab.jupyter.write_notebook("away", [MADE, run, *["# A cell\n" * 20] * 4]))
     lab.run_all()
     lab.button("Run").click()
-    lab.wait_for_steps(2)
+    lab.wait_for_steps(10)  # by then the panel has its full height
     last = lab.cell(5)
     last.scroll_into_view_if_needed()
     before = last.bounding_box()
