@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -118,7 +119,7 @@ class SqliteStorage:
                 f"{self.path!r} was written by a newer agentlab (format {version}; this version reads up to {VERSION}): update "
                 "agentlab."
             )
-        database.execute("PRAGMA journal_mode = WAL")
+        _use_wal(database)
         if version < VERSION:
             with self._transaction():
                 (version,) = database.execute("PRAGMA user_version").fetchone()  # another process may have been faster
@@ -308,6 +309,20 @@ class SqliteStorage:
             yield
         except sqlite3.Error as error:
             raise StorageError(f"{self.path!r} cannot be {what}: {error}.{_hint(str(error))}") from error
+
+
+def _use_wal(database: sqlite3.Connection) -> None:
+    """Switch the file to WAL. SQLite's timeout does not apply to this statement while another process creates the same file."""
+    until = time.monotonic() + WRITE_TIMEOUT_S
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _connection(path: str) -> sqlite3.Connection:

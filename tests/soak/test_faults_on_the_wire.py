@@ -26,7 +26,7 @@ from .conversation import KEY, NAMES, SPOILT, TALKS, Held, Talk
 from .table import show
 from .test_faults import ANSWERED, BROKEN, NO_ANSWER, REFUSED, RETRIED, assert_ended_so, assert_nothing_lost, counted
 
-SILENCE_S = 0.4
+SILENCE_S = 1.0  # a loaded machine is silent for half a second by itself
 LARGE_BYTES = 50_000_000
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -9,6 +10,7 @@ import pickle
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -286,6 +288,7 @@ def test_a_file_at_the_systems_size_limit_keeps_its_content(tmp_path: Path) -> N
 
 WRITE = """
 import sys
+import threading
 from agentlab.storage import SqliteStorage
 from agentlab.testing.contracts import head, steps
 storage = SqliteStorage(sys.argv[1])
@@ -309,6 +312,15 @@ def test_processes_write_into_one_file_concurrently(tmp_path: Path) -> None:
     assert all(storage.steps(run.head.run_id) == steps(*range(1, 21)) for run in storage.runs())
     storage.close()
     assert is_sound(path)
+
+
+def test_a_file_that_another_process_is_creating_is_waited_for(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "runs.db", isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")  # which SQLite does not wait for when it switches to WAL
+        ends = threading.Timer(0.2, other.execute, ["COMMIT"])
+        ends.start()
+        SqliteStorage(tmp_path / "runs.db").close()
+        ends.join()
 
 
 def test_a_forked_process_opens_the_file_for_itself(tmp_path: Path) -> None:

@@ -122,7 +122,6 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
   let foundOf = ""; // the text that `found` is of
   let waiting = 0;
   let round = 0;
-  let looking = false;
   let wanted = false; // the first hit is to be shown as soon as it is known
 
   function show() {
@@ -147,7 +146,6 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
   /** Thousands of steps are read in slices, so that typing is not held up. */
   async function look() {
     const mine = ++round;
-    looking = true;
     await null; // what the search leads to comes after the drawing that has started it
     if (mine !== round) return;
     const query = store.view.query.trim().toLowerCase();
@@ -174,7 +172,6 @@ function makeSearch(store, { onFound, onGo, onLeave }) {
   function finish(query, hits) {
     found = hits;
     foundOf = query;
-    looking = false;
     onFound(query, found);
     show();
     if (!wanted) return;
