@@ -39,7 +39,7 @@ failed = pytest.StashKey[bool]()
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test of this folder, so that `-m "not browser"` skips it. A test that fails is run once more, and shown as rerun: on a
-    loaded machine one in a few thousand fails for a reason of the browser. What is broken fails twice."""
+    loaded machine one in a few hundred fails for a reason of the browser. What is broken fails twice."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.browser)
