@@ -57,10 +57,13 @@ if TYPE_CHECKING:
     from agentlab.errors import AgentlabError as AgentlabError
     from agentlab.errors import AgentlabWarning as AgentlabWarning
     from agentlab.errors import StopRequested as StopRequested
+    from agentlab.experiments import scorers as scorers
     from agentlab.experiments.experiment import Experiment as Experiment
     from agentlab.experiments.grid import Cell as Cell
     from agentlab.experiments.results import ExperimentResults as ExperimentResults
     from agentlab.experiments.shared_budget import DryRun as DryRun
+    from agentlab.experiments.tasks import Task as Task
+    from agentlab.experiments.tasks import Tasks as Tasks
     from agentlab.interop import otel_export as telemetry  # noqa: F401
     from agentlab.interop.otel_export import Telemetry as Telemetry
     from agentlab.limits.budget import Budget as Budget
@@ -140,6 +143,7 @@ _NAMES = {
     "experiments.experiment": "Experiment",
     "experiments.grid": "Cell",
     "experiments.results": "ExperimentResults",
+    "experiments.tasks": "Task Tasks",
     "interop.otel_export": "Telemetry",
     "limits.budget": "Budget",
     "limits.combinators": "AllOf AnyOf Custom Not Off StopCondition",
@@ -177,6 +181,7 @@ _PLACES = {name: f"{module}:{name}" for module, names in _NAMES.items() for name
     "importers": "interop",
     "plots": "plots",
     "providers": "providers",
+    "scorers": "experiments.scorers",
     "signals": "providers.finish_detection",
     "storage": "storage",
     "telemetry": "interop.otel_export",

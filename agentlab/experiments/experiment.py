@@ -1,6 +1,6 @@
 """The same task over agents, prompts and settings, several times: in parallel, resumable, with one shared budget.
 
-study = lab.Experiment(agents=[a, b], prompts=["…", "…"], settings={"short": dict(budget=Budget(max_turns=5))}, repeats=5)
+study = lab.Experiment(agents=[a, b], tasks=["…", "…"], settings={"short": dict(budget=Budget(max_turns=5))}, repeats=5)
 study.dry_run()                                  # the number of runs, and the sums of their limits
 results = await study.run(concurrency=8)         # interrupt it and run it again: it resumes
 results.runs, results.steps, results.calls, results.tools
@@ -14,6 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +27,24 @@ from agentlab.engine.client import check_key
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, StorageError
 from agentlab.experiments import runner, schedule
 from agentlab.experiments.grid import Grid, Where, grid
-from agentlab.experiments.identity import PYTHON, code_of
 from agentlab.experiments.results import ExperimentResults, remarks
-from agentlab.experiments.runner import Common, Job, Outcome, RateLimiter, RunCopy, Score, intervals
+from agentlab.experiments.runner import Common, Job, Outcome, RateLimiter, RunCopy, intervals
 from agentlab.experiments.schedule import Executor, ExecutorRunner
-from agentlab.experiments.shared_budget import TOOLS, DryRun, SharedBudget, Spent, bound, estimate, spent_before
+from agentlab.experiments.scorers.base import Scorer
+from agentlab.experiments.scoring import as_scorer, check_targets, code_version
+from agentlab.experiments.shared_budget import (
+    RUN,
+    TOOLS,
+    DryRun,
+    SharedBudget,
+    Spent,
+    bound,
+    estimate,
+    spent_before,
+    with_expectation,
+)
 from agentlab.experiments.status import CellStatus, Progress, all_made_by, cell_statuses, jobs
+from agentlab.experiments.tasks import Source
 from agentlab.limits.budget import Budget
 from agentlab.limits.fields import whole_number
 from agentlab.storage import StoredRun
@@ -44,18 +57,21 @@ if TYPE_CHECKING:
 
 
 class Experiment(Displayable):
-    """Every agent on every prompt with all settings, `repeats` times each.
+    """Every agent on every task with all settings, `repeats` times each.
 
     agents       a list of agents, or {name: agent}
-    prompts      a list of texts (named p1, p2, …), or {id: text}, or a pandas Series, whose index of different texts gives the ids
+    tasks        `lab.Tasks`, or what it takes: a list of texts (named p1, p2, …), of dicts with prompt and target, {id: text}, a
+                 DataFrame, a Series, the path of a file
     settings     a list (s1, s2, …) or {name: settings} of dicts with arguments of `agent.run`: budget, stop, policy, continuation,
                  terminating
     repeats      the number of runs of each cell
     cells        only these cells: (agent, prompt_id, settings, repeat) by name; settings and repeat may be left out
     where        a function of a Cell: only the cells for which it returns True
-    score        a function of a RunResult, sync or async, that returns a number, a bool, or a dict of them, whose entry "score" counts
-                 for success rates. Failed runs are not scored. The cost of agents that it runs, such as a model as judge, counts and
-                 is bounded by the budget; if the code of the function changes, runs are scored again
+    score        a scorer such as `lab.scorers.exact()`, or a function of a RunResult or of (result, task), sync or async, that returns
+                 a number, a bool, a `lab.scorers.Score`, or a dict of numbers, whose entry "score" counts for success rates. Of a list
+                 or dict of scorers the first counts, and each has a column. Failed runs are not scored. The cost of agents that it
+                 runs, such as a model as judge, counts and is bounded by the budget; if a scorer or a target changes, runs are scored
+                 again
     store        a path, or a Store: every step is stored there as soon as it is complete, and another process can resume. None: in
                  memory
     name         the experiment's name in its store. A run id consists of this name, the names of agent, prompt and settings, and the
@@ -90,21 +106,21 @@ class Experiment(Displayable):
     def __init__(
         self,
         agents: Sequence[Agent] | Mapping[str, Agent],
-        prompts: Sequence[str] | Mapping[str, str],
+        tasks: Source,
         settings: Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]] | None = None,
         *,
         repeats: int = 1,
         cells: Iterable[object] | None = None,
         where: Where | None = None,
-        score: Score | None = None,
+        score: Scorer | Sequence[Scorer] | Mapping[str, Scorer] | None = None,
         store: Store | str | Path | None = None,
         name: str = "experiment",
         budget: Budget | None = None,
         max_runs: int | None = None,
         rate_limits: Mapping[str, float] | None = None,
     ) -> None:
-        self.grid: Grid = grid(name, agents, prompts, settings, repeats=repeats, where=where, cells=cells)
-        self.score = score
+        self.grid: Grid = grid(name, agents, tasks, settings, repeats=repeats, where=where, cells=cells)
+        self.score: Scorer | None = score  # type: ignore[assignment]  # __setattr__ makes it one scorer
         self.budget: Budget | None = budget
         self.max_runs: int | None = max_runs
         self.store: Store = store if isinstance(store, Store) else Store(store)
@@ -118,10 +134,9 @@ class Experiment(Displayable):
         self._running = False
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "score" and value is not None and not callable(value):
-            raise ConfigurationError(
-                f"score={value!r}: pass a function of a result, such as lambda result: 'Paris' in result.text."
-            )
+        if name == "score":
+            value = as_scorer(value)
+            check_targets(value, self.grid.tasks)
         if name == "budget" and value is not None and not isinstance(value, Budget):
             raise LimitError(f"budget={value!r}: pass a Budget, such as Budget(max_cost=5).")
         if name == "max_runs" and value is not None:
@@ -144,7 +159,8 @@ class Experiment(Displayable):
         return plan(self.grid, self._to_do(retry=retry))
 
     def dry_run(self, *, retry: bool = False) -> DryRun:
-        """Return the number of runs to do, and the sums of their limits. No request is sent.
+        """Return the number of runs to do, the sums of their limits, and the cost to expect from the runs that have ended. No request
+        is sent.
 
         Example:
             >>> study = lab.Experiment({"brief": brief}, ["?"], [dict(budget=lab.Budget(max_calls=6))], repeats=5)
@@ -166,17 +182,24 @@ class Experiment(Displayable):
         )
         scored = self.score is not None
         spent_up = shared_budget.spent_up()
-        return estimate(bounds, runs=len(statuses), left=shared_budget.left, max_runs=max_runs, scored=scored, spent_up=spent_up)
+        bounded = estimate(
+            bounds, runs=len(statuses), left=shared_budget.left, max_runs=max_runs, scored=scored, spent_up=spent_up
+        )
+        done: dict[tuple[str, str], list[Decimal | None]] = {}
+        for one in statuses:
+            if one.state == ENDED:
+                spent = begun[one.run_id][RUN]
+                known = None if spent.unknown_cost else spent.cost_usd
+                done.setdefault((one.cell.agent, one.cell.settings), []).append(known)
+        pairs = [(one.cell.agent, one.cell.settings) for one in to_do]
+        return bounded if spent_up else with_expectation(bounded, pairs, done)
 
     def _to_do(self, *, retry: bool) -> list[CellStatus]:
         statuses, _ = self._statuses()
         return [one for one, _ in jobs(self.grid, statuses, scoring=self.score is not None, retry=retry)]
 
     def _statuses(self) -> tuple[list[CellStatus], dict[str, StoredRun]]:
-        return cell_statuses(self.grid, self.store, self._scored_by())
-
-    def _scored_by(self) -> str:
-        return "" if self.score is None else f"{PYTHON} {code_of(self.score)}"
+        return cell_statuses(self.grid, self.store, self.score)
 
     # Running ---------------------------------------------------------------------------------------------------------------
 
@@ -324,7 +347,8 @@ class Experiment(Displayable):
     ) -> list[StorageError]:
         transport = self._transport_now()
         made_by = all_made_by(self.grid)
-        common = Common(self.grid.agents, self.grid.settings, transport, self.store, self.score, made_by, self._scored_by())
+        grid_, scored_by = self.grid, code_version(self.score)
+        common = Common(grid_.agents, grid_.tasks, grid_.settings, transport, self.store, self.score, made_by, scored_by)
         if executor is None:
 
             async def here(job: Job) -> Outcome:
@@ -368,7 +392,9 @@ class Experiment(Displayable):
             ExperimentResults('experiment', 2 runs: 2 not started)
         """
         statuses, _ = self._statuses()
-        return ExperimentResults(self.grid, self.store, tuple(statuses), dict(self._problems), dict(self._left_out))
+        return ExperimentResults(
+            self.grid, self.store, tuple(statuses), dict(self._problems), dict(self._left_out), score=self.score
+        )
 
     def _take_in(self, sent: RunCopy) -> None:
         try:
@@ -409,7 +435,7 @@ class Experiment(Displayable):
         grid_ = self.grid
         parts = [
             (len(grid_.agents), "agent"),
-            (len(grid_.prompts), "prompt"),
+            (len(grid_.tasks), "task"),
             (len(grid_.settings), "setting"),
             (len(grid_.cells), "run"),
         ]

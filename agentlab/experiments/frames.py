@@ -11,6 +11,7 @@ from agentlab.experiments.grid import AXES
 from agentlab.experiments.runner import NOT_STARTED
 from agentlab.experiments.shared_budget import SCORE, Spent, spent_beside
 from agentlab.experiments.status import CellStatus
+from agentlab.model.parts import as_text
 from agentlab.records.columns import STEP_COLUMNS
 from agentlab.records.frames import FRAMES, any_array, array, to_frame
 
@@ -45,7 +46,8 @@ def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
         why = {**results.left_out, **results.problems}
         front["problem"] = array([why.get(one.run_id) for one in results.statuses], "string")
         front["changed"] = array([", ".join(one.changed) or None for one in results.statuses], "string")
-        front |= _score_usage(results)
+        front["score_why"] = array([_note(one).get("why") for one in results.statuses], "string")
+        front |= _score_usage(results) | _of_tasks(results)
         table = table[[name for name in table.columns if name not in own] + ["begun_at"]]
     return pd.concat([pd.DataFrame(front, index=table.index), table], axis=1)
 
@@ -92,7 +94,37 @@ def _front(statuses: Sequence[CellStatus], places: Sequence[int]) -> dict[str, A
     for part in parts:
         values = [score.get(part) if isinstance(score, dict) else None for score in scores]
         columns[f"score.{part}"] = _numbers(values, places)
+    return columns | _more_scores(statuses, places)
+
+
+def _more_scores(statuses: Sequence[CellStatus], places: Sequence[int]) -> dict[str, Any]:
+    """Return the scores that were added later: `score.<name>`, its parts, and its version."""
+    columns: dict[str, Any] = {}
+    for name in dict.fromkeys(name for one in statuses for name in one.more_scores):
+        notes = [one.more_scores.get(name, {}) for one in statuses]
+        scores = [note["score"] if isinstance(note.get("score"), dict) else {"score": note.get("score")} for note in notes]
+        for part in dict.fromkeys(["score", *(part for score in scores for part in score)]):
+            column = f"score.{name}" if part == "score" else f"score.{name}.{part}"
+            columns[column] = _numbers([score.get(part) for score in scores], places)
+        for key, column in (("error", "error"), ("why", "why"), ("by", "version")):
+            if key == "by" or any(key in note for note in notes):
+                columns[f"score.{name}.{column}"] = array([notes[place].get(key) for place in places], "string")
     return columns
+
+
+def _of_tasks(results: ExperimentResults) -> dict[str, Any]:
+    """Return the tags and the target of each run's task as texts, and the hash of the task."""
+    tasks = {task.id: task for task in results.grid.tasks}
+    targets = {name: None if task.target is None else as_text(task.target) for name, task in tasks.items()}
+    tags, hashes = (
+        {name: ", ".join(task.tags) or None for name, task in tasks.items()},
+        {name: task.hash for name, task in tasks.items()},
+    )
+    ids = [one.cell.prompt_id for one in results.statuses]
+    return {
+        name: array([values[prompt_id] for prompt_id in ids], "string")
+        for name, values in (("target", targets), ("tags", tags), ("task_hash", hashes))
+    }
 
 
 def _cell_columns(statuses: Sequence[CellStatus]) -> dict[str, Any]:

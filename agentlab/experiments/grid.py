@@ -6,13 +6,14 @@ import inspect
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.lazy import advice
 from agentlab._internal.redaction import redact
 from agentlab.agent import Agent, Run
 from agentlab.errors import ConfigurationError
+from agentlab.experiments.tasks import Tasks
 from agentlab.limits.fields import unknown_name, whole_number
 from agentlab.limits.settings import PARTS
 from agentlab.transport import Transport
@@ -27,7 +28,8 @@ AXES = ("agent", "prompt_id", "settings", "repeat")
 
 @dataclass(frozen=True, slots=True)
 class Cell(Displayable):
-    """One run of an experiment, by the names of its parts. `repeat` counts from 1; `prompt` is the text of the task.
+    """One run of an experiment, by the names of its parts: `prompt_id` is the id of the task, `prompt` its text.
+    `repeat` counts from 1.
 
     Example:
         >>> lab.Experiment({"brief": brief}, {"capital": "?"}, where=lambda cell: cell.repeat == 1, repeats=3).grid.cells
@@ -60,7 +62,7 @@ class Grid:
 
     name: str
     agents: Mapping[str, Agent]
-    prompts: Mapping[str, str]
+    tasks: Tasks
     settings: Mapping[str, Mapping[str, Any]]
     cells: tuple[Cell, ...]
 
@@ -78,13 +80,14 @@ class Grid:
 
     def run_of(self, cell: Cell, *, transport: Transport | None = None, **more: Any) -> Run:
         """Return a new run of the cell."""
-        return self.agents[cell.agent].run(cell.prompt, transport=transport, **self.settings[cell.settings], **more)
+        prompt = self.tasks[cell.prompt_id].prompt
+        return self.agents[cell.agent].run(prompt, transport=transport, **self.settings[cell.settings], **more)
 
 
 def grid(
     name: object,
     agents: object,
-    prompts: object,
+    tasks: object,
     settings: object,
     *,
     repeats: int,
@@ -95,7 +98,9 @@ def grid(
     if not isinstance(name, str) or not name.strip() or "#" in name:
         raise ConfigurationError(f"name={name!r}: pass a name without '#', since the ids of the runs begin with it.")
     whole_number("Experiment", "repeats", repeats)
-    by_agent, by_prompt, by_settings = _agents(agents), _prompts(prompts), _settings(settings)
+    by_agent, given, by_settings = _agents(agents), Tasks(cast(Any, tasks)), _settings(settings)
+    _check_tools(by_agent, given)
+    by_prompt = {task.id: task.text for task in given}
     named = [
         Cell(agent, prompt, setting, repeat, text)
         for agent in by_agent
@@ -108,7 +113,7 @@ def grid(
     checked = Grid(
         name,
         MappingProxyType(by_agent),
-        MappingProxyType(by_prompt),
+        given,
         MappingProxyType(by_settings),
         tuple(_filtered(named, where)),
     )
@@ -189,19 +194,14 @@ def _agents(given: object) -> dict[str, Agent]:
     return named
 
 
-def _prompts(given: object) -> dict[str, str]:
-    named = _named("prompts", given, lambda number, text: f"p{number}")
-    for prompt_id, text in named.items():
-        if not isinstance(text, str) or not text.strip():
-            raise ConfigurationError(f"prompts: {prompt_id!r} is {text!r}: pass the task as text.")
-    same = {text: prompt_id for prompt_id, text in named.items()}
-    twice = next((prompt_id for prompt_id, text in named.items() if same[text] != prompt_id), None)
-    if twice is not None:
-        raise ConfigurationError(
-            f"prompts: {twice!r} and {same[named[twice]]!r} have the same text: leave one out, and pass repeats=… to run it "
-            "several times."
-        )
-    return named
+def _check_tools(agents: Mapping[str, Agent], tasks: Tasks) -> None:
+    """Raise ConfigurationError if a task has results of a tool that an agent lacks."""
+    for task in tasks:
+        for name, agent in agents.items() if task.tools else ():
+            missing = next((tool for tool in task.tools if tool not in agent.tools), None)
+            if missing is not None:
+                hint = unknown_name("tool", missing, list(agent.tools))
+                raise ConfigurationError(f"The task {task.id!r} has results of a tool that agent {name!r} lacks: {hint}")
 
 
 def _settings(given: object) -> dict[str, Mapping[str, Any]]:

@@ -23,6 +23,7 @@ from typing import Any
 from agentlab._internal.asyncio_tools import name_of
 from agentlab.agent import Agent
 from agentlab.engine.client import HttpModel
+from agentlab.experiments.tasks import Task
 from agentlab.limits.combinators import Custom
 from agentlab.limits.condition_tree import describe
 from agentlab.limits.settings import RunSettings
@@ -48,6 +49,13 @@ def made_by(agent: Agent, settings: RunSettings) -> dict[str, Any]:
     sent = {"stream": agent.stream, **_address(agent), **schemas}
     code = {name: code_of(one) for name, one in functions.items()}
     return {"python": PYTHON, "sent": sent, "code": code}
+
+
+def with_task(made: Mapping[str, Any] | None, task: Task) -> Mapping[str, Any] | None:
+    """Return the identity of a run on this task: the results of tools that it has change what the model reads."""
+    if made is None or not task.tools:
+        return made
+    return {**made, "sent": {**made["sent"], "results of tools in the task": _hash(sorted(task.tools.items()))}}
 
 
 def differences(stored: str | None, now: Mapping[str, Any]) -> tuple[list[str], list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,10 @@ from agentlab._internal.safe_text import one_line
 from agentlab.agent import Run
 from agentlab.experiments.grid import Grid
 from agentlab.experiments.runner import detail_of
+from agentlab.experiments.scorers.base import Scorer
 from agentlab.experiments.shared_budget import Spent, spent_before
 from agentlab.experiments.status import CellStatus, cell_statuses
+from agentlab.limits.budget import Budget
 from agentlab.storage.store import ENDED, Store
 
 if TYPE_CHECKING:
@@ -30,14 +32,18 @@ class ExperimentResults(Displayable):
     """The frames of an experiment: `runs` with one row per cell, also if it was not run; `steps`, `calls` and `tools` of the cells that
     were run. They are sorted by cell, not by time.
 
-    The first columns are `agent`, `prompt_id`, `settings`, `repeat`, `score` (NA: none, or unknown) and `score_error`. A score that is
-    a dict has one column `score.<key>` per entry, and `score` is its entry of that name. Of several attempts the newest counts.
+    The first columns are `agent`, `prompt_id` (the id of the task), `settings`, `repeat`, `score` (NA: none, or unknown)
+    and `score_error`. A score that is a dict has one column `score.<key>` per entry, and `score` is
+    its entry of that name; a score that `rescore` added has the columns `score.<name>` and `score.<name>.version`. Of several attempts
+    the newest counts.
     `runs` has these columns too:
 
     state         `ended`, `interrupted`, `open` or `not_started`
     attempt       counts from 1
+    target, tags  of the task, as texts; `task_hash` is the hash of the whole task
     problem       a problem outside of the run, such as a worker that died, or a budget of the experiment that is spent
     changed       the tools, middleware and conditions whose code has changed since the run; NA: none
+    score_why     the scorer's reason
     score_calls, score_tokens, score_cost_usd   usage of the agents that the score ran, such as a model as judge
     replayed      True: from a recording; False: live
 
@@ -58,12 +64,15 @@ class ExperimentResults(Displayable):
         statuses: tuple[CellStatus, ...],
         problems: Mapping[str, str],
         left_out: Mapping[str, str] = MappingProxyType({}),
+        *,
+        score: Scorer | None = None,
     ) -> None:
         self.grid: Grid = grid
         self.store: Store = store
         self.statuses: tuple[CellStatus, ...] = statuses
         self.problems: Mapping[str, str] = problems
         self.left_out: Mapping[str, str] = left_out
+        self.score: Scorer | None = score
 
     @cached_property
     def runs(self) -> pd.DataFrame:
@@ -152,6 +161,35 @@ class ExperimentResults(Displayable):
         """
         result: pd.DataFrame = lazy.call("agentlab.experiments.frames:frame", self, what)
         return result
+
+    async def rescore(
+        self,
+        scorers: Scorer | Sequence[Scorer] | Mapping[str, Scorer],
+        *,
+        name: str | None = None,
+        concurrency: int = 8,
+        budget: Budget | None = None,
+        progress: bool = True,
+    ) -> ExperimentResults:
+        """Score the ended runs with other scorers, without running them again, and return the results with the new columns.
+
+        Each scorer has the columns `score.<name>` and `score.<name>.version`, which changes with its code and the task's target. A run
+        that has this version already is not scored again. `name` is that of a single scorer; `budget` bounds the cost of judges in
+        this call, and runs that it leaves unscored are scored by the next one.
+
+        Example:
+            >>> study = lab.Experiment([brief], [{"prompt": "What is the capital of France?", "target": "Paris."}])
+            >>> results = await study.run(progress=False)
+            >>> results = await results.rescore(lambda result, task: result.text == task.target, name="same", progress=False)
+            >>> results.runs[["prompt_id", "score.same"]]
+              prompt_id  score.same
+            0        p1        True
+        """
+        from agentlab.experiments.scoring import named_scorers, rescore
+
+        await rescore(self, named_scorers(self, scorers, name), concurrency=concurrency, budget=budget, progress=progress)
+        statuses, _ = cell_statuses(self.grid, self.store, self.score)
+        return ExperimentResults(self.grid, self.store, tuple(statuses), self.problems, self.left_out, score=self.score)
 
     def summary(self, by: str | list[str] | None = None, **more: Any) -> pd.DataFrame:
         """Return completion, success, tokens and cost per agent (and settings, if there are several) with intervals; see
@@ -262,8 +300,10 @@ def _score_remarks(statuses: tuple[CellStatus, ...], rescored: int) -> Iterator[
     notes = [one.note for one in statuses if one.note is not None]
     errors = [note["error"] for note in notes if "error" in note]
     if errors:
+        some = any("score" in note for note in notes if "error" in note)
+        verb = ("lacks" if some else "has") if len(errors) == 1 else ("lack" if some else "have")
         yield (
-            f"{counted(len(errors), 'run')} {'has' if len(errors) == 1 else 'have'} no score: {one_line(errors[0], 300).rstrip('.')} "
+            f"{counted(len(errors), 'run')} {verb} {'some scores' if some else 'no score'}: {one_line(errors[0], 300).rstrip('.')} "
             "(see score_error); run(retry=True) tries again."
         )
     without = [one.parts for one in statuses if one.parts is not None and "score" not in one.parts]

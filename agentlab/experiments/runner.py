@@ -8,23 +8,24 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
-import inspect
 import json
 import pickle
-import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
-from agentlab._internal.redaction import Redactor, in_words
-from agentlab.agent import Agent, Ask, Run
+from agentlab._internal.redaction import Redactor
+from agentlab.agent import Agent, Run
 from agentlab.engine import call_context
 from agentlab.engine.client import CallContext, HttpModel, Model
 from agentlab.engine.worker import submit
 from agentlab.errors import ConfigurationError, LimitError, StorageError
-from agentlab.experiments.identity import MADE_BY
+from agentlab.experiments.identity import MADE_BY, with_task
+from agentlab.experiments.scorers.base import Scorer
+from agentlab.experiments.scoring import MORE_SCORES, SCORE_NOTE, OtherRuns, is_stale, missing_usage_setting, score_of, version_of
 from agentlab.experiments.shared_budget import (
     BESIDE,
     CUT_OFF,
@@ -38,31 +39,26 @@ from agentlab.experiments.shared_budget import (
     spent_by,
     spent_in,
 )
+from agentlab.experiments.tasks import Tasks
 from agentlab.limits.budget import Budget
-from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
-from agentlab.model.messages import ModelRequest
+from agentlab.model.messages import ModelRequest, ToolCall, ToolResult
+from agentlab.model.parts import as_text
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
-from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
-from agentlab.storage import MemoryStorage, Storage, StoredRun, StoredStep
+from agentlab.storage import MemoryStorage, StoredRun, StoredStep
 from agentlab.storage.loader import SUB_AGENTS_NOTE, find
 from agentlab.storage.store import ENDED, INTERRUPTED, OPEN, Store
 from agentlab.storage.writer import NOBODY, RunWriter, secrets_of, store_note
 from agentlab.transport import Transport
 from agentlab.transport.http import HttpAnswer, HttpRequest
 
-Score: TypeAlias = Callable[[RunResult], float | bool | Mapping[str, Any] | Awaitable[Any] | None]
-
-SCORE_NOTE = "score"
-"""The name of the stored note with a run's score."""
-
 FAILED = (StopReason.ERROR.value, StopReason.CANCELLED.value)
 
 NOT_STARTED = "not_started"
 
-NOTES = (SCORE_NOTE, BESIDE, MADE_BY)
+NOTES = (SCORE_NOTE, MORE_SCORES, BESIDE, MADE_BY)
 """The notes that are sent with a run to another process and back."""
 
 WAIT_FOR_OTHERS_S = 5.0
@@ -75,10 +71,11 @@ class Common:
     of runs by agent and settings, `scored_by` that of the score function."""
 
     agents: Mapping[str, Agent]
+    tasks: Tasks
     settings: Mapping[str, Mapping[str, Any]]
     transport: Transport
     store: Store | None
-    score: Score | None
+    score: Scorer | None
     made_by: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     scored_by: str = ""
 
@@ -95,7 +92,7 @@ class Job:
     label: str
     agent: str
     settings: str
-    prompt: str
+    prompt_id: str
     provider: str = ""
     interval_s: float | None = None
     again: bool = False
@@ -171,7 +168,8 @@ async def run_cell(common: Common, job: Job, shared_budget: SharedBudget, limite
             result = store.load(job.run_id, common.agents[job.agent]).result
         if result is not None:
             judges = OtherRuns(store.storage, job.run_id, shared_budget, SCORE, refuse=True)
-            score = await score_of(common.score, result, common.scored_by, judges)
+            task = common.tasks[job.prompt_id]
+            score = await score_of(common.score, result, task, version_of(common.scored_by, common.score, task), judges)
             held_back = judges.refused
             if score is not None:
                 store_note(store.storage, job.run_id, SCORE_NOTE, score)
@@ -234,9 +232,9 @@ class _CellObserver:
 
 def _run(common: Common, store: Store, job: Job, stored: StoredRun | None, shared_budget: SharedBudget) -> Run:
     """Return the run of the cell, new or resumed, with the store as observer."""
-    agent = common.agents[job.agent]
-    observer = _CellObserver(store, shared_budget, common.made_by.get((job.agent, job.settings)))
-    fresh = agent.run(job.prompt, transport=common.transport, observers=[observer], **common.settings[job.settings])
+    agent, task = common.agents[job.agent], common.tasks[job.prompt_id]
+    observer = _CellObserver(store, shared_budget, with_task(common.made_by.get((job.agent, job.settings)), task))
+    fresh = agent.run(task.prompt, transport=common.transport, observers=[observer], **common.settings[job.settings])
     if stored is None:
         run = fresh.with_id(job.run_id, label=job.label)
         run.timeline.forget(store)  # if the agent has the store as observer too, the run would be recorded twice
@@ -248,7 +246,27 @@ def _run(common: Common, store: Store, job: Job, stored: StoredRun | None, share
         timeline = run.timeline
         timeline.observers = (*[one for one in timeline.observers if not isinstance(one, RunWriter)], following)
     run.stepper.context.parent_limit = missing_usage_setting(shared_budget)
+    if task.tools:
+        run.stepper.context.agent = copy.copy(run.agent)
+        run.stepper.context.agent.tool_middleware = (*run.agent.tool_middleware, _ResultsOfTask(task.tools, run))
     return run
+
+
+class _ResultsOfTask:
+    """A tool middleware that returns a task's results of tools, and calls the other tools."""
+
+    def __init__(self, results: Mapping[str, Any], run: Run) -> None:
+        done = [result.name for step in run.history for result in step.tool_results]
+        self._results, self._used = results, Counter(name for name in done if name in results)
+
+    async def __call__(self, call: ToolCall, execute: Callable[[ToolCall], Awaitable[ToolResult]]) -> ToolResult:
+        """Return the next result of the tool; of a list, the last one again and again."""
+        if call.name not in self._results:
+            return await execute(call)
+        value, place = self._results[call.name], self._used[call.name]
+        self._used[call.name] += 1
+        value = value[min(place, len(value) - 1)] if isinstance(value, list) and value else value
+        return ToolResult(call.id, call.name, as_text(value), value)
 
 
 def _was_cancelled(run: Run) -> bool:
@@ -260,7 +278,8 @@ def _wants_score(common: Common, store: Store, job: Job) -> bool:
     if noted is None:
         return True
     before = json.loads(noted)
-    return (job.again and "error" in before) or is_stale(before, common.scored_by)
+    by = version_of(common.scored_by, common.score, common.tasks[job.prompt_id])
+    return (job.again and "error" in before) or is_stale(before, by)
 
 
 # Another process ------------------------------------------------------------------------------------------------------------------
@@ -375,114 +394,6 @@ def import_run(store: Store, run_copy: RunCopy) -> None:
 def is_shared_by_processes(store: Store) -> bool:
     """True if another process on this machine can use the same store."""
     return not isinstance(store.storage, MemoryStorage) and getattr(store.storage, "path", "") != ":memory:"
-
-
-# Scores ----------------------------------------------------------------------------------------------------------------------
-
-
-def is_stale(score: Mapping[str, Any], by: str) -> bool:
-    """True if a score is from another version of the function than that with the hash `by`. Old notes have no hash."""
-    before = score.get("by", by)
-    return bool(by) and bool(before) and before != by and before.partition(" ")[0] == by.partition(" ")[0]
-
-
-class OtherRuns:
-    """Runs that a score function starts, such as those of a judge, or that a tool starts by itself (runs of sub-agents are in the
-    history of their caller). Their usage is booked and stored after each of their steps, as `part` of the usage of the cell's run.
-
-    With `refuse` they make no further call once the budget of the experiment is spent, and `refused` has the reason.
-    """
-
-    def __init__(self, storage: Storage, run_id: str, shared_budget: SharedBudget, part: str, *, refuse: bool) -> None:
-        self._storage, self._run_id, self._shared_budget, self._part, self._refuse = storage, run_id, shared_budget, part, refuse
-        self._before = shared_budget.parts(run_id).get(part, Spent())
-        self._known = self._before
-        self._runs: list[tuple[Run, int]] = []
-        self._lock = threading.Lock()
-        self.refused = ""
-
-    def __call__(self, run: Run) -> None:
-        """Follow a run that was created."""
-        self._runs.append((run, len(run.history)))
-        run.observe(self._book)
-        if self._refuse:
-            agent = copy.copy(run.agent)
-            agent.middleware = (self._asked, *agent.middleware)
-            run.stepper.context.agent = agent
-            run.stepper.context.parent_limit = missing_usage_setting(self._shared_budget)
-
-    async def _asked(self, request: ModelRequest, ask: Ask) -> ModelResponse:
-        if why := self._shared_budget.spent_up():
-            self.refused = why
-            raise ConfigurationError(f"{why[0].upper()}{why[1:]}. The run is scored once study.budget allows it.")
-        return await ask(request)
-
-    def _book(self, event: events.Event) -> None:
-        if isinstance(event, events.StepCompleted | events.RunEnded):
-            self.book()
-
-    def book(self) -> None:
-        """Book and store the usage."""
-        with self._lock:  # they may be on several threads
-            used = [spent_by(run.history.since(before)) for run, before in self._runs if run.origin.caller is None]
-            spent = sum(used, self._before)
-            if spent != self._known:
-                self._known = spent
-                self._shared_budget.book(self._run_id, spent, self._part)
-                note_beside(self._storage, self._run_id, self._part, spent)
-
-
-def missing_usage_setting(shared_budget: SharedBudget) -> Callable[[RunSettings], RunSettings] | None:
-    """Return a function that sets a run's missing_usage to that of the experiment's budget; None if the budget keeps the default."""
-    policy = "warn" if shared_budget.budget is None else shared_budget.budget.missing_usage
-    if policy not in ("estimate", "charge_cap"):
-        return None
-
-    def changed(settings: RunSettings) -> RunSettings:
-        if settings.budget.missing_usage != "warn":
-            return settings
-        return replace(settings, budget=replace(settings.budget, missing_usage=policy))
-
-    return changed
-
-
-async def score_of(score: Score, result: RunResult, by: str, judges: OtherRuns) -> dict[str, Any] | None:
-    """Return the score with the hash `by` of its function, or an error if the function raised or returned no score. None if the budget
-    of the experiment refused a call: the run has no score yet."""
-    noted: dict[str, Any]
-    try:
-        with call_context.watched(judges):
-            value: Any = score(result)
-            if inspect.isawaitable(value):
-                value = await value
-        noted = {"score": _plain(value)}
-    except Exception as error:
-        noted = {"error": in_words(error)}
-    finally:
-        judges.book()
-    return None if judges.refused else {**noted, "by": by}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        wrong = next((key for key in value if not isinstance(key, str)), None)
-        if wrong is not None:
-            raise TypeError(f"the score has the key {wrong!r}: use texts as keys.")
-        return {key: _number(one, f"score[{key!r}]") for key, one in value.items()}
-    return _number(value, "score")
-
-
-def _number(value: Any, what: str) -> float | bool | None:
-    """Return a number or a bool, also from a numpy value. None is an unknown score."""
-    item = getattr(value, "item", None)
-    value = item() if callable(item) else value
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int | float):
-        return float(value) if value == value else None  # noqa: PLR0124  not a number: not known
-    if hasattr(value, "__float__"):  # a Decimal, a Fraction
-        return float(value)
-    raise TypeError(f"{what} is {value!r}: return a number, a bool, a dict of them, or None.")
 
 
 # Rate limits --------------------------------------------------------------------------------------------------------------------

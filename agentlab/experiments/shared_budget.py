@@ -334,7 +334,8 @@ class DryRun(Displayable):
     `runs` counts all cells, `done` those that have ended, `to_do` the rest. The limits are not strict bounds: a run may exceed its
     limit on tokens or cost by one model call, and an experiment its budget by one step of each running run. The cost of a score is not
     included, unless the budget of the experiment bounds the cost. `unlimited` names the runs whose cost has no limit. `spent_up` is the
-    reason if no run takes a further step, and all limits are then 0.
+    reason if no run takes a further step, and all limits are then 0. `expected_cost_usd` is the mean cost of the ended runs with the
+    same agent and settings, for each run to do; None if a group has no ended run of known cost. `expected_from` counts these runs.
 
     Example:
         >>> limits = dict(budget=lab.Budget(max_turns=4, max_calls=6, max_cost="0.02"))
@@ -351,6 +352,8 @@ class DryRun(Displayable):
     unlimited: tuple[str, ...] = ()
     scored: bool = False
     spent_up: str = field(default="", repr=False)
+    expected_cost_usd: Decimal | None = None
+    expected_from: int = 0
 
     def __str__(self) -> str:
         runs = f"{self.to_do} of {self.runs} run{'s' * (self.runs != 1)} to do"
@@ -360,6 +363,9 @@ class DryRun(Displayable):
         tokens = "any number of tokens" if self.token_limit is None else f"{self.token_limit:,} tokens"
         cost = "any cost" if self.cost_limit_usd is None else about_dollars(self.cost_limit_usd)
         sentences = [f"{runs}; sum of their limits: {calls}, {tokens}, {cost}."]
+        if self.expected_cost_usd is not None and self.to_do:
+            from_runs = counted(self.expected_from, "ended run")
+            sentences.append(f"Expected: {about_dollars(self.expected_cost_usd)}, by the mean cost of {from_runs}.")
         if self.cost_limit_usd is not None:
             sentences.append("A run may exceed its limit by one model call.")
         else:
@@ -425,6 +431,20 @@ def estimate(
         scored and (cost is None or cost != left.get("max_cost")),
         spent_up,
     )
+
+
+def with_expectation(
+    dry_run: DryRun,
+    to_do: Sequence[tuple[str, str]],
+    done: Mapping[tuple[str, str], Sequence[Decimal | None]],
+) -> DryRun:
+    """Return the dry run with the expected cost: the mean of the ended runs of the same agent and settings, for each run to do."""
+    known = {pair: [cost for cost in costs if cost is not None] for pair, costs in done.items()}
+    if not to_do or any(not known.get(pair) for pair in to_do):
+        return dry_run
+    means = [sum(known[pair], Decimal(0)) / len(known[pair]) for pair in to_do]
+    expected = sum(means, Decimal(0)) / len(means) * dry_run.to_do
+    return replace(dry_run, expected_cost_usd=expected, expected_from=sum(len(known[pair]) for pair in set(to_do)))
 
 
 def _largest_sum(each: Iterable[int | Decimal | None], to_do: int, left: int | Decimal | None) -> int | Decimal | None:

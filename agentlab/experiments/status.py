@@ -6,7 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentlab._internal.kernel import has_page
@@ -14,8 +14,10 @@ from agentlab._internal.redaction import Redactor, text_of
 from agentlab._internal.safe_text import one_line
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.grid import Cell, Grid
-from agentlab.experiments.identity import MADE_BY, differences, made_by
-from agentlab.experiments.runner import FAILED, NOT_STARTED, SCORE_NOTE, Job, is_stale
+from agentlab.experiments.identity import MADE_BY, differences, made_by, with_task
+from agentlab.experiments.runner import FAILED, NOT_STARTED, Job
+from agentlab.experiments.scorers.base import Scorer
+from agentlab.experiments.scoring import MORE_SCORES, SCORE_NOTE, code_version, is_stale, version_of
 from agentlab.experiments.shared_budget import Spent
 from agentlab.limits.budget import DEFAULT_TURNS
 from agentlab.storage import StoredRun, codec
@@ -39,6 +41,7 @@ class CellStatus:
     state: str = NOT_STARTED
     stop_reason: str | None = None
     note: Mapping[str, Any] | None = None
+    more_scores: Mapping[str, Any] = field(default_factory=dict)
     replayed: bool | None = None
     changed: tuple[str, ...] = ()
     score_changed: bool = False
@@ -66,14 +69,15 @@ def all_made_by(grid: Grid) -> dict[tuple[str, str], dict[str, Any]]:
     return {pair: made_by(grid.agents[cell.agent], grid.run_of(cell).limits.snapshot()) for pair, cell in pairs}
 
 
-def cell_statuses(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[CellStatus], dict[str, StoredRun]]:
-    """Return the status of all cells, in their order, and all their stored runs, earlier attempts included. `scored_by` is the hash of
-    the score function.
+def cell_statuses(grid: Grid, store: Store, scorer: Scorer | None = None) -> tuple[list[CellStatus], dict[str, StoredRun]]:
+    """Return the status of all cells, in their order, and all their stored runs, earlier attempts included. The scores of another
+    version of the scorer are marked as such.
 
     Raises ConfigurationError if the store has other runs under the same ids.
     """
     stored = {run.head.run_id: run for run in store.storage.runs()}
     scores, makers = store.storage.notes(SCORE_NOTE), store.storage.notes(MADE_BY)
+    more, code = store.storage.notes(MORE_SCORES), code_version(scorer)
     now_by = all_made_by(grid) if makers else {}
     ours: dict[str, StoredRun] = {}
     found = []
@@ -82,8 +86,9 @@ def cell_statuses(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[C
         status = CellStatus(cell, grid.run_id(cell))
         while status.run_id in stored:
             run = ours[status.run_id] = stored[status.run_id]
-            now = now_by.get((cell.agent, cell.settings), {})
-            sent, code = differences(makers.get(status.run_id), now)
+            task = grid.tasks[cell.prompt_id]
+            now = with_task(now_by.get((cell.agent, cell.settings)), task) or {}
+            sent, changed = differences(makers.get(status.run_id), now)
             _check(grid, cell, run, expected, sent)
             end = {} if run.end is None else json.loads(run.end)
             note = json.loads(scores[status.run_id]) if status.run_id in scores else None
@@ -94,8 +99,9 @@ def cell_statuses(grid: Grid, store: Store, scored_by: str = "") -> tuple[list[C
                 stop_reason=end.get("stop_reason"),
                 replayed=end.get("row", {}).get("replayed"),
                 note=note,
-                changed=tuple(code),
-                score_changed=note is not None and is_stale(note, scored_by),
+                more_scores=json.loads(more[status.run_id]) if status.run_id in more else {},
+                changed=tuple(changed),
+                score_changed=note is not None and is_stale(note, version_of(code, scorer, task)),
             )
             following = grid.run_id(cell, status.attempt + 1)
             if following not in stored:
@@ -146,7 +152,7 @@ def jobs(grid: Grid, statuses: list[CellStatus], *, scoring: bool, retry: bool) 
     now, later = [], []
     for one in statuses:
         cell = one.cell
-        job = Job(one.run_id, cell.label, cell.agent, cell.settings, cell.prompt, grid.provider_of(cell))
+        job = Job(one.run_id, cell.label, cell.agent, cell.settings, cell.prompt_id, grid.provider_of(cell))
         if one.failed:
             if retry:
                 attempt = one.attempt + 1

@@ -495,7 +495,7 @@ def _store(value: Store) -> Card:
 @_card_of("Experiment")
 def _experiment(value: Experiment) -> Card:
     grid = value.grid
-    named = (("agents", grid.agents), ("prompts", grid.prompts), ("settings", grid.settings))
+    named = (("agents", grid.agents), ("tasks", grid.tasks.by_id), ("settings", grid.settings))
     rows = tuple((name, f"{len(parts):,}: {', '.join(_ends_of(list(parts))[0])}") for name, parts in named)
     return Card(f"Experiment {grid.name}", (*rows, ("runs", len(grid.cells)), ("store", value.store)))
 

@@ -144,11 +144,11 @@ def test_a_full_disk_in_a_worker_sends_the_run_back(tmp_path: Path) -> None:
     from agentlab.experiments import runner
 
     store = Store(tmp_path / "r.db")
-    common = runner.Common({"a": looking()}, {"default": {}}, lab.transport.current(), store, steps_taken)
+    common = runner.Common({"a": looking()}, lab.Tasks(["x"]), {"default": {}}, lab.transport.current(), store, steps_taken)
     database = store.storage._database  # type: ignore[attr-defined]
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     database.execute(f"PRAGMA max_page_count = {pages}")
-    job = runner.Job("experiment#a/p1/default/1", "a/p1/default/1", "a", "default", "x")
+    job = runner.Job("experiment#a/p1/default/1", "a/p1/default/1", "a", "default", "p1")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         outcome = asyncio.run(runner._in_worker(common, job, None))

@@ -38,7 +38,7 @@ def go(study: lab.Experiment, **more: Any) -> lab.ExperimentResults:
 def two(**more: Any) -> lab.Experiment:
     """Two agents, two prompts, two settings."""
     more.setdefault("settings", {"whole": {}, "short": {"stop": StepCountIs(2), "budget": Budget(max_turns=9)}})
-    more.setdefault("prompts", {"one": "first", "two": "second"})
+    more.setdefault("tasks", {"one": "first", "two": "second"})
     more.setdefault("agents", [looking("a", "pa"), looking("b", "pb")])
     return lab.Experiment(**more)
 
@@ -62,7 +62,7 @@ def test_all_cells_are_run_and_give_tidy_frames() -> None:
     assert results.steps.groupby(["agent", "prompt_id", "settings", "repeat"], sort=False).ngroups == 16
     assert (len(study.plan()), study.dry_run().to_do) == (0, 0)
     assert repr(results) == "ExperimentResults('experiment', 16 runs: 16 ended)"
-    assert repr(study).startswith("Experiment('experiment', 2 agents, 2 prompts, 2 settings, 16 runs, Store(")
+    assert repr(study).startswith("Experiment('experiment', 2 agents, 2 tasks, 2 settings, 16 runs, Store(")
 
 
 def test_the_scores_of_a_dict_have_separate_columns() -> None:
@@ -521,20 +521,20 @@ def test_cells_may_be_listed_and_filtered() -> None:
 
 BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "no-agents": (lambda: two(agents=[]), ConfigurationError, "agents=[]: pass at least one"),
-    "no-prompts": (lambda: two(prompts={}), ConfigurationError, "prompts=[]: pass at least one"),
+    "no-tasks": (lambda: two(tasks={}), ConfigurationError, "tasks=[]: pass at least one"),
     "no-settings": (lambda: two(settings=[]), ConfigurationError, "settings=[]: pass at least one"),
     "no-cells": (lambda: two(cells=[]), ConfigurationError, "cells=[]: pass at least one"),
     "one-agent": (lambda: two(agents=looking()), ConfigurationError, "pass a list, such as agents=[…]"),
-    "one-prompt": (lambda: two(prompts="go"), ConfigurationError, "prompts='go': pass a list"),
+    "one-prompt": (lambda: two(tasks="go"), ConfigurationError, "tasks='go': pass a list"),
     "no-agent": (lambda: two(agents=["openai:gpt"]), ConfigurationError, "'openai:gpt' is not an agent: pass one, such as lab.Agent("),
     "same-name": (lambda: two(agents=[looking(), looking()]), ConfigurationError, "Two of the agents are called 'a'"),
     "same-model": (
         lambda: two(agents=[lab.Agent("openai:gpt"), lab.Agent("openai:gpt")]), ConfigurationError,
         "Two of the agents are called 'openai:gpt': pass a dict with a name for each",
     ),
-    "same-prompt": (lambda: two(prompts=["x", "y", "x"]), ConfigurationError, "'p1' and 'p3' have the same text"),
-    "blank-prompt": (lambda: two(prompts=["x", " "]), ConfigurationError, "'p2' is ' ': pass the task as text"),
-    "number-for-a-name": (lambda: two(prompts={1: "x"}), ConfigurationError, "1 is not a name"),
+    "same-prompt": (lambda: two(tasks=["x", "y", "x"]), ConfigurationError, "'p3' and 'p1' are the same task"),
+    "blank-prompt": (lambda: two(tasks=["x", " "]), ConfigurationError, "'p2' has the prompt ' ': pass the task as text"),
+    "number-for-a-name": (lambda: two(tasks={1: "x"}), ConfigurationError, "1 is not an id"),
     "unknown-setting": (lambda: two(settings=[{"bugdet": 1}]), ConfigurationError, "'s1' has 'bugdet'. Did you mean 'budget'?"),
     "no-dict": (lambda: two(settings=[Budget()]), ConfigurationError, "pass a dict, such as dict(budget=Budget(max_turns=5)"),
     "bad-setting": (lambda: two(settings={"x": {"stop": 5}}), ConfigurationError, "Agent 'a' with settings 'x': 5 is not a stop"),
@@ -571,7 +571,7 @@ def test_invalid_input_is_an_error_that_names_it(do: Any, error: type[Exception]
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"prompts": ["another"]}, "with other prompt:"),
+        ({"tasks": ["another"]}, "with other prompt:"),
         ({"agents": [looking(instructions="Be brief.")]}, "with other instructions:"),
         ({"agents": [looking(provider="p2")]}, "with other provider:"),
         ({"settings": {"default": {"budget": Budget(max_turns=2)}}}, "with other settings:"),
@@ -581,8 +581,8 @@ def test_different_runs_under_the_same_name_are_refused(other: Any, message: str
     path = tmp_path / "r.db"
     go(lab.Experiment([looking()], ["x"], store=path))
     with pytest.raises(ConfigurationError, match=message):
-        go(lab.Experiment(**{"agents": [looking()], "prompts": ["x"], "store": path, **other}))
-    go(lab.Experiment(**{"agents": [looking()], "prompts": ["x"], "store": path, "name": "other", **other}))
+        go(lab.Experiment(**{"agents": [looking()], "tasks": ["x"], "store": path, **other}))
+    go(lab.Experiment(**{"agents": [looking()], "tasks": ["x"], "store": path, "name": "other", **other}))
 
 
 def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:

@@ -7,11 +7,9 @@ import functools
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -300,62 +298,7 @@ def test_mutually_recursive_agents_have_a_finite_identity() -> None:
     assert code_of(functools.partial(tool, "x")) != code_of(tool)
 
 
-# Prompts ----------------------------------------------------------------------------------------------------------------------------
-
-FRAME = {"question": ["What is the capital of France?", "And of Italy?"], "answer": ["Paris", "Rome"]}
-
-
-@pytest.mark.parametrize(
-    ("prompts", "message"),
-    [
-        (pd.DataFrame(FRAME), r"a table with the columns 'question', 'answer': .*prompts=list\(frame\['…'\]\)"),
-        (pd.DataFrame({"question": ["x"]}), r"prompts=list\(frame\['question'\]\)"),
-        (pd.DataFrame({"id": [1], "prompt": ["x"]}), r"prompts=list\(frame\['prompt'\]\)"),
-        (pd.DataFrame(), r"a table with the columns \(none\)"),
-        ({"first", "second"}, "a set has none"),
-        (frozenset({"first"}), "a set has none"),
-        ([["first"], ["second"]], r"'p1' is \['first'\]: pass the task as text"),
-        ([["first", "second"]], r"'p1' is \['first', 'second'\]: pass the task as text"),
-        ("first", "pass a list, such as prompts="),
-        (b"first", "pass a list, such as prompts="),
-        ([b"first"], "'p1' is b'first': pass the task as text"),
-        (["first", float("nan")], "'p2' is nan: pass the task as text"),
-        (["first", "first"], "'p1' and 'p2' have the same text|'p2' and 'p1' have the same text"),
-        (pd.DataFrame(FRAME).to_dict(), "'question' is .*: pass the task as text"),
-        (np.array([["first", "second"]]), "pass the task as text"),
-        (5, "pass a list, such as prompts="),
-    ],
-)
-def test_invalid_prompts_are_refused(prompts: Any, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        lab.Experiment([looking()], prompts)
-
-
-@pytest.mark.parametrize(
-    "prompts",
-    [
-        pd.DataFrame(FRAME)["question"],
-        pd.Series(FRAME["question"], index=[7, 3]),
-        pd.Series(FRAME["question"], index=["same", "same"]),
-        pd.DataFrame(FRAME)["question"].astype("string"),
-        np.array(FRAME["question"]),
-        (text for text in FRAME["question"]),
-        tuple(FRAME["question"]),
-        dict.fromkeys(FRAME["question"]).keys(),
-        {"p1": FRAME["question"][0], "p2": FRAME["question"][1]},
-    ],
-)
-def test_a_column_of_a_table_is_a_list_of_prompts(prompts: Any) -> None:
-    study = lab.Experiment([looking()], prompts)
-    assert study.grid.prompts == {"p1": FRAME["question"][0], "p2": FRAME["question"][1]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert go(study).runs["prompt"].to_list() == FRAME["question"]
-
-
-def test_the_index_of_a_column_gives_the_prompt_ids() -> None:
-    prompts = pd.DataFrame({"id": ["france", "italy"], **FRAME}).set_index("id")["question"]
-    assert lab.Experiment([looking()], prompts).grid.prompts == dict(prompts)
+# Tables ---------------------------------------------------------------------------------------------------------------------------
 
 
 def test_agents_settings_and_cells_may_not_be_tables_or_sets_either() -> None:

@@ -1,0 +1,51 @@
+"""Scorers for experiments: exact and numeric comparison, JSON, code, tool calls, and models as judges.
+
+lab.Experiment([agent], tasks, score=lab.scorers.Exact())
+lab.Experiment([agent], tasks, score={"right": lab.scorers.Numeric(0.01), "tools": lab.scorers.ToolUse(["search"])})
+
+answers    compare the answer with the target of the task
+programs   run the program in the answer, in a process of its own
+calls      which tools a run called
+judges     a model as judge, of one answer or of a pair
+base       `Score`, and how a scorer is called
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentlab._internal.lazy import module_hooks
+
+if TYPE_CHECKING:
+    from agentlab.experiments.scorers.answers import Choice as Choice
+    from agentlab.experiments.scorers.answers import Exact as Exact
+    from agentlab.experiments.scorers.answers import Includes as Includes
+    from agentlab.experiments.scorers.answers import JsonEqual as JsonEqual
+    from agentlab.experiments.scorers.answers import Matches as Matches
+    from agentlab.experiments.scorers.answers import Normalised as Normalised
+    from agentlab.experiments.scorers.answers import Numeric as Numeric
+    from agentlab.experiments.scorers.answers import TokenF1 as TokenF1
+    from agentlab.experiments.scorers.base import Score as Score
+    from agentlab.experiments.scorers.calls import ToolUse as ToolUse
+    from agentlab.experiments.scorers.judges import Judge as Judge
+    from agentlab.experiments.scorers.judges import PairJudgement as PairJudgement
+    from agentlab.experiments.scorers.judges import Pairwise as Pairwise
+    from agentlab.experiments.scorers.judges import judge_pairs as judge_pairs
+    from agentlab.experiments.scorers.judges import win_rates as win_rates
+    from agentlab.experiments.scorers.programs import Code as Code
+
+_NAMES = {
+    "answers": "Choice Exact Includes JsonEqual Matches Normalised Numeric TokenF1",
+    "base": "Score",
+    "calls": "ToolUse",
+    "judges": "Judge PairJudgement Pairwise judge_pairs win_rates",
+    "programs": "Code",
+}
+"""The public names by the module that defines them."""
+
+_PLACES = {name: f"agentlab.experiments.scorers.{module}" for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_PLACES)  # noqa: PLE0605  a sorted list is a list
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = module_hooks("agentlab.scorers", __all__, _PLACES)

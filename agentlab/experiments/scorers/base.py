@@ -1,0 +1,50 @@
+"""The parts that all scorers share: `Score`, and how a scorer is called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from agentlab.experiments.tasks import Task
+from agentlab.records.result import RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The score of one run. `value` is a number, or True or False; None is unknown. `why` is the reason, for a person to read; `parts`
+    are further numbers by name, each a column of its own.
+
+    Example:
+        >>> lab.scorers.Score(True, why="the answer is 'Paris'")
+        Score(value=True, why="the answer is 'Paris'", parts={})
+    """
+
+    value: float | bool | None
+    why: str = ""
+    parts: Mapping[str, float | bool | None] = field(default_factory=dict)
+
+
+Scorer: TypeAlias = Callable[..., float | bool | Mapping[str, Any] | Score | Awaitable[Any] | None]
+"""A function of a result, or of a result and its task, sync or async."""
+
+
+def takes_task(scorer: Scorer) -> bool:
+    """True if the scorer has a second positional parameter without a default, or `*args`, or one named `task`."""
+    try:
+        parameters = [*inspect.signature(scorer).parameters.values()]
+    except (TypeError, ValueError):  # a builtin
+        return False
+    if any(one.name == "task" for one in parameters):
+        return True
+    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return len([one for one in positional if one.default is one.empty]) > 1
+
+
+def ask(scorer: Scorer, result: RunResult, task: Task) -> Any:
+    """Call the scorer with what it takes; the answer may be awaitable."""
+    if not takes_task(scorer):
+        return scorer(result)
+    by_name = inspect.signature(scorer).parameters.get("task")
+    return scorer(result, task=task) if by_name is not None and by_name.kind is by_name.KEYWORD_ONLY else scorer(result, task)

@@ -1,0 +1,122 @@
+"""A scorer that runs the program in an answer, with tests, in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentlab.errors import ConfigurationError
+from agentlab.experiments.scorers.base import Score
+from agentlab.experiments.tasks import Task
+from agentlab.records.result import RunResult
+
+_HARNESS = """
+import sys
+sign, memory, seconds = sys.stdin.readline().split()
+program, tests = sys.stdin.read().split(sign)
+try:
+    import resource
+except ImportError:
+    pass
+else:
+    for what, most in (("AS", int(memory)), ("CPU", int(seconds)), ("FSIZE", 10_000_000), ("CORE", 0), ("NOFILE", 64)):
+        what = getattr(resource, "RLIMIT_" + what)
+        hard = resource.getrlimit(what)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (most, most))
+names = {"__name__": "program"}
+exec(compile(program, "program.py", "exec"), names)
+exec(compile(tests, "tests.py", "exec"), names)
+with open("passed", "w") as file:
+    file.write(sign)
+"""
+
+_OUTPUT_CHARS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """True if the Python program in the answer (its last code block, else the whole answer) passes the tests.
+
+    `tests` is Python code that raises if the program is wrong, such as `assert add(1, 2) == 3`; by default `tests` in the task's
+    metadata, else the target. Both run in a new process, in an empty folder, without the environment's keys, for at most `timeout_s`
+    seconds and with at most `memory_mb` of memory (the memory limit needs Linux or macOS). This is no sandbox: the program has the
+    rights of your user, reads your files and reaches the network. Run answers of untrusted models in a container.
+
+    Example:
+        >>> task = lab.Task("add", "Write a function add.", target="assert add(1, 2) == 3")
+        >>> await lab.scorers.Code()(await brief.run("Write a function add."), task)
+        Score(value=False, why='SyntaxError: invalid syntax', parts={})
+    """
+
+    tests: str | None = None
+    timeout_s: float = 10
+    memory_mb: int = 512
+
+    @property
+    def needs_target(self) -> bool:
+        """False: the tests may be in the metadata."""
+        return False
+
+    async def __call__(self, result: RunResult, task: Task) -> Score:
+        """Return the score of one run."""
+        tests = self.tests or task.metadata.get("tests") or task.target
+        if not isinstance(tests, str) or not tests.strip():
+            raise ConfigurationError(
+                f"Code: the task {task.id!r} has no tests: pass tests=…, metadata={{'tests': …}}, or tests as the target."
+            )
+        return await asyncio.to_thread(self._run, program_in(result.text), tests)
+
+    def _run(self, program: str, tests: str) -> Score:
+        sign = secrets.token_hex(16)
+        with tempfile.TemporaryDirectory(prefix="agentlab-", ignore_cleanup_errors=True) as folder:
+            with Path(folder, "errors").open("wb") as errors:
+                process = subprocess.Popen(  # noqa: S603  this interpreter
+                    [sys.executable, "-I", "-B", "-c", _HARNESS],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    cwd=folder,
+                    env={"PATH": os.defpath, "HOME": folder, "TMPDIR": folder, "PYTHONIOENCODING": "utf-8"},
+                    start_new_session=True,
+                )
+                head = f"{sign} {self.memory_mb * 2**20} {int(self.timeout_s) + 1}\n"
+                try:
+                    process.communicate((head + program + sign + tests).encode("utf-8", "replace"), timeout=self.timeout_s)
+                    late = False
+                except subprocess.TimeoutExpired:
+                    late = True
+                finally:
+                    _kill(process)
+            if late:
+                return Score(False, f"still running after {self.timeout_s:g} s")
+            with contextlib.suppress(OSError):
+                if Path(folder, "passed").read_text(encoding="utf-8") == sign:
+                    return Score(True)
+            lines = Path(folder, "errors").read_bytes()[-_OUTPUT_CHARS:].decode("utf-8", "replace").strip().splitlines()
+        return Score(False, lines[-1][:300] if lines else f"ended before the tests, with exit code {process.returncode}")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the process and everything in its group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    process.wait()
+
+
+def program_in(answer: str) -> str:
+    """Return the last code block of an answer, else the whole answer."""
+    blocks: list[str] = re.findall(r"```[^\n]*\n(.*?)```", answer, re.DOTALL)
+    return blocks[-1] if blocks else answer
