@@ -19,6 +19,7 @@ from agentlab.experiments.scorers.base import Scorer
 from agentlab.experiments.shared_budget import Spent, spent_before
 from agentlab.experiments.status import CellStatus, cell_statuses
 from agentlab.limits.budget import Budget
+from agentlab.limits.fields import whole_number
 from agentlab.storage.store import ENDED, Store
 
 if TYPE_CHECKING:
@@ -185,9 +186,11 @@ class ExperimentResults(Displayable):
               prompt_id  score.same
             0        p1        True
         """
-        from agentlab.experiments.scoring import named_scorers, rescore
+        from agentlab.experiments.rescore import named_scorers, rescore
 
-        await rescore(self, named_scorers(self, scorers, name), concurrency=concurrency, budget=budget, progress=progress)
+        whole_number("rescore", "concurrency", concurrency)
+        named = named_scorers(self.statuses, scorers, name)
+        await rescore(self.grid, self.store, self.statuses, named, concurrency=concurrency, budget=budget, progress=progress)
         statuses, _ = cell_statuses(self.grid, self.store, self.score)
         return ExperimentResults(self.grid, self.store, tuple(statuses), self.problems, self.left_out, score=self.score)
 

@@ -1,36 +1,29 @@
-"""Scores runs: when they have ended, and again later (`results.rescore`). The usage of the agents that a score runs is booked."""
+"""Scores ended runs. The usage of the agents that a score runs is booked."""
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import inspect
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from agentlab._internal.redaction import Redactor, in_words
+from agentlab._internal.redaction import in_words
 from agentlab.agent import Ask, Run
 from agentlab.engine import call_context
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.identity import PYTHON, code_of
 from agentlab.experiments.scorers import base
 from agentlab.experiments.scorers.base import Score, Scorer
-from agentlab.experiments.shared_budget import SCORE, SharedBudget, Spent, note_beside, spent_by
+from agentlab.experiments.shared_budget import SharedBudget, Spent, note_beside, spent_by
 from agentlab.experiments.tasks import Task, Tasks
-from agentlab.limits.budget import Budget
 from agentlab.limits.settings import RunSettings
 from agentlab.model.messages import ModelRequest
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.result import RunResult
 from agentlab.storage import Storage
-from agentlab.storage.writer import secrets_of, store_note
-
-if TYPE_CHECKING:
-    from agentlab.experiments.results import ExperimentResults
 
 SCORE_NOTE = "score"
 """The name of the stored note with a run's score."""
@@ -77,7 +70,7 @@ def name_of(scorer: object) -> str:
 
 def check_targets(scorer: Scorer | None, tasks: Tasks) -> None:
     """Raise ConfigurationError if a scorer needs targets that tasks lack."""
-    needing = [one for _, one in _each(scorer) if getattr(one, "needs_target", False)]
+    needing = [one for _, one in each_of(scorer) if getattr(one, "needs_target", False)]
     without = [task.id for task in tasks if task.target is None]
     if needing and without:
         more = f" and {len(without) - 3} more" if len(without) > 3 else ""
@@ -87,7 +80,8 @@ def check_targets(scorer: Scorer | None, tasks: Tasks) -> None:
         )
 
 
-def _each(scorer: Scorer | None) -> tuple[tuple[str, Scorer], ...]:
+def each_of(scorer: Scorer | None) -> tuple[tuple[str, Scorer], ...]:
+    """Return each scorer with its name."""
     if scorer is None:
         return ()
     return scorer.scorers if isinstance(scorer, Several) else ((name_of(scorer), scorer),)
@@ -98,7 +92,7 @@ def _each(scorer: Scorer | None) -> tuple[tuple[str, Scorer], ...]:
 
 def version_of(code: str, scorer: Scorer | None, task: Task) -> str:
     """Return the version of a task's score: that of the scorers' `code`, and of the target if one reads it."""
-    reads = any(base.takes_task(one) for _, one in _each(scorer))
+    reads = any(base.takes_task(one) for _, one in each_of(scorer))
     return f"{code} {task.target_hash}" if reads and code else code
 
 
@@ -186,7 +180,7 @@ async def score_of(scorer: Scorer, result: RunResult, task: Task, by: str, judge
     score: Any = {} if several else None
     whys, errors = dict[str, str](), list[str]()
     with call_context.watched(judges):
-        for name, one in _each(scorer):
+        for name, one in each_of(scorer):
             try:
                 value: Any = base.ask(one, result, task)
                 if inspect.isawaitable(value):
@@ -240,67 +234,3 @@ def _number(value: Any, what: str) -> float | bool | None:
     if hasattr(value, "__float__"):  # a Decimal, a Fraction
         return float(value)
     raise TypeError(f"{what} is {value!r}: return a number, a bool, a dict of them, or None.")
-
-
-# Scores that are added later ------------------------------------------------------------------------------------------------------
-
-
-def named_scorers(results: ExperimentResults, given: object, name: str | None) -> dict[str, Scorer]:
-    """Return the scorers by name. Raises ConfigurationError for a name that the experiment's own scores have."""
-    scorer = as_scorer(given)
-    named = dict(_each(scorer))
-    if name is not None:
-        if len(named) != 1:
-            raise ConfigurationError(
-                f"name={name!r} is for one scorer, and there are {len(named)}: pass a dict of scorers instead."
-            )
-        named = {name: next(iter(named.values()))}
-    own = {key for one in results.statuses for key in one.parts or ()} | {"score", "<lambda>"}
-    taken = next((one for one in named if one in own), None)
-    if taken is not None:
-        raise ConfigurationError(f"{taken!r} cannot be the name of a further score: pass another one, such as name='second'.")
-    return named
-
-
-async def rescore(
-    results: ExperimentResults, named: Mapping[str, Scorer], *, concurrency: int, budget: Budget | None, progress: bool
-) -> None:
-    """Score all ended runs with these scorers, and store the scores beside those that exist."""
-    for scorer in named.values():
-        check_targets(scorer, results.grid.tasks)
-    storage, failed = results.store.storage, {one.run_id for one in results.statuses if one.failed}
-    ended = [one for one in results.statuses if one.stored is not None and one.state == "ended" and one.run_id not in failed]
-    before = {run_id: json.loads(text) for run_id, text in storage.notes(MORE_SCORES, [one.run_id for one in ended]).items()}
-    shared_budget = SharedBudget(budget, None, {})
-    free, done = asyncio.Semaphore(concurrency), []
-    from agentlab.experiments.status import Progress
-
-    bars = Progress({"rescore": len(ended)}, {}, shown=progress)
-
-    async def one_run(run_id: str, agent: Any, task: Task) -> None:
-        async with free:
-            noted = dict(before.get(run_id, {}))
-            wanted = {}
-            for name, scorer in named.items():
-                by = version_of(code_version(scorer), scorer, task)
-                old = noted.get(name)
-                if old is None or "error" in old or is_stale(old, by):
-                    wanted[name] = (scorer, by)
-            if wanted:
-                run = results.store.load(run_id, agent)
-                for name, (scorer, by) in wanted.items():
-                    judges = OtherRuns(storage, run_id, shared_budget, f"{SCORE} {name}", refuse=True)
-                    score = await score_of(scorer, run.result, task, by, judges)  # type: ignore[arg-type]
-                    if score is not None:
-                        noted[name] = score
-                store_note(storage, run_id, MORE_SCORES, noted, Redactor(secrets_of(agent)).text)
-            bars.ended("rescore", failed=False)
-            done.append(run_id)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for one in ended:
-                task = results.grid.tasks[one.cell.prompt_id]
-                group.create_task(one_run(one.run_id, results.grid.agents[one.cell.agent], task))
-    finally:
-        bars.close()

@@ -91,7 +91,7 @@ class Task:
 
         Example:
             >>> lab.Task("capital", "What is the capital of France?", target="Paris").hash
-            '…'
+            'f294d624c1a82c0c'
         """
         message = user_message(self.prompt, "{!r}")
         parts = [{**part.to_jsonable(), "name": ""} for part in message.parts]

@@ -1,13 +1,12 @@
 """Scorers for experiments: exact and numeric comparison, JSON, code, tool calls, and models as judges.
 
-lab.Experiment([agent], tasks, score=lab.scorers.Exact())
-lab.Experiment([agent], tasks, score={"right": lab.scorers.Numeric(0.01), "tools": lab.scorers.ToolUse(["search"])})
+May import: `experiments.tasks`, `experiments.status`, and what is below `experiments`.
 
-answers    compare the answer with the target of the task
-programs   run the program in the answer, in a process of its own
-calls      which tools a run called
-judges     a model as judge, of one answer or of a pair
-base       `Score`, and how a scorer is called
+    answers    compare the answer with the target of the task: `lab.scorers.Exact()`, `lab.scorers.Numeric(0.01)`
+    programs   run the program in the answer, in a process of its own
+    calls      which tools a run called
+    judges     a model as judge, of one answer or of a pair
+    base       `Score`, and how a scorer is called
 """
 
 from __future__ import annotations

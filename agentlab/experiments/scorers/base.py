@@ -26,7 +26,9 @@ class Score:
     parts: Mapping[str, float | bool | None] = field(default_factory=dict)
 
 
-Scorer: TypeAlias = Callable[..., float | bool | Mapping[str, Any] | Score | Awaitable[Any] | None]
+Value: TypeAlias = float | bool | Mapping[str, Any] | Score | Awaitable[Any] | None
+
+Scorer: TypeAlias = Callable[[RunResult[Any]], Value] | Callable[[RunResult[Any], Task], Value]
 """A function of a result, or of a result and its task, sync or async."""
 
 
@@ -44,7 +46,8 @@ def takes_task(scorer: Scorer) -> bool:
 
 def ask(scorer: Scorer, result: RunResult, task: Task) -> Any:
     """Call the scorer with what it takes; the answer may be awaitable."""
+    call: Callable[..., Any] = scorer
     if not takes_task(scorer):
-        return scorer(result)
+        return call(result)
     by_name = inspect.signature(scorer).parameters.get("task")
-    return scorer(result, task=task) if by_name is not None and by_name.kind is by_name.KEYWORD_ONLY else scorer(result, task)
+    return call(result, task=task) if by_name is not None and by_name.kind is by_name.KEYWORD_ONLY else call(result, task)

@@ -152,11 +152,12 @@ async def judge_pairs(
 
     Example:
         >>> results = await lab.Experiment({"brief": brief, "endless": endless}, ["?"]).run(progress=False)
-        >>> judge = lab.scorers.Pairwise(brief.model, "The shorter one is better.", budget=lab.Budget(max_calls=2))
+        >>> first = lab.testing.call("final_answer", {"reason": "It was first.", "better": "first"})
+        >>> judge = lab.scorers.Pairwise(lab.testing.ScriptedProvider([first] * 2), "Clear words.", budget=lab.Budget(max_calls=2))
         >>> pairs = await lab.scorers.judge_pairs(results, judge, progress=False)
-        >>> pairs[["left", "right", "winner"]]
-            left    right winner
-        0  brief  endless   <NA>
+        >>> pairs[["left", "right", "winner", "consistent"]]
+            left    right winner  consistent
+        0  brief  endless    tie       False
     """
     import pandas as pd
 

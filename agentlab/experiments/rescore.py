@@ -1,0 +1,92 @@
+"""Scores stored runs with other scorers, without running them again (`results.rescore`)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+
+from agentlab._internal.redaction import Redactor
+from agentlab.errors import ConfigurationError
+from agentlab.experiments.grid import Grid
+from agentlab.experiments.scorers.base import Scorer
+from agentlab.experiments.scoring import (
+    MORE_SCORES,
+    OtherRuns,
+    as_scorer,
+    check_targets,
+    code_version,
+    each_of,
+    is_stale,
+    score_of,
+    version_of,
+)
+from agentlab.experiments.shared_budget import SCORE, SharedBudget, spent_beside
+from agentlab.experiments.status import CellStatus, Progress
+from agentlab.limits.budget import Budget
+from agentlab.storage.store import ENDED, Store
+from agentlab.storage.writer import secrets_of, store_note
+
+
+def named_scorers(statuses: Sequence[CellStatus], given: object, name: str | None) -> dict[str, Scorer]:
+    """Return the scorers by name. Raises ConfigurationError for a name that the experiment's own scores have."""
+    named = dict(each_of(as_scorer(given)))
+    if name is not None:
+        if len(named) != 1:
+            raise ConfigurationError(
+                f"name={name!r} is for one scorer, and there are {len(named)}: pass a dict of scorers instead."
+            )
+        named = {name: next(iter(named.values()))}
+    own = {key for one in statuses for key in one.parts or ()} | {"score", "<lambda>"}
+    taken = next((one for one in named if one in own), None)
+    if taken is not None:
+        raise ConfigurationError(f"{taken!r} cannot be the name of a further score: pass another one, such as name='second'.")
+    return named
+
+
+async def rescore(
+    grid: Grid,
+    store: Store,
+    statuses: Sequence[CellStatus],
+    named: Mapping[str, Scorer],
+    *,
+    concurrency: int,
+    budget: Budget | None,
+    progress: bool,
+) -> None:
+    """Score all ended runs with these scorers, and store the scores beside those that exist."""
+    for scorer in named.values():
+        check_targets(scorer, grid.tasks)
+    storage = store.storage
+    ended = [one for one in statuses if one.stored is not None and one.state == ENDED and not one.failed]
+    before = {run_id: json.loads(text) for run_id, text in storage.notes(MORE_SCORES, [one.run_id for one in ended]).items()}
+    spent = spent_beside(storage, [one.run_id for one in ended]) if ended else {}
+    shared_budget, free = SharedBudget(budget, None, {}), asyncio.Semaphore(concurrency)
+    bars = Progress({"scores": len(ended)}, {}, shown=progress)
+    versions = {name: code_version(scorer) for name, scorer in named.items()}
+
+    async def score(one: CellStatus) -> None:
+        noted, agent, task = dict(before.get(one.run_id, {})), grid.agents[one.cell.agent], grid.tasks[one.cell.prompt_id]
+        by = {name: version_of(versions[name], scorer, task) for name, scorer in named.items()}
+        old = {name: noted.get(name) for name in named}
+        wanted = [name for name, note in old.items() if note is None or "error" in note or is_stale(note, by[name])]
+        if wanted and (result := store.load(one.run_id, agent).result) is not None:
+            for name in wanted:
+                part = f"{SCORE} {name} {len(spent.get(one.run_id, {}))}"  # a new one, which replaces no earlier cost
+                found = await score_of(
+                    named[name], result, task, by[name], OtherRuns(storage, one.run_id, shared_budget, part, refuse=True)
+                )
+                noted |= {} if found is None else {name: found}
+            store_note(storage, one.run_id, MORE_SCORES, noted, Redactor(secrets_of(agent)).text)
+
+    async def in_turn(one: CellStatus) -> None:
+        async with free:
+            await score(one)
+            bars.ended("scores", failed=False)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for one in ended:
+                group.create_task(in_turn(one))
+    finally:
+        bars.close()
