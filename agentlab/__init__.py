@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from agentlab.analysis.compare import summary as summary
     from agentlab.analysis.diff import RunDiff as RunDiff
     from agentlab.analysis.diff import diff as diff
+    from agentlab.analysis.passes import pass_at_k as pass_at_k
+    from agentlab.analysis.power import Power as Power
+    from agentlab.analysis.power import power as power
     from agentlab.analysis.suggest import suggest as suggest
     from agentlab.analysis.suggestion import Suggestion as Suggestion
     from agentlab.analysis.suggestion import Suggestions as Suggestions
@@ -130,6 +133,8 @@ _NAMES = {
     "analysis.backtest": "backtest",
     "analysis.compare": "paired summary",
     "analysis.diff": "RunDiff diff",
+    "analysis.passes": "pass_at_k",
+    "analysis.power": "Power power",
     "analysis.suggest": "suggest",
     "analysis.suggestion": "Suggestion Suggestions",
     "engine.client": "RetryPolicy",

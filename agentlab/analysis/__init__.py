@@ -3,6 +3,8 @@
 May import: `interop` and what is below it.
 
     compare           groups of runs with intervals, and paired differences
+    passes            pass@k and pass^k
+    power             how many tasks a comparison needs
     diff              two runs side by side, step by step
     agreement         how often groups of runs end for the same reason on the same task
     groups            the groups of a frame, and checks of its columns
@@ -20,6 +22,8 @@ May import: `interop` and what is below it.
 
 __all__ = [
     "compare",
+    "passes",
+    "power",
     "diff",
     "agreement",
     "groups",

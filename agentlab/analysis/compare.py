@@ -40,7 +40,18 @@ from agentlab.analysis.groups import (
     units_of,
     whole_runs,
 )
-from agentlab.analysis.intervals import MIN_UNITS, SMALL_SAMPLE, Estimate, checked_level, of_change, of_mean, of_median, of_share
+from agentlab.analysis.intervals import (
+    MIN_UNITS,
+    SMALL_SAMPLE,
+    Estimate,
+    checked_level,
+    mcnemar,
+    of_change,
+    of_mean,
+    of_median,
+    of_share,
+    t_test,
+)
 from agentlab.errors import ConfigurationError
 from agentlab.records.frames import Recordings
 
@@ -72,8 +83,10 @@ def summary(
     - `tokens_mean`, `tokens_low`, `tokens_high`, `tokens_median`, `tokens_median_low`, `tokens_median_high`, of the runs whose usage
       is known; `tokens_unknown`, the unknown share
     - `cost_mean`, …, `cost_unknown`: the same for cost, in US dollars
-    - in words: `left_out`, which runs are left out of which figure; `small_sample`, which intervals are from few units; `no_interval`,
-      which intervals could not be computed, and why; `mixed`, where some runs are replays and others are not
+    - `completion_se`, `success_se`, `score_se`, `tokens_se`, `cost_se`: the standard error of the rate or mean, clustered by unit
+    - in words: `methods`, how each interval is computed; `left_out`, which runs are left out of which figure; `small_sample`, which
+      intervals are from few units; `no_interval`, which intervals could not be computed, and why; `mixed`, where some runs are replays
+      and others are not
 
     A unit is all runs of one prompt (`prompt_id`, or `prompt`), or of one recording (`recording_id`). The intervals are valid for other
     prompts like these, and there is none for fewer than 5 units. For intervals that are valid for repeats of these prompts only, pass
@@ -124,7 +137,8 @@ _DTYPES: dict[str, Any] = {
     "tokens_unknown": "Float64",
     **_columns("cost", "cost_median"),
     "cost_unknown": "Float64",
-    **dict.fromkeys(("left_out", "small_sample", "no_interval", "mixed"), "string"),
+    **dict.fromkeys(("completion_se", "success_se", "score_se", "tokens_se", "cost_se"), "Float64"),
+    **dict.fromkeys(("left_out", "small_sample", "no_interval", "mixed", "methods"), "string"),
 }
 
 
@@ -264,6 +278,9 @@ def _row(group: Group) -> dict[str, Any]:
     ended = row["ended"]
     for what in ("tokens", "cost"):
         row[f"{what}_unknown"] = 1 - group.measures[what].known / ended if ended else None
+    for what in ("completion", "success", "score", "tokens", "cost"):
+        row[f"{what}_se"] = group.measures.get(what, none).error
+    row["methods"] = reasons_in_words({what: one.method for what, one in group.measures.items() if one.method})
     reasons = {what: one.why for what, one in group.measures.items() if one.why and not what.endswith("_median")}
     row["no_interval"] = reasons_in_words(reasons, group.advice)
     row["left_out"] = reasons_in_words({what: why for what, why in group.left_out.items() if not what.endswith("_median")})
@@ -315,12 +332,16 @@ def paired(
       tasks without a known value of both groups; `failed`: of runs of the two groups that ended with an error
     - `ties`: the share of pairs with no difference; `more`: the share in which `group` has the higher value
     - `group_mean`, `against_mean`: over the same pairs
-    - `small_sample`, `no_interval`, `mixed`: in words
+    - `p_value`: of no difference, by McNemar's exact test if each unit is one pair of yes-or-no values, else by the paired t test over
+      units; `p_holm`: adjusted by Holm's method for all rows of the frame; `different`: True if `p_holm` is below 1 - `level`
+    - `method`, `small_sample`, `no_interval`, `mixed`: in words
 
     Pairs of one prompt or one recording are one unit, and the interval is computed from the units; see `lab.summary` for `unit` and
     `failures`. If each unit is one pair of yes-or-no values the interval is Tango's, and excludes 0 only if McNemar's exact test does.
 
-    Of twenty such intervals at 95 %, about one misses the true value by chance. Errors: ConfigurationError if columns are missing.
+    Each interval is for one pair. Of six equal groups, in four of ten experiments some interval of the 15 pairs excludes 0 by chance:
+    `different` is True for any of them in at most one of twenty (S. Holm, A simple sequentially rejective multiple test procedure,
+    1979). Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -353,7 +374,18 @@ def paired(
         {"group": group, "against": other, "what": what, **_difference(every[group], every[other], unit, level)}
         for group, other in pairs
     ]
+    for row, adjusted in zip(rows, holm([row["p_value"] for row in rows]), strict=True):
+        row |= {"p_holm": adjusted, "different": None if adjusted is None else adjusted < 1 - level}
     return typed_frame([[row[name] for name in _PAIRED] for row in rows], _PAIRED)
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return the p-values adjusted for all known ones, by Holm's method; None stays None."""
+    from statsmodels.stats.multitest import multipletests
+
+    known = [one for one in p_values if one is not None]
+    adjusted = iter(multipletests(known, method="holm")[1].tolist() if known else [])
+    return [None if one is None else next(adjusted) for one in p_values]
 
 
 _TASK, _GROUP, _VALUE, _FAILED = "its task", "its group", "its value", "it failed"
@@ -361,8 +393,9 @@ _PAIRED: dict[str, Any] = {
     **dict.fromkeys(("group", "against", "what"), "string"),
     **dict.fromkeys(("difference", "low", "high"), "Float64"),
     **dict.fromkeys(("pairs", "units", "left_out", "failed"), "Int64"),
-    **dict.fromkeys(("ties", "more", "group_mean", "against_mean"), "Float64"),
-    **dict.fromkeys(("small_sample", "no_interval", "mixed"), "string"),
+    **dict.fromkeys(("ties", "more", "group_mean", "against_mean", "p_value", "p_holm"), "Float64"),
+    "different": "boolean",
+    **dict.fromkeys(("method", "small_sample", "no_interval", "mixed"), "string"),
 }
 
 
@@ -388,9 +421,10 @@ def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, lev
     yes_or_no = bool(rows[_VALUE].isin([0, 1]).all())
     if yes_or_no and len(rows) == 2 * known == 2 * units.nunique():
         estimate = of_change(differences.tolist(), level=level)
+        p_value = mcnemar(int((differences > 0).sum()), int((differences < 0).sum())) if estimate.why is None else None
     else:
-        bounds = {"least": -1.0, "most": 1.0} if yes_or_no else {}
-        estimate = of_mean(differences, units.reindex(whole.index).to_numpy(), level=level, **bounds)
+        bounds, of = {"least": -1.0, "most": 1.0} if yes_or_no else {}, units.reindex(whole.index).to_numpy()
+        estimate, p_value = of_mean(differences, of, level=level, **bounds), t_test(differences, of)
     advice = unit_hint(rows.drop_duplicates(_TASK), unit) if estimate.units < MIN_UNITS <= known else None
     few = f"{counted(known, 'pair')} in {counted(estimate.units, 'independent unit')}, an interval needs {MIN_UNITS} units"
     reason = "no complete pair" if not known else few if estimate.units < MIN_UNITS else estimate.why
@@ -407,6 +441,8 @@ def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, lev
         "more": float((differences > 0).mean()) if known else None,
         "group_mean": float(mean.mean()) if known else None,
         "against_mean": float(other.mean()) if known else None,
+        "p_value": p_value,
+        "method": estimate.method or None,
         "small_sample": small_sample(estimate),
         "no_interval": why or None,
         "mixed": mixed(floats(both, "replayed")),

@@ -20,11 +20,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from agentlab._internal.formatting import counted
 from agentlab.errors import ConfigurationError
@@ -50,6 +49,10 @@ class Estimate:
     """The reason for a missing interval."""
     units: int = 0
     """Number of independent units."""
+    method: str = ""
+    """The name of the interval's method; empty without an interval."""
+    error: float | None = None
+    """The standard error of a mean or a share, clustered by unit; None if there are too few units."""
 
     def columns(self, value: str, prefix: str) -> dict[str, float | None]:
         """Return the value and its interval as columns of a frame."""
@@ -88,7 +91,8 @@ def of_share(yes: Iterable[float], units: Any = None, *, level: float = 0.95) ->
     if bare.why is not None or bare.value is None:
         return bare
     worth, quantile = _worth(answers - bare.value, codes, bare, level)
-    return _with(bare, *score_ends(bare.value, worth, quantile))
+    method = "Wilson" if bare.units == bare.known else "Wilson, effective n of units"
+    return _with(bare, *score_ends(bare.value, worth, quantile), method, _error_of(answers, codes, bare))
 
 
 def _worth(errors: Any, codes: Any, bare: Estimate, level: float) -> tuple[float, float]:
@@ -120,16 +124,16 @@ def of_mean(
     if bare.why is not None or bare.value is None:
         return bare
     mean, number = bare.value, bare.units
-    sums = np.sort(np.bincount(codes, found - mean))  # so that the order of the rows changes no digit
-    spread = math.sqrt(float((sums**2).sum()) / (number - 1))
-    error = spread * math.sqrt(number) / bare.known
+    sums, error = np.sort(np.bincount(codes, found - mean)), _error_of(found, codes, bare)
+    spread = error * bare.known / math.sqrt(number)
     if error <= 1e-12 * float(np.abs(found).max()):
         what = f"all {number} values are the same" if number == bare.known else f"the means of all {number} units are the same"
         return Estimate(mean, None, None, bare.known, what, number)
     half = student(level, number - 1) * error
     skewness = number / ((number - 1) * (number - 2)) * float(((sums / spread) ** 3).sum())
     low, high = mean_ends(mean, half, error * math.sqrt(number), skewness, number, from_0=least == 0)
-    return _with(bare, max(least, float(low)), min(float(high), most))
+    method = "t on the logarithm or Hall" if least == 0 else "t or Hall"
+    return _with(bare, max(least, float(low)), min(float(high), most), method, error)
 
 
 def mean_ends(mean: Any, half: Any, scale: Any, skewness: Any, number: Any, *, from_0: bool) -> tuple[Any, Any]:
@@ -160,7 +164,9 @@ def of_median(values: Iterable[float], units: Any = None, *, level: float = 0.95
     sides = np.sign(found - bare.value)
     worth, quantile = _worth(sides - sides.mean(), codes, bare, level)
     low, high = map(float, score_ends(0.5, worth, quantile))
-    return _with(bare, ordered[max(0, math.floor(low * known) - 1)], ordered[min(known - 1, math.ceil(high * known))])
+    return _with(
+        bare, ordered[max(0, math.floor(low * known) - 1)], ordered[min(known - 1, math.ceil(high * known))], "ranks by Wilson"
+    )
 
 
 # Differences of yes-or-no answers ------------------------------------------------------------------------------------------------
@@ -189,7 +195,7 @@ def of_change(differences: Sequence[float], *, level: float = 0.95) -> Estimate:
     low, high = _edge(too_far, -1.0, bare.value), _edge(too_far, 1.0, bare.value)
     if mcnemar(more, fewer) > 1 - level:
         low, high = min(low, 0.0), max(high, 0.0)
-    return _with(bare, low, high)
+    return _with(bare, low, high, "Tango, McNemar exact")
 
 
 def _edge(too_far: Any, outside: float, inside: float) -> float:
@@ -204,10 +210,7 @@ def _edge(too_far: Any, outside: float, inside: float) -> float:
 
 def mcnemar(more: int, fewer: int) -> float:
     """Return the p-value of McNemar's exact test: the probability of a split at least as uneven by chance."""
-    number, part, below = more + fewer, 1, 0
-    for k in range(min(more, fewer) + 1):
-        below, part = below + part, part * (number - k) // (k + 1)
-    return min(1.0, float(2 * below / 2**number))
+    return min(1.0, float(2 * special.bdtr(min(more, fewer), more + fewer, 0.5))) if more + fewer else 1.0
 
 
 # Survival ------------------------------------------------------------------------------------------------------------------------
@@ -278,32 +281,35 @@ def too_few(known: int, units: int) -> str | None:
     return f"only {known if known > 1 else 'one'} known, an interval needs {MIN_UNITS}"
 
 
-def _with(bare: Estimate, low: float, high: float) -> Estimate:
+def _with(bare: Estimate, low: float, high: float, method: str = "", error: float | None = None) -> Estimate:
     """Return the estimate with its interval, widened to contain the value if rounding excluded it."""
     value = 0.0 if bare.value is None else bare.value
-    return Estimate(bare.value, min(float(low), value), max(float(high), value), bare.known, None, bare.units)
+    return Estimate(bare.value, min(float(low), value), max(float(high), value), bare.known, None, bare.units, method, error)
 
 
 def normal(level: float) -> float:
     """Return the distance from 0 within which a normal value lies with this probability."""
-    return NormalDist().inv_cdf((1 + level) / 2)
+    return float(special.ndtri((1 + level) / 2))
 
 
-@cache
 def student(level: float, freedom: int) -> float:
-    """Return the distance from 0 within which Student's t lies with this probability. Abramowitz and Stegun 26.7.3 to 26.7.5."""
-    z = normal(level)
-    if freedom > 200:
-        n, s = 4 * freedom, z * z
-        first, second = (s + 1) / n, ((5 * s + 16) * s + 3) / (6 * n * n)
-        return z * (1 + first + second + (((3 * s + 19) * s + 17) * s - 15) / (6 * n**3))
+    """Return the distance from 0 within which Student's t lies with this probability."""
+    return float(special.stdtrit(freedom, (1 + level) / 2))
 
-    def within(t: float) -> float:
-        angle, odd = math.atan(t / math.sqrt(freedom)), freedom % 2
-        square, part, total = math.cos(angle) ** 2, math.cos(angle) ** odd, 0.0
-        for k in range(odd, freedom - 1, 2):
-            total, part = total + part, part * (k + 1) / (k + 2) * square
-        total *= math.sin(angle)
-        return 2 / math.pi * (angle + total) if odd else total
 
-    return _edge(lambda t: within(t) > level, 1e9, 0.0)
+def t_test(values: Iterable[float], units: Any = None) -> float | None:
+    """Return the p-value of the hypothesis that the mean is 0, by Student's t from the units' sums; None if too few units differ."""
+    found, codes, bare = _units_of(values, units)
+    if bare.why is not None or bare.value is None:
+        return None
+    error = _error_of(found, codes, bare)
+    if error <= 1e-12 * float(np.abs(found).max()):
+        return 1.0 if bare.value == 0 else None
+    return float(2 * special.stdtr(bare.units - 1, -abs(bare.value) / error))
+
+
+def _error_of(found: Any, codes: Any, bare: Estimate) -> float:
+    """Return the standard error of the mean from the units' sums, with the correction G / (G - 1) for G units; 0 if all units have the
+    same mean. Clustered as in E. Miller, Adding error bars to evals (2024)."""
+    sums = np.sort(np.bincount(codes, found - (bare.value or 0.0)))  # so that the order of the rows changes no digit
+    return math.sqrt(float((sums**2).sum()) * bare.units / (bare.units - 1)) / bare.known

@@ -6,10 +6,12 @@ import io
 import random
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import agentlab as lab
 from agentlab import errors
@@ -283,3 +285,87 @@ def test_sub_agents_that_name_each_other_as_callers_stay_unchanged() -> None:
         ["a", "a", "a"], parent_run_id=["r1", "r0", "r0"], called_by=["search", "search", "search"], child_calls=[0, 0, 0]
     )
     assert lab.summary(runs)["runs"].tolist() == [3]
+
+
+# Tests and errors ------------------------------------------------------------------------------------------------------------------
+
+
+def _crossed(seed: int, groups: int, tasks: int, repeats: int, *, scores: bool) -> pd.DataFrame:
+    random_ = np.random.default_rng(seed)
+    rate = random_.random(tasks)
+    return pd.DataFrame(
+        [
+            {
+                "agent": f"a{group}",
+                "prompt_id": f"t{task}",
+                "repeat": repeat,
+                "score": float(random_.random() < rate[task]) if scores else random_.gamma(2, rate[task] + 0.5),
+                "stop_reason": "completed",
+                "terminated": True,
+                "total_tokens": 100,
+                "cost_usd": 0.1,
+            }
+            for group in range(groups)
+            for task in range(tasks)
+            for repeat in range(repeats)
+        ]
+    )
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_standard_errors_are_those_of_a_regression_clustered_by_task(seed: int, repeats: int) -> None:
+    from statsmodels.api import OLS
+
+    runs = _crossed(seed, 1, 25, repeats, scores=True).sample(frac=0.8, random_state=seed)  # clusters of unequal size
+    tasks = pd.factorize(runs["prompt_id"])[0]
+    fit = OLS(runs["score"].to_numpy(), np.ones(len(runs))).fit(cov_type="cluster", cov_kwds={"groups": tasks})
+    row = lab.summary(runs, "agent").iloc[0]
+    assert row["success_se"] == pytest.approx(fit.bse[0])
+    assert row["score_se"] == pytest.approx(fit.bse[0])
+
+
+def test_the_standard_error_is_millers_up_to_the_number_of_units() -> None:
+    """E. Miller (2024), equation 4, divides by n squared, without a correction for the number of clusters."""
+    runs = _crossed(5, 1, 30, 2, scores=True)
+    errors = runs["score"] - runs["score"].mean()
+    sums = errors.groupby(runs["prompt_id"]).sum()
+    millers = float(np.sqrt((sums**2).sum())) / len(runs)
+    assert lab.summary(runs, "agent").iloc[0]["success_se"] == pytest.approx(millers * np.sqrt(30 / 29))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_p_values_are_those_of_scipy_and_statsmodels(seed: int) -> None:
+    from statsmodels.stats.contingency_tables import mcnemar
+    from statsmodels.stats.multitest import multipletests
+
+    graded = _crossed(seed, 3, 20, 2, scores=False)
+    means = graded.groupby(["prompt_id", "agent"])["score"].mean().unstack()
+    found = lab.paired(graded, "score", "agent", on=["prompt_id"])
+    expected = [stats.ttest_rel(means[row.group], means[row.against]).pvalue for row in found.itertuples()]
+    assert found["p_value"].to_list() == pytest.approx(expected)
+    assert found["p_holm"].to_list() == pytest.approx(multipletests(expected, method="holm")[1].tolist())
+    assert found["different"].to_list() == [one < 0.05 for one in found["p_holm"]]
+
+    single = _crossed(seed, 2, 30, 1, scores=True)
+    table = single.pivot_table(index="prompt_id", columns="agent", values="score")
+    counts = pd.crosstab(table["a0"], table["a1"]).reindex(index=[0.0, 1.0], columns=[0.0, 1.0], fill_value=0)
+    row = lab.paired(single, "score", "agent").iloc[0]
+    assert row["p_value"] == pytest.approx(mcnemar(counts.to_numpy(), exact=True).pvalue)
+    assert row["method"] == "Tango, McNemar exact"
+
+
+def test_six_equal_groups_are_seldom_called_different() -> None:
+    """Without Holm's adjustment, some of the 15 pairs differ in about four of ten experiments."""
+    found = [lab.paired(_crossed(seed, 6, 30, 1, scores=False), "score", "agent") for seed in range(200)]
+    assert sum(bool(one["different"].any()) for one in found) <= 200 * 0.05 + 10  # three standard errors
+    assert sum(bool((one["p_value"] < 0.05).any()) for one in found) >= 50
+
+
+def test_every_interval_names_its_method() -> None:
+    row = lab.summary(_crossed(1, 1, 25, 2, scores=True), "agent").iloc[0]
+    assert row["methods"] == "completion, success, score: Wilson, effective n of units"
+    graded = _crossed(1, 1, 25, 1, scores=False).assign(cost_usd=lambda runs: runs["score"], total_tokens=range(25))
+    assert lab.summary(graded, "agent").iloc[0]["methods"] == (
+        "completion: Wilson; score: t or Hall; tokens, cost: t on the logarithm or Hall; tokens_median, cost_median: ranks by Wilson"
+    )

@@ -133,7 +133,8 @@ def test_units_of_different_sizes_have_the_error_of_a_ratio() -> None:
 
 
 def test_units_with_one_answer_each_have_wilsons_interval() -> None:
-    assert of_share([1, 1, 0, 1, 0, 1, 1]) == wilson(5, 7)
+    found = of_share([1, 1, 0, 1, 0, 1, 1])
+    assert (found.value, found.low, found.high) == (wilson(5, 7).value, wilson(5, 7).low, wilson(5, 7).high)
 
 
 def test_a_share_of_consistent_units_is_based_on_the_number_of_units() -> None:

@@ -19,7 +19,7 @@ ENVIRONMENT = REPOSITORY / ".venv-lowest"
 LOCK = Path(__file__).parent / "lowest.txt"
 UV = "uv==0.13.9"
 
-TOOLS = ("hypothesis", "nbclient", "nbconvert", "pytest", "pytest-socket", "pytest-timeout", "pytest-xdist", "scipy", "vcrpy")
+TOOLS = ("hypothesis", "nbclient", "nbconvert", "pytest", "pytest-socket", "pytest-timeout", "pytest-xdist", "vcrpy")
 """The tests' other requirements, as new as in every other environment."""
 
 NOT_NEEDED = ("jupyterlab",)

@@ -1,0 +1,143 @@
+"""How many tasks a comparison needs, and which difference was to be seen with the tasks that there were.
+
+lab.power(pilot, "score", difference=0.1)     before a run, from the runs of a pilot
+lab.power(spread=0.6, difference=0.1)         the same, with an assumed spread
+lab.power(results, "score")                   after it: the smallest difference that was likely to be found
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from agentlab._internal.display import Displayable
+from agentlab._internal.formatting import counted
+from agentlab.analysis.compare import default_shared
+from agentlab.analysis.groups import (
+    By,
+    checked,
+    columns_of,
+    each_once,
+    failed_of,
+    floats,
+    in_order,
+    names_of,
+    runs_of,
+    scores_of,
+    whole_runs,
+)
+from agentlab.analysis.intervals import MIN_UNITS, checked_level
+from agentlab.errors import ConfigurationError
+from agentlab.records.frames import Recordings
+
+
+@dataclass(frozen=True, slots=True)
+class Power(Displayable):
+    """The power of a comparison of two groups on the same tasks, by the paired t test over tasks.
+
+    `spread` is the standard deviation of the difference between the groups per task, `tasks` their number, `difference` the difference
+    in the mean, `power` the chance to find it at this `level`. `pilot_tasks` is the number of tasks that `spread` comes from; None: it
+    was given.
+
+    Example:
+        >>> lab.power(spread=0.5, difference=0.1).tasks
+        199
+    """
+
+    tasks: int
+    difference: float
+    spread: float
+    power: float
+    level: float
+    pilot_tasks: int | None = None
+
+    def __repr__(self) -> str:
+        origin = "" if self.pilot_tasks is None else f" (estimated from {counted(self.pilot_tasks, 'task')})"
+        return (
+            f"Power({counted(self.tasks, 'task')} for a difference of {self.difference:.3g}: found in {self.power:.0%} of studies at "
+            f"{self.level:.0%}, if differences per task have a standard deviation of {self.spread:.3g}{origin})"
+        )
+
+
+def power(
+    runs: Recordings | pd.DataFrame | None = None,
+    what: str = "score",
+    by: By = "agent",
+    *,
+    difference: float | None = None,
+    tasks: int | None = None,
+    spread: float | None = None,
+    power: float = 0.8,
+    level: float = 0.95,
+) -> Power:
+    """Return how many tasks it takes to find a `difference`, or the smallest difference that `tasks` find, with this `power`.
+
+    `runs`, of a pilot or a study with at least two groups on the same tasks, give the `spread`: the standard deviation of the groups'
+    difference per task, where repeats of a task count as their mean; of several pairs of groups the largest. Or pass `spread`, which
+    for yes-or-no scores is at most 1. With neither `difference` nor `tasks`, the tasks are those of `runs`. More repeats make the
+    spread smaller down to what tasks differ by themselves; more tasks help always. A spread from few tasks is uncertain: with 10, it
+    may well be a third too small. The arithmetic is that of statsmodels (paired t test, two-sided).
+
+    Raises ConfigurationError if the spread is unknown, or 0.
+
+    Example:
+        >>> import pandas as pd
+        >>> runs = pd.DataFrame({"agent": ["a"] * 6 + ["b"] * 6, "prompt_id": [*"uvwxyz"] * 2, "score": [1, 0, 1, 1, 0, 1] + [0] * 6})
+        >>> lab.power(runs, difference=0.2)
+        Power(55 tasks for a difference of 0.2: found in 80% of studies at 95%, if differences per task have a standard deviation of
+        0.516 (estimated from 6 tasks))
+        >>> round(lab.power(runs).difference, 2)
+        0.74
+    """
+    from statsmodels.stats.power import TTestPower
+
+    level, pilot = checked_level(level), None
+    if not 0 < power < 1:
+        raise ConfigurationError(f"power={power!r}: pass a number between 0 and 1, such as 0.8.")
+    if difference is not None and tasks is not None:
+        raise ConfigurationError("Pass difference or tasks: the other one is the answer.")
+    if runs is not None and spread is None:
+        spread, pilot = _spread(runs, what, by)
+        tasks = pilot if difference is None and tasks is None else tasks
+    if spread is None or not spread > 0:
+        raise ConfigurationError(
+            f"spread={spread!r}: pass runs of at least two groups on {MIN_UNITS} tasks, or an assumed spread, such as spread=0.5."
+        )
+    test, alpha = TTestPower(), 1 - level
+    if difference is not None:
+        if difference == 0:
+            raise ConfigurationError("difference=0: no number of tasks finds it.")
+        size = abs(difference) / spread
+        needed = 2 if size > 100 else int(np.ceil(test.solve_power(size, alpha=alpha, power=power) - 1e-9))
+        return Power(max(2, needed), abs(difference), spread, power, level, pilot)
+    if tasks is None or isinstance(tasks, bool) or tasks < 2:
+        raise ConfigurationError(f"tasks={tasks!r}: pass the number of tasks, at least 2, or the difference to find.")
+    found = float(test.solve_power(None, nobs=tasks, alpha=alpha, power=power)) * spread
+    return Power(tasks, found, spread, power, level, pilot)
+
+
+def _spread(runs: Any, what: str, by: By) -> tuple[float, int]:
+    """Return the largest standard deviation of the difference per task of two groups, and its number of tasks."""
+    columns, given = columns_of(by), runs_of(runs, "lab.power")
+    shared = [default_shared(given, columns)[0]]
+    frame = whole_runs(each_once(checked(given, [*columns, what, *shared], "lab.power")))
+    values = floats(frame, what)
+    if what == "score" or what.startswith("score."):
+        values = scores_of(values, failed_of(frame, "count"))
+    keys = [names_of(frame, shared).rename("task"), names_of(frame, columns).rename("group")]
+    table = pd.Series(values, index=frame.index).groupby(keys).mean().unstack("group")
+    groups = [name for name in in_order(keys[1]) if name in table.columns]
+    spreads = []
+    for one, other in combinations(groups, 2):
+        differences = (table[one] - table[other]).dropna()
+        if len(differences) >= MIN_UNITS:
+            spreads.append((float(differences.std(ddof=1)), len(differences)))
+    if not spreads:
+        raise ConfigurationError(
+            f"The runs have no two groups of {', '.join(columns)} with {what!r} on {MIN_UNITS} common tasks: pass spread=…."
+        )
+    return max(spreads)

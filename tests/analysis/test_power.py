@@ -1,0 +1,57 @@
+"""The power of a comparison, against simulated studies and statsmodels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from statsmodels.stats.power import TTestPower
+
+import agentlab as lab
+from agentlab.errors import ConfigurationError
+
+
+def test_studies_of_that_size_find_the_difference_that_often() -> None:
+    needed = lab.power(spread=0.4, difference=0.2, power=0.8)
+    random = np.random.default_rng(1)
+    drawn = random.normal(0.2, 0.4, size=(4000, needed.tasks))
+    found = (stats.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05).mean()
+    assert found == pytest.approx(0.8, abs=0.03)
+
+
+def test_tasks_and_difference_are_each_others_answer() -> None:
+    needed = lab.power(spread=0.4, difference=0.1)
+    assert TTestPower().power(0.25, needed.tasks, 0.05) >= 0.8 > TTestPower().power(0.25, needed.tasks - 1, 0.05)
+    assert lab.power(spread=0.4, tasks=needed.tasks).difference == pytest.approx(0.1, rel=0.01)
+
+
+def test_the_spread_is_that_of_the_differences_per_task() -> None:
+    random = np.random.default_rng(2)
+    rows = [
+        {"agent": agent, "prompt_id": f"t{task}", "score": float(random.random() < rate), "stop_reason": "completed"}
+        for task in range(40)
+        for agent, rate in (("a", 0.4), ("b", 0.6))
+        for _ in range(3)
+    ]
+    runs = pd.DataFrame(rows)
+    means = runs.groupby(["prompt_id", "agent"])["score"].mean().unstack()
+    found = lab.power(runs)
+    assert found.spread == pytest.approx((means["a"] - means["b"]).std(ddof=1))
+    assert (found.tasks, found.pilot_tasks) == (40, 40)
+    assert lab.power(runs, tasks=160).difference == pytest.approx(found.difference / 2, rel=0.05)
+    assert "estimated from 40 tasks" in repr(found)
+
+
+def test_invalid_questions_are_refused() -> None:
+    few = pd.DataFrame({"agent": [*"aabb"], "prompt_id": [*"xyxy"], "score": [1, 0, 0, 1]})
+    for ask, message in (
+        (lambda: lab.power(few), "no two groups of agent with 'score' on 5 common tasks"),
+        (lab.power, "pass runs of at least two groups"),
+        (lambda: lab.power(spread=0.5), "pass the number of tasks"),
+        (lambda: lab.power(spread=0.5, tasks=5, difference=0.1), "Pass difference or tasks"),
+        (lambda: lab.power(spread=0.5, difference=0), "no number of tasks finds it"),
+        (lambda: lab.power(spread=0.5, difference=0.1, power=80), "power=80"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            ask()  # type: ignore[no-untyped-call]
