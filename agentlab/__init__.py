@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from agentlab.analysis.passes import pass_at_k as pass_at_k
     from agentlab.analysis.power import Power as Power
     from agentlab.analysis.power import power as power
+    from agentlab.analysis.reprice import reprice as reprice
     from agentlab.analysis.suggest import suggest as suggest
     from agentlab.analysis.suggestion import Suggestion as Suggestion
     from agentlab.analysis.suggestion import Suggestions as Suggestions
@@ -135,6 +136,7 @@ _NAMES = {
     "analysis.diff": "RunDiff diff",
     "analysis.passes": "pass_at_k",
     "analysis.power": "Power power",
+    "analysis.reprice": "reprice",
     "analysis.suggest": "suggest",
     "analysis.suggestion": "Suggestion Suggestions",
     "engine.client": "RetryPolicy",

@@ -5,6 +5,7 @@ May import: `interop` and what is below it.
     compare           groups of runs with intervals, and paired differences
     passes            pass@k and pass^k
     power             how many tasks a comparison needs
+    reprice           what runs would have cost with other models
     diff              two runs side by side, step by step
     agreement         how often groups of runs end for the same reason on the same task
     groups            the groups of a frame, and checks of its columns
@@ -24,6 +25,7 @@ __all__ = [
     "compare",
     "passes",
     "power",
+    "reprice",
     "diff",
     "agreement",
     "groups",

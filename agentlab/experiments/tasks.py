@@ -35,7 +35,7 @@ FILES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Task(Displayable):
     """One task: its id, its prompt, the target that scorers compare the answer with, and tags to group by.
 
     `prompt` is a text, or a list of texts and parts such as `lab.Image`. `target` is any JSON value; None: there is none. `tools` has

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agentlab.experiments.experiment import Experiment
     from agentlab.experiments.results import ExperimentResults
     from agentlab.experiments.shared_budget import DryRun
+    from agentlab.experiments.tasks import Tasks
     from agentlab.interop.otel_export import Telemetry
     from agentlab.limits.budget import Budget
     from agentlab.limits.live import LiveSettings
@@ -505,6 +506,12 @@ def _results(value: ExperimentResults) -> Card:
     table = _table(("run", "problem"), list(value.problems.items()))
     note = "`.runs` and `.steps` are frames, `.summary()` compares the runs, `.plot()` draws the comparison."
     return Card(f"Results of {value.grid.name}", (("runs", len(value)), *value.states.items()), table, note)
+
+
+@_card_of("Tasks")
+def _tasks(value: Tasks) -> Card:
+    table = _table(("id", "prompt", "target"), [(one.id, one.text, "" if one.target is None else one.target) for one in value])
+    return Card("Tasks", (("tasks", len(value)), ("version", value.version)), table, note="`.to_frame()` has all of them.")
 
 
 @_card_of("DryRun")

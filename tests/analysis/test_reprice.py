@@ -1,0 +1,107 @@
+"""Recorded usage at other prices: the recorded cost for the same model, and genai-prices' own arithmetic for others."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import genai_prices
+import pandas as pd
+import pytest
+
+import agentlab as lab
+from agentlab.errors import ConfigurationError
+from tests.fixtures.scenarios import ALL, Fixture
+
+AT = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def runs_of(fixture: Fixture) -> list[Any]:
+    async def replayed() -> list[Any]:
+        with lab.replay(fixture.recordings):
+            agent, question = fixture.agent(), fixture.scenario.question
+            return [await agent.run(question, stop=take.stop, budget=take.budget) for take in fixture.scenario.takes]
+
+    return asyncio.run(replayed())
+
+
+@pytest.mark.parametrize("fixture", ALL, ids=lambda fixture: fixture.id)
+def test_the_same_model_costs_what_was_recorded(fixture: Fixture) -> None:
+    for run in runs_of(fixture):
+        found = lab.reprice(run, f"{run.provider}:{run.model}", per="run")
+        if len(found) and pd.notna(found["repriced_usd"][0]):
+            assert found["repriced_usd"][0] == pytest.approx(run.history.cost_usd and float(found["cost_usd"][0]))
+            assert pd.isna(found["assumptions"][0])
+
+
+@pytest.mark.parametrize(("provider", "theirs", "model"), [
+    ("openai", "openai", "gpt-5.4-mini"), ("anthropic", "anthropic", "claude-sonnet-4-6"), ("gemini", "google", "gemini-2.5-pro"),
+])  # fmt: skip
+def test_another_model_costs_what_genai_prices_computes(provider: str, theirs: str, model: str) -> None:
+    runs = [run for fixture in ALL[:9] for run in runs_of(fixture)]
+    found = lab.reprice(runs, f"{provider}:{model}", per="run", at=AT).set_index("run_id")
+    for run in runs:
+        costs = [
+            genai_prices.calc_price(
+                genai_prices.Usage(
+                    input_tokens=call.usage.input_tokens,
+                    output_tokens=call.usage.output_tokens,
+                    cache_read_tokens=call.usage.cache_read_tokens,
+                    cache_write_tokens=call.usage.cache_write_tokens,
+                ),
+                model,
+                provider_id=theirs,
+                genai_request_timestamp=AT,
+            ).total_price
+            for step in run.history
+            for call in step.calls
+        ]
+        repriced = found["repriced_usd"][run.run_id]
+        assert pd.isna(repriced) or repriced == pytest.approx(float(sum(costs)))
+    assert found["repriced_usd"].notna().sum() >= len(runs) / 2
+
+
+def steps(**more: Any) -> pd.DataFrame:
+    columns: dict[str, Any] = {
+        "run_id": ["a", "a", "b"], "step": [1, 2, 1], "provider": "openai", "model": "gpt-5.4-mini", "calls": 1,
+        "input_tokens": [1000, 2000, 300_000], "output_tokens": [10, 20, 30], "reasoning_tokens": 0, "cache_read_tokens": 0,
+        "cache_write_tokens": 0, "cost_usd": [0.001, 0.002, None],
+    }  # fmt: skip
+    return pd.DataFrame({**columns, **more})
+
+
+def test_prices_of_long_prompts_apply_call_by_call() -> None:
+    """Gemini 2.5 Pro: $1.25 and $10 per million tokens up to 200,000 of input, $2.50 and $15 above."""
+    found = lab.reprice(steps(), "gemini:gemini-2.5-pro", per="run", at=AT)
+    assert found["repriced_usd"].to_list() == pytest.approx([(3000 * 1.25 + 30 * 10) / 1e6, (300_000 * 2.5 + 30 * 15) / 1e6])
+    together = lab.reprice(steps(calls=2), "gemini:gemini-2.5-pro", per="run", at=AT)
+    assert together["repriced_usd"].notna().to_list() == [True, False]
+    assert "depends on the length of each prompt" in together["unknown"][1]
+
+
+def test_unknown_stays_unknown() -> None:
+    whole = lab.reprice(steps(), ["gemini:gemini-2.5-pro", "openai:no-such-model"], at=AT)
+    assert whole[["runs", "unknown_runs"]].to_numpy().tolist() == [[2, 0], [2, 2]]
+    assert whole["cost_usd"].isna().all()
+    assert whole["repriced_usd"].notna().to_list() == [True, False]
+    assert whole["ratio"].isna().all()
+    assert whole["unknown"].notna().to_list() == [False, True]
+    no_usage = lab.reprice(steps(output_tokens=[10, None, 30]), "gemini:gemini-2.5-pro", per="run", at=AT)
+    assert no_usage["repriced_usd"].notna().to_list() == [False, True]
+
+
+def test_assumptions_are_named() -> None:
+    found = lab.reprice(steps(cache_read_tokens=[0, 500, 0]), "anthropic:claude-sonnet-4-6", at=AT)["assumptions"][0]
+    assert found == "the same prompts, answers and steps; token counts by the tokenizer of gpt-5.4-mini; the same tokens cached"
+
+
+def test_a_provider_of_ones_own_address_is_priced_by_it() -> None:
+    local = lab.Provider("compatible", base_url="http://127.0.0.1:8080/v1", model="gpt-5.4-mini")
+    assert lab.reprice(steps(), local, at=AT)["repriced_usd"].isna().all()
+
+
+@pytest.mark.parametrize("models", ["gpt-5.4-mini", "openai:", [5], []])
+def test_invalid_models_are_refused(models: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"provider:model|pass at least one"):
+        lab.reprice(steps(), models)
