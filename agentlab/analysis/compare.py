@@ -380,12 +380,16 @@ def paired(
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return the p-values adjusted for all known ones, by Holm's method; None stays None."""
-    from statsmodels.stats.multitest import multipletests
+    """Return the p-values adjusted for all known ones, by Holm's method; None stays None.
 
-    known = [one for one in p_values if one is not None]
-    adjusted = iter(multipletests(known, method="holm")[1].tolist() if known else [])
-    return [None if one is None else next(adjusted) for one in p_values]
+    statsmodels has it too, and collects all garbage of the process at each call, which takes longer than a comparison.
+    """
+    known = np.array([one for one in p_values if one is not None])
+    order = np.argsort(known, kind="stable")
+    adjusted = np.empty(len(known))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(known[order] * np.arange(len(known), 0, -1)))
+    found = iter(adjusted.tolist())
+    return [None if one is None else next(found) for one in p_values]
 
 
 _TASK, _GROUP, _VALUE, _FAILED = "its task", "its group", "its value", "it failed"

@@ -261,6 +261,7 @@ def test_steps_that_are_not_there_are_left_out(asked: list[Any]) -> None:
 def test_a_search_finds_what_the_page_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     run = made(taken=60)
     page = opened(run)
+    monkeypatch.setattr(feed, "SEARCH_S", 10.0)  # a loaded machine needs longer than a tenth of a second for 60 steps
     assert page.ask("search", run, query="TRY 12", **{"from": 1}) == {"found": [12], "next": None}
     assert page.ask("search", run, query="step 33, here", **{"from": 1})["found"] == [33], "as rendered, not as written"
     assert page.ask("search", run, query="agentlab-call", **{"from": 1})["found"] == [], "no markup"
