@@ -6,6 +6,8 @@ FUZZ_VENV = .venv-fuzz
 SECONDS ?= 60
 WORKERS ?= 3
 PROVIDER ?= all
+# uv installs in a third of the time; pip does it where uv cannot, such as with a package index that only pip is configured for.
+INSTALL = $(BIN)/python -m pip install --quiet uv==0.13.9 && $(BIN)/uv pip install --quiet --python $(BIN)/python $(PINNED) || $(BIN)/python -m pip install --quiet $(PINNED)
 NBVAL = AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovider --nbval-current-env --override-ini addopts= --timeout 300 notebooks
 
 # Dozens of tests start a Python process. If this variable were set, each process would compile agentlab again.
@@ -94,12 +96,14 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "agentlab needs Python 3.11 or newer: make PYTHON=python3.12 …")'
 	$(PYTHON) -m venv $(VENV)
 
+$(VENV)/.lab: PINNED = --constraint constraints.txt --editable ".[lab]"
 $(VENV)/.lab: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[lab]"
+	$(INSTALL)
 	touch $@
 
+$(VENV)/.dev: PINNED = --constraint constraints.txt --editable ".[lab,dev]"
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[lab,dev]"
+	$(INSTALL)
 	touch $@ $(VENV)/.lab
 
 $(FUZZ_VENV)/.fuzz: pyproject.toml constraints.txt
