@@ -4,7 +4,8 @@ May import: `errors`, `records` and what is below them.
 
     selection         `lab.record` and `lab.replay`: chooses the transport of a run
     http              requests and responses as plain values
-    live              sends requests with httpx, which no other module imports
+    live              sends requests with httpx (or httpx2), which no other module imports
+    clients           record and replay in your own HTTP client, also inside a vendor's SDK
     recording         writes cassettes
     replaying         chooses the recorded response to a request, and explains a miss
     request_matching  decides whether two requests are the same, and describes their differences
@@ -20,7 +21,8 @@ from agentlab._internal.lazy import module_hooks
 from agentlab.transport.selection import Record, Replay, Switch, Transport, current, is_chosen, record, replay
 
 if TYPE_CHECKING:
-    from agentlab.transport.live import LiveTransport, RecordTransport, ReplayTransport
+    from agentlab.transport.clients import RecordTransport, ReplayTransport
+    from agentlab.transport.live import LiveTransport
 
 __all__ = [
     "LiveTransport",
@@ -36,8 +38,12 @@ __all__ = [
     "replay",
 ]
 
-_HTTPX = "agentlab.transport.live"  # imports httpx, when one of these names is first used
-_PLACES = {"LiveTransport": _HTTPX, "RecordTransport": _HTTPX, "ReplayTransport": _HTTPX}
+_CLIENTS = "agentlab.transport.clients"
+_PLACES = {
+    "LiveTransport": "agentlab.transport.live",
+    "RecordTransport": _CLIENTS,
+    "ReplayTransport": _CLIENTS,
+}  # imported when used
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = module_hooks(__name__, __all__, _PLACES)

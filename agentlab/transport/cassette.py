@@ -103,6 +103,11 @@ class RecordedResponse:
             start += size
         return [*pieces, self.body[start:]] if start < len(self.body) else pieces
 
+    def timed(self, pace: float) -> list[tuple[float, bytes]]:
+        """Return each chunk after the seconds to wait for it: its recorded delay times `pace`."""
+        delays = self.delays_s if pace else ()
+        return [(delays[at] * pace if at < len(delays) else 0.0, piece) for at, piece in enumerate(self.pieces())]
+
 
 class _Malformed(Exception):  # noqa: N818  turned into a MalformedCassetteError, with the file and the number
     def __init__(self, where: str, problem: str) -> None:

@@ -1,4 +1,4 @@
-"""The only user of httpx: the live transport, and record and replay transports for your own `httpx.AsyncClient`."""
+"""The live transport, and the only file that imports an HTTP library: httpx, or httpx2 where httpx is not installed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
-from pathlib import Path
 from types import TracebackType
 
-import httpx
+try:
+    import httpx
+except ImportError:  # the vendors' SDKs bring httpx2, which has the same names
+    import httpx2 as httpx  # type: ignore[no-redef]
 
 from agentlab._internal.redaction import is_free_of_keys, redact, redact_url
 from agentlab.errors import ConfigurationError, ProviderConnectionError
-from agentlab.transport.cassette import Interaction
 from agentlab.transport.http import HttpAnswer, HttpRequest
-from agentlab.transport.recording import Recorder, Tape
-from agentlab.transport.replaying import Match, ReplayIndex, check_pace, paced
 
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS_PER_HOST = 256
@@ -30,14 +29,12 @@ CONNECTIONS_PER_HOST = 256
 KEPT_IDLE_S = 30.0
 """The time after which an idle connection is closed."""
 _ONE = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_IDLE_S)
-REPLAY_KEY_EXTENSION = "agentlab.lane"
-"""The request extension of httpx with the replay key (see `ReplayIndex`)."""
 
 # Logs --------------------------------------------------------------------------------------------------------------------------
 
 _LOGGERS = (
-    *("agentlab.providers", "agentlab.signals", "agentlab.serving.app", "httpx"),
-    *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")),
+    *("agentlab.providers", "agentlab.signals", "agentlab.serving.app", "httpx", "httpx2"),
+    *(f"{core}.{part}" for core in ("httpcore", "httpcore2") for part in ("connection", "http11", "http2", "proxy", "socks")),
     *(
         f"botocore.{part}"
         for part in ["auth", "awsrequest", "credentials", "endpoint", "hooks", "httpsession", "parsers", "utils"]
@@ -275,94 +272,3 @@ def _explain(error: httpx.HTTPError) -> str:
         case httpx.ProxyError():
             return f"the proxy refused{detail}. Check HTTPS_PROXY and NO_PROXY."
     return f"the connection broke off{detail}. Try again."
-
-
-class _PacedStream(httpx.AsyncByteStream):
-    def __init__(self, interaction: Interaction, pace: float) -> None:
-        self._interaction = interaction
-        self._pace = pace
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in paced(self._interaction.response, self._pace):
-            yield piece
-        if self._interaction.response.incomplete:
-            raise httpx.ReadError(f"the connection broke off, as it did when {self._interaction.source} was recorded.")
-
-
-class ReplayTransport(httpx.AsyncBaseTransport):
-    """Replays in your own client: `httpx.AsyncClient(transport=ReplayTransport("fixtures/research"))`."""
-
-    def __init__(self, path: str | Path, match: Match = "strict", pace: float = 0.0) -> None:
-        self._index = ReplayIndex.load(path, match)
-        self._pace = check_pace(pace)
-
-    def __repr__(self) -> str:
-        return f"ReplayTransport: {self._index!r}"
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Return the recorded response. The request extension `agentlab.lane` names the run, as in `ReplayIndex`."""
-        replay_key = request.extensions.get(REPLAY_KEY_EXTENSION, "")
-        interaction = self._index.find(request.method, str(request.url), await request.aread(), replay_key)
-        recorded, pace = interaction.response, self._pace
-        whole = not (recorded.chunks or recorded.incomplete or pace)
-        stream = httpx.ByteStream(recorded.body) if whole else _PacedStream(interaction, pace)
-        return httpx.Response(recorded.status, headers=recorded.headers, stream=stream)
-
-
-class RecordTransport(httpx.AsyncBaseTransport):
-    """Records in your own `httpx.AsyncClient`: sends requests through `transport` and writes their responses."""
-
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        transport: httpx.AsyncBaseTransport | None = None,
-        origin: str | Mapping[str, object] | None = None,
-    ) -> None:
-        self._recorder = Recorder(path, origin=origin)
-        self._transport = transport or httpx.AsyncHTTPTransport()
-
-    def __repr__(self) -> str:
-        return f"RecordTransport({str(self._recorder.path)!r})"
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send the request. The request extension `agentlab.lane` names the run, as in `ReplayIndex`."""
-        body, replay_key = await request.aread(), request.extensions.get(REPLAY_KEY_EXTENSION, "")
-        tape = self._recorder.begin(request.method, str(request.url), request.headers, body, replay_key=replay_key)
-        response = await self._transport.handle_async_request(request)
-        tape.headers(response.status_code, response.reason_phrase, response.headers)
-        decoded = [(name, value) for name, value in response.headers.multi_items() if name not in _ENCODING]
-        headers = decoded if "content-encoding" in response.headers else response.headers
-        stream = _TapedStream(response, tape)
-        return httpx.Response(response.status_code, headers=headers, stream=stream, extensions=response.extensions)
-
-    async def aclose(self) -> None:
-        """Close the wrapped transport."""
-        await self._transport.aclose()
-
-
-_ENCODING = ("content-encoding", "content-length")
-
-
-class _TapedStream(httpx.AsyncByteStream):
-    """Passes the decoded body to the caller and to the tape."""
-
-    def __init__(self, response: httpx.Response, tape: Tape) -> None:
-        self._response = response
-        self._tape = tape
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in self._response.aiter_bytes():
-                self._tape.chunk(chunk)
-                yield chunk
-        except httpx.TransportError:
-            self._tape.broke()
-            raise
-        self._tape.complete()
-
-    async def aclose(self) -> None:
-        try:
-            await self._response.aclose()
-        finally:
-            self._tape.close()

@@ -188,8 +188,7 @@ def check_pace(pace: float) -> float:
 
 async def paced(response: RecordedResponse, pace: float) -> AsyncIterator[bytes]:
     """Yield the body's chunks, each after its recorded delay times `pace`."""
-    delays = response.delays_s if pace else ()
-    for index, piece in enumerate(response.pieces()):
-        if index < len(delays):
-            await asyncio.sleep(delays[index] * pace)
+    for wait_s, piece in response.timed(pace):
+        if wait_s:
+            await asyncio.sleep(wait_s)
         yield piece

@@ -16,6 +16,7 @@ from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded
 
 if TYPE_CHECKING:
     from agentlab.transport.cassette import Interaction
+    from agentlab.transport.clients import RecordTransport, ReplayTransport
     from agentlab.transport.recording import Recorder, Tape
     from agentlab.transport.replaying import Match, ReplayIndex
 
@@ -106,6 +107,21 @@ class Replay(Switch):
         interaction = self.index.find(request.method, request.url, request.body, replay_key)
         yield _ReplayedAnswer(interaction, self.pace)
 
+    def transport(self) -> ReplayTransport:
+        """Return a transport for a client of httpx or httpx2, sync or async, such as those of the vendors' SDKs.
+
+        A client gets the recordings as a run does, from the first one on, together with all clients of this `replay`.
+
+        Example:
+            >>> import httpx2
+            >>> client = httpx2.Client(transport=lab.replay("fixtures/trip", match="order").transport())
+            >>> client.post("https://api.anthropic.com/v1/messages", json={}).json()["model"]
+            'claude-sonnet-4-6'
+        """
+        from agentlab.transport.clients import ReplayTransport
+
+        return ReplayTransport(self.index, pace=self.pace)
+
     def run_ended(self, replay_key: str) -> None:
         """Forget the position of a run that has ended."""
         self.index.forget(replay_key)
@@ -162,6 +178,21 @@ class Record(Switch):
     def __init__(self, recorder: Recorder, transport: Transport) -> None:
         self.recorder = recorder
         self._transport = transport
+
+    def transport(self, transport: Any = None) -> RecordTransport:
+        """Return a transport for a client of httpx or httpx2, sync or async, such as those of the vendors' SDKs.
+
+        It sends requests through `transport`, by default one of the client's library, and records the responses.
+
+        Example:
+            >>> from tempfile import mkdtemp
+            >>> import httpx
+            >>> httpx.AsyncClient(transport=lab.record(mkdtemp()).transport())
+            <httpx.AsyncClient object at ...>
+        """
+        from agentlab.transport.clients import RecordTransport
+
+        return RecordTransport(self.recorder, transport=transport)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(record, self.recorder.path, origin=self.recorder.origin), ()
