@@ -140,12 +140,13 @@ def module_hooks(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a module: completion offers only `names`, and the error for another name suggests one.
 
-    Names in `places` are imported from there when they are first used.
+    Names in `places` are imported from there when they are first used; a place that ends in the name is the module itself.
     """
 
     def missing(name: str) -> Any:
         if places is not None and name in places:
-            return getattr(import_module(places[name]), name)
+            found = import_module(places[name])
+            return found if places[name].endswith(f".{name}") else getattr(found, name)
         raise unknown_name_error(module, name, names)
 
     return missing, lambda: list(names)

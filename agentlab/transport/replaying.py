@@ -68,6 +68,7 @@ class ReplayIndex:
         self._strict = match == "strict"
         self._by_bytes = self._group(lambda body: body) if self._strict else self._group(lambda body: b"")
         self._progress: dict[str, _Progress] = {}
+        self._used: set[int] = set()
         self._lock = threading.Lock()
 
     def _group(self, form: Callable[[bytes], bytes]) -> _Queues:
@@ -122,8 +123,14 @@ class ReplayIndex:
                 queue = self._same_form(place, body)
                 found = progress.next_of(_labelled(queue, replay_key)) if queue else None
         if found is not None:
+            self._used.add(id(found))
             return found
         raise self._unknown(place, body) if queue is None else self._exhausted(place, _labelled(queue, replay_key))
+
+    @property
+    def unused(self) -> list[Interaction]:
+        """The recordings that no run was served."""
+        return [one for one in self.interactions if id(one) not in self._used]
 
     def forget(self, replay_key: str) -> None:
         """Forget the position of a run that has ended."""
