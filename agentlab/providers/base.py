@@ -527,8 +527,8 @@ def google_token(provider: str, token: str | None) -> str:
                 credentials.refresh(request)
         except (DefaultCredentialsError, RefreshError) as error:
             raise MissingKeyError(
-                f"No Google Cloud credentials for {provider}: {error}. Run `gcloud auth application-default login`, or set "
-                "GOOGLE_APPLICATION_CREDENTIALS to the file of a service account."
+                f"No Google Cloud credentials for {provider}: {str(error).rstrip('.')}. Run `gcloud auth application-default login`, "
+                "or set GOOGLE_APPLICATION_CREDENTIALS to the file of a service account."
             ) from None
     return str(credentials.token)
 
