@@ -23,17 +23,13 @@ from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.base import (
     Capabilities,
+    GoogleCloud,
     Server,
     StreamParser,
     check_date,
-    check_google,
     clean_url,
     content_headers,
     find_key,
-    google_address,
-    google_location,
-    google_place,
-    google_token,
     merge_options,
     refuse_lacking,
 )
@@ -421,7 +417,7 @@ class AnthropicFoundry(Anthropic):
 
 
 @dataclass(frozen=True, slots=True)
-class AnthropicVertex(Anthropic):
+class AnthropicVertex(GoogleCloud, Anthropic):
     """Claude on Google Cloud's Vertex AI; project, location and credentials are as for `gemini-vertex`. Source: the vendor's client
     (anthropic 2.12), `AnthropicVertex`."""
 
@@ -431,8 +427,7 @@ class AnthropicVertex(Anthropic):
     location: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "location", google_location(self.location))
-        object.__setattr__(self, "base_url", clean_url(self.base_url or google_address(self.location), self.name))
+        self.find_place()
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
         """Return a POST to `:rawPredict` or `:streamRawPredict`; the body names the version of the wire instead of the model."""
@@ -440,7 +435,7 @@ class AnthropicVertex(Anthropic):
             ANTHROPIC_VERTEX.check(part)
         asked = Anthropic.build_request(self, request)
         body = {key: value for key, value in read.loads(asked.body).items() if key != "model"}
-        place = google_place(self.project, self.location, self.name)
+        place = self.place()
         method = "streamRawPredict" if request.stream else "rawPredict"
         headers = {key: value for key, value in asked.headers.items() if key != "anthropic-version"}
         return HttpRequest(
@@ -449,18 +444,6 @@ class AnthropicVertex(Anthropic):
             headers=headers,
             body=read.dumps({"anthropic_version": "vertex-2023-10-16", **body}),
         )
-
-    def auth_headers(self) -> dict[str, str]:
-        """Return the access token. Blocks. Raises MissingKeyError."""
-        return {**self.headers, "authorization": f"Bearer {google_token(self.name, self.api_key)}"}
-
-    def check_key(self) -> None:
-        """Raise MissingKeyError if there is no token and google-auth is missing."""
-        check_google(self.name, self.api_key)
-
-    def sign(self, request: HttpRequest) -> dict[str, str]:
-        """Return the access token. Blocks: finding credentials may read files and use the network. Raises MissingKeyError."""
-        return self.auth_headers()
 
 
 PROVIDERS = (Anthropic, AnthropicFoundry, AnthropicVertex)

@@ -478,59 +478,69 @@ _GOOGLE_EXTRA = "pip install 'agentlab-jupyter[vertex]'"
 _REGION = re.compile(r"[a-z0-9-]+")
 
 
-def google_location(given: str) -> str:
-    """Return the given location, else that of GOOGLE_CLOUD_LOCATION, else `global`. Raises ConfigurationError."""
-    location = given or os.environ.get("GOOGLE_CLOUD_LOCATION", "").strip() or "global"
-    if not _REGION.fullmatch(location):
-        raise ConfigurationError(f"location={location!r} is not a location of Google Cloud. Pass one such as 'europe-west4'.")
-    return location
+class GoogleCloud:
+    """What the providers on Vertex AI share: the place of a project, and an access token, given or found by google-auth."""
 
+    __slots__ = ()
+    name: ClassVar[str]
+    base_url: str
+    project: str
+    location: str
+    api_key: str | None
+    headers: Mapping[str, str]
 
-def google_address(location: str) -> str:
-    """Return the address of Vertex AI in a location, with its version."""
-    if location == "global":
-        return "https://aiplatform.googleapis.com/v1"
-    several = location in ("us", "eu")
-    return (
-        f"https://aiplatform.{location}.rep.googleapis.com/v1" if several else f"https://{location}-aiplatform.googleapis.com/v1"
-    )
+    def find_place(self) -> None:
+        """Set the location, else that of GOOGLE_CLOUD_LOCATION, else `global`; and its address. Raises ConfigurationError."""
+        location = self.location or os.environ.get("GOOGLE_CLOUD_LOCATION", "").strip() or "global"
+        if not _REGION.fullmatch(location):
+            raise ConfigurationError(f"location={location!r} is not a location of Google Cloud. Pass one such as 'europe-west4'.")
+        host = "aiplatform" if location == "global" else f"{location}-aiplatform"
+        host = f"aiplatform.{location}.rep" if location in ("us", "eu") else host
+        object.__setattr__(self, "location", location)
+        object.__setattr__(self, "base_url", clean_url(self.base_url or f"https://{host}.googleapis.com/v1", self.name))
 
+    def place(self) -> str:
+        """Return the path of the project and the location. Raises ConfigurationError if no project is known."""
+        project = self.project or os.environ.get("GOOGLE_CLOUD_PROJECT", "").strip()
+        if not project:
+            raise ConfigurationError(
+                f"{self.name} needs a project of Google Cloud: set the environment variable GOOGLE_CLOUD_PROJECT, or pass "
+                f'lab.Provider("{self.name}", model=…, project="my-project").'
+            )
+        return f"projects/{quote(project, safe=':')}/locations/{self.location}"
 
-def google_place(project: str, location: str, provider: str) -> str:
-    """Return the path of a project and a location. Raises ConfigurationError if no project is known."""
-    name = project or os.environ.get("GOOGLE_CLOUD_PROJECT", "").strip()
-    if not name:
-        raise ConfigurationError(
-            f"{provider} needs a project of Google Cloud: set the environment variable GOOGLE_CLOUD_PROJECT, or pass "
-            f'lab.Provider("{provider}", model=…, project="my-project").'
-        )
-    return f"projects/{quote(name, safe=':')}/locations/{location}"
+    def check_key(self) -> None:
+        """Raise MissingKeyError if there is neither a token nor google-auth."""
+        if not self.api_key and (find_spec("google") is None or find_spec("google.auth") is None):
+            raise MissingKeyError(f"{self.name} finds your Google Cloud credentials with google-auth: {_GOOGLE_EXTRA}.")
 
+    def auth_headers(self) -> dict[str, str]:
+        """Return the given access token, else one for the application default credentials. Blocks: it may read files and use the
+        network. Raises MissingKeyError."""
+        return {**self.headers, "authorization": f"Bearer {self._token()}"}
 
-def check_google(provider: str, token: str | None) -> None:
-    """Raise MissingKeyError if there is neither a token nor google-auth."""
-    if not token and (find_spec("google") is None or find_spec("google.auth") is None):
-        raise MissingKeyError(f"{provider} finds your Google Cloud credentials with google-auth: {_GOOGLE_EXTRA}.")
+    def sign(self, request: HttpRequest) -> dict[str, str]:
+        """Return the same: tokens expire, so each request gets one."""
+        return self.auth_headers()
 
+    def _token(self) -> str:
+        if self.api_key:
+            return check_key(self.name, self.api_key)
+        self.check_key()
+        from google.auth.exceptions import DefaultCredentialsError, RefreshError
 
-def google_token(provider: str, token: str | None) -> str:
-    """Return the given access token, else one for the application default credentials. Blocks. Raises MissingKeyError."""
-    if token:
-        return check_key(provider, token)
-    check_google(provider, token)
-    from google.auth.exceptions import DefaultCredentialsError, RefreshError
-
-    with _google_lock:
-        try:
-            credentials, request = _google_credentials()
-            if not credentials.valid:
-                credentials.refresh(request)
-        except (DefaultCredentialsError, RefreshError) as error:
-            raise MissingKeyError(
-                f"No Google Cloud credentials for {provider}: {str(error).rstrip('.')}. Run `gcloud auth application-default login`, "
-                "or set GOOGLE_APPLICATION_CREDENTIALS to the file of a service account."
-            ) from None
-    return str(credentials.token)
+        with _google_lock:
+            try:
+                credentials, request = _google_credentials()
+                if not credentials.valid:
+                    credentials.refresh(request)
+            except (DefaultCredentialsError, RefreshError) as error:
+                reason = str(error).rstrip(".")
+                raise MissingKeyError(
+                    f"No Google Cloud credentials for {self.name}: {reason}. Run `gcloud auth application-default login`, or set "
+                    "GOOGLE_APPLICATION_CREDENTIALS to the file of a service account."
+                ) from None
+        return str(credentials.token)
 
 
 _google_lock = threading.Lock()
