@@ -31,6 +31,7 @@ from agentlab.providers.base import (
     content_headers,
     find_key,
     merge_options,
+    refuse_for_claude,
     refuse_lacking,
 )
 from agentlab.providers.wires import read
@@ -77,6 +78,9 @@ STRUCTURED = re.compile(r"claude-(?![123]\b|instant|(?:opus|sonnet)-4(?:-0)?(?:-
 """Models with structured output, Claude Opus 4.1 and later ones: https://platform.claude.com/docs/en/build-with-claude/structured-outputs,
 read 2026-11-23."""
 
+_BETWEEN_TOOLS = re.compile(r"claude-sonnet-5-5")
+"""Models that take this type instead of `disabled`: the profiles of pydantic-ai 2.68, read 2026-11-25."""
+
 _CUT = ("max_tokens", "model_context_window_exceeded")
 _REPLACED_BY_GUARDRAIL = (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE, FinishReason.UNKNOWN)
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
@@ -116,6 +120,7 @@ class Anthropic(Server):
         """Return a POST to `/v1/messages`. `options` are additional top-level fields; its `tools` are added to the request's own.
         Raises ConfigurationError for a field that this version of the API refuses, and for too large a request."""
         refuse_lacking(request.parameters, ("seed", "reasoning_effort=minimal"), self.name)
+        refuse_for_claude(request.parameters, self.model)
         asked = {**{f"options[{name!r}]": value for name, value in request.options.items()}, **request.parameters.given()}
         for name in REFUSED.get(self.api_version, ()):
             if (where := f"options[{name!r}]") in asked or (where := name) in asked:
@@ -193,7 +198,7 @@ def _parameters(request: ModelRequest, model: str) -> dict[str, JSON]:
             raise ConfigurationError(f"temperature={asked.temperature!r}: Anthropic's models take a number from 0 to 1.")
         found["temperature"] = asked.temperature
     if asked.reasoning_effort == "none":
-        found["thinking"] = {"type": "disabled"}
+        found["thinking"] = {"type": "between_tools" if _BETWEEN_TOOLS.search(model) else "disabled"}
     elif asked.reasoning_effort is not None:
         if PREFILLED.match(model):  # models before Claude 4.6
             how = 'options={"thinking": {"type": "enabled", "budget_tokens": 4096}}'

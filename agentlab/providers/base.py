@@ -393,6 +393,26 @@ def refuse_lacking(parameters: Parameters, lacks: Sequence[str], provider: str) 
             )
 
 
+_CLAUDE_UNHEATED = re.compile(r"claude-(?:(?:fable|mythos|opus|sonnet)-5|haiku-5-5|opus-4-[78])")
+_CLAUDE_UNFORCED = re.compile(r"claude-(?:(?:fable|mythos)-5-[12]|(?:opus|sonnet)-5-5)")
+_CLAUDE_REASONING = re.compile(r"claude-(?:(?:fable|mythos)-5|mythos-preview|opus-5-5)")
+_CLAUDE_46 = re.compile(r"claude-(?:opus|sonnet)-4-6")
+# https://platform.claude.com/docs/en/about-claude/models/migration-guide and the profiles of pydantic-ai 2.68, read 2026-11-25.
+
+
+def refuse_for_claude(asked: Parameters, model: str) -> None:
+    """Raise ConfigurationError for a parameter that this model of Claude refuses, on whichever server it runs."""
+    heat, effort, choice = asked.temperature, asked.reasoning_effort, asked.tool_choice
+    for is_asked, models, value, reason in (
+        (heat not in (None, 1), _CLAUDE_UNHEATED, f"temperature={heat!r}", "takes no temperature but 1"),
+        (choice not in (None, "auto", "none"), _CLAUDE_UNFORCED, f"tool_choice={choice!r}", "takes no forced tool choice"),
+        (effort == "none", _CLAUDE_REASONING, f"reasoning_effort={effort!r}", "always reasons"),
+        (effort == "xhigh", _CLAUDE_46, f"reasoning_effort={effort!r}", "takes low, medium, high or max"),
+    ):
+        if is_asked and models.search(model):
+            raise ConfigurationError(f"{value}: {model} {reason}. Leave it out.")
+
+
 def clean_url(base_url: str, provider: str) -> str:
     """Return a base address without a final slash. Raises ConfigurationError if it is not an HTTP address, or if it may contain a
     secret, since addresses are shown and recorded."""
