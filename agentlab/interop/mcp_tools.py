@@ -5,7 +5,8 @@ keeps its answers as it keeps those of models, and in a replay the server is nev
 
     {"began": "search"}                                        a call has been sent
     {"progress": 1, "total": 3, "message": "page 1"}           a progress notification
-    {"result": {…}}, {"tools": […]} or {"error": "…"}          the last line
+    {"tools": […]}                                             the list of tools, also after a call that changed it
+    {"result": {…}} or {"error": "…"}                          the last line of a call
 
 Every server is connected on agentlab's background thread, so that runs on any event loop can call it.
 """
@@ -48,6 +49,9 @@ MOST_EVENTS = 100
 
 MOST_PAGES = 100
 """How many pages of a server's list of tools are read."""
+
+LIST_S = 5
+"""How long the result of a call waits for a list of tools that changed meanwhile."""
 
 CLOSED = -32000
 """The client's error code for a closed connection."""
@@ -103,9 +107,10 @@ class _Server(McpServer):
 
     def __init__(self, where: Where, name: str, prefix: str, timeout_s: float | None, *, parallel: bool = False) -> None:
         self.name, self.where, self.prefix, self.timeout_s, self.parallel = name, where, prefix, timeout_s, parallel
-        self.wire = Wire(where, name, self._listed_anew)
+        self.wire = Wire(where, name, self._take)
         self.lists: list[dict[str, ToolSpec]] = []  # each list of the server, the last one is in force
         self._tools: tuple[Tool, ...] | None = None
+        self._taken: Sequence[Mapping[str, JSON]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle how the server is reached; another process connects to it when it first calls a tool."""
@@ -122,10 +127,10 @@ class _Server(McpServer):
     async def open(self) -> _Server:
         self.wire.is_closed = False
         key, transport = os.urandom(6).hex(), current() if is_chosen() else None
-        line = [line async for line in self.ask("list", {}, transport, key)][-1]
+        async for _ in self.ask("list", {}, transport, key):
+            pass
         if (forget := getattr(transport, "run_ended", None)) is not None:
             forget(key)
-        self._tools = self._made_of(line["tools"])
         return self
 
     async def close(self) -> None:
@@ -161,9 +166,10 @@ class _Server(McpServer):
         found = {"added": new.keys() - old, "removed": old.keys() - new, "changed": changed}
         return ", ".join(f"{what} {', '.join(sorted(names))}" for what, names in found.items() if names)
 
-    def _listed_anew(self, listed: Sequence[Mapping[str, JSON]]) -> None:
-        """Take a list that changed. Runs warn of it at the next call of a tool from an earlier list."""
-        self._tools = self._made_of(listed)
+    def _take(self, listed: Sequence[Mapping[str, JSON]]) -> None:
+        """Take a list, unless it is in force already. Runs warn of a change at the next call of a tool from an earlier list."""
+        if listed != self._taken:
+            self._taken, self._tools = listed, self._made_of(listed)
 
     async def ask(self, what: str, body: JSON, transport: Transport | None, key: str) -> AsyncIterator[dict[str, JSON]]:
         """Yield the lines of an answer, from the server or from a recording. Raises McpError for an error."""
@@ -182,6 +188,8 @@ class _Server(McpServer):
                     read = json.loads(line)
                     if "error" in read:
                         raise McpError(f"The MCP server {self.name!r}: {read['error']}")
+                    if "tools" in read:
+                        self._take(read["tools"])
                     yield read
 
 
@@ -305,7 +313,10 @@ class Wire:
             else:
                 body = json.loads(request.body)
                 give({"began": body["name"]})
-                give(await connection.call(body["name"], body["arguments"], give))
+                line = await connection.call(body["name"], body["arguments"], give)
+                if (changed := await connection.change()) is not None:
+                    give({"tools": changed})
+                give(line)
             give(None)
         except asyncio.CancelledError:
             raise
@@ -360,6 +371,8 @@ class _Connection:
         self._closing = asyncio.Event()
         self._owner: asyncio.Task[None] | None = None
         self._others: set[asyncio.Task[None]] = set()
+        self._changed: list[dict[str, JSON]] | None = None
+        self._status = ""
         self._stderr: Any = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  closed with the connection
 
     @property
@@ -390,7 +403,8 @@ class _Connection:
         error = self._owner.exception() if self._owner is not None and not self._owner.cancelled() else None
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        return "the connection was closed" if error is None else text_of(error).rstrip(".") or type(error).__name__
+        text = "the connection was closed" if error is None else text_of(error).rstrip(".") or type(error).__name__
+        return text + self._status
 
     def _last_line(self) -> str:
         if self._stderr.closed:
@@ -410,7 +424,11 @@ class _Connection:
             if where.url:
                 import httpx2
 
-                http = httpx2.AsyncClient(headers=dict(where.headers), timeout=httpx2.Timeout(30, read=None))
+                async def note(response: httpx2.Response) -> None:
+                    self._status = f" (HTTP {response.status_code})" if response.status_code >= 400 else ""
+
+                patience, hooks = httpx2.Timeout(30, read=None), {"response": [note]}
+                http = httpx2.AsyncClient(headers=dict(where.headers), timeout=patience, event_hooks=hooks)
                 reached: Any = streamable_http_client(where.url, http_client=await stack.enter_async_context(http))
             else:
                 program = mcp.StdioServerParameters(
@@ -442,7 +460,15 @@ class _Connection:
 
     async def _list_again(self) -> None:
         with suppress(Exception):
-            self.wire.changed(await self.list())
+            self._changed = await self.list()
+            self.wire.changed(self._changed)
+
+    async def change(self) -> list[dict[str, JSON]] | None:
+        """Return the list of tools if it has changed since this was asked last, so that a recording has it."""
+        if self._others:
+            await asyncio.wait(self._others, timeout=LIST_S)
+        changed, self._changed = self._changed, None
+        return changed
 
     async def end(self) -> None:
         """Close the connection and wait for its end. A server that does not end by itself is killed by the client."""
@@ -492,4 +518,5 @@ class _Connection:
         finally:
             work.cancel()
         self._closing.set()
-        raise McpError(f"it ended while {what} was under way; what the call did is not known. The next call starts it again.")
+        again = "connects" if self.wire.where.url else "starts it"
+        raise McpError(f"it ended while {what} was under way; what the call did is not known. The next call {again} again.")

@@ -131,7 +131,8 @@ class Part(Displayable):
             data = path.read_bytes() if size <= MAX_BYTES else b""
         except FileNotFoundError:
             where = "" if path.is_absolute() else f" in {Path.cwd()}"
-            raise ConfigurationError(f"lab.{label}({shown}): there is no such file{where}.") from None
+            hint = " Of URLs, only http and https are sent; other files need a path." if "://" in shown else ""
+            raise ConfigurationError(f"lab.{label}({shown}): there is no such file{where}.{hint}") from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             hint = " For base64, pass the bytes: base64.b64decode(…)." if len(str(path)) > 255 else ""
@@ -229,7 +230,7 @@ _FIELDS = ("media_type", "sha256", "size_bytes", "name", "url", "width", "height
 class Image(Part):
     """An image in a prompt or in the result of a tool: PNG, JPEG, GIF or WebP.
 
-    `source` is bytes, a path, a data URI, a URL (the provider fetches it; agentlab never does), a PIL image, or a matplotlib figure.
+    `source` is bytes, a path, a data URI, a URL (the provider fetches it; agentlab never does), a PIL image, or a matplotlib figure or axes.
     With `cache_control`, Anthropic and Bedrock cache the conversation up to this part for 5 minutes or an hour; the other providers
     cache without being asked, or not at all. Raises ConfigurationError for anything that is no such image.
 
@@ -350,7 +351,12 @@ def as_text(value: object) -> str:
     """Return a value as text for the model: text as it is, anything else as JSON. Raises ValueError if that is impossible."""
     if isinstance(value, bytes) and part_of(value) is not None:
         raise ValueError("return lab.Image, lab.Document or lab.Audio for the bytes of an image or a file.")
-    return value if isinstance(value, str) else pydantic_core.to_json(value).decode()
+    try:
+        return value if isinstance(value, str) else pydantic_core.to_json(value).decode()
+    except pydantic_core.PydanticSerializationError as error:
+        if _Held.__name__ in str(error):
+            raise ValueError("images and files cannot be inside a dict: return a list of texts and parts.") from None
+        raise
 
 
 def as_content(value: object) -> tuple[str, tuple[Part, ...]]:
@@ -409,11 +415,13 @@ def split(text: str, parts: Sequence[Part]) -> list[str | Part]:
 
 
 def drawn(value: object) -> bytes | None:
-    """Return a PIL image or a matplotlib figure as a PNG; None for any other value, which is not touched."""
+    """Return a PIL image, or a matplotlib figure or what is drawn in one, as a PNG; None for any other value, which is not touched."""
     if type(value) in _PLAIN:
         return None
     modules = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
     buffer, source = io.BytesIO(), cast(Any, value)
+    if "matplotlib" in modules:
+        source = getattr(source, "figure", source)  # that of axes, as pandas' plots return them
     if "matplotlib" in modules and hasattr(source, "savefig"):
         source.savefig(buffer, format="png", bbox_inches="tight", metadata={"Software": None})  # not the version of matplotlib
         return buffer.getvalue()

@@ -23,18 +23,15 @@ from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.base import (
     Capabilities,
+    GoogleCloud,
     Server,
     StreamParser,
     check_date,
-    check_google,
     clean_url,
     content_headers,
     find_key,
-    google_address,
-    google_location,
-    google_place,
-    google_token,
     merge_options,
+    refuse_for_claude,
     refuse_lacking,
 )
 from agentlab.providers.wires import read
@@ -81,6 +78,9 @@ STRUCTURED = re.compile(r"claude-(?![123]\b|instant|(?:opus|sonnet)-4(?:-0)?(?:-
 """Models with structured output, Claude Opus 4.1 and later ones: https://platform.claude.com/docs/en/build-with-claude/structured-outputs,
 read 2026-11-23."""
 
+_BETWEEN_TOOLS = re.compile(r"claude-sonnet-5-5")
+"""Models that take this type instead of `disabled`: the profiles of pydantic-ai 2.68, read 2026-11-25."""
+
 _CUT = ("max_tokens", "model_context_window_exceeded")
 _REPLACED_BY_GUARDRAIL = (FinishReason.END_TURN, FinishReason.STOP_SEQUENCE, FinishReason.UNKNOWN)
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
@@ -120,6 +120,7 @@ class Anthropic(Server):
         """Return a POST to `/v1/messages`. `options` are additional top-level fields; its `tools` are added to the request's own.
         Raises ConfigurationError for a field that this version of the API refuses, and for too large a request."""
         refuse_lacking(request.parameters, ("seed", "reasoning_effort=minimal"), self.name)
+        refuse_for_claude(request.parameters, self.model)
         asked = {**{f"options[{name!r}]": value for name, value in request.options.items()}, **request.parameters.given()}
         for name in REFUSED.get(self.api_version, ()):
             if (where := f"options[{name!r}]") in asked or (where := name) in asked:
@@ -197,7 +198,7 @@ def _parameters(request: ModelRequest, model: str) -> dict[str, JSON]:
             raise ConfigurationError(f"temperature={asked.temperature!r}: Anthropic's models take a number from 0 to 1.")
         found["temperature"] = asked.temperature
     if asked.reasoning_effort == "none":
-        found["thinking"] = {"type": "disabled"}
+        found["thinking"] = {"type": "between_tools" if _BETWEEN_TOOLS.search(model) else "disabled"}
     elif asked.reasoning_effort is not None:
         if PREFILLED.match(model):  # models before Claude 4.6
             how = 'options={"thinking": {"type": "enabled", "budget_tokens": 4096}}'
@@ -421,7 +422,7 @@ class AnthropicFoundry(Anthropic):
 
 
 @dataclass(frozen=True, slots=True)
-class AnthropicVertex(Anthropic):
+class AnthropicVertex(GoogleCloud, Anthropic):
     """Claude on Google Cloud's Vertex AI; project, location and credentials are as for `gemini-vertex`. Source: the vendor's client
     (anthropic 2.12), `AnthropicVertex`."""
 
@@ -431,8 +432,7 @@ class AnthropicVertex(Anthropic):
     location: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "location", google_location(self.location))
-        object.__setattr__(self, "base_url", clean_url(self.base_url or google_address(self.location), self.name))
+        self.find_place()
 
     def build_request(self, request: ModelRequest) -> HttpRequest:
         """Return a POST to `:rawPredict` or `:streamRawPredict`; the body names the version of the wire instead of the model."""
@@ -440,7 +440,7 @@ class AnthropicVertex(Anthropic):
             ANTHROPIC_VERTEX.check(part)
         asked = Anthropic.build_request(self, request)
         body = {key: value for key, value in read.loads(asked.body).items() if key != "model"}
-        place = google_place(self.project, self.location, self.name)
+        place = self.place()
         method = "streamRawPredict" if request.stream else "rawPredict"
         headers = {key: value for key, value in asked.headers.items() if key != "anthropic-version"}
         return HttpRequest(
@@ -449,18 +449,6 @@ class AnthropicVertex(Anthropic):
             headers=headers,
             body=read.dumps({"anthropic_version": "vertex-2023-10-16", **body}),
         )
-
-    def auth_headers(self) -> dict[str, str]:
-        """Return the access token. Blocks. Raises MissingKeyError."""
-        return {**self.headers, "authorization": f"Bearer {google_token(self.name, self.api_key)}"}
-
-    def check_key(self) -> None:
-        """Raise MissingKeyError if there is no token and google-auth is missing."""
-        check_google(self.name, self.api_key)
-
-    def sign(self, request: HttpRequest) -> dict[str, str]:
-        """Return the access token. Blocks: finding credentials may read files and use the network. Raises MissingKeyError."""
-        return self.auth_headers()
 
 
 PROVIDERS = (Anthropic, AnthropicFoundry, AnthropicVertex)

@@ -393,6 +393,26 @@ def refuse_lacking(parameters: Parameters, lacks: Sequence[str], provider: str) 
             )
 
 
+_CLAUDE_UNHEATED = re.compile(r"claude-(?:(?:fable|mythos|opus|sonnet)-5|haiku-5-5|opus-4-[78])")
+_CLAUDE_UNFORCED = re.compile(r"claude-(?:(?:fable|mythos)-5-[12]|(?:opus|sonnet)-5-5)")
+_CLAUDE_REASONING = re.compile(r"claude-(?:(?:fable|mythos)-5|mythos-preview|opus-5-5)")
+_CLAUDE_46 = re.compile(r"claude-(?:opus|sonnet)-4-6")
+# https://platform.claude.com/docs/en/about-claude/models/migration-guide and the profiles of pydantic-ai 2.68, read 2026-11-25.
+
+
+def refuse_for_claude(asked: Parameters, model: str) -> None:
+    """Raise ConfigurationError for a parameter that this model of Claude refuses, on whichever server it runs."""
+    heat, effort, choice = asked.temperature, asked.reasoning_effort, asked.tool_choice
+    for is_asked, models, value, reason in (
+        (heat not in (None, 1), _CLAUDE_UNHEATED, f"temperature={heat!r}", "takes no temperature but 1"),
+        (choice not in (None, "auto", "none"), _CLAUDE_UNFORCED, f"tool_choice={choice!r}", "takes no forced tool choice"),
+        (effort == "none", _CLAUDE_REASONING, f"reasoning_effort={effort!r}", "always reasons"),
+        (effort == "xhigh", _CLAUDE_46, f"reasoning_effort={effort!r}", "takes low, medium, high or max"),
+    ):
+        if is_asked and models.search(model):
+            raise ConfigurationError(f"{value}: {model} {reason}. Leave it out.")
+
+
 def clean_url(base_url: str, provider: str) -> str:
     """Return a base address without a final slash. Raises ConfigurationError if it is not an HTTP address, or if it may contain a
     secret, since addresses are shown and recorded."""
@@ -478,59 +498,69 @@ _GOOGLE_EXTRA = "pip install 'agentlab-jupyter[vertex]'"
 _REGION = re.compile(r"[a-z0-9-]+")
 
 
-def google_location(given: str) -> str:
-    """Return the given location, else that of GOOGLE_CLOUD_LOCATION, else `global`. Raises ConfigurationError."""
-    location = given or os.environ.get("GOOGLE_CLOUD_LOCATION", "").strip() or "global"
-    if not _REGION.fullmatch(location):
-        raise ConfigurationError(f"location={location!r} is not a location of Google Cloud. Pass one such as 'europe-west4'.")
-    return location
+class GoogleCloud:
+    """What the providers on Vertex AI share: the place of a project, and an access token, given or found by google-auth."""
 
+    __slots__ = ()
+    name: ClassVar[str]
+    base_url: str
+    project: str
+    location: str
+    api_key: str | None
+    headers: Mapping[str, str]
 
-def google_address(location: str) -> str:
-    """Return the address of Vertex AI in a location, with its version."""
-    if location == "global":
-        return "https://aiplatform.googleapis.com/v1"
-    several = location in ("us", "eu")
-    return (
-        f"https://aiplatform.{location}.rep.googleapis.com/v1" if several else f"https://{location}-aiplatform.googleapis.com/v1"
-    )
+    def find_place(self) -> None:
+        """Set the location, else that of GOOGLE_CLOUD_LOCATION, else `global`; and its address. Raises ConfigurationError."""
+        location = self.location or os.environ.get("GOOGLE_CLOUD_LOCATION", "").strip() or "global"
+        if not _REGION.fullmatch(location):
+            raise ConfigurationError(f"location={location!r} is not a location of Google Cloud. Pass one such as 'europe-west4'.")
+        host = "aiplatform" if location == "global" else f"{location}-aiplatform"
+        host = f"aiplatform.{location}.rep" if location in ("us", "eu") else host
+        object.__setattr__(self, "location", location)
+        object.__setattr__(self, "base_url", clean_url(self.base_url or f"https://{host}.googleapis.com/v1", self.name))
 
+    def place(self) -> str:
+        """Return the path of the project and the location. Raises ConfigurationError if no project is known."""
+        project = self.project or os.environ.get("GOOGLE_CLOUD_PROJECT", "").strip()
+        if not project:
+            raise ConfigurationError(
+                f"{self.name} needs a project of Google Cloud: set the environment variable GOOGLE_CLOUD_PROJECT, or pass "
+                f'lab.Provider("{self.name}", model=…, project="my-project").'
+            )
+        return f"projects/{quote(project, safe=':')}/locations/{self.location}"
 
-def google_place(project: str, location: str, provider: str) -> str:
-    """Return the path of a project and a location. Raises ConfigurationError if no project is known."""
-    name = project or os.environ.get("GOOGLE_CLOUD_PROJECT", "").strip()
-    if not name:
-        raise ConfigurationError(
-            f"{provider} needs a project of Google Cloud: set the environment variable GOOGLE_CLOUD_PROJECT, or pass "
-            f'lab.Provider("{provider}", model=…, project="my-project").'
-        )
-    return f"projects/{quote(name, safe=':')}/locations/{location}"
+    def check_key(self) -> None:
+        """Raise MissingKeyError if there is neither a token nor google-auth."""
+        if not self.api_key and (find_spec("google") is None or find_spec("google.auth") is None):
+            raise MissingKeyError(f"{self.name} finds your Google Cloud credentials with google-auth: {_GOOGLE_EXTRA}.")
 
+    def auth_headers(self) -> dict[str, str]:
+        """Return the given access token, else one for the application default credentials. Blocks: it may read files and use the
+        network. Raises MissingKeyError."""
+        return {**self.headers, "authorization": f"Bearer {self._token()}"}
 
-def check_google(provider: str, token: str | None) -> None:
-    """Raise MissingKeyError if there is neither a token nor google-auth."""
-    if not token and (find_spec("google") is None or find_spec("google.auth") is None):
-        raise MissingKeyError(f"{provider} finds your Google Cloud credentials with google-auth: {_GOOGLE_EXTRA}.")
+    def sign(self, request: HttpRequest) -> dict[str, str]:
+        """Return the same: tokens expire, so each request gets one."""
+        return self.auth_headers()
 
+    def _token(self) -> str:
+        if self.api_key:
+            return check_key(self.name, self.api_key)
+        self.check_key()
+        from google.auth.exceptions import DefaultCredentialsError, RefreshError
 
-def google_token(provider: str, token: str | None) -> str:
-    """Return the given access token, else one for the application default credentials. Blocks. Raises MissingKeyError."""
-    if token:
-        return check_key(provider, token)
-    check_google(provider, token)
-    from google.auth.exceptions import DefaultCredentialsError, RefreshError
-
-    with _google_lock:
-        try:
-            credentials, request = _google_credentials()
-            if not credentials.valid:
-                credentials.refresh(request)
-        except (DefaultCredentialsError, RefreshError) as error:
-            raise MissingKeyError(
-                f"No Google Cloud credentials for {provider}: {error}. Run `gcloud auth application-default login`, or set "
-                "GOOGLE_APPLICATION_CREDENTIALS to the file of a service account."
-            ) from None
-    return str(credentials.token)
+        with _google_lock:
+            try:
+                credentials, request = _google_credentials()
+                if not credentials.valid:
+                    credentials.refresh(request)
+            except (DefaultCredentialsError, RefreshError) as error:
+                reason = str(error).rstrip(".")
+                raise MissingKeyError(
+                    f"No Google Cloud credentials for {self.name}: {reason}. Run `gcloud auth application-default login`, or set "
+                    "GOOGLE_APPLICATION_CREDENTIALS to the file of a service account."
+                ) from None
+        return str(credentials.token)
 
 
 _google_lock = threading.Lock()

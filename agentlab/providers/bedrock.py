@@ -28,7 +28,15 @@ from agentlab.model.messages import JSON, Message, ModelRequest, NativeContent, 
 from agentlab.model.parts import Part
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
-from agentlab.providers.base import Capabilities, StreamParser, check_key, clean_url, merge_options, refuse_lacking
+from agentlab.providers.base import (
+    Capabilities,
+    StreamParser,
+    check_key,
+    clean_url,
+    merge_options,
+    refuse_for_claude,
+    refuse_lacking,
+)
 from agentlab.providers.bedrock_stream import BedrockStreamParser, end_details, is_own_tool
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, Table, find_error, judge
@@ -102,6 +110,7 @@ class Bedrock(Displayable):
         refuse_lacking(
             request.parameters, ("seed", "reasoning_effort", "parallel_tool_calls=False", "tool_choice=none"), self.name
         )
+        refuse_for_claude(request.parameters, self.model)
         operation = "converse-stream" if request.stream else "converse"
         base_url = self.base_url or f"https://bedrock-runtime.{self._region()}.amazonaws.com"
         return HttpRequest(

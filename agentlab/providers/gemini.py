@@ -23,16 +23,12 @@ from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage, UsageSource
 from agentlab.providers.base import (
     Capabilities,
+    GoogleCloud,
     Server,
     StreamParser,
-    check_google,
     clean_url,
     content_headers,
     find_key,
-    google_address,
-    google_location,
-    google_place,
-    google_token,
     merge_options,
     place_version,
     refuse_lacking,
@@ -465,7 +461,7 @@ def _sent_id(call_id: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class GeminiVertex(Gemini):
+class GeminiVertex(GoogleCloud, Gemini):
     """Gemini on Google Cloud's Vertex AI.
 
     `project` is that of GOOGLE_CLOUD_PROJECT if it is not given, and `location` that of GOOGLE_CLOUD_LOCATION, else `global`. Live
@@ -479,25 +475,12 @@ class GeminiVertex(Gemini):
     location: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "location", google_location(self.location))
-        object.__setattr__(self, "base_url", self.base_url or google_address(self.location))
+        self.find_place()
         Gemini.__post_init__(self)
 
     def _path(self) -> str:
-        place = google_place(self.project, self.location, self.name)
+        place = self.place()
         return f"{place}/{self.model}" if "/" in self.model else f"{place}/publishers/google/models/{self.model}"
-
-    def auth_headers(self) -> dict[str, str]:
-        """Return the access token. Blocks. Raises MissingKeyError."""
-        return {**self.headers, "authorization": f"Bearer {google_token(self.name, self.api_key)}"}
-
-    def check_key(self) -> None:
-        """Raise MissingKeyError if there is no token and google-auth is missing."""
-        check_google(self.name, self.api_key)
-
-    def sign(self, request: HttpRequest) -> dict[str, str]:
-        """Return the access token. Blocks: finding credentials may read files and use the network. Raises MissingKeyError."""
-        return self.auth_headers()
 
 
 PROVIDERS = (Gemini, GeminiVertex)

@@ -29,6 +29,8 @@ _ALIASES = {
     "fireworks-ai": "fireworks",
     "google": "gemini",
     "google-vertex": "gemini-vertex",
+    "grok": "xai",
+    "hf": "huggingface",
     "kimi": "moonshot",
     "llamacpp": "llama-cpp",
     "moonshotai": "moonshot",

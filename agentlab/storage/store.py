@@ -27,6 +27,7 @@ from agentlab.errors import ConfigurationError, StorageError
 from agentlab.limits.settings import RunSettings
 from agentlab.model.messages import ToolCall
 from agentlab.records import events
+from agentlab.records.result import Out
 from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun
 from agentlab.storage.loader import check_resumable, load_run
 from agentlab.storage.writer import RunWriter, active_writers, is_writer_alive, is_writer_here, writer_text
@@ -185,12 +186,12 @@ class Store(Displayable):
     def load(
         self,
         run_id: str,
-        agent: Agent | None = None,
+        agent: Agent[Out] | None = None,
         *,
         stop: object = None,
         policy: Policy | None = None,
         approve: object = None,
-    ) -> Run:
+    ) -> Run[Out]:
         """Return the stored run, for reading and forking. If it is continued, further steps are not recorded; its forks are recorded if
         the store observes the agent.
 
@@ -257,14 +258,14 @@ class Store(Displayable):
     def resume(
         self,
         run_id: str,
-        agent: Agent | None = None,
+        agent: Agent[Out] | None = None,
         *,
         stop: object = None,
         policy: Policy | None = None,
         approve: object = None,
         again: Callable[[ToolCall], bool | Awaitable[bool]] | None = None,
         take_over: bool = False,
-    ) -> Run:
+    ) -> Run[Out]:
         """Return the run, to continue after its last finished step under the same id. A Run object of it in this process is no longer
         recorded.
 

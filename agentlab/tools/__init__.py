@@ -45,7 +45,7 @@ from agentlab._internal.asyncio_tools import GRACE_S, call_on_thread, cancel_and
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import FixtureError, StopRequested, ToolDefinitionError
 from agentlab._internal.redaction import in_words, redact
-from agentlab.limits.fields import in_seconds
+from agentlab.limits.fields import in_seconds, seconds
 from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
 from agentlab.model.parts import as_content, as_text, without_keys
 from agentlab.tools import schemas
@@ -217,8 +217,8 @@ def tool(
     instance. Such a class is also a tool without a function, `Agent(tools=[Answer])`; its result is the instance.
 
     With a JSON schema of the arguments as `schema`, the function needs no annotations and may take `**arguments`. It gets them as plain
-    JSON values, once they fit the schema. An OpenAI function definition is also such a schema, with a name and a description. Tool
-    objects of LangChain, pydantic-ai and Inspect are tools as they are: `Agent(tools=[theirs])`.
+    JSON values, once they fit the schema. A function definition of OpenAI, Anthropic, Gemini or MCP is also such a schema, with a name
+    and a description. Tool objects of LangChain, pydantic-ai and Inspect are tools as they are: `Agent(tools=[theirs])`.
 
     Raises ToolDefinitionError for a function whose parameters a model cannot fill in.
 
@@ -255,7 +255,7 @@ def tool(
 def as_tools(tools: Iterable[Tool | Function | McpServer]) -> dict[str, Tool]:
     """Return Tools, functions and the tools of MCP servers by name. Raises ToolDefinitionError for anything else, and for
     duplicate names."""
-    if isinstance(tools, Tool | str) or not isinstance(tools, Iterable):
+    if isinstance(tools, Tool | str) or not isinstance(tools, Iterable) or schemas.recognised(tools) is not None:
         raise ToolDefinitionError(f"tools={tools!r}: pass a list of functions, such as tools=[search, finalize].")
     named: dict[str, Tool] = {}
     for item in (one for given in tools for one in (given if isinstance(given, McpServer) else (given,))):
@@ -344,7 +344,7 @@ def from_mcp(
     cwd: str | os.PathLike[str] | None = None,
     headers: Mapping[str, str] | None = None,
     timeout_s: float | timedelta | None = None,
-    start_timeout_s: float = 60,
+    start_timeout_s: float | timedelta = 60,
     parallel: bool = False,
 ) -> McpServer:
     """Return the tools of an MCP server. It is started by `async with` or `await`, and needs `agentlab-jupyter[mcp]`.
@@ -363,7 +363,9 @@ def from_mcp(
         >>> list(agent.tools)
         ['find_station', 'departures']
     """
-    settings = (name, prefix, env, cwd, headers, in_seconds(timeout_s), start_timeout_s, parallel)
+    limit_s = None if timeout_s is None else seconds("from_mcp", "timeout_s", timeout_s)
+    start_limit_s = seconds("from_mcp", "start_timeout_s", start_timeout_s)
+    settings = (name, prefix, env, cwd, headers, limit_s, start_limit_s, parallel)
     made: McpServer = lazy.call("agentlab.interop.mcp_tools:from_mcp", server, *settings)
     return made
 

@@ -6,6 +6,7 @@ whose arguments are the answer. pydantic checks both.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -74,6 +75,9 @@ class OutputType:
         try:
             value = adapter.validate_json(text)
         except pydantic.ValidationError as error:
+            if self._outer is not None:
+                with contextlib.suppress(Exception):  # a model often leaves out the object around it
+                    return Checked(self._adapter.validate_json(text))
             return Checked(problems=redact_known(cut(problems(error), _SHOWN_CHARS)))
         except Exception as error:  # a validator raised what pydantic does not catch, such as a KeyError
             return Checked(problems=f"its validation raised {in_words(error)}")

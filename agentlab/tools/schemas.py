@@ -30,7 +30,7 @@ from agentlab.model.parts import Audio, Document, Image, Part, part_of
 Function: typing.TypeAlias = Callable[..., Any]
 
 Schema: typing.TypeAlias = type[pydantic.BaseModel] | Mapping[str, JSON]
-"""The arguments of a tool: a pydantic class, a JSON schema, or an OpenAI function definition."""
+"""The arguments of a tool: a pydantic class, a JSON schema, or a vendor's function definition."""
 
 # From a signature, or from a pydantic class ---------------------------------------------------------------------------------------
 
@@ -185,6 +185,12 @@ _SHOWN_PROBLEMS, _SHOWN_CHARS = 10, 300
 """How many problems of a call the model reads, and how long each may be."""
 
 
+def _said(error: Any) -> str:
+    """Return what jsonschema says, with the choices that did not fit."""
+    choices = ", or ".join(choice.message[:_SHOWN_CHARS] for choice in error.context[:3])
+    return f"{error.message[:_SHOWN_CHARS]}{f' ({choices})' if choices else ''}"
+
+
 class JsonArguments(pydantic.RootModel[dict[str, Any]]):
     """The arguments of a tool with a JSON schema. Subclasses, from `of_json_schema`, have the schema and its validator."""
 
@@ -199,8 +205,7 @@ class JsonArguments(pydantic.RootModel[dict[str, Any]]):
         json.dumps(self.root, allow_nan=False)  # NaN and Infinity are no JSON
         problems = []
         for error in [best_match([one]) for one in self.checker.iter_errors(self.root)][:_SHOWN_PROBLEMS]:
-            choices = ", or ".join(choice.message[:_SHOWN_CHARS] for choice in error.context[:3])
-            text = f"{error.message[:_SHOWN_CHARS]}{f' ({choices})' if choices else ''}"
+            text = _said(error)
             problems.append(f"{'.'.join(map(str, error.absolute_path))}: {text}" if error.absolute_path else text)
         if problems:
             raise pydantic_core.PydanticCustomError("json_schema", "{problems}", {"problems": "; ".join(problems)})
@@ -224,7 +229,7 @@ def of_json_schema(name: str, schema: Mapping[str, JSON]) -> tuple[type[JsonArgu
     except exceptions.SchemaError as error:
         place = ".".join(map(str, error.absolute_path)) or "its top level"
         raise ToolDefinitionError(
-            f"The tool {name!r} has a schema that is not JSON Schema, at {place}: {error.message[:_SHOWN_CHARS]}"
+            f"The tool {name!r} has a schema that is not JSON Schema, at {place}: {_said(error)}"
         ) from error
     if given.get("type", "object") not in ("object", ["object"]):
         raise ToolDefinitionError(
@@ -323,17 +328,25 @@ def _flat(name: str, schema: JSON, root: JSON, depth: int = 0) -> dict[str, Any]
     return flat | ({"required": list(dict.fromkeys(required))} if required else {})
 
 
+_ARGUMENTS = ("parameters", "input_schema", "inputSchema")
+
+
 def from_definition(name: str, schema: Mapping[str, JSON]) -> tuple[str | None, str, Mapping[str, JSON]]:
-    """Return name, description and schema of an OpenAI function definition; of a JSON schema its description, and no name."""
-    if schema.get("type") != "function":
+    """Return name, description and schema of a vendor's function definition; of a JSON schema its description, and no name.
+
+    OpenAI and Gemini call the schema `parameters`, Anthropic `input_schema`, and MCP `inputSchema`.
+    """
+    inner = schema.get("function", schema) if schema.get("type") == "function" else schema
+    named = isinstance(inner, Mapping) and isinstance(inner.get("name"), str)
+    arguments = next((inner[key] for key in _ARGUMENTS if inner.get(key)), None) if named else None
+    if schema.get("type") != "function" and arguments is None:
         return None, str(schema.get("description", "")), {key: value for key, value in schema.items() if key != "description"}
-    inner = schema.get("function", schema)
-    if not isinstance(inner, Mapping) or not isinstance(inner.get("name"), str):
+    if not named:
         raise ToolDefinitionError(
             f"The tool {name!r} has a function definition without a name: write {{'type': 'function', 'function': {{'name': …, "
             "'description': …, 'parameters': {…}}}."
         )
-    return inner["name"], str(inner.get("description") or ""), inner.get("parameters") or {"type": "object", "properties": {}}
+    return inner["name"], str(inner.get("description") or ""), arguments or {"type": "object", "properties": {}}
 
 
 def refuse_misfit(name: str, function: Function, schema: Mapping[str, JSON]) -> None:

@@ -99,6 +99,7 @@ def actions(result: lab.RunResult[Any]) -> list[Action]:
         pytest.param(Trip | Bus, '{"answer": {"line": 7}}', Bus(7), id="union"),
         pytest.param(Trip | Bus, f'{{"answer": {GOOD}}}', GRAZ, id="union-the-other"),
         pytest.param(list[Bus], '{"answer": [{"line": 7}]}', [Bus(7)], id="list"),
+        pytest.param(Trip | Bus, '{"line": 7}', Bus(7), id="union-without-the-object-around-it"),
     ],
 )
 @pytest.mark.parametrize("by", ["text", "tool"])

@@ -22,6 +22,7 @@ from agentlab.errors import AgentlabWarning, ConfigurationError, McpError, Repla
 from agentlab.interop.mcp_tools import value_of
 from agentlab.model.messages import ToolCall, ToolResult
 from agentlab.testing import ScriptedProvider, call, say
+from tests.engine.server import serving, status
 
 from . import mcp_server
 
@@ -302,7 +303,7 @@ def test_a_server_over_http_that_is_killed_fails_the_call_and_those_after_it(htt
             script = call("die", {}), call("find_station", {"name": "Graz"})
             result = await agent_of(server, *script).run("?")
             died, after = results_of(result)
-            assert died.content.endswith(ENDED)
+            assert died.content.endswith(ENDED.replace("starts it", "connects"))
             assert "The MCP server 'stations' cannot be used" in after.content
             assert result.stop_reason is lab.StopReason.COMPLETED
 
@@ -356,6 +357,19 @@ def test_a_run_keeps_its_tools_and_a_fork_takes_the_new_ones(start: Start) -> No
 
 
 # Recording and replay ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_list_that_changed_during_a_call_replays(stdio: Start, tmp_path: Path) -> None:
+    async def go() -> tuple[list[str], str]:
+        async with stdio() as server:
+            with pytest.warns(AgentlabWarning, match=r"\(added extra\)\. An agent keeps"):
+                result = await agent_of(server, call("extend", {})).run("?")
+            return [one.name for one in server], results_of(result)[0].content
+
+    with lab.record(tmp_path / "kept"):
+        live = asyncio.run(go())
+    with lab.replay(tmp_path / "kept"):
+        assert asyncio.run(go()) == live == ([*NAMES, "extra"], "extended")
 
 
 def test_a_recorded_run_replays_without_the_server(start: Start, folder: Path, tmp_path: Path) -> None:
@@ -516,10 +530,17 @@ def test_a_server_that_cannot_be_started_says_why(server: Any, more: dict[str, A
     assert message in str(caught.value)
 
 
+def test_a_server_that_refuses_the_client_says_so_with_its_status() -> None:
+    with serving(script=lambda asked: status(401)) as served, pytest.raises(McpError, match=r"\(HTTP 401\)\. Check that http"):
+        asyncio.run(tools.from_mcp(f"{served.base}/mcp").open())
+
+
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "nothing": ([], {}, r"pass a URL, or a command such as \[sys\.executable"),
     "headers of a command": ("x", {"headers": {"a": "b"}}, "headers cannot be set for a command"),
     "env of a URL": ("http://x.example/mcp", {"env": {"A": "b"}}, "env and cwd cannot be set for a URL"),
+    "no time": ("x", {"timeout_s": 0}, r"from_mcp\(timeout_s=0\): timeout_s must be above 0"),
+    "no time to start": ("x", {"start_timeout_s": -1}, r"from_mcp\(start_timeout_s=-1\): start_timeout_s must be above 0"),
 }
 
 

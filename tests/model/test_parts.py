@@ -72,6 +72,7 @@ def test_an_image_of_pillow_and_a_figure() -> None:
         assert image.media_type == "image/png"
         PIL.Image.open(io.BytesIO(image.data)).load()
     assert lab.Image(figure).sha256 == lab.Image(figure).sha256
+    assert lab.Image(figure.axes[0]) == lab.Image(figure)  # as pandas' plots return them
 
 
 def test_a_data_uri_and_a_url_which_is_not_fetched() -> None:
@@ -93,6 +94,7 @@ BAD = {
     "image as pdf": (lambda: lab.Document(picture()), "Use lab.Image"),
     "docx": (lambda: lab.Document(b"PK\x03\x04more"), "a zip file, such as docx or xlsx, not application/pdf"),
     "no such file": (lambda: lab.Image("not/there.png"), "'not/there.png'.: there is no such file in /"),
+    "another URL": (lambda: lab.Image("file:///not/there.png"), "Of URLs, only http and https are sent; other files need a path"),
     "a folder": (lambda: lab.Image("/"), "cannot be read: Is a directory"),
     "no path": (lambda: lab.Image(""), r"lab\.Image\(''\): pass bytes, a path, a URL"),
     "base64": (lambda: lab.Image("iVBO" * 500), r"File name too long\. For base64, pass the bytes: base64\.b64decode"),

@@ -87,6 +87,8 @@ def test_a_file_that_is_not_there_and_raw_bytes_are_errors_that_say_so() -> None
     assert raw.error == "unserialisable"
     assert "return lab.Image, lab.Document or lab.Audio for the bytes of an image or a file" in raw.content
     assert raw.value == IMAGE.data
+    inside = result_of({"map": IMAGE})
+    assert inside.content.endswith("ValueError: images and files cannot be inside a dict: return a list of texts and parts.")
 
 
 def test_keys_are_redacted_beside_a_part() -> None:

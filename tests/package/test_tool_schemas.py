@@ -105,7 +105,7 @@ def needs(city: str, days: int) -> None: ...
 
 NO_SCHEMAS: dict[str, tuple[Any, Any, str]] = {
     "not JSON": (anything, {"type": "object", "properties": {1, 2}}, "a schema that is not JSON: TypeError"),
-    "not a schema": (anything, {"type": "objekt"}, "not JSON Schema, at type: 'objekt' is not"),
+    "not a schema": (anything, {"type": "objekt"}, "('objekt' is not one of ['array', 'boolean', "),
     "not a schema inside": (anything, {"properties": {"a": {"minimum": "1"}}}, "not JSON Schema, at properties.a.minimum"),
     "a pattern": (anything, {"properties": {"a": {"pattern": "("}}}, "not JSON Schema, at properties.a.pattern"),
     "a list": (anything, {"type": "array"}, "a schema of type 'array': arguments are an object"),
@@ -205,15 +205,23 @@ def test_the_schema_reaches_each_wire(name: str) -> None:
         pytest.importorskip("google.genai.types").FunctionDeclaration.model_validate(body["tools"][0]["functionDeclarations"][0])
 
 
-# OpenAI function definitions ----------------------------------------------------------------------------------------------------
+# Function definitions of the vendors --------------------------------------------------------------------------------------------
 
 DEFINITION = {"name": "look_up", "description": "Look a word up.", "parameters": {"type": "object", "properties": {"word": {}}}}
 
 
-@pytest.mark.parametrize(
-    "definition", [{"type": "function", "function": DEFINITION}, {"type": "function", **DEFINITION}], ids=["chat", "responses"]
-)
-def test_an_openai_definition_is_a_schema_with_a_name(definition: dict[str, Any]) -> None:
+REST, ARGUMENTS = {key: DEFINITION[key] for key in ("name", "description")}, DEFINITION["parameters"]
+DEFINITIONS: dict[str, dict[str, Any]] = {
+    "chat": {"type": "function", "function": DEFINITION},
+    "responses": {"type": "function", **DEFINITION},
+    "gemini": DEFINITION,
+    "anthropic": {**REST, "input_schema": ARGUMENTS},
+    "mcp": {**REST, "inputSchema": ARGUMENTS},
+}
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS.values(), ids=DEFINITIONS.keys())
+def test_a_definition_is_a_schema_with_a_name(definition: dict[str, Any]) -> None:
     made = lab.tool(anything, schema=definition)
     assert (made.name, made.spec.description, list(made.spec.parameters["properties"])) == (
         "look_up",
@@ -226,6 +234,11 @@ def test_an_openai_definition_is_a_schema_with_a_name(definition: dict[str, Any]
         ToolDefinitionError, match=r"a definition without a function: write lab\.tool\(function, schema=definition\)"
     ):
         as_tools([definition])
+
+
+def test_a_schema_with_a_property_called_parameters_is_no_definition() -> None:
+    schema = {"type": "object", "properties": {"name": {}, "parameters": {"type": "object"}}}
+    assert lab.tool(anything, schema=schema).spec.parameters == schema
 
 
 # Tools of other libraries ---------------------------------------------------------------------------------------------------------
@@ -414,6 +427,11 @@ UNUSABLE: dict[str, tuple[Any, str]] = {
     "approval": (lambda: pydantic_ai_shaped(requires_approval=True), "which agentlab lacks: use Agent(approve=…)"),
     "not called": (lambda: inspect_shaped(called=False), "makes an Inspect tool: call it, as in tools=[execute()]"),
 }
+
+
+def test_one_tool_that_is_no_list_is_refused() -> None:
+    with pytest.raises(ToolDefinitionError, match="pass a list of functions"):
+        as_tools(langchain_returning("sun"))
 
 
 @pytest.mark.parametrize(("made", "message"), UNUSABLE.values(), ids=UNUSABLE.keys())

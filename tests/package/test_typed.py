@@ -101,6 +101,9 @@ async def typed() -> str:
     assert_type(result.output, Trip | None)
     assert_type(run.fork(at=1).output, Trip | None)
     assert_type(result.raise_for_stop().output, Trip)
+    assert_type(lab.Store().load("first", agent).output, Trip | None)
+    assert_type(lab.Store().resume("first", agent).output, Trip | None)
+    plain: lab.Run = lab.Store().load("first")
     either: lab.Agent[Trip | Bus | None] = lab.Agent("openai:gpt-5.4-mini", output=Trip | Bus)
     other = (await either.run("Where to?")).output
     assert_type(other, Trip | Bus | None)
@@ -108,7 +111,7 @@ async def typed() -> str:
         assert_type(other.line, int)
     reveal_type(lab.Agent("openai:gpt-5.4-mini", output=Bus))
     reveal_type(lab.Agent("openai:gpt-5.4-mini"))
-    return result.raise_for_stop().output["city"]
+    return plain.id + result.raise_for_stop().output["city"]
 
 
 conditions: list[lab.StopCondition] = [

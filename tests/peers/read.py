@@ -41,7 +41,7 @@ IN_README = ("agentlab", "pydantic-ai", "autogen", "inspect", "langgraph", "ai-s
 READ: Mapping[str, Mapping[str, str]] = {
     "agentlab": {
         "look": "a live panel in the notebook; rows of a DataFrame; OpenTelemetry",
-        "evals": "experiments, intervals, what-if on recorded runs; no scorers, no datasets",
+        "evals": "tasks, scorers, experiments, intervals, what-if on recorded runs; no ready evals, no sandboxes",
         "in_out": "yes; yes; yes; yes",
         "beyond": "sub-agents; Python; new, 0.1",
     },

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, get_args
 
 import pytest
+from anthropic.types import ModelParam
 from pydantic import TypeAdapter
 
 import agentlab as lab
@@ -130,6 +132,7 @@ def test_zero_is_sent_and_none_is_not() -> None:
         ("anthropic", "claude-sonnet-4-6", Parameters(reasoning_effort="minimal"), "does not take this value"),
         ("anthropic", "claude-sonnet-4-5", Parameters(reasoning_effort="low"), "budget_tokens"),
         ("anthropic@2026-10-21", "claude-sonnet-4-6", Parameters(temperature=0), "temperature=0: Anthropic's API version"),
+        ("anthropic", "claude-opus-4-6", Parameters(reasoning_effort="xhigh"), "takes low, medium, high or max"),
         ("gemini", "gemini-3.5-flash", Parameters(parallel_tool_calls=False), "parallel_tool_calls=False: gemini does not"),
         ("gemini", "gemini-3.5-flash", Parameters(reasoning_effort="none"), "takes minimal, low, medium, high, xhigh"),
         ("gemini", "gemini-2.5-pro", Parameters(reasoning_effort="low"), "thinkingBudget"),
@@ -159,6 +162,42 @@ def test_what_is_known_to_be_refused_is_an_error(name: str, model: str, asked: P
     with pytest.raises(ConfigurationError) as error:
         sent(name, asked, model=model)
     assert words in str(error.value)
+
+
+CLAUDES = sorted({one for kind in get_args(ModelParam) for one in get_args(kind)})  # of the vendor's client
+
+
+@pytest.mark.parametrize("model", CLAUDES)
+def test_what_models_of_claude_refuse_is_what_pydantic_ai_knows(model: str) -> None:
+    profiles = pytest.importorskip("pydantic_ai.profiles.anthropic")
+    known = profiles.anthropic_model_profile(model)
+    if "supports_forced_tool_choice" not in profiles.anthropic_model_profile("claude-opus-5-5"):
+        pytest.skip("this version of pydantic-ai does not know the models yet")
+    refused = {
+        "temperature": known.get("anthropic_disallows_sampling_settings", False),
+        "tool_choice": not known.get("supports_forced_tool_choice", True),
+        "none": known.get("thinking_always_enabled", False),
+    }
+    asked = {
+        "temperature": Parameters(temperature=0),
+        "tool_choice": Parameters(tool_choice="required"),
+        "none": Parameters(reasoning_effort="none"),
+    }
+    for name, parameters in asked.items():
+        with pytest.raises(ConfigurationError, match=model) if refused[name] else nullcontext():
+            body = sent("anthropic", parameters, model=model)
+            between = known.get("anthropic_disables_thinking_with_between_tools", False)
+            assert name != "none" or body["thinking"] == {"type": "between_tools" if between else "disabled"}
+    assert sent("anthropic", Parameters(temperature=1, tool_choice="none"), model=model)["temperature"] == 1
+
+
+@pytest.mark.parametrize("name", ["anthropic", "anthropic-vertex", "bedrock"])
+def test_claude_refuses_the_same_on_each_server(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
+    model = "us.anthropic.claude-opus-4-8-v1:0" if name == "bedrock" else "claude-opus-4-8"
+    with pytest.raises(ConfigurationError, match=r"temperature=0\.5: .* takes no temperature but 1\. Leave it out"):
+        sent(name, Parameters(temperature=0.5), model=model)
+    assert sent(name, Parameters(tool_choice="required"), model=model)
 
 
 def test_models_that_do_not_reason_now_take_more() -> None:

@@ -43,6 +43,7 @@ def test_a_model_may_contain_colons_and_slashes():
         pytest.param("google/gemini-3.5-flash", ["write 'gemini:gemini-3.5-flash'."], id="slash of google"),
         pytest.param("google:gemini-3.5-flash", ["No provider 'google': write 'gemini:gemini-3.5-flash'."], id="google"),
         pytest.param("ollama/gemma3", ["write 'ollama:gemma3'."], id="slash of a preset"),
+        pytest.param("grok:grok-4", ["No provider 'grok': write 'xai:grok-4'."], id="the name of a model's family"),
         pytest.param("kimi:k2", ["No provider 'kimi': write 'moonshot:k2'."], id="another tool's name of a preset"),
         pytest.param("mistal:m", ["Did you mean 'mistral'?", "Providers: ", "llama-cpp"], id="close match of a preset"),
         pytest.param("nobody/x", ["write provider:model, e.g. 'openai:gpt-4.1-mini'"], id="slash of an unknown name"),
