@@ -385,6 +385,7 @@ def test_calls_that_wait_for_approval() -> None:
     assert (waits["tool"], waits["step"], waits["why"]) == ("search", 2, "approve has 'sea*'")
     assert waits["arguments"].startswith('{"query": ')
     assert data["limits"][-1]["name"] == "approve" and data["limits"][-1]["value"] == "sea*, MaxCost(0.5)"
+    assert data["in_force"]["approve"] == "sea*, MaxCost(0.5)"
     fits(data, SHAPE)
     run.limits.approve = True
     assert only(run)["limits"][-1]["value"] == "every tool"
