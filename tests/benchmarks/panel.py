@@ -107,15 +107,16 @@ def drawn() -> Prepare:
 
     def ready() -> Thunk:
         _wait_for_threads()
-        with panel._drawing:  # the panel's thread waits
-            await_it(run.step())
-            before = connection.sent
+        panel._drawing.acquire()  # the panel's thread waits until the drawing was measured
+        await_it(run.step())
+        before = connection.sent
 
-            def draw() -> None:
-                panel._draw_safely()
-                assert connection.sent > before
+        def draw() -> None:
+            panel._draw_safely()
+            panel._drawing.release()
+            assert connection.sent > before
 
-            return draw
+        return draw
 
     return ready
 

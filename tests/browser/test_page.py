@@ -16,7 +16,7 @@ from agentlab.testing import call as called
 
 from .axe import faults
 from .conftest import PICTURES, failed
-from .page_data import Data, a_limit, a_run, a_step, family, hostile_run, long_run, page_of, says
+from .page_data import Data, a_limit, a_run, a_step, call, family, hostile_run, long_run, page_of, says
 
 ROOT = ".agentlab-page"
 Opened = Callable[..., Page]
@@ -107,9 +107,12 @@ def test_all_is_on_one_screen(opened: Opened, width: int, height: int) -> None:
 @pytest.mark.parametrize("width", [1440, 900, 420])
 def test_what_conditions_read_and_what_limits_hold_is_shown_whole(opened: Opened, width: int) -> None:
     reads = "HasToolCall(finalize): 0 calls · MaxTokensUsed 3,146 of 10,000 · MaxCost $0.014346 of $0.05 · is_long: no · not met"
-    page = opened([a_run("one", [a_step(1, says("Hm.")), a_step(2, says("Oh."), reads=reads)])], width)
+    outcome = "done · 1.94 s · edited in this branch"
+    called = call("look_up", '{"city": "Graz", "days": 12}', "rain", outcome)
+    page = opened([a_run("one", [a_step(1, says("Hm.")), a_step(2, called, reads=reads)])], width)
     expect(step(page, 2).locator(".page-reads")).to_have_text(reads)
-    cut = """() => [...document.querySelectorAll('.page-rule, .page-reads, .page-limits .page-limit-used')]
+    expect(step(page, 2).locator(".agentlab-call-outcome")).to_have_text(outcome)
+    cut = """() => [...document.querySelectorAll('.page-rule, .page-reads, .page-limits .page-limit-used, .agentlab-call-outcome')]
         .filter(one => one.checkVisibility() ? one.scrollWidth > one.clientWidth + 1 : one.matches('.page-reads'))
         .map(one => one.outerHTML)"""
     assert page.evaluate(cut) == []

@@ -24,14 +24,17 @@ import pandas as pd
 import pytest
 from inert import HOSTILE as HOSTILE_TEXTS
 from inert import hostile_run, text_of, to_the_end, what_acts
+from live_page import LivePage
 from measured_work import calls_in
 from soak.planted_keys import ALL, IN_ENVIRONMENT, KEYS, SENT, found_in
 from test_rich_text import png
+from thread_tools import drawn, wait_until
 
 import agentlab as lab
 from agentlab import Budget, HasToolCall, MaxCost, StepCountIs
 from agentlab._internal import secrets as known_keys
 from agentlab.agent import Run
+from agentlab.engine.worker import RunState
 from agentlab.errors import AgentlabWarning, ConfigurationError
 from agentlab.model.messages import ToolCall
 from agentlab.notebook.page import page_html, script, style
@@ -382,6 +385,7 @@ def test_calls_that_wait_for_approval() -> None:
     assert (waits["tool"], waits["step"], waits["why"]) == ("search", 2, "approve has 'sea*'")
     assert waits["arguments"].startswith('{"query": ')
     assert data["limits"][-1]["name"] == "approve" and data["limits"][-1]["value"] == "sea*, MaxCost(0.5)"
+    assert data["in_force"]["approve"] == "sea*, MaxCost(0.5)"
     fits(data, SHAPE)
     run.limits.approve = True
     assert only(run)["limits"][-1]["value"] == "every tool"
@@ -553,6 +557,29 @@ def test_no_key_is_in_the_file(text: str, tmp_path: Path) -> None:
     for page in (run.to_html(tmp_path / "run.html", raw=True).read_text(), lab.panel([run, *run.branches]).to_html()):
         assert found_in(str(page)) == []
     assert found_in(json.dumps(page_data([run], text))) == []
+
+
+@pytest.mark.usefixtures("_planted")
+@pytest.mark.filterwarnings("ignore::agentlab.errors.AgentlabWarning")
+def test_no_key_is_in_what_a_live_page_gets() -> None:
+    text = ALL
+
+    def search(query: str) -> str:
+        """Search."""
+        return query
+
+    model = ScriptedProvider([call("search", {"query": text}, text=text), text])
+    waiting, ended = lab.Agent(model, tools=[search], name=text).run(text, approve=["search"]), hostile_run(text)
+    asyncio.run(_result_of(waiting))
+    page = LivePage(lab.panel([waiting, ended, *ended.branches]))
+    (asked,) = page.of(waiting)["asked"]
+    which = {"call": asked["call"], "of": asked["of"]}
+    answers = [page.ask("details", ended, step=1), page.ask("branch_form", ended, step=1), page.ask("check", waiting, **which)]
+    page.ask("decide", waiting, decision="approve", **which)
+    wait_until(lambda: waiting.state is RunState.ENDED)
+    drawn(page.panel)
+    assert len(page.steps(waiting)) == 2
+    assert found_in(json.dumps([page.messages, answers])) == []
 
 
 # The file -----------------------------------------------------------------------------------------------------------------------

@@ -121,8 +121,8 @@ function labelled(label, field, more = null) {
 /** A text of the run to be edited. A long one is not in the page: what is typed replaces it. */
 function makeEdit(label, { text, length, redacted }) {
   const long = text === null;
-  const rows = Math.max(2, Math.min(8, Math.ceil((text || "").length / 90), ((text || "").match(/\n/g) || []).length + 1));
-  const field = make("textarea", { rows: Math.max(rows, 2), spellcheck: "false" });
+  const rows = (text || "").split("\n").reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / 90)), 0);
+  const field = make("textarea", { rows: Math.min(8, Math.max(2, rows)), spellcheck: "false" });
   field.value = text || "";
   const given = field.value; // the browser's own line breaks
   if (long) field.placeholder = `${count(length)} characters: typed text replaces them`;

@@ -23,7 +23,6 @@ from agentlab.engine.plan import Origin
 from agentlab.engine.run_tree import differences, family_of
 from agentlab.engine.worker import RunState
 from agentlab.limits.budget import DefaultTurns
-from agentlab.limits.combinators import StopCondition
 from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading
 from agentlab.notebook.markup import LimitNow, limits_now, share_of, used_so_far
@@ -256,21 +255,20 @@ def limit_rows(run: Run, shown: Shown) -> list[JSON]:
     for place, one in enumerate(limits_now(run, timing=shown.timing)):
         alike = one.total is not None and one.ends_alone and not one.off
         rows.setdefault(one.total if alike and one.total else f"{place}", []).append(one)
-    return [*(_limit_row(several, run) for several in rows.values()), *_approve_row(run.limits.approve)]
+    return [*(_limit_row(several, run) for several in rows.values()), *_approve_row(in_force(run.limits.snapshot()).get("approve"))]
 
 
-def _approve_row(approve: Sequence[str | StopCondition]) -> list[JSON]:
+def _approve_row(asked: str | None) -> list[JSON]:
     """Return the row that says before which tools a person is asked; none if nobody is."""
-    if not approve:
+    if asked is None:
         return []
-    asked = ", ".join("every tool" if one == "*" else str(one) for one in approve)
     unknown = dict.fromkeys(("limit", "share", "met"))
     no = dict.fromkeys(("goal", "off", "first"), False)
     words = {
         "name": "approve",
         "key": "approve",
         "label": "Asks a person before",
-        "value": on_one_line(asked, 200),
+        "value": asked,
         "with": ["approve"],
     }
     return [{**words, **unknown, **no, "unit": "", "order": ""}]

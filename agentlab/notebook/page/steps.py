@@ -215,9 +215,10 @@ def in_force(settings: RunSettings) -> dict[str, str]:
             is_limit = part is settings.budget and name != "missing_usage"
             if value is not None and (is_limit or default is None or value != getattr(default, name)):
                 found[name] = as_set(name, value)
-    whole = {"stop": settings.stop, "policy": settings.policy, "approve": settings.approve or None}
+    whole = {"stop": settings.stop, "policy": settings.policy}
     found |= {name: repr(value) for name, value in whole.items() if value is not None}
-    return {name: on_one_line(text, 200) for name, text in found.items()}
+    found["approve"] = ", ".join("every tool" if one == "*" else str(one) for one in settings.approve)
+    return {name: on_one_line(text, 200) for name, text in found.items() if text}
 
 
 def _reads(readings: Reading | None) -> str:
