@@ -26,7 +26,7 @@ from agentlab.analysis.intervals import (
     of_mean,
     of_median,
     of_share,
-    score_ends,
+    share_ends,
 )
 
 from .frame_builders import crossed, runs_of
@@ -36,7 +36,7 @@ numbers = st.lists(st.floats(0, 1e6), min_size=1, max_size=30)
 
 def wilson(successes: int, of: int, *, level: float = 0.95) -> Estimate:
     """The interval of a share of independent answers, also for sample sizes that get no interval elsewhere."""
-    low, high = map(float, score_ends(successes / of, of, normal(level)))
+    low, high = map(float, share_ends(successes / of, of, level))
     return Estimate(successes / of, low, high, of, units=of)
 
 
