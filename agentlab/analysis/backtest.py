@@ -440,7 +440,7 @@ class Sums:
         found["unknown_share"] = _floats(flat["unknown"] / flat["runs"])
         with np.errstate(all="ignore"):
             found["success_rate"] = _mean(flat, "goal")
-            found["success_low"], found["success_high"] = _share_interval(flat, level)
+            found["success_low"], found["success_high"] = share_interval(flat, level)
             found["success_at_least"] = _floats(flat["goal sum"] / flat["runs"])
             found["success_at_most"] = _floats(1 - (flat["goal n"] - flat["goal sum"]) / flat["runs"])
             found["success_unknown"] = _floats(1 - flat["goal n"] / flat["runs"])
@@ -485,7 +485,7 @@ def _mean_interval(flat: dict[str, Floats], name: str, level: float) -> tuple[An
     return _floats(np.where(there, low, np.nan)), _floats(np.where(there, np.maximum(high, mean), np.nan))
 
 
-def _share_interval(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
+def share_interval(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
     """Return the interval of the share that reached its goal, as `intervals.of_share` computes it."""
     n, total = flat["goal n"], flat["goal sum"]
     share, least, z = total / n, n * n / flat.get("goal nn", n), normal(level)
