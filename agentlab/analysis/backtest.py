@@ -76,7 +76,8 @@ def backtest(
 
     Repeats of a prompt and replays of a recording are not independent. A unit is a prompt (`prompt_id`, else `prompt`) with all runs
     that share a `recording_id` with it. If all runs are of one prompt, units are recordings, or the runs themselves, and the intervals
-    hold for that prompt only. They are computed as in `lab.summary`; NA for fewer than 5 units, and if all values are the same.
+    hold for that prompt only. They are computed as in `lab.summary`; NA for fewer than 5 units, of a mean for
+    fewer than 10, and if all values are the same.
 
     `goal` is a condition or a function of the history (reached when it is first met), the name of a column of the runs such as
     `score`, or a dict or Series by run id (reached at the run's end if the value is at least 1). A run that ended in an error before
@@ -496,4 +497,3 @@ def share_interval(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
     low, high = share_ends(share, np.where(varied, worth * (z / student_z) ** 2, least), level)
     few = units < MIN_UNITS
     return _floats(np.where(few, np.nan, low)), _floats(np.where(few, np.nan, high))
-

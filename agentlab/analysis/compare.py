@@ -92,9 +92,10 @@ def summary(
       and others are not
 
     A unit is all runs of one prompt (`prompt_id`, or `prompt`), or of one recording (`recording_id`). The intervals are valid for other
-    prompts like these, and there is none for fewer than 5 units. For intervals that are valid for repeats of these prompts only, pass
-    `unit="run_id"`, or other columns whose values are independent; replays of one recording are always one unit. Shares have Wilson's
-    interval, means the wider of Student's t and Hall's correction for skewness, medians an interval from their ranks.
+    prompts like these. There is none of a share for fewer than 5 units, of a median for fewer than 6, and of a mean for fewer than 10,
+    because it would contain the true value too rarely. For intervals that are valid for repeats of these prompts only, pass
+    `unit="run_id"`, or other columns whose values are independent; replays of one recording are always one unit. Shares have the exact
+    interval by Clopper and Pearson, means the wider of Student's t and Hall's correction for skewness, medians that between two ranks.
 
     A failed run counts as a failure if scores are yes or no, and enters every mean for which it has a value; with
     `failures="leave_out"` it is only counted. `level` is the confidence level of all intervals. NA means unknown, never 0.

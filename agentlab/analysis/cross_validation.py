@@ -172,7 +172,9 @@ def count(task: Task, measures: Measured, fold: Ints, folds: int) -> tuple[Count
     return Counts(*found), sums
 
 
-def confirmed(task: Task, measures: Measured, first: Counts, testing: Bools, keep: float, confidence: float) -> Bools:
+def confirmed(  # noqa: PLR0917
+    task: Task, measures: Measured, first: Counts, order: Ints, testing: Bools, keep: float, confidence: float
+) -> Bools:
     """Return True for configurations that are shown to keep this share, in the runs that are `testing`.
 
     The configurations are tested one after the other, those that keep most of the other runs first, until one is not confirmed. The
@@ -192,7 +194,9 @@ def confirmed(task: Task, measures: Measured, first: Counts, testing: Bools, kee
                 sums[name][number] += values.sum()
     with np.errstate(all="ignore"):
         low = share_interval(sums, 2 * confidence - 1)[0].to_numpy(dtype=float, na_value=np.nan)
-    sequence = np.lexsort((-first.spent.sum(axis=1), -np.nan_to_num(first.share, nan=-1.0)))
+    sequence = np.lexsort(
+        (-order, -first.spent.sum(axis=1), -np.nan_to_num(first.share, nan=-1.0))
+    )  # of equal ones the loosest first
     failed = np.flatnonzero(~(low[sequence] >= keep))
     found = np.zeros(task.size, bool)
     found[sequence[: failed[0] if len(failed) else None]] = True

@@ -111,7 +111,8 @@ def links_of(frame: pd.DataFrame, unit: By | None, task: str | None = None) -> l
     kinds = [columns for columns in (unit_of(frame, unit), recording, [task] if task else []) if columns]
     known = [frame[columns].notna().all(axis=1) for columns in kinds]
     return [
-        pd.factorize(names_of(frame, columns, between="\x1f").where(there))[0] for columns, there in zip(kinds, known, strict=True)
+        pd.factorize(names_of(frame, columns, between="\x1f").where(there))[0]
+        for columns, there in zip(kinds, known, strict=True)
     ]
 
 

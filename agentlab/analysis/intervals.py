@@ -78,7 +78,7 @@ def checked_level(level: object) -> float:
 
 
 def share_ends(share: Any, of: Any, level: float) -> tuple[Any, Any]:
-    """Return the exact interval of a share by Clopper and Pearson, for numbers or arrays; `of`, the number of values, may be fractional.
+    """Return the exact interval of a share by Clopper and Pearson, for numbers or arrays; the number of values may be fractional.
 
     C. J. Clopper, E. S. Pearson, The use of confidence or fiducial limits, Biometrika 26 (1934).
     """
@@ -153,7 +153,9 @@ def of_mean(
     return _with(bare, max(least, low), min(high, most), method, error)
 
 
-def _near_a_bound(found: Any, codes: Any, bare: Estimate, level: float, least: float, most: float) -> tuple[float, float] | None:
+def _near_a_bound(  # noqa: PLR0917
+    found: Any, codes: Any, bare: Estimate, level: float, least: float, most: float
+) -> tuple[float, float] | None:
     """Return the interval of a share if the values are from 0 to 1, or of a difference of shares if they are from -1 to 1; None if
     enough units keep the mean away from the bounds, and of a difference from 0.
 
@@ -188,9 +190,7 @@ def mean_ends(mean: Any, error: Any, skewness: Any, number: Any, quantile: Any, 
         scale, shift = error * np.sqrt(number), skewness / (6 * number)
         low, high = (
             mean
-            - np.where(
-                np.abs(skewness) < 1e-6, side, 3 * scale / skewness * (np.cbrt(1 + skewness * (side / scale - shift)) - 1)
-            )
+            - np.where(np.abs(skewness) < 1e-6, side, 3 * scale / skewness * (np.cbrt(1 + skewness * (side / scale - shift)) - 1))
             for side in (half, -half)
         )
         if from_0:
@@ -335,8 +335,8 @@ def too_few(known: int, units: int, minimum: int = MIN_UNITS) -> str | None:
 def effective(codes: Any) -> float:
     """Return the number of units of equal size that give a mean as precise, by L. Kish; the number of units if their sizes are equal.
 
-    Few units with most of the values have few degrees of freedom. A. V. Carter, K. T. Schnepel, D. G. Steigerwald, Asymptotic behavior of
-    a t-test robust to cluster heterogeneity, Review of Economics and Statistics 99 (2017).
+    Few units with most of the values have few degrees of freedom. A. V. Carter and others, Asymptotic behavior of a t-test robust to
+    cluster heterogeneity, Review of Economics and Statistics 99 (2017).
     """
     return len(codes) ** 2 / float((np.bincount(codes) ** 2).sum())
 

@@ -108,7 +108,7 @@ def suggest(
     runs        with a steps frame, its runs frame: columns for `goal` and `by`, the prompts, and runs that took no step
     folds       number of parts for cross-validation; fewer if there are fewer independent units
     level       the confidence level of the intervals
-    confidence  choose limits that keep `keep` with at least this chance, such as 0.95, see below. None: limits that keep about that much
+    confidence  the chance, such as 0.95, with which the limits must truly keep that share, see below. None: it is not bounded
 
     **The rule.** Of the configurations that keep at least `keep` of the successes, choose the one with the lowest cost; if several have
     that cost, the one that keeps most; then the one with fewer limits, the one that was given first, the strictest. If a run was cut
@@ -161,10 +161,10 @@ def suggest(
         'Only 0 of 30 runs had reached their goal, and 5 are needed: record more runs, or define success with goal=….'
     """
     rule = _Rule(conditions, budget, _checked_keep(keep), cost, _checked_folds(folds), checked_level(level), confidence)
-    if confidence is not None and (not 0.5 < checked_level(confidence) or keep == 1):
+    if confidence is not None and (checked_level(confidence) <= 0.5 or keep == 1):
         raise ConfigurationError(
-            f"confidence={confidence!r}, keep={keep!r}: pass a confidence above 0.5, such as 0.95, and a share to keep below 1, since no "
-            "number of runs shows that limits keep all."
+            f"confidence={confidence!r}, keep={keep!r}: pass a confidence above 0.5, such as 0.95, and a share to keep below 1, since "
+            "no number of runs shows that limits keep all."
         )
     if cost not in get_args(CostIn):
         raise ConfigurationError(f"cost={cost!r}: choose one of {', '.join(get_args(CostIn))}.")
@@ -230,18 +230,25 @@ def _suggested(records: Records, reached: First, is_open: Bools, rule: _Rule) ->
         elsewhere = [counts.without(out).most(order) if one is None else one for out, one in enumerate(by_fold)]
     else:
         first = counts.without(1)
-        chosen = first.cheapest(keep, order, confirmed(task, measures, first, fold == 1, keep, rule.confidence))
+        chosen = first.cheapest(keep, order, confirmed(task, measures, first, order, fold == 1, keep, rule.confidence))
         by_fold = [chosen]
-        elsewhere, fold, folds = [first.most(order) if chosen is None else chosen], fold - 1, 1  # evaluated on the second half only
+        elsewhere, fold, folds = (
+            [first.most(order) if chosen is None else chosen],
+            fold - 1,
+            1,
+        )  # evaluated on the second half only
     judged = judge(task, measures, elsewhere, fold)
     frame = _frame(_Answer(task, counts, sums, elsewhere, chosen, judged, fold, measures, points), level)
     if chosen is None and rule.confidence is not None:
-        testing, needed = units.count_of(measures.succeeded & (fold == 0)), math.ceil(math.log(1 - rule.confidence) / math.log(keep))
+        testing, needed = (
+            units.count_of(measures.succeeded & (fold == 0)),
+            math.ceil(math.log(1 - rule.confidence) / math.log(keep)),
+        )
         return _because(
             nothing,
-            f"No configuration is shown to keep {keep:.4g} of the successes with a confidence of {rule.confidence:.4g}. The half of the "
-            f"runs that tests has successes of {units.counted(testing)}, and it takes at least {needed:,}, of which all are kept: record "
-            "more runs, or pass a lower value of keep or confidence.",
+            f"No configuration is shown to keep {keep:.4g} of the successes with a confidence of {rule.confidence:.4g}. The half of "
+            f"the runs that tests has successes of {units.counted(testing)}, and it takes at least {needed:,}, of which all are kept: "
+            "record more runs, or pass a lower value of keep or confidence.",
             frame,
         )
     if chosen is None:
@@ -402,7 +409,13 @@ def _frame(answer: _Answer, level: float) -> pd.DataFrame:
 
 
 def _cautions(  # noqa: PLR0917
-    records: Records, measures: Measured, is_open: Bools, units: Units, judged: Judged, by_fold: Sequence[int | None], held_out: Bools
+    records: Records,
+    measures: Measured,
+    is_open: Bools,
+    units: Units,
+    judged: Judged,
+    by_fold: Sequence[int | None],
+    held_out: Bools,
 ) -> Iterator[str]:
     """Yield sentences on how far the suggestion can be trusted."""
     runs, successes = len(records), int(measures.succeeded.sum())

@@ -186,9 +186,9 @@ def sentences(found: Suggestion, *, candidates: int, own_share: float, unit: str
     code = found.code
     if found.confidence is not None:
         yield (
-            f"{code} is the cheapest configuration that is shown to keep at least {found.keep:.4g} of the successes with a confidence of "
-            f"{found.confidence:.4g}, of {candidates:,}. It was chosen on one half of the {found.runs:,} runs and tested on the other, "
-            f"divided by {unit}. On the second half it {found.in_short()} (intervals at {level:.4g})."
+            f"{code} is the cheapest configuration that is shown to keep at least {found.keep:.4g} of the successes with a confidence "
+            f"of {found.confidence:.4g}, of {candidates:,}. It was chosen on one half of the {found.runs:,} runs and tested on the "
+            f"other, divided by {unit}. On the second half it {found.in_short()} (intervals at {level:.4g})."
         )
         return
     yield (

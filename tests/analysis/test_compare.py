@@ -356,6 +356,23 @@ def test_the_standard_error_is_millers_up_to_the_number_of_units() -> None:
     assert lab.summary(runs, "agent").iloc[0]["success_se"] == pytest.approx(millers * np.sqrt(30 / 29))
 
 
+def inspects_error(scores: Any, tasks: Any) -> float:
+    """`stderr(cluster)` of inspect-ai 0.3: products of residuals over all pairs of one cluster, corrected for the number of clusters.
+
+    `tests/interop/test_inspect_errors.py` compares with Inspect itself.
+    """
+    residuals, clusters = scores - scores.mean(), len(set(tasks))
+    total = sum(float(np.outer(residuals[tasks == task], residuals[tasks == task]).sum()) for task in set(tasks))
+    return float(np.sqrt(total * clusters / (clusters - 1)) / len(scores))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_standard_error_is_inspects(seed: int) -> None:
+    runs = _crossed(seed, 1, 25, 3, scores=seed % 2 == 0).sample(frac=0.8, random_state=seed)
+    row = lab.summary(runs, "agent").iloc[0]
+    assert row["score_se"] == pytest.approx(inspects_error(runs["score"].to_numpy(), runs["prompt_id"].to_numpy()))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_p_values_are_those_of_scipy_and_statsmodels(seed: int) -> None:
     from statsmodels.stats.contingency_tables import mcnemar

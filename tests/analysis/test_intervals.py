@@ -292,7 +292,11 @@ def test_a_mean_near_a_bound_has_at_least_the_interval_of_a_share() -> None:
 def test_a_difference_that_few_tasks_make_has_the_interval_of_its_two_shares() -> None:
     found = of_mean([0.5, -1 / 3] + [0.0] * 18, least=-1.0, most=1.0)
     more, fewer = 0.025, 1 / 60
-    ends = [stats.beta.ppf(q, 20 * share + k, 20 * (1 - share) + 1 - k) for share in (more, fewer) for q, k in ((0.025, 0), (0.975, 1))]
+    ends = [
+        stats.beta.ppf(q, 20 * share + k, 20 * (1 - share) + 1 - k)
+        for share in (more, fewer)
+        for q, k in ((0.025, 0), (0.975, 1))
+    ]
     low = more - fewer - math.hypot(more - ends[0], ends[3] - fewer)
     assert found.low == pytest.approx(low) and found.method == "t or Hall or Clopper-Pearson"
     none = of_mean([0.0] * 20, least=-1.0, most=1.0)
@@ -398,5 +402,7 @@ def test_survival_curves_equal_scipys() -> None:
         error = (interval.high.probabilities[place] - alive) / stats.norm.ppf(0.975)
         if 0 < alive < 1 and interval.high.probabilities[place] < 1:
             worth = alive * (1 - alive) / error**2
-            expected = stats.beta.ppf([0.025, 0.975], [alive * worth, alive * worth + 1], [(1 - alive) * worth + 1, (1 - alive) * worth])
+            expected = stats.beta.ppf(
+                [0.025, 0.975], [alive * worth, alive * worth + 1], [(1 - alive) * worth + 1, (1 - alive) * worth]
+            )
             assert (found.low[place], found.high[place]) == pytest.approx(tuple(expected))

@@ -166,7 +166,10 @@ def _survival(after: int, repeats: int) -> Case:
 # All of them -------------------------------------------------------------------------------------------------------------------------
 
 CASES: dict[str, Case] = {
-    **{f"mean cost: {name}": Case(true, lambda r, n, f=draw: ends_of(of_mean(f(r, n), least=0.0))) for name, (true, draw) in COSTS.items()},
+    **{
+        f"mean cost: {name}": Case(true, lambda r, n, f=draw: ends_of(of_mean(f(r, n), least=0.0)))
+        for name, (true, draw) in COSTS.items()
+    },
     "mean cost: unequal repeats, total sigma 1": Case(float(np.exp(0.5)), _clustered_costs),
     **{
         f"mean cost: {name}": Case(true, lambda r, n, f=draw: ends_of(of_mean(f(r, n), least=0.0)), hidden=True)
@@ -260,7 +263,9 @@ def table(found: Mapping[str, list[Share | None]], units: tuple[int, ...] = UNIT
     lines = [["95 % intervals, in %", *map(str, units)], *([name, *map(cell, shares)] for name, shares in found.items())]
     lines.insert(1, ["-" * len(name) for name in lines[0]])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("| " + " | ".join(one.ljust(width) for one, width in zip(line, widths, strict=True)) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(one.ljust(width) for one, width in zip(line, widths, strict=True)) + " |" for line in lines
+    )
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
@@ -271,4 +276,6 @@ def rows(with_peers: bool) -> Iterator[Row]:
         if name in CASES and CASES[name].hidden:
             continue
         missed = [100 * (1 - share[0]) for share in shares if share is not None and share[1] < 0.5]
-        yield Row(benchmark=f"misses at 95 %, worst size: {name}", unit="%", goal="<= 8", at_most=1.6, ours=max(missed), against=5.0)
+        yield Row(
+            benchmark=f"misses at 95 %, worst size: {name}", unit="%", goal="<= 8", at_most=1.6, ours=max(missed), against=5.0
+        )

@@ -145,7 +145,9 @@ def rows(with_peers: bool) -> Iterator[Row]:
     columns = {}
     for prompts, repeats in SIZES:
         found = suggested(prompts, repeats)
-        columns[f"{prompts} x {repeats}"] = figures_of([one for one in found if one]) | backtested(prompts, repeats) | confident(prompts, repeats)
+        columns[f"{prompts} x {repeats}"] = (
+            figures_of([one for one in found if one]) | backtested(prompts, repeats) | confident(prompts, repeats)
+        )
     print(pd.DataFrame(columns).round(1).to_string())
     for name in next(iter(columns.values())):
         if "interval" in name:
