@@ -253,7 +253,11 @@ def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: fl
     for what, values in (("tokens", tokens), ("cost", cost)):
         measure(what, values, of_mean, least=0.0)
         measure(f"{what}_median", values, of_median)
-    advice = unit_hint(whole.frame.iloc[there], unit) if len(np.unique(units)) < MEAN_UNITS <= number else None
+    advice = (
+        unit_hint(whole.frame.iloc[there], unit)
+        if number >= MIN_UNITS and len(np.unique(units)) < min(MEAN_UNITS, number)
+        else None
+    )
     return Group(name, whole.frame.iloc[places[:1]], counts, measures, left_out, advice, mixed(replayed))
 
 
@@ -508,7 +512,7 @@ def _difference(whole: _Values, its: _Pairs, level: float) -> dict[str, Any]:
     few = f"{counted(known, 'pair')} in {counted(estimate.units, 'independent unit')}, an interval needs {needed} units"
     reason = "no complete pair" if not known else few if estimate.units < needed else estimate.why
     advice = None
-    if estimate.units < needed <= known:
+    if known >= MIN_UNITS and estimate.units < min(needed, known):
         first_runs = np.unique(whole.tasks[its.used], return_index=True)[1]
         advice = unit_hint(whole.frame.iloc[its.used[first_runs]], whole.unit)
     return {

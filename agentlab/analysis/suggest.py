@@ -155,7 +155,7 @@ def suggest(
         >>> each = lab.suggest(both, lab.StepCountIs([1, 3, 9]), cost="tokens", by="agent").frame
         >>> each[["agent", "code", "runs", "successes", "kept", "kept_low"]]
              agent                 code  runs  successes  kept  kept_low
-        0    brief  stop=StepCountIs(1)    30         30   1.0  0.886487
+        0    brief  stop=StepCountIs(1)    30         30   1.0  0.884297
         1  endless                 <NA>    30          0  <NA>      <NA>
         >>> each["no_suggestion"][1]
         'Only 0 of 30 runs had reached their goal, and 5 are needed: record more runs, or define success with goal=….'

@@ -157,7 +157,7 @@ class Suggestion:
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
             >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").in_short()
-            'keeps 100.0% (88.6% to 100.0%) of the successes and saves 82.6% (72.4% to 90.0%) of the tokens'
+            'keeps 100.0% (88.4% to 100.0%) of the successes and saves 82.6% (72.4% to 90.0%) of the tokens'
         """
         kept = with_interval(self.kept, self.kept_low, self.kept_high)
         saved = with_interval(self.saved, self.saved_low, self.saved_high)
