@@ -57,7 +57,7 @@ class Agreement:
     """The compared reason, in words."""
     overall: pd.DataFrame
     """One row: `groups`, the number of `scenarios` for which all groups have a reason, of independent `units`, of scenarios `left_out`,
-    and of those in which all groups have the `same` reason; `share`, `share_low`, `share_high` (Wilson), `kappa` (Fleiss), `kappa_low`,
+    and of those in which all groups have the `same` reason; `share`, `share_low`, `share_high` (exact), `kappa` (Fleiss), `kappa_low`,
     `kappa_high`, `small_sample`, `no_interval`."""
     pairs: pd.DataFrame
     """One row per pair of groups, `group_a` and `group_b`: the same columns, with Cohen's kappa."""
@@ -240,7 +240,7 @@ def _kappa(complete: pd.DataFrame, units: Any, level: float) -> Estimate:
     """Return Cohen's kappa for two groups or Fleiss' kappa for more, with its interval.
 
     J. Cohen, A coefficient of agreement for nominal scales (1960); J. L. Fleiss, Measuring nominal scale agreement among many raters
-    (1971). The interval is Wilson's for the share of pairs of groups that agree, on kappa's scale.
+    (1971). The interval is that of the share of pairs of groups that agree, on kappa's scale.
     """
     number, groups = complete.shape
     if not number:

@@ -23,7 +23,7 @@ from agentlab._internal.redaction import redact
 from agentlab.analysis.conditions import First, latches, reading_name
 from agentlab.analysis.grids import Conditions, Grid, Limits, grids, plain_value
 from agentlab.analysis.groups import columns_of, in_order, names_of
-from agentlab.analysis.intervals import MIN_UNITS, checked_level, mean_ends, normal, score_ends, student
+from agentlab.analysis.intervals import EVEN_UNITS, MEAN_UNITS, MIN_UNITS, checked_level, mean_ends, normal, share_ends, student
 from agentlab.analysis.records import Bools, Floats, Ints, Records, numbers, reordered, units_of
 from agentlab.analysis.simulate import FINISHED, OUTCOMES, STOPPED, UNKNOWN, Judge, Verdict
 from agentlab.analysis.sources import Recorded, records_of
@@ -76,7 +76,8 @@ def backtest(
 
     Repeats of a prompt and replays of a recording are not independent. A unit is a prompt (`prompt_id`, else `prompt`) with all runs
     that share a `recording_id` with it. If all runs are of one prompt, units are recordings, or the runs themselves, and the intervals
-    hold for that prompt only. They are computed as in `lab.summary`; NA for fewer than 5 units, and if all values are the same.
+    hold for that prompt only. They are computed as in `lab.summary`; NA for fewer than 5 units, of a mean for
+    fewer than 10, and if all values are the same.
 
     `goal` is a condition or a function of the history (reached when it is first met), the name of a column of the runs such as
     `score`, or a dict or Series by run id (reached at the run's end if the value is at least 1). A run that ended in an error before
@@ -440,7 +441,7 @@ class Sums:
         found["unknown_share"] = _floats(flat["unknown"] / flat["runs"])
         with np.errstate(all="ignore"):
             found["success_rate"] = _mean(flat, "goal")
-            found["success_low"], found["success_high"] = _share_interval(flat, level)
+            found["success_low"], found["success_high"] = share_interval(flat, level)
             found["success_at_least"] = _floats(flat["goal sum"] / flat["runs"])
             found["success_at_most"] = _floats(1 - (flat["goal n"] - flat["goal sum"]) / flat["runs"])
             found["success_unknown"] = _floats(1 - flat["goal n"] / flat["runs"])
@@ -478,27 +479,21 @@ def _mean_interval(flat: dict[str, Floats], name: str, level: float) -> tuple[An
     mean = flat[f"{name} sum"] / n
     units, squares, cubes = _between(flat, name)
     spread = np.sqrt(squares / (units - 1))
-    half = _students(level, units) * spread * np.sqrt(units) / n
+    worth = n * n / flat.get(f"{name} nn", n)
     skewness = units / ((units - 1) * (units - 2)) * cubes / spread**3
-    low, high = mean_ends(mean, half, spread * units / n, skewness, units, from_0=True)
-    there, low = (units >= MIN_UNITS) & (spread > 0), np.clip(low, 0.0, mean)
+    low, high = mean_ends(mean, spread * np.sqrt(units) / n, skewness, worth, student(level, worth - 1), from_0=True)
+    there, low = (units >= MEAN_UNITS) & (worth >= EVEN_UNITS) & (spread > 0), np.clip(low, 0.0, mean)
     return _floats(np.where(there, low, np.nan)), _floats(np.where(there, np.maximum(high, mean), np.nan))
 
 
-def _share_interval(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
+def share_interval(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
     """Return the interval of the share that reached its goal, as `intervals.of_share` computes it."""
     n, total = flat["goal n"], flat["goal sum"]
     share, least, z = total / n, n * n / flat.get("goal nn", n), normal(level)
     units, squares, _ = _between(flat, "goal")
     alone, together = n * share * (1 - share) / (n - 1), squares / (units - 1) * units / n
-    worth, student_z = n * alone / np.maximum(alone, together), _students(level, units)
+    worth, student_z = n * alone / np.maximum(alone, together), student(level, least - 1)
     varied = (units < n) & (alone > 0) & (student_z**2 / worth < z**2 / least)
-    low, high = score_ends(share, np.where(varied, worth, least), np.where(varied, student_z, z))
+    low, high = share_ends(share, np.where(varied, worth * (z / student_z) ** 2, least), level)
     few = units < MIN_UNITS
     return _floats(np.where(few, np.nan, low)), _floats(np.where(few, np.nan, high))
-
-
-def _students(level: float, units: Floats) -> Floats:
-    """Return Student's quantile for each number of units."""
-    known = {int(one): student(level, int(one) - 1) for one in np.unique(units) if one > 1}
-    return np.array([known.get(int(one), np.nan) for one in units])

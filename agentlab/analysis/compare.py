@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,8 @@ from agentlab.analysis.groups import (
     floats,
     has_ended,
     in_order,
+    joined,
+    links_of,
     mixed,
     names_of,
     runs_of,
@@ -41,6 +43,7 @@ from agentlab.analysis.groups import (
     whole_runs,
 )
 from agentlab.analysis.intervals import (
+    MEAN_UNITS,
     MIN_UNITS,
     SMALL_SAMPLE,
     Estimate,
@@ -55,7 +58,7 @@ from agentlab.analysis.intervals import (
 from agentlab.errors import ConfigurationError
 from agentlab.records.frames import Recordings
 
-TOO_FEW = f"fewer than {SMALL_SAMPLE}, intervals from so few tend to be too narrow"
+TOO_FEW = f"fewer than {SMALL_SAMPLE}, too few to show rare failures and rare expensive runs"
 SHARED = ("prompt_id", "settings", "repeat")
 """The columns that are the same for runs of different groups with the same task in an experiment."""
 
@@ -89,9 +92,10 @@ def summary(
       and others are not
 
     A unit is all runs of one prompt (`prompt_id`, or `prompt`), or of one recording (`recording_id`). The intervals are valid for other
-    prompts like these, and there is none for fewer than 5 units. For intervals that are valid for repeats of these prompts only, pass
-    `unit="run_id"`, or other columns whose values are independent; replays of one recording are always one unit. Shares have Wilson's
-    interval, means the wider of Student's t and Hall's correction for skewness, medians an interval from their ranks.
+    prompts like these. There is none of a share for fewer than 5 units, of a median for fewer than 6, and of a mean for fewer than 10,
+    because it would contain the true value too rarely. For intervals that are valid for repeats of these prompts only, pass
+    `unit="run_id"`, or other columns whose values are independent; replays of one recording are always one unit. Shares have the exact
+    interval by Clopper and Pearson, means the wider of Student's t and Hall's correction for skewness, medians that between two ranks.
 
     A failed run counts as a failure if scores are yes or no, and enters every mean for which it has a value; with
     `failures="leave_out"` it is only counted. `level` is the confidence level of all intervals. NA means unknown, never 0.
@@ -249,7 +253,11 @@ def _group(name: str, places: Any, whole: _Runs, *, level: float, success_at: fl
     for what, values in (("tokens", tokens), ("cost", cost)):
         measure(what, values, of_mean, least=0.0)
         measure(f"{what}_median", values, of_median)
-    advice = unit_hint(whole.frame.iloc[there], unit) if len(np.unique(units)) < MIN_UNITS <= number else None
+    advice = (
+        unit_hint(whole.frame.iloc[there], unit)
+        if number >= MIN_UNITS and len(np.unique(units)) < min(MEAN_UNITS, number)
+        else None
+    )
     return Group(name, whole.frame.iloc[places[:1]], counts, measures, left_out, advice, mixed(replayed))
 
 
@@ -318,6 +326,7 @@ def paired(
     level: float = 0.95,
     unit: By | None = None,
     failures: str = "count",
+    per: Literal["pair", "task"] = "pair",
 ) -> pd.DataFrame:
     """Return how groups differ on the same tasks: one row per pair of groups, with the mean difference and its interval.
 
@@ -341,7 +350,11 @@ def paired(
 
     Each interval is for one pair. Of six equal groups, in four of ten experiments some interval of the 15 pairs excludes 0 by chance:
     `different` is True for any of them in at most one of twenty (S. Holm, A simple sequentially rejective multiple test procedure,
-    1979). Errors: ConfigurationError if columns are missing.
+    1979).
+
+    With `per="task"` there is one row per pair of groups and task, with the differences themselves: `group`, `against`, `what`, the
+    columns of `on`, `difference`, `group_value`, `against_value`, and the number of its `unit`.
+    Errors: ConfigurationError if columns are missing.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -351,6 +364,8 @@ def paired(
         1  gemini  anthropic     -1126.0
         2  gemini     openai       596.0
     """
+    if per not in ("pair", "task"):
+        raise ConfigurationError(f"per={per!r}: choose 'pair' or 'task'.")
     columns, level, runs = columns_of(by), checked_level(level), runs_of(runs, "lab.paired")
     shared = columns_of(on, "on") if on is not None else default_shared(runs, columns)
     needed = [*columns, what, *shared, *([] if unit is None else unit_of(runs, unit))]
@@ -362,18 +377,18 @@ def paired(
     if failures == "leave_out":
         values = np.where(failed, np.nan, values)
     names = names_of(frame, columns)
-    task = names_of(frame, shared, between="\x1f").where(frame[shared].notna().all(axis=1))
-    marks: dict[str, Any] = {_TASK: task, _GROUP: names, _VALUE: values, _FAILED: failed}
-    cells = frame.assign(**marks)
     groups = in_order(names)
     if against is not None and against not in groups:
         raise ConfigurationError(f"against={against!r} is not a group. Groups: {', '.join(groups) or 'none'}.")
     pairs = [(b, a) for a, b in combinations(groups, 2)] if against is None else [(g, against) for g in groups if g != against]
-    every = {name: cells[names == name] for name in groups}
-    rows = [
-        {"group": group, "against": other, "what": what, **_difference(every[group], every[other], unit, level)}
-        for group, other in pairs
-    ]
+    frame = frame.assign(**{_TASK: names_of(frame, shared, between="\x1f").where(frame[shared].notna().all(axis=1))})
+    tasks = pd.factorize(frame[_TASK], sort=True)[0]  # sorted, so that the order of the rows changes no digit
+    whole = _Values(frame, what, tasks, values, failed, floats(frame, "replayed"), links_of(frame, unit, _TASK), unit)
+    places = names.reset_index(drop=True).groupby(names.to_numpy(), sort=False).indices
+    found = [(group, other, whole.pairs_of(places[group], places[other])) for group, other in pairs]
+    if per == "task":
+        return _per_task(whole, found, shared)
+    rows = [{"group": group, "against": other, "what": what, **_difference(whole, its, level)} for group, other, its in found]
     for row, adjusted in zip(rows, holm([row["p_value"] for row in rows]), strict=True):
         row |= {"p_holm": adjusted, "different": None if adjusted is None else adjusted < 1 - level}
     return typed_frame([[row[name] for name in _PAIRED] for row in rows], _PAIRED)
@@ -392,7 +407,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if one is None else next(found) for one in p_values]
 
 
-_TASK, _GROUP, _VALUE, _FAILED = "its task", "its group", "its value", "it failed"
+_TASK = "its task"
 _PAIRED: dict[str, Any] = {
     **dict.fromkeys(("group", "against", "what"), "string"),
     **dict.fromkeys(("difference", "low", "high"), "Float64"),
@@ -409,45 +424,112 @@ def default_shared(runs: pd.DataFrame, by: Sequence[str]) -> list[str]:
     return [prompt, *(name for name in SHARED[1:] if name in runs.columns and name not in by and runs[name].notna().any())]
 
 
-def _difference(group: pd.DataFrame, against: pd.DataFrame, unit: By | None, level: float) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """The tasks of two groups: the mean value of each group on each task that both have, and the unit of the task."""
+
+    rows: Any
+    """The places of all runs of both groups."""
+    used: Any
+    """Of these, the runs in the figures."""
+    tasks: Any
+    values: Any
+    others: Any
+    units: Any
+    left_out: int
+
+    @property
+    def differences(self) -> Any:
+        found = self.values - self.others
+        rounding = np.abs(found) <= 1e-12 * np.maximum(np.abs(self.values), np.abs(self.others))  # of equal means
+        return np.where(rounding, 0.0, found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The compared values of all runs, in arrays."""
+
+    frame: pd.DataFrame
+    what: str
+    tasks: Any
+    """The number of each run's task; -1 if unknown."""
+    values: Any
+    failed: Any
+    replayed: Any
+    links: list[Any]
+    unit: By | None
+
+    def pairs_of(self, group: Any, against: Any) -> _Pairs:
+        """Return the pairs of two groups, given the places of their runs."""
+        rows, size = np.concatenate([group, against]), int(self.tasks.max(initial=0)) + 1
+        (number, mean), (other_number, other_mean) = (self._means(side, size) for side in (group, against))
+        both = (number > 0) & (other_number > 0)
+        tasks = self.tasks[rows]
+        used = rows[(tasks >= 0) & both[tasks] & ~np.isnan(self.values[rows])]
+        units = np.full(size, -1)
+        units[self.tasks[used]] = joined([codes[used] for codes in self.links], len(used))
+        left_out = len(np.unique(tasks[tasks >= 0])) - int(both.sum())
+        return _Pairs(rows, used, np.flatnonzero(both), mean[both], other_mean[both], units[both], left_out)
+
+    def _means(self, rows: Any, size: int) -> tuple[Any, Any]:
+        """Return the number of known values of each task, and their mean."""
+        rows = rows[(self.tasks[rows] >= 0) & ~np.isnan(self.values[rows])]
+        rows = rows[np.argsort(self.values[rows], kind="stable")]  # so that the order of the rows changes no digit
+        number = np.bincount(self.tasks[rows], minlength=size)
+        return number, np.bincount(self.tasks[rows], self.values[rows], size) / np.maximum(number, 1)
+
+
+def _per_task(whole: _Values, found: list[tuple[str, str, _Pairs]], shared: list[str]) -> pd.DataFrame:
+    """Return one row per pair of groups and task, in the order of the tasks' first runs."""
+    firsts = {task: place for place, task in reversed([*enumerate(whole.tasks.tolist())])}
+    parts = []
+    for group, other, its in found:
+        order = np.argsort([firsts[task] for task in its.tasks.tolist()], kind="stable")
+        columns = {"difference": its.differences, "group_value": its.values, "against_value": its.others}
+        part = pd.DataFrame({name: pd.array(values[order], dtype="Float64") for name, values in columns.items()})
+        part["unit"] = pd.array(np.unique(its.units, return_inverse=True)[1][order], dtype="Int64")
+        about = whole.frame.iloc[[firsts[task] for task in its.tasks[order].tolist()]][shared].reset_index(drop=True)
+        names = {"group": group, "against": other, "what": whole.what}
+        front = pd.DataFrame({name: pd.array([value] * len(part), dtype="string") for name, value in names.items()})
+        parts.append(pd.concat([front, about, part], axis=1))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _difference(whole: _Values, its: _Pairs, level: float) -> dict[str, Any]:
     """Return the difference between two groups, a row of `paired`."""
-    both = pd.concat([group, against])
-    ordered = both.dropna(subset=[_TASK]).sort_values(_VALUE, kind="stable")  # so that the order of the rows changes no digit
-    table = ordered.groupby([_TASK, _GROUP], sort=True)[_VALUE].mean().unstack(_GROUP)
-    whole = table.dropna().astype(float) if len(table.columns) == 2 else table.iloc[:0].astype(float)
-    known, sides = len(whole), [str(side[_GROUP].iloc[0]) for side in (group, against)]
-    mean, other = (whole[side].to_numpy() if known else np.zeros(0) for side in sides)
-    differences = mean - other
-    rounding = np.abs(differences) <= 1e-12 * np.maximum(np.abs(mean), np.abs(other))  # of equal means
-    differences[rounding] = 0.0
-    rows = both[both[_TASK].isin(whole.index) & both[_VALUE].notna()]
-    units = pd.Series(units_of(rows, unit, _TASK), index=rows[_TASK]).groupby(level=0).first()
-    yes_or_no = bool(rows[_VALUE].isin([0, 1]).all())
-    if yes_or_no and len(rows) == 2 * known == 2 * units.nunique():
+    differences, known, used = its.differences, len(its.tasks), whole.values[its.used]
+    yes_or_no = bool(np.isin(used, (0, 1)).all())
+    single = yes_or_no and len(used) == 2 * known == 2 * len(np.unique(its.units))
+    if single:
         estimate = of_change(differences.tolist(), level=level)
         p_value = mcnemar(int((differences > 0).sum()), int((differences < 0).sum())) if estimate.why is None else None
     else:
-        bounds, of = {"least": -1.0, "most": 1.0} if yes_or_no else {}, units.reindex(whole.index).to_numpy()
-        estimate, p_value = of_mean(differences, of, level=level, **bounds), t_test(differences, of)
-    advice = unit_hint(rows.drop_duplicates(_TASK), unit) if estimate.units < MIN_UNITS <= known else None
-    few = f"{counted(known, 'pair')} in {counted(estimate.units, 'independent unit')}, an interval needs {MIN_UNITS} units"
-    reason = "no complete pair" if not known else few if estimate.units < MIN_UNITS else estimate.why
-    why = "; ".join(words for words in (reason, advice) if words)
+        is_score = whole.what == "score" or whole.what.startswith("score.")
+        bounded = yes_or_no or (is_score and bool(((used >= 0) & (used <= 1)).all()))
+        bounds = {"least": -1.0, "most": 1.0} if bounded else {}
+        estimate, p_value = of_mean(differences, its.units, level=level, **bounds), t_test(differences, its.units)
+    needed = MIN_UNITS if single else MEAN_UNITS
+    few = f"{counted(known, 'pair')} in {counted(estimate.units, 'independent unit')}, an interval needs {needed} units"
+    reason = "no complete pair" if not known else few if estimate.units < needed else estimate.why
+    advice = None
+    if known >= MIN_UNITS and estimate.units < min(needed, known):
+        first_runs = np.unique(whole.tasks[its.used], return_index=True)[1]
+        advice = unit_hint(whole.frame.iloc[its.used[first_runs]], whole.unit)
     return {
         "difference": estimate.value,
         "low": estimate.low,
         "high": estimate.high,
         "pairs": known,
         "units": estimate.units,
-        "left_out": len(table) - known,
-        "failed": int(both[_FAILED].sum()) if "stop_reason" in both.columns else None,
+        "left_out": its.left_out,
+        "failed": int(whole.failed[its.rows].sum()) if "stop_reason" in whole.frame.columns else None,
         "ties": float((differences == 0).mean()) if known else None,
         "more": float((differences > 0).mean()) if known else None,
-        "group_mean": float(mean.mean()) if known else None,
-        "against_mean": float(other.mean()) if known else None,
+        "group_mean": float(its.values.mean()) if known else None,
+        "against_mean": float(its.others.mean()) if known else None,
         "p_value": p_value,
         "method": estimate.method or None,
         "small_sample": small_sample(estimate),
-        "no_interval": why or None,
-        "mixed": mixed(floats(both, "replayed")),
+        "no_interval": "; ".join(words for words in (reason, advice) if words) or None,
+        "mixed": mixed(whole.replayed[its.rows]),
     }

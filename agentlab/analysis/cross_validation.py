@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from agentlab.analysis.backtest import Cells, Sums, Task
+from agentlab.analysis.backtest import Cells, Sums, Task, share_interval
 from agentlab.analysis.conditions import First
 from agentlab.analysis.grids import BOUNDS, Grid, plain_value
 from agentlab.analysis.records import USED, Bools, Floats, Ints, Records
@@ -136,11 +136,11 @@ class Counts:
             found: Floats = self.kept.sum(axis=1) / self.known.sum(axis=1)
         return found
 
-    def cheapest(self, keep: float, order: Ints) -> int | None:
-        """Return the cheapest configuration that keeps this share; of equal costs the one that keeps most, then the first by
-        `order`."""
+    def cheapest(self, keep: float, order: Ints, among: Bools | None = None) -> int | None:
+        """Return the cheapest configuration that keeps this share, or the cheapest `among` these; of equal costs the one that keeps
+        most, then the first by `order`."""
         share = self.share
-        enough = np.flatnonzero(share >= keep - 1e-12)
+        enough = np.flatnonzero(share >= keep - 1e-12 if among is None else among)
         if not len(enough):
             return None
         return int(enough[np.lexsort((order[enough], -share[enough], self.spent.sum(axis=1)[enough]))[0]])
@@ -170,6 +170,37 @@ def count(task: Task, measures: Measured, fold: Ints, folds: int) -> tuple[Count
             found[1][number] += np.bincount(here[success], ~np.isnan(kept), folds)
             found[2][number] += np.bincount(here[priced], spent, folds)
     return Counts(*found), sums
+
+
+def confirmed(  # noqa: PLR0917
+    task: Task, measures: Measured, first: Counts, order: Ints, testing: Bools, keep: float, confidence: float
+) -> Bools:
+    """Return True for configurations that are shown to keep this share, in the runs that are `testing`.
+
+    The configurations are tested one after the other, those that keep most of the other runs first, until one is not confirmed. The
+    order does not depend on the testing runs, so a wrong one is among the confirmed with a chance of at most 1 - `confidence`, however
+    many there are: fixed-sequence testing, A. Angelopoulos et al., Learn then test (2021). The bound of each share is one-sided, exact
+    for independent runs, and computed from the units' sums for others.
+    """
+    sums = {name: np.zeros(task.size) for name in ("goal n", "goal sum", "goal units", "goal ss", "goal sn", "goal nn")}
+    for runs, judge in task.parts():
+        part = measures.part(runs)
+        of_test = np.flatnonzero(part.succeeded & testing[runs])
+        units = np.arange(len(of_test)) if task.units is None else np.unique(task.units[runs][of_test], return_inverse=True)[1]
+        for number, (grid, point) in enumerate(task.configurations()):
+            kept = part.kept(judge.verdict(grid, point))[of_test]
+            s, n = np.bincount(units, kept == 1), np.bincount(units, ~np.isnan(kept))
+            for name, values in zip(sums, (n, s, n > 0, s * s, s * n, n * n), strict=True):
+                sums[name][number] += values.sum()
+    with np.errstate(all="ignore"):
+        low = share_interval(sums, 2 * confidence - 1)[0].to_numpy(dtype=float, na_value=np.nan)
+    sequence = np.lexsort(
+        (-order, -first.spent.sum(axis=1), -np.nan_to_num(first.share, nan=-1.0))
+    )  # of equal ones the loosest first
+    failed = np.flatnonzero(~(low[sequence] >= keep))
+    found = np.zeros(task.size, bool)
+    found[sequence[: failed[0] if len(failed) else None]] = True
+    return found
 
 
 def preference(grids: Sequence[Grid]) -> Ints:

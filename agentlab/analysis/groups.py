@@ -99,20 +99,32 @@ def units_of(
     directly or by way of other rows. With `within` a unit lies within one of these groups. Unknown values link nothing.
     """
     groups = 0 if within is None else pd.factorize(within)[0]
-    recording = ["recording_id"] if "recording_id" in frame.columns else []
-    found = np.arange(len(frame))
     links = []
-    for columns in (unit_of(frame, unit), recording, [task] if task else []):
-        if not columns:
-            continue
-        codes = pd.factorize(names_of(frame, columns, between="\x1f").where(frame[columns].notna().all(axis=1)))[0]
-        both = np.where(codes < 0, -1, codes + groups * (codes.max(initial=0) + 1))
-        links.append((codes >= 0, np.unique(both[codes >= 0], return_inverse=True)[1]))
+    for codes in links_of(frame, unit, task):
+        links.append(np.where(codes < 0, -1, codes + groups * (codes.max(initial=0) + 1)))
+    return joined(links, len(frame))
+
+
+def links_of(frame: pd.DataFrame, unit: By | None, task: str | None = None) -> list[npt.NDArray[np.intp]]:
+    """Return what links rows to a unit, see `units_of`: for each kind of link the code of each row; -1 if unknown."""
+    recording = ["recording_id"] if "recording_id" in frame.columns else []
+    kinds = [columns for columns in (unit_of(frame, unit), recording, [task] if task else []) if columns]
+    known = [frame[columns].notna().all(axis=1) for columns in kinds]
+    return [
+        pd.factorize(names_of(frame, columns, between="\x1f").where(there))[0]
+        for columns, there in zip(kinds, known, strict=True)
+    ]
+
+
+def joined(links: Sequence[Any], rows: int) -> npt.NDArray[np.intp]:
+    """Return the number of each row's unit: the first row that is linked to it, directly or by way of others."""
+    found = np.arange(rows)
+    dense = [(codes >= 0, np.unique(codes[codes >= 0], return_inverse=True)[1]) for codes in links]
     before = None
     while before is None or (found != before).any():
         before = found.copy()
-        for known, codes in links:
-            least = np.full(len(frame), len(frame))
+        for known, codes in dense:
+            least = np.full(rows, rows)
             np.minimum.at(least, codes, found[known])
             found[known] = least[codes]
     return found

@@ -1,18 +1,18 @@
 """Intervals of shares, means, medians and differences, from independent units of one or several runs; survival curves.
 
-    of_share([1, 0, 1, …], units)        Wilson's interval, from the effective number of independent values
+    of_share([1, 0, 1, …], units)        Clopper-Pearson, from the effective number of independent values
     of_mean([0.01, 0.02, …], units)      the wider of Student's t and Hall's correction for skewness
-    of_median([0.01, 0.02, …], units)    Woodruff's interval between two ranks
+    of_median([0.01, 0.02, …], units)    Woodruff's interval between two interpolated ranks
     of_change([1, 0, -1, …])             Tango's interval for differences of paired yes-or-no answers, in agreement with McNemar's test
 
 `units` has the number of each value's unit. Values of one unit are not independent, such as repeats of one prompt or replays of one
 recording. The estimate is computed from all values, its error from the units' sums. Without `units` each value is independent.
 
-An interval that cannot be computed is None, and `why` has the reason. There is none for fewer than MIN_UNITS units, which are too few
-to show how much the values vary. `python -m tests.benchmarks --only coverage` simulates how often each interval contains the true
-value. If a few runs use nearly everything, this is less often than the level says, and a small sample cannot show that: for lognormal
-costs with a sigma of 1 the interval contains the mean in 91 to 96 % of samples of 5 to 50 units; with a sigma of 2 in 82 % of samples
-of 10 units, and in 88 % of samples of 50.
+An interval that cannot be computed is None, and `why` has the reason. There is none for fewer than MIN_UNITS units, and none of a mean
+for fewer than MEAN_UNITS: from fewer, 95 % intervals of skewed values contain the mean in less than 93 % of samples.
+`python -m tests.benchmarks --only coverage` prints how often each interval contains the true value. Intervals of shares are exact, so
+near 0 and 1 they contain it more often than the level says. If rare runs use nearly everything, an interval of the mean contains it
+less often, and no sample shows that; a median has no such problem.
 """
 
 from __future__ import annotations
@@ -32,6 +32,14 @@ SMALL_SAMPLE = 20
 """An interval from fewer units gets a warning."""
 MIN_UNITS = 5
 """The minimum number of units for an interval."""
+MEDIAN_UNITS = 6
+"""The minimum number of units for an interval of a median."""
+MEAN_UNITS = 10
+"""The minimum number of units for an interval of a mean or a survival curve."""
+EVEN_UNITS = 9
+"""The minimum number of units of equal size that give as precise a mean, see `effective`."""
+FEW = 4
+"""Of bounded values, a mean that fewer units than this keep away from a bound gets the interval of a share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,30 +77,31 @@ def checked_level(level: object) -> float:
 # Shares --------------------------------------------------------------------------------------------------------------------------
 
 
-def score_ends(share: Any, of: Any, quantile: Any) -> tuple[Any, Any]:
-    """Return Wilson's score interval of a share, for numbers or arrays; `of`, the number of values, may be fractional.
+def share_ends(share: Any, of: Any, level: float) -> tuple[Any, Any]:
+    """Return the exact interval of a share by Clopper and Pearson, for numbers or arrays; the number of values may be fractional.
 
-    E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927).
+    C. J. Clopper, E. S. Pearson, The use of confidence or fiducial limits, Biometrika 26 (1934).
     """
-    square = quantile * quantile
-    middle = (share + square / (2 * of)) / (1 + square / of)
-    half = quantile / (1 + square / of) * np.sqrt(share * (1 - share) / of + square / (4 * of * of))
-    return np.where(share == 0, 0.0, np.maximum(0.0, middle - half)), np.where(share == 1, 1.0, np.minimum(1.0, middle + half))
+    yes, no, outside = share * of, (1 - share) * of, (1 - level) / 2
+    low = np.where(share == 0, 0.0, special.betaincinv(np.maximum(yes, 1e-300), no + 1, outside))
+    return low, np.where(share == 1, 1.0, special.betaincinv(yes + 1, np.maximum(no, 1e-300), 1 - outside))
 
 
 def of_share(yes: Iterable[float], units: Any = None, *, level: float = 0.95) -> Estimate:
-    """Return the share of yes among answers of 1 (yes) and 0 (no), with Wilson's interval.
+    """Return the share of yes among answers of 1 (yes) and 0 (no), with the interval by Clopper and Pearson.
 
     If units have several answers, the interval is computed from the effective number of independent ones, by the variance between
     units, with Student's quantile. A unit counts at least as one answer: repeats of a prompt never widen the interval.
-    N. Dean, M. Pagano, Evaluating confidence interval methods for binomial proportions in clustered surveys, JSSAM 3 (2015).
+    E. L. Korn, B. I. Graubard, Confidence intervals for proportions with small expected number of positive counts estimated from survey
+    data, Survey Methodology 24 (1998).
     """
     answers, codes, bare = _units_of(yes, units)
     if bare.why is not None or bare.value is None:
         return bare
     worth, quantile = _worth(answers - bare.value, codes, bare, level)
-    method = "Wilson" if bare.units == bare.known else "Wilson, effective n of units"
-    return _with(bare, *score_ends(bare.value, worth, quantile), method, _error_of(answers, codes, bare))
+    method = "Clopper-Pearson" if bare.units == bare.known else "Clopper-Pearson, effective n of units"
+    ends = share_ends(bare.value, worth * (normal(level) / quantile) ** 2, level)
+    return _with(bare, *ends, method, _error_of(answers, codes, bare))
 
 
 def _worth(errors: Any, codes: Any, bare: Estimate, level: float) -> tuple[float, float]:
@@ -100,12 +109,12 @@ def _worth(errors: Any, codes: Any, bare: Estimate, level: float) -> tuple[float
     known, number = bare.known, bare.units
     if number == known:
         return known, normal(level)
-    least, z = known**2 / float((np.bincount(codes) ** 2).sum()), normal(level)
+    least, z = effective(codes), normal(level)
     alone = float(np.sort(errors**2).sum()) / (known - 1)
     if alone == 0:
         return least, z
     together = float(np.sort(np.bincount(codes, errors) ** 2).sum()) / (number - 1) * number / known
-    worth, quantile = known * alone / max(alone, together), student(level, number - 1)
+    worth, quantile = known * alone / max(alone, together), student(level, least - 1)
     return (worth, quantile) if quantile**2 / worth < z**2 / least else (least, z)
 
 
@@ -117,32 +126,71 @@ def of_mean(
 ) -> Estimate:
     """Return the mean with the wider of two intervals from the units' sums: Student's t, and t with Hall's correction for skewness.
 
-    `least` and `most` are known bounds of the values. If `least` is 0, Student's t is applied to the logarithm of the mean. P. Hall, On
-    the removal of skewness by transformation, JRSS B 54 (1992); the error of units as in E. Miller, Adding error bars to evals (2024).
+    `least` and `most` are known bounds of the values. If only `least` is known and 0, Student's t is applied to the logarithm of the
+    mean. If few units keep the mean of bounded values away from a bound, the interval is at least that of a share. P. Hall, On the
+    removal of skewness by transformation, JRSS B 54 (1992); the error of units as in E. Miller, Adding error bars to evals (2024).
     """
-    found, codes, bare = _units_of(values, units)
+    found, codes, bare = _units_of(values, units, minimum=MEAN_UNITS)
     if bare.why is not None or bare.value is None:
         return bare
-    mean, number = bare.value, bare.units
-    sums, error = np.sort(np.bincount(codes, found - mean)), _error_of(found, codes, bare)
+    mean, number, from_0 = bare.value, bare.units, least == 0 and most == math.inf
+    sums, error, worth = np.sort(np.bincount(codes, found - mean)), _error_of(found, codes, bare), effective(codes)
+    if worth < EVEN_UNITS:
+        what = f"{number} units of unequal size, as precise as {worth:.1f} of equal size, an interval needs {EVEN_UNITS}"
+        return Estimate(mean, None, None, bare.known, what, number, error=error)
     spread = error * bare.known / math.sqrt(number)
-    if error <= 1e-12 * float(np.abs(found).max()):
+    low, high, method = mean, mean, "t on the logarithm or Hall" if from_0 else "t or Hall"
+    if same := error <= 1e-12 * float(np.abs(found).max()):
+        error = 0.0
+    else:
+        skewness = number / ((number - 1) * (number - 2)) * float(((sums / spread) ** 3).sum())
+        low, high = map(float, mean_ends(mean, error, skewness, worth, student(level, worth - 1), from_0=from_0))
+    if most < math.inf and (wide := _near_a_bound(found, codes, bare, level, least, most)) is not None:
+        low, high, method = min(low, wide[0]), max(high, wide[1]), f"{method} or Clopper-Pearson"
+    elif same:
         what = f"all {number} values are the same" if number == bare.known else f"the means of all {number} units are the same"
         return Estimate(mean, None, None, bare.known, what, number)
-    half = student(level, number - 1) * error
-    skewness = number / ((number - 1) * (number - 2)) * float(((sums / spread) ** 3).sum())
-    low, high = mean_ends(mean, half, error * math.sqrt(number), skewness, number, from_0=least == 0)
-    method = "t on the logarithm or Hall" if least == 0 else "t or Hall"
-    return _with(bare, max(least, float(low)), min(float(high), most), method, error)
+    return _with(bare, max(least, low), min(high, most), method, error)
 
 
-def mean_ends(mean: Any, half: Any, scale: Any, skewness: Any, number: Any, *, from_0: bool) -> tuple[Any, Any]:
-    """Return the wider of two intervals, for numbers or arrays: the symmetric one of this half width (on the logarithm if `from_0`),
-    and that by Hall's transformation."""
+def _near_a_bound(  # noqa: PLR0917
+    found: Any, codes: Any, bare: Estimate, level: float, least: float, most: float
+) -> tuple[float, float] | None:
+    """Return the interval of a share if the values are from 0 to 1, or of a difference of shares if they are from -1 to 1; None if
+    enough units keep the mean away from the bounds, and of a difference from 0.
+
+    L. Kish's effective number counts these units. A difference has the interval of its two shares by the square-and-add method: R. G.
+    Newcombe, Improved confidence intervals for the difference between binomial proportions based on paired data (1998).
+    """
+    mean, worth = bare.value or 0.0, effective(codes)
+
+    def few(away: Any) -> bool:
+        """True if fewer than FEW units are away from a bound."""
+        sums = np.sort(np.bincount(codes, away))
+        return float(sums.sum()) ** 2 < FEW * float((sums**2).sum()) or not sums.any()
+
+    if least == 0:
+        if not few(found) and not few(most - found):
+            return None
+        low, high = share_ends(mean, worth, level)
+        return float(low), float(high)
+    if not few(np.abs(found)):
+        return None
+    more, fewer = (float(np.sort(np.maximum(side, 0)).sum()) / bare.known for side in (found, -found))
+    (more_low, more_high), (fewer_low, fewer_high) = share_ends(more, worth, level), share_ends(fewer, worth, level)
+    return mean - math.hypot(more - more_low, fewer_high - fewer), mean + math.hypot(more_high - more, fewer - fewer_low)
+
+
+def mean_ends(mean: Any, error: Any, skewness: Any, number: Any, quantile: Any, *, from_0: bool) -> tuple[Any, Any]:
+    """Return the wider of two intervals, for numbers or arrays: the symmetric one of `quantile` errors (on the logarithm if `from_0`),
+    and that by Hall's transformation. Small samples of values from 0 on look less skewed than they are: their skewness is increased, by
+    as much as simulated costs need."""
     with np.errstate(all="ignore"):
-        factor, shift = np.divide(3 * scale, skewness), skewness / (6 * number)
+        skewness, half = skewness * (1 + 2 / np.sqrt(number)) if from_0 else skewness, quantile * error
+        scale, shift = error * np.sqrt(number), skewness / (6 * number)
         low, high = (
-            mean - np.where(np.abs(skewness) < 1e-6, side, factor * (np.cbrt(1 + skewness * (side / scale - shift)) - 1))
+            mean
+            - np.where(np.abs(skewness) < 1e-6, side, 3 * scale / skewness * (np.cbrt(1 + skewness * (side / scale - shift)) - 1))
             for side in (half, -half)
         )
         if from_0:
@@ -151,11 +199,11 @@ def mean_ends(mean: Any, half: Any, scale: Any, skewness: Any, number: Any, *, f
 
 
 def of_median(values: Iterable[float], units: Any = None, *, level: float = 0.95) -> Estimate:
-    """Return the median with the interval between the values at two ranks: the ends of the interval of the share below the median.
+    """Return the median with the interval between two ranks, interpolated: the ends of the interval of the share below the median.
 
     R. S. Woodruff, Confidence intervals for medians and other position measures, JASA 47 (1952).
     """
-    found, codes, bare = _units_of(values, units, np.median)
+    found, codes, bare = _units_of(values, units, np.median, MEDIAN_UNITS)
     if bare.why is not None or bare.value is None:
         return bare
     ordered, known = np.sort(found), bare.known
@@ -163,10 +211,10 @@ def of_median(values: Iterable[float], units: Any = None, *, level: float = 0.95
         return Estimate(bare.value, None, None, known, f"all {known} values are the same", bare.units)
     sides = np.sign(found - bare.value)
     worth, quantile = _worth(sides - sides.mean(), codes, bare, level)
-    low, high = map(float, score_ends(0.5, worth, quantile))
-    return _with(
-        bare, ordered[max(0, math.floor(low * known) - 1)], ordered[min(known - 1, math.ceil(high * known))], "ranks by Wilson"
-    )
+    half = quantile / (2 * math.sqrt(worth + quantile**2))
+    ranks = (0.5 - half, 0.5 + half) if bare.units == known else share_ends(0.5, worth * (normal(level) / quantile) ** 2, level)
+    low, high = np.quantile(ordered, ranks, method="weibull")
+    return _with(bare, low, high, "ranks" if bare.units == known else "ranks, effective n of units")
 
 
 # Differences of yes-or-no answers ------------------------------------------------------------------------------------------------
@@ -227,11 +275,12 @@ class Survival:
 
 
 def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = None, *, level: float = 0.95) -> Survival:
-    """Return the share that has not ended after each time, by Kaplan and Meier, with the log-log interval by Greenwood's formula.
+    """Return the share that has not ended after each time, by Kaplan and Meier, with the interval of a share.
 
-    A value that has not `ended` is censored at its time. If units have several values, the variance is that of the units' sums.
-    R. L. Williams, Product-limit survival functions with correlated survival times,
-    Lifetime Data Analysis 1 (1995).
+    A value that has not `ended` is censored at its time. The effective number of values is that whose share has the variance by
+    Greenwood's formula; if units have several values, the variance is that of the units' sums. F. J. Dorey, E. L. Korn, Effective
+    sample sizes for confidence intervals for survival probabilities, Statistics in Medicine 6 (1987); R. L. Williams, Product-limit
+    survival functions with correlated survival times, Lifetime Data Analysis 1 (1995).
     """
     if not len(times):
         return Survival((), (), (), ())
@@ -246,12 +295,12 @@ def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = Non
     there = there[:, ::-1].cumsum(axis=1)[:, ::-1]
     hazard = died.sum(axis=0) / there.sum(axis=0)
     alive = np.cumprod(1 - hazard)
-    few, alone = number < MIN_UNITS, number == known
+    few, alone = number < MEAN_UNITS, number == known
     quantile, factor = (normal(level), 1.0) if alone or few else (student(level, number - 1), number / (number - 1))
     with np.errstate(all="ignore"):  # there is no interval if none or all have ended
         errors = ((died - there * hazard) / (there.sum(axis=0) * (1 - hazard))).cumsum(axis=1)
-        half = quantile * np.sqrt(factor * (errors**2).sum(axis=0)) / np.abs(np.log(alive))
-        ends = [alive ** np.exp(half), alive ** np.exp(-half)]
+        worth = (1 - alive) / (alive * factor * (errors**2).sum(axis=0))
+        ends = share_ends(alive, worth * (normal(level) / quantile) ** 2, level)
     fine = (alive > 0) & (alive < 1) & (not few)
     low, high = (tuple(float(end) if there else None for end, there in zip(side, fine, strict=True)) for side in ends)
     return Survival(tuple(map(float, at)), tuple(map(float, alive)), low, high)
@@ -260,7 +309,9 @@ def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = Non
 # Parts ---------------------------------------------------------------------------------------------------------------------------
 
 
-def _units_of(values: Iterable[float], units: Any, statistic: Any = np.mean) -> tuple[Any, Any, Estimate]:
+def _units_of(
+    values: Iterable[float], units: Any, statistic: Any = np.mean, minimum: int = MIN_UNITS
+) -> tuple[Any, Any, Estimate]:
     """Return the values, the number of each value's unit, and the estimate without an interval, with the reason if none is possible."""
     found = np.asarray(list(values), dtype=float)
     known = len(found)
@@ -269,16 +320,25 @@ def _units_of(values: Iterable[float], units: Any, statistic: Any = np.mean) -> 
     codes = np.arange(known) if units is None else np.unique(np.asarray(units), return_inverse=True)[1]
     order, number = np.lexsort((found, codes)), int(codes.max()) + 1  # so that the order of the rows changes no digit
     value = float(found[0]) if found.min() == found.max() else float(statistic(np.sort(found)))
-    return found[order], codes[order], Estimate(value, None, None, known, too_few(known, number), number)
+    return found[order], codes[order], Estimate(value, None, None, known, too_few(known, number, minimum), number)
 
 
-def too_few(known: int, units: int) -> str | None:
+def too_few(known: int, units: int, minimum: int = MIN_UNITS) -> str | None:
     """Return why there is no interval for this number of values and units; None if there can be one."""
-    if units >= MIN_UNITS:
+    if units >= minimum:
         return None
     if units < known:
-        return f"{known} values in {counted(units, 'independent unit')}, an interval needs {MIN_UNITS} units"
-    return f"only {known if known > 1 else 'one'} known, an interval needs {MIN_UNITS}"
+        return f"{known} values in {counted(units, 'independent unit')}, an interval needs {minimum} units"
+    return f"only {known if known > 1 else 'one'} known, an interval needs {minimum}"
+
+
+def effective(codes: Any) -> float:
+    """Return the number of units of equal size that give a mean as precise, by L. Kish; the number of units if their sizes are equal.
+
+    Few units with most of the values have few degrees of freedom. A. V. Carter and others, Asymptotic behavior of a t-test robust to
+    cluster heterogeneity, Review of Economics and Statistics 99 (2017).
+    """
+    return len(codes) ** 2 / float((np.bincount(codes) ** 2).sum())
 
 
 def _with(bare: Estimate, low: float, high: float, method: str = "", error: float | None = None) -> Estimate:
@@ -292,9 +352,9 @@ def normal(level: float) -> float:
     return float(special.ndtri((1 + level) / 2))
 
 
-def student(level: float, freedom: int) -> float:
-    """Return the distance from 0 within which Student's t lies with this probability."""
-    return float(special.stdtrit(freedom, (1 + level) / 2))
+def student(level: float, freedom: Any) -> Any:
+    """Return the distance from 0 within which Student's t lies with this probability, for numbers or arrays."""
+    return special.stdtrit(freedom, (1 + level) / 2)
 
 
 def t_test(values: Iterable[float], units: Any = None) -> float | None:

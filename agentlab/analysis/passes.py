@@ -107,8 +107,8 @@ _TASK, _GROUP, _VALUE = "its task", "its group", "its success"
 def _figures(tasks: pd.DataFrame, units: pd.Series[Any], k: int, level: float, size: list[int]) -> list[Any]:
     of, figures, both = units.reindex(tasks.index).to_numpy(), list[Any](), []
     for every in (False, True):
-        one = of_mean(chances(tasks["size"], tasks["sum"], k, every=every), of, level=level, most=1.0)
-        figures += [one.value, None if one.low is None else max(0.0, one.low), one.high]
+        one = of_mean(chances(tasks["size"], tasks["sum"], k, every=every), of, level=level, least=0.0, most=1.0)
+        figures += [one.value, one.low, one.high]
         both.append(one)
     method = next((one.method for one in both if one.method), None)
     why = "; ".join(dict.fromkeys(one.why for one in both if one.why)) or None

@@ -82,6 +82,8 @@ class Suggestion:
     folds: int = 0
     same_choice: int = 0
     """Number of folds that chose the same configuration; if it is small, others are about as good, see `frame`."""
+    confidence: float | None = None
+    """The chance that the limits truly keep at least `keep`, as requested; None: it was not bounded."""
     why: tuple[str, ...] = ()
     """Sentences on how the suggestion was chosen and on its uncertainty, or why there is none."""
     frame: pd.DataFrame = field(default_factory=pd.DataFrame, compare=False)
@@ -155,7 +157,7 @@ class Suggestion:
         Example:
             >>> results = [await brief.run("?") for _ in range(30)] + [await endless.run("?") for _ in range(10)]
             >>> lab.suggest(results, lab.StepCountIs([1, 9]), cost="tokens").in_short()
-            'keeps 100.0% (88.6% to 100.0%) of the successes and saves 82.6% (72.4% to 90.0%) of the tokens'
+            'keeps 100.0% (88.4% to 100.0%) of the successes and saves 82.6% (72.4% to 90.0%) of the tokens'
         """
         kept = with_interval(self.kept, self.kept_low, self.kept_high)
         saved = with_interval(self.saved, self.saved_low, self.saved_high)
@@ -182,6 +184,13 @@ def configuration(grid: Grid, longest: int) -> Configuration:
 def sentences(found: Suggestion, *, candidates: int, own_share: float, unit: str, level: float) -> Iterator[str]:
     """Yield a suggestion in words."""
     code = found.code
+    if found.confidence is not None:
+        yield (
+            f"{code} is the cheapest configuration that is shown to keep at least {found.keep:.4g} of the successes with a confidence "
+            f"of {found.confidence:.4g}, of {candidates:,}. It was chosen on one half of the {found.runs:,} runs and tested on the "
+            f"other, divided by {unit}. On the second half it {found.in_short()} (intervals at {level:.4g})."
+        )
+        return
     yield (
         f"{code} is the cheapest of {candidates:,} configurations that keep at least {found.keep:.4g} of the {found.successes:,} "
         f"successes in {found.runs:,} runs. On these runs it keeps {own_share:.1%}, which is optimistic, since it was chosen on them."

@@ -8,6 +8,7 @@
     lab.plots.bands(results, "cost")                       a group's median over the steps, with a band over its runs
     lab.plots.estimates(results, "cost")                   one measure per group, with its interval
     lab.plots.cost_success(results)                        cost against success, one point per group, with both intervals
+    lab.plots.frontier(results)                            the most success for the least cost, with a band
     lab.plots.survival(results)                            share of runs that are still running after each step
     lab.plots.small_multiples(lab.plots.tokens, results)   the same plot for each provider, side by side
     lab.plots.comparison(results)                          a whole comparison in one figure
@@ -17,9 +18,9 @@
 Each takes what `lab.frame` takes (a run, a result, several in a list, a store, the results of an experiment), or a frame.
 
 Each plot draws the data of a pure function (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`, `tree_data`,
-`bands_data`, `estimates_data`, `cost_success_data`, `survival_data`, `what_if_data`). With `ax=` it draws into your axes, otherwise it
-makes a new figure without pyplot. The returned Axes are displayed if they are the last expression of a notebook cell;
-`ax.figure.savefig("tokens.png")` saves them; `ax.alt` describes the picture in words.
+`bands_data`, `estimates_data`, `cost_success_data`, `frontier_data`, `survival_data`, `what_if_data`). With `ax=` it draws into your
+axes, otherwise it makes a new figure without pyplot. The returned Axes are displayed if they are the last expression of a notebook
+cell; `ax.figure.savefig("tokens.png")` saves them; `ax.alt` describes the picture in words.
 
 Providers differ in colour, marker and line style, never in colour alone. The background is transparent, and every colour is
 legible on white and on near black. An unknown value is a gap with a note in the legend, never 0.
@@ -30,6 +31,7 @@ May import: `analysis` and what is below it.
     run_timeline        `timeline`
     bands_and_survival  `bands`, `survival`
     group_estimates     `estimates`, `cost_success`, `stop_reasons`
+    cost_frontier       `frontier`
     what_if_frontier    `what_if`
     branch_tree         `tree`
     several             `small_multiples`, `comparison`
@@ -41,6 +43,7 @@ from typing import TYPE_CHECKING
 from agentlab._internal.lazy import module_hooks
 from agentlab.plots.bands_and_survival import bands, bands_data, survival, survival_data
 from agentlab.plots.branch_tree import tree, tree_data
+from agentlab.plots.cost_frontier import frontier, frontier_data
 from agentlab.plots.figure import PlotAxes, PlotFigure
 from agentlab.plots.group_estimates import (
     cost_success,
@@ -68,6 +71,8 @@ __all__ = [
     "curves",
     "estimates",
     "estimates_data",
+    "frontier",
+    "frontier_data",
     "small_multiples",
     "stop_reasons",
     "stop_reasons_data",

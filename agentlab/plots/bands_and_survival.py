@@ -108,8 +108,8 @@ def survival_data(
 
     Columns: `group`, `step` (from 0), `at_risk` (runs that took this step; all of them at 0), `ended` (runs that finished on their own
     with this step), `censored` (runs that were cut off after it by a limit or an error, or have not ended), `alive` (the share), and
-    its interval `low`, `high` (log-log, Greenwood, from independent units as in `lab.summary`; NA if none or all have ended, and for
-    fewer than 5 units). Runs whose number of steps is unknown are left out.
+    its interval `low`, `high` (that of a share, with the effective number of runs by Greenwood's variance, from independent units as in
+    `lab.summary`; NA if none or all have ended, and for fewer than 10 units). Runs whose number of steps is unknown are left out.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -13,7 +14,19 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from agentlab._internal.formatting import counted
 from agentlab.analysis.compare import Group, groups_of
-from agentlab.analysis.groups import By, checked, columns_of, each_once, names_of, numbers, runs_of, texts, typed_frame
+from agentlab.analysis.groups import (
+    By,
+    checked,
+    columns_of,
+    each_once,
+    floats,
+    names_of,
+    numbers,
+    runs_of,
+    scores_of,
+    texts,
+    typed_frame,
+)
 from agentlab.analysis.intervals import Estimate
 from agentlab.errors import ConfigurationError
 from agentlab.model.finish_reasons import StopReason
@@ -49,8 +62,8 @@ def estimates_data(
     """Return one measure per group with its interval.
 
     Columns: `group`; the number of ended `runs`, of those with a `known` value, of independent `units`, and of `failed` runs; `value`,
-    `low`, `high`; and `note`, the reason if there is no interval. `what` is `completion`, `success`, `score`, `tokens` or `cost`, as in
-    `lab.summary`.
+    `low`, `high`; `method`, how the interval is computed; and `note`, the reason if there is none. `what` is `completion`, `success`,
+    `score`, `tokens` or `cost`, as in `lab.summary`.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -76,7 +89,8 @@ def cost_success_data(
     """Return the cost and the success of each group, with both intervals: one row per group.
 
     Columns: `group`; the number of ended `runs`, of independent `units`, and of `failed` runs; `cost_known` (runs with a known cost);
-    `cost`, `cost_low`, `cost_high` (the mean in US dollars); `measure`, and its `rate`, `rate_low`, `rate_high`. The measure is
+    `cost`, `cost_low`, `cost_high` (the mean in US dollars); `measure`, and its `rate`, `rate_low`, `rate_high`; `cost_method`
+    and `rate_method`, how the intervals are computed. The measure is
     `success` if there is a score, `score` (its mean) if the score is graded, and `completion` if there is no score.
 
     Example:
@@ -103,13 +117,11 @@ def estimates_of(groups: list[Group], what: str) -> pd.DataFrame:
     rows = []
     for group in groups:
         one, counts = group.measures.get(what, none), group.counts
-        rows.append(
-            (group.name, counts["ended"], one.known, counts["units"], counts["failed"], one.value, one.low, one.high, one.why)
-        )
+        its = (group.name, counts["ended"], one.known, counts["units"], counts["failed"])
+        rows.append((*its, one.value, one.low, one.high, one.method or None, one.why))
     counted_ = dict.fromkeys(("runs", "known", "units", "failed"), "Int64")
-    return typed_frame(
-        rows, {"group": "string", **counted_, **dict.fromkeys(("value", "low", "high"), "Float64"), "note": "string"}
-    )
+    figures = dict.fromkeys(("value", "low", "high"), "Float64")
+    return typed_frame(rows, {"group": "string", **counted_, **figures, "method": "string", "note": "string"})
 
 
 def cost_success_of(groups: list[Group]) -> pd.DataFrame:
@@ -125,8 +137,20 @@ def cost_success_of(groups: list[Group]) -> pd.DataFrame:
             **{f"cost{end}": cost[name] for end, name in _ENDS},
             "measure": pd.array([measure] * len(groups), dtype="string"),
             **{f"rate{end}": rate[name] for end, name in _ENDS},
+            "cost_method": cost["method"],
+            "rate_method": rate["method"],
         }
     )
+
+
+def successes_of(runs: pd.DataFrame, measure: str, success_at: float | None, failed: Any) -> Any:
+    """Return the value of each run for the measure of `cost_success_data`; NaN if unknown."""
+    if measure == "completion":
+        return floats(runs, "terminated")
+    scores = floats(runs, "score")
+    if measure == "success" and success_at is not None:
+        return np.where(np.isnan(scores), np.where(failed, 0.0, np.nan), scores >= success_at)
+    return scores_of(scores, failed)
 
 
 # Drawing -------------------------------------------------------------------------------------------------------------------------
@@ -181,6 +205,8 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
         )  # fmt: skip
         known_parts = [] if pd.isna(row["value"]) else [many, ", ".join(notes)]
         parts.append(", ".join(filter(None, [f"{look.spoken(name)} {_words(row, '', what)}", *known_parts])))
+    if methods := _methods(data["method"]):
+        ax.set_xlabel(f"{LABELS[what]}\n{methods.strip()}")
     look.names_axis(ax, [look.shorten(str(name), 24) for name in data["group"]])
     look.grid(ax, "x")
     _explain_hollow(ax, "no interval")
@@ -188,7 +214,7 @@ def draw_estimates(data: pd.DataFrame, what: str, ax: Axes | None = None) -> Axe
     margin = 0.02 * (top - bottom)
     ax.set_xlim(bottom - margin, top + margin)
     ax.set_ylim(len(data) - 0.4, -0.6)
-    look.set_alt(ax, f"{look.sentence(LABELS[what])} by group: {'; '.join(parts)}.")
+    look.set_alt(ax, f"{look.sentence(LABELS[what])} by group: {'; '.join(parts)}.{_methods(data['method'])}")
     return ax
 
 
@@ -259,7 +285,8 @@ def draw_cost_success(data: pd.DataFrame, ax: Axes | None = None) -> Axes:
     if own:
         look.grow(ax, inches(rows[:MAX_NAMED]))
     plain(ax, rows[:MAX_NAMED] if own else rows, more=len(rows) - MAX_NAMED if own else 0)
-    look.set_alt(ax, f"Cost against success of {counted(len(data), 'group')}: {'; '.join(parts)}.")
+    methods = _methods(pd.concat([data["rate_method"], data["cost_method"]]))
+    look.set_alt(ax, f"Cost against success of {counted(len(data), 'group')}: {'; '.join(parts)}.{methods}")
     return ax
 
 
@@ -316,6 +343,12 @@ def _words(row: dict[Any, Any], prefix: str, what: str) -> str:
         return "unknown"
     interval = "no interval" if pd.isna(low) else f"{_number(float(low), what)} to {_number(float(high), what)}"
     return f"{_number(float(value), what)} ({interval})"
+
+
+def _methods(methods: pd.Series[str]) -> str:
+    """Return a sentence about how the intervals are computed; empty without an interval."""
+    names = [str(name) for name in methods.dropna().unique()]
+    return f" Intervals: {'; '.join(names)}." if names else ""
 
 
 def _units(row: dict[Any, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -29,6 +30,23 @@ def test_agreement_equals_a_calculation_by_hand() -> None:
     assert counts == [[C, C, 4], [C, T, 1], [T, C, 2], [T, T, 3]]
     assert found.table("a", "b").to_numpy().tolist() == [[4, 1], [2, 3]]
     assert repr(found) == "Agreement(the same stop_reason, why the run ended; the same in 7 of 10 scenarios)"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kappas_are_those_of_statsmodels(seed: int) -> None:
+    from statsmodels.stats.inter_rater import aggregate_raters, cohens_kappa, fleiss_kappa
+
+    random = np.random.default_rng(seed)
+    usual = random.choice([C, T, E], p=[0.6, 0.3, 0.1], size=40)
+    answers = {name: np.where(random.random(40) < 0.6, usual, random.choice([C, T, E], size=40)).tolist() for name in "abc"}
+    found = lab.agreement(crossed(**answers))
+
+    for row in found.pairs.itertuples():
+        codes = [pd.Categorical(answers[name], categories=[C, T, E]).codes for name in (row.group_a, row.group_b)]
+        table = np.histogram2d(*codes, bins=[range(4)] * 2)[0]
+        assert row.kappa == pytest.approx(cohens_kappa(table).kappa)
+    counts = aggregate_raters(np.array([answers[name] for name in "abc"]).T)[0]
+    assert found.overall["kappa"].item() == pytest.approx(fleiss_kappa(counts))
 
 
 def test_all_groups_together_and_each_pair_of_groups() -> None:

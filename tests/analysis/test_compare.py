@@ -51,15 +51,15 @@ def test_groups_are_in_the_order_of_their_first_run() -> None:
 
 
 def test_unknown_values_are_excluded_and_counted_not_zero() -> None:
-    tokens = [100, 200, 300, 400, 500, None, None, None]
-    row = row_of(lab.summary(runs_of(["a"] * 8, total_tokens=tokens, cost_usd=[0.0] * 8)))
+    tokens = [100, 200, 300, 400, 500] * 2 + [None] * 3
+    row = row_of(lab.summary(runs_of(["a"] * 13, total_tokens=tokens, cost_usd=[0.0] * 13)))
 
-    assert (row["tokens_mean"], row["tokens_median"], row["tokens_unknown"]) == (300, 300, 0.375)
+    assert (row["tokens_mean"], row["tokens_median"], row["tokens_unknown"]) == (300, 300, pytest.approx(3 / 13))
     assert row["tokens_low"] < 300 < row["tokens_high"]
     assert (row["cost_mean"], row["cost_low"], row["cost_unknown"]) == (0, None, 0)
-    assert row["no_interval"] == "cost: all 8 values are the same"
-    assert row["small_sample"].startswith("8 independent units, tokens known of 5: fewer than 20")
-    assert row["left_out"] == "tokens: 3 of 8 unknown"
+    assert row["no_interval"] == "cost: all 13 values are the same"
+    assert row["small_sample"].startswith("13 independent units, tokens known of 10: fewer than 20")
+    assert row["left_out"] == "tokens: 3 of 13 unknown"
 
 
 def test_running_runs_are_counted_and_excluded_from_figures() -> None:
@@ -184,6 +184,7 @@ def test_the_input_frame_is_unchanged_and_a_frame_from_a_file_gives_the_same() -
         pytest.param(lambda: lab.summary(pd.DataFrame({"provider": ["a"]})), '"runs"), or add them, with pd.NA for unknown', id="many"),
         pytest.param(lambda: lab.paired(runs_of(["a"])[["provider", "cost_usd"]], "cost_usd"), "the column prompt_id", id="no prompts"),
         pytest.param(lambda: lab.paired(runs_of(["a"]), "cost_usd", against="b"), "is not a group. Groups: a.", id="against"),
+        pytest.param(lambda: lab.paired(runs_of(["a"]), "cost_usd", per="run"), "per='run': choose 'pair' or 'task'", id="per"),
     ],
 )  # fmt: skip
 def test_bad_input_names_the_value_and_what_to_do(do: Any, message: str) -> None:
@@ -201,14 +202,35 @@ def pairs_of(first: list[Any], second: list[Any]) -> pd.DataFrame:
 
 
 def test_paired_differences_equal_a_calculation_by_hand() -> None:
-    row = row_of(lab.paired(pairs_of([10, 20, 30, 40, 50, 60, None], [11, 20, 33, 44, None, 66, 70]), "total_tokens"))
+    first, second = [10, 20, 30, 40, 50, 60, None], [11, 20, 33, 44, None, 66, 70]
+    row = row_of(lab.paired(pairs_of(first * 2, second * 2), "total_tokens"))
 
     assert (row["group"], row["against"], row["what"]) == ("b", "a", "total_tokens")
-    assert (row["difference"], row["pairs"], row["left_out"]) == (pytest.approx(14 / 5), 5, 2)
+    assert (row["difference"], row["pairs"], row["left_out"]) == (pytest.approx(14 / 5), 10, 4)
     assert (row["ties"], row["more"]) == (0.2, 0.8)
     assert (row["group_mean"], row["against_mean"]) == (pytest.approx(34.8), 32)
-    assert -1 < row["low"] < 0 < 14 / 5 < row["high"] < 8
-    assert (row["units"], row["small_sample"][:35]) == (5, "5 independent units: fewer than 20,")
+    differences = [1, 0, 3, 4, 6] * 2
+    theirs = stats.ttest_1samp(differences, 0)
+    interval = theirs.confidence_interval(0.95)
+    assert row["low"] == pytest.approx(interval.low) and row["high"] >= interval.high
+    assert row["p_value"] == pytest.approx(theirs.pvalue)
+    assert (row["units"], row["small_sample"][:36]) == (10, "10 independent units: fewer than 20,")
+
+
+def test_the_differences_per_task_are_available() -> None:
+    runs = _crossed(3, 3, 4, 2, scores=False)
+    found = lab.paired(runs, "score", "agent", on=["prompt_id"], per="task")
+
+    assert list(found.columns) == ["group", "against", "what", "prompt_id", "difference", "group_value", "against_value", "unit"]
+    means = runs.groupby(["prompt_id", "agent"])["score"].mean()
+    assert len(found) == 3 * 4
+    for row in found.itertuples():
+        assert row.group_value == pytest.approx(means[row.prompt_id, row.group])
+        assert row.difference == pytest.approx(means[row.prompt_id, row.group] - means[row.prompt_id, row.against])
+    assert found["prompt_id"].to_list() == ["t0", "t1", "t2", "t3"] * 3 and found["unit"].to_list() == [0, 1, 2, 3] * 3
+    by_pair = lab.paired(runs, "score", "agent", on=["prompt_id"])
+    assert found.groupby(["group", "against"], sort=False)["difference"].mean().to_list() == pytest.approx(by_pair["difference"])
+    assert lab.paired(runs[:2], "score", "agent", per="task").empty
 
 
 def test_pairing_removes_the_spread_between_prompts() -> None:
@@ -242,7 +264,7 @@ def test_repeats_are_separate_pairs_or_averaged_per_prompt() -> None:
     assert lab.paired(runs, "total_tokens")["pairs"].item() == 3
     row = row_of(lab.paired(runs, "total_tokens", on=["prompt_id"]))
     assert (row["pairs"], row["left_out"], row["difference"]) == (2, 0, 0)  # (3 - 2), (5 - 6)
-    assert (row["no_interval"], row["small_sample"]) == ("2 pairs in 2 independent units, an interval needs 5 units", None)
+    assert (row["no_interval"], row["small_sample"]) == ("2 pairs in 2 independent units, an interval needs 10 units", None)
 
 
 def test_booleans_are_paired_as_1_and_0() -> None:
@@ -261,9 +283,9 @@ def test_a_run_without_a_prompt_makes_no_pair() -> None:
 
 
 def test_identical_differences_have_no_interval() -> None:
-    row = row_of(lab.paired(pairs_of([1, 2, 3, 4, 5], [2, 3, 4, 5, 6]), "total_tokens"))
+    row = row_of(lab.paired(pairs_of([*range(10)], [*range(1, 11)]), "total_tokens"))
 
-    assert (row["difference"], row["low"], row["no_interval"]) == (1, None, "all 5 values are the same")
+    assert (row["difference"], row["low"], row["no_interval"]) == (1, None, "all 10 values are the same")
 
 
 @settings(deadline=None, max_examples=25)
@@ -334,6 +356,23 @@ def test_the_standard_error_is_millers_up_to_the_number_of_units() -> None:
     assert lab.summary(runs, "agent").iloc[0]["success_se"] == pytest.approx(millers * np.sqrt(30 / 29))
 
 
+def inspects_error(scores: Any, tasks: Any) -> float:
+    """`stderr(cluster)` of inspect-ai 0.3: products of residuals over all pairs of one cluster, corrected for the number of clusters.
+
+    `tests/interop/test_inspect_errors.py` compares with Inspect itself.
+    """
+    residuals, clusters = scores - scores.mean(), len(set(tasks))
+    total = sum(float(np.outer(residuals[tasks == task], residuals[tasks == task]).sum()) for task in set(tasks))
+    return float(np.sqrt(total * clusters / (clusters - 1)) / len(scores))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_standard_error_is_inspects(seed: int) -> None:
+    runs = _crossed(seed, 1, 25, 3, scores=seed % 2 == 0).sample(frac=0.8, random_state=seed)
+    row = lab.summary(runs, "agent").iloc[0]
+    assert row["score_se"] == pytest.approx(inspects_error(runs["score"].to_numpy(), runs["prompt_id"].to_numpy()))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_p_values_are_those_of_scipy_and_statsmodels(seed: int) -> None:
     from statsmodels.stats.contingency_tables import mcnemar
@@ -364,8 +403,8 @@ def test_six_equal_groups_are_seldom_called_different() -> None:
 
 def test_every_interval_names_its_method() -> None:
     row = lab.summary(_crossed(1, 1, 25, 2, scores=True), "agent").iloc[0]
-    assert row["methods"] == "completion, success, score: Wilson, effective n of units"
+    assert row["methods"] == "completion, success, score: Clopper-Pearson, effective n of units"
     graded = _crossed(1, 1, 25, 1, scores=False).assign(cost_usd=lambda runs: runs["score"], total_tokens=range(25))
     assert lab.summary(graded, "agent").iloc[0]["methods"] == (
-        "completion: Wilson; score: t or Hall; tokens, cost: t on the logarithm or Hall; tokens_median, cost_median: ranks by Wilson"
+        "completion: Clopper-Pearson; score: t or Hall; tokens, cost: t on the logarithm or Hall; tokens_median, cost_median: ranks"
     )

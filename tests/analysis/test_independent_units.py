@@ -35,13 +35,13 @@ def repeated(prompts: int, repeats: int, providers: str = "a", **columns: Any) -
 
 
 def test_repeats_of_a_prompt_are_one_unit_and_do_not_narrow_an_interval() -> None:
-    once, often = row_of(lab.summary(repeated(8, 1))), row_of(lab.summary(repeated(8, 40)))
+    once, often = row_of(lab.summary(repeated(12, 1))), row_of(lab.summary(repeated(12, 40)))
 
-    assert (once["units"], often["units"], often["runs"]) == (8, 8, 320)
+    assert (once["units"], often["units"], often["runs"]) == (12, 12, 480)
     for what in ("success", "cost"):
         assert often[f"{what}_high"] - often[f"{what}_low"] > 0.8 * (once[f"{what}_high"] - once[f"{what}_low"])
-    asked = row_of(lab.summary(repeated(8, 40), unit="run_id"))
-    assert asked["units"] == 320
+    asked = row_of(lab.summary(repeated(12, 40), unit="run_id"))
+    assert asked["units"] == 480
     assert asked["cost_high"] - asked["cost_low"] < 0.5 * (often["cost_high"] - often["cost_low"])
 
 
@@ -51,7 +51,8 @@ def test_one_prompt_gives_an_interval_for_itself_only_on_request() -> None:
 
     assert (row["units"], row["cost_low"], row["success_low"]) == (1, None, None)
     assert row["no_interval"].startswith(
-        "completion, success, score, cost: 20 values in 1 independent unit, an interval needs 5 units; "
+        "completion, success, score: 20 values in 1 independent unit, an interval needs 5 units; "
+        "tokens: none known; cost: 20 values in 1 independent unit, an interval needs 10 units; "
     )
     assert row["no_interval"].endswith(
         "; a unit is all runs of one prompt_id; unit='run_id' gives intervals that are valid for these prompts only"
@@ -79,14 +80,14 @@ def test_replays_of_one_recording_are_always_one_unit() -> None:
 
 
 def test_pairs_of_one_prompt_are_one_unit() -> None:
-    costs = np.random.default_rng(3).normal(size=120) + np.tile(np.repeat(np.arange(6), 10), 2) * np.repeat([0, 5], 60)
-    runs = repeated(6, 10, "ab").assign(total_tokens=costs)
+    costs = np.random.default_rng(3).normal(size=240) + np.tile(np.repeat(np.arange(12), 10), 2) * np.repeat([0, 5], 120)
+    runs = repeated(12, 10, "ab").assign(total_tokens=costs)
 
     row = row_of(lab.paired(runs, "total_tokens"))
-    assert (row["pairs"], row["units"]) == (60, 6)
+    assert (row["pairs"], row["units"]) == (120, 12)
     assert row["low"] < row_of(lab.paired(runs, "total_tokens", unit="run_id"))["low"]
     found = row_of(lab.paired(runs, "total_tokens", on=["prompt_id"]))
-    assert (found["pairs"], found["units"]) == (6, 6)
+    assert (found["pairs"], found["units"]) == (12, 12)
     assert found["low"] == pytest.approx(row["low"])
 
 

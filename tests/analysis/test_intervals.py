@@ -16,17 +16,18 @@ from scipy import stats
 import agentlab as lab
 from agentlab import errors
 from agentlab.analysis.intervals import (
+    MEAN_UNITS,
+    MEDIAN_UNITS,
     MIN_UNITS,
     Estimate,
     checked_level,
     kaplan_meier,
     mcnemar,
-    normal,
     of_change,
     of_mean,
     of_median,
     of_share,
-    score_ends,
+    share_ends,
 )
 
 from .frame_builders import crossed, runs_of
@@ -34,32 +35,32 @@ from .frame_builders import crossed, runs_of
 numbers = st.lists(st.floats(0, 1e6), min_size=1, max_size=30)
 
 
-def wilson(successes: int, of: int, *, level: float = 0.95) -> Estimate:
+def exact(successes: int, of: int, *, level: float = 0.95) -> Estimate:
     """The interval of a share of independent answers, also for sample sizes that get no interval elsewhere."""
-    low, high = map(float, score_ends(successes / of, of, normal(level)))
+    low, high = map(float, share_ends(successes / of, of, level))
     return Estimate(successes / of, low, high, of, units=of)
 
 
 @pytest.mark.parametrize(
     ("successes", "of", "low", "high"),
-    [  # R. G. Newcombe, Statistics in Medicine 17 (1998), table I, method 3
-        pytest.param(81, 263, 0.2553, 0.3662, id="81 of 263"),
-        pytest.param(15, 148, 0.0624, 0.1605, id="15 of 148"),
-        pytest.param(0, 20, 0.0000, 0.1611, id="0 of 20"),
-        pytest.param(1, 29, 0.0061, 0.1718, id="1 of 29"),
+    [  # R. G. Newcombe, Statistics in Medicine 17 (1998), table I, method 5
+        pytest.param(81, 263, 0.2527, 0.3676, id="81 of 263"),
+        pytest.param(15, 148, 0.0578, 0.1617, id="15 of 148"),
+        pytest.param(0, 20, 0.0000, 0.1684, id="0 of 20"),
+        pytest.param(1, 29, 0.0009, 0.1776, id="1 of 29"),
     ],
 )
-def test_wilson_equals_published_tables(successes: int, of: int, low: float, high: float) -> None:
-    found = wilson(successes, of)
+def test_exact_intervals_equal_published_tables(successes: int, of: int, low: float, high: float) -> None:
+    found = exact(successes, of)
 
     assert (found.low, found.high) == pytest.approx((low, high), abs=5e-5)
     assert found.value == pytest.approx(successes / of)
 
 
 @given(st.integers(1, 500).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of))), st.sampled_from([0.8, 0.95, 0.99]))
-def test_wilson_agrees_with_scipy_and_contains_the_share(counts: tuple[int, int], level: float) -> None:
-    found = wilson(*counts, level=level)
-    theirs = stats.binomtest(*counts).proportion_ci(level, method="wilson")
+def test_exact_intervals_agree_with_scipy_and_contain_the_share(counts: tuple[int, int], level: float) -> None:
+    found = exact(*counts, level=level)
+    theirs = stats.binomtest(*counts).proportion_ci(level, method="exact")
 
     assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
     assert 0 <= found.low <= found.value <= found.high <= 1
@@ -94,7 +95,7 @@ def test_means_of_nonnegative_values_and_medians_stay_within_range(values: list[
     mean, median = of_mean(values, least=0.0), of_median(values)
 
     assert mean.low is None or mean.low >= 0
-    assert median.low is None or (median.low in values and median.high in values)
+    assert median.low is None or min(values) <= median.low <= median.high <= max(values)  # type: ignore[operator]
 
 
 def clustered(repeats: int, units: int = 12) -> tuple[Any, Any]:
@@ -128,13 +129,16 @@ def test_units_of_different_sizes_have_the_error_of_a_ratio() -> None:
 
     found = of_mean(values, units)
 
-    half = stats.t.ppf(0.975, 11) * error
+    sizes = np.bincount(units)
+    effective = sizes.sum() ** 2 / (sizes**2).sum()
+    assert 9 < effective < 12 and found.error == pytest.approx(error)
+    half = stats.t.ppf(0.975, effective - 1) * error
     assert min(found.value - found.low - half, found.high - found.value - half) == pytest.approx(0, abs=1e-9)  # type: ignore[operator]
 
 
-def test_units_with_one_answer_each_have_wilsons_interval() -> None:
+def test_units_with_one_answer_each_have_the_exact_interval() -> None:
     found = of_share([1, 1, 0, 1, 0, 1, 1])
-    assert (found.value, found.low, found.high) == (wilson(5, 7).value, wilson(5, 7).low, wilson(5, 7).high)
+    assert (found.value, found.low, found.high) == (exact(5, 7).value, exact(5, 7).low, exact(5, 7).high)
 
 
 def test_a_share_of_consistent_units_is_based_on_the_number_of_units() -> None:
@@ -151,14 +155,14 @@ def test_a_share_of_consistent_units_is_based_on_the_number_of_units() -> None:
 @pytest.mark.parametrize("successes", [0.5, 0.8, 1.0])
 def test_repeats_of_prompts_never_widen_the_interval_of_a_share(number: int, successes: float) -> None:
     random = np.random.default_rng(number)
-    alone = wilson(round(number * successes), number)
+    alone = exact(round(number * successes), number)
     for repeats in (2, 5, 20):
         answers = np.arange(number) < round(number * successes)
         same = of_share(np.repeat(answers, repeats), np.repeat(range(number), repeats))
         assert (same.low, same.high) == pytest.approx((alone.low, alone.high))
         varied = np.where(random.random((number, repeats)) < 0.3, 1 - answers[:, None], answers[:, None])
         found = of_share(varied.ravel(), np.repeat(range(number), repeats))
-        widest = wilson(number // 2, number)
+        widest = exact(number // 2, number)
         assert found.high - found.low <= widest.high - widest.low + 1e-9  # type: ignore[operator]
 
 
@@ -167,18 +171,20 @@ def test_one_prompt_with_nearly_all_runs_does_not_narrow_the_interval() -> None:
     units = [0] * 96 + [1, 2, 3, 4]
     found = of_share([1] * 100, units)
     assert found.units == 5
-    assert found.low == pytest.approx(wilson(1, 1).low, abs=0.03)
+    assert found.low == pytest.approx(exact(1, 1).low, abs=0.03)
 
 
-def test_a_median_lies_between_binomial_ranks() -> None:
-    for number in (6, 10, 25, 60):
-        found = of_median(range(number))
-        outside = stats.binom.cdf(found.low, number, 0.5)  # type: ignore[arg-type]
-        assert 2 * outside <= 0.05 or found.low == 0
+@pytest.mark.parametrize("number", [6, 10, 25, 60])
+def test_a_median_lies_between_binomial_ranks(number: int) -> None:
+    found = of_median(range(1, number + 1))
+    rank = int(found.low)  # type: ignore[arg-type]
+    assert found.low + found.high == pytest.approx(number + 1)  # type: ignore[operator]
+    below, above = (2 * stats.binom.cdf(one - 1, number, 0.5) for one in (rank, rank + 1))
+    assert below < 0.053 and above > 0.05  # the chance that the median is outside of the ranks below and above
 
 
 def test_a_higher_level_gives_a_wider_interval() -> None:
-    values = [1.0, 2, 4, 8, 16, 32, 64]
+    values = [1.0, 2, 4, 8, 16, 32, 64, 128, 256, 512]
     narrow, wide = of_mean(values, level=0.8), of_mean(values, level=0.99)
 
     assert wide.low < narrow.low < narrow.high < wide.high  # type: ignore[operator]
@@ -238,34 +244,63 @@ def test_zero_is_inside_if_tango_and_mcnemar_disagree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "value", "why"),
-    [
-        pytest.param([], None, "none known", id="nothing"),
-        pytest.param([3.0], 3.0, "only one known, an interval needs 5", id="one"),
-        pytest.param([1.0, 2, 3, 4], 2.5, "only 4 known, an interval needs 5", id="one too few"),
-        pytest.param([0.1] * 7, 0.1, "all 7 values are the same", id="all the same"),
-    ],
+    ("estimate", "needed"), [(of_share, MIN_UNITS), (of_median, MEDIAN_UNITS), (of_mean, MEAN_UNITS), (of_change, MIN_UNITS)]
 )
-def test_a_missing_interval_says_why(values: list[float], value: float | None, why: str) -> None:
+def test_a_missing_interval_says_why(estimate: Callable[..., Estimate], needed: int) -> None:
+    values = [1.0, 0.0, 1.0] * needed
+    for number, why in ((0, "none known"), (1, f"only one known, an interval needs {needed}")):
+        assert (estimate(values[:number]).low, estimate(values[:number]).why) == (None, why)
+    found = estimate(values[: needed - 1])
+    assert (found.low, found.high, found.why) == (None, None, f"only {needed - 1} known, an interval needs {needed}")
+    assert found.value is not None and estimate(values[:needed]).low is not None
+
+
+def test_equal_values_have_no_interval() -> None:
     for estimate in (of_mean, of_median):
-        found = estimate(values)
-        assert (found.value, found.low, found.high, found.why) == (value, None, None, why)
+        found = estimate([0.1] * 12)
+        assert (found.value, found.low, found.why) == (0.1, None, "all 12 values are the same")
 
 
 @pytest.mark.parametrize("estimate", [of_share, of_mean, of_median])
 def test_many_values_of_few_units_have_no_interval(estimate: Callable[..., Estimate]) -> None:
+    needed = {of_share: MIN_UNITS, of_mean: MEAN_UNITS, of_median: MEDIAN_UNITS}[estimate]
     values, units = [0.0, 1, 1] * 20, [*np.repeat(range(4), 15)]
 
-    assert estimate(values, units).why == "60 values in 4 independent units, an interval needs 5 units"
-    assert estimate(values[:3], [1, 1, 1]).why == "3 values in 1 independent unit, an interval needs 5 units"
-    assert estimate(values, [*np.repeat(range(5), 12)]).why in (None, "the means of all 5 units are the same")
+    assert estimate(values, units).why == f"60 values in 4 independent units, an interval needs {needed} units"
+    assert estimate(values[:3], [1, 1, 1]).why == f"3 values in 1 independent unit, an interval needs {needed} units"
 
 
-def test_the_smallest_number_of_units_with_an_interval() -> None:
-    found = of_mean([1.0, 2, 3, 4, 5][:MIN_UNITS])
+def test_units_of_very_unequal_size_have_no_interval_of_a_mean() -> None:
+    units = [0] * 40 + [*range(1, 20)]
+    found = of_mean(np.random.default_rng(1).normal(size=59), units)
+    assert found.why == "20 units of unequal size, as precise as 2.2 of equal size, an interval needs 9"
+    assert found.low is None and found.error is not None
 
-    assert found.why is None
-    assert found.low is not None and 1 <= found.low < 3
+
+# Values near their bounds ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_mean_near_a_bound_has_at_least_the_interval_of_a_share() -> None:
+    all_solved, one_half = (of_mean([1.0] * 19 + [last], least=0.0, most=1.0) for last in (1.0, 0.5))
+    assert (all_solved.low, all_solved.high) == pytest.approx((exact(20, 20).low, 1))
+    assert one_half.low == pytest.approx(stats.beta.ppf(0.025, 19.5, 1.5)) and one_half.high > 0.998  # type: ignore[operator]
+    assert one_half.method == "t or Hall or Clopper-Pearson"
+    spread = of_mean(np.linspace(0, 1, 20), least=0.0, most=1.0)
+    assert spread.method == "t or Hall"
+
+
+def test_a_difference_that_few_tasks_make_has_the_interval_of_its_two_shares() -> None:
+    found = of_mean([0.5, -1 / 3] + [0.0] * 18, least=-1.0, most=1.0)
+    more, fewer = 0.025, 1 / 60
+    ends = [
+        stats.beta.ppf(q, 20 * share + k, 20 * (1 - share) + 1 - k)
+        for share in (more, fewer)
+        for q, k in ((0.025, 0), (0.975, 1))
+    ]
+    low = more - fewer - math.hypot(more - ends[0], ends[3] - fewer)
+    assert found.low == pytest.approx(low) and found.method == "t or Hall or Clopper-Pearson"
+    none = of_mean([0.0] * 20, least=-1.0, most=1.0)
+    assert none.high == pytest.approx(exact(0, 20).high) and none.low == -none.high  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.1, 95, "0.9", True, math.nan])
@@ -294,7 +329,7 @@ def test_cohens_kappa_equals_a_calculation_by_hand() -> None:
     first, second = ["yes"] * 25 + ["no"] * 25, ["yes"] * 20 + ["no"] * 5 + ["yes"] * 10 + ["no"] * 15
     row = lab.agreement(crossed(a=first, b=second)).pairs.iloc[0]
 
-    share = wilson(35, 50)
+    share = exact(35, 50)
     assert row["kappa"] == pytest.approx(0.4)
     assert (row["kappa_low"], row["kappa_high"]) == pytest.approx(tuple((end - 0.5) / 0.5 for end in (share.low, share.high)))  # type: ignore[operator]
 
@@ -313,7 +348,7 @@ def test_kaplan_meier_of_the_published_example() -> None:
         [0.8571, 0.8067, 0.7529, 0.6902, 0.6275, 0.5378, 0.4482], abs=5e-5
     )
     at = found.times.index(6)
-    assert (found.low[at], found.high[at]) == pytest.approx((0.6197, 0.9516), abs=5e-4)
+    assert (found.low[at], found.high[at]) == pytest.approx((exact(18, 21).low, exact(18, 21).high))  # nobody left before
 
 
 @settings(deadline=None, max_examples=60)
@@ -344,14 +379,14 @@ def test_the_error_of_a_curve_uses_the_sums_of_units(repeats: int) -> None:
     errors = [float((over - over.mean())[units == unit].sum()) for unit in range(12)]
     error = math.sqrt(sum(e * e for e in errors)) / len(times)
     quantile = stats.norm.ppf(0.975) if repeats == 1 else stats.t.ppf(0.975, 11) * math.sqrt(12 / 11)
-    half = quantile * error / over.mean() / abs(math.log(over.mean()))
-    assert found.low[at] == pytest.approx(over.mean() ** math.exp(half))
+    worth = over.mean() * (1 - over.mean()) / (error * quantile / stats.norm.ppf(0.975)) ** 2
+    assert found.low[at] == pytest.approx(stats.beta.ppf(0.025, over.mean() * worth, (1 - over.mean()) * worth + 1))
 
 
 def test_a_curve_of_few_units_has_no_interval() -> None:
-    assert set(kaplan_meier([1, 2, 3, 4], [True] * 4).low) == {None}
+    assert set(kaplan_meier([*range(9)], [True] * 9).low) == {None}
     assert set(kaplan_meier([1, 2, 3, 4] * 3, [True] * 12, [1, 2, 3, 4] * 3).high) == {None}
-    assert set(kaplan_meier([1, 2, 3, 4, 5], [True] * 5).low) != {None}
+    assert set(kaplan_meier([*range(10)], [True] * 10).low) != {None}
     assert lab.plots.survival_data(runs_of(["a"] * 12, steps=[1, 2, 3] * 4, prompt_id=["p"] * 12))["low"].isna().all()
 
 
@@ -359,11 +394,15 @@ def test_survival_curves_equal_scipys() -> None:
     random = np.random.default_rng(4)
     times, ended = random.integers(1, 20, 50), random.random(50) < 0.7
     theirs = stats.ecdf(stats.CensoredData(uncensored=times[ended], right=times[~ended])).sf
-    interval = theirs.confidence_interval(method="log-log")
     found = kaplan_meier([*times], [*ended])
 
     assert found.alive == pytest.approx(theirs.probabilities)
-    ends = [*zip(found.low, found.high, strict=True)]
-    expected = [*zip(interval.low.probabilities, interval.high.probabilities, strict=True)]
-    inside = [place for place, alive in enumerate(found.alive) if 0 < alive < 1]
-    assert [ends[place] for place in inside] == [pytest.approx(expected[place]) for place in inside]
+    interval = theirs.confidence_interval(method="linear")  # its half width is the error by Greenwood's formula
+    for place, alive in enumerate(found.alive):
+        error = (interval.high.probabilities[place] - alive) / stats.norm.ppf(0.975)
+        if 0 < alive < 1 and interval.high.probabilities[place] < 1:
+            worth = alive * (1 - alive) / error**2
+            expected = stats.beta.ppf(
+                [0.025, 0.975], [alive * worth, alive * worth + 1], [(1 - alive) * worth + 1, (1 - alive) * worth]
+            )
+            assert (found.low[place], found.high[place]) == pytest.approx(tuple(expected))

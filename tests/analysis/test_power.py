@@ -20,6 +20,17 @@ def test_studies_of_that_size_find_the_difference_that_often() -> None:
     assert found == pytest.approx(0.8, abs=0.03)
 
 
+def test_studies_with_yes_or_no_scores_of_that_size_find_the_difference_that_often() -> None:
+    """Pairs differ in 30 of 100 tasks, 20 for one agent and 10 for the other; McNemar's exact test is a bit stricter than t."""
+    needed = lab.power(spread=np.sqrt(0.3 - 0.1**2), difference=0.1, power=0.8)
+    random = np.random.default_rng(1)
+    counts = random.multinomial(needed.tasks, [0.2, 0.1, 0.7], size=2000)
+    t = (counts[:, 0] - counts[:, 1]) / np.sqrt(counts[:, :2].sum(axis=1) - (counts[:, 0] - counts[:, 1]) ** 2 / needed.tasks)
+    assert (t > stats.norm.ppf(0.975)).mean() == pytest.approx(0.8, abs=0.03)
+    exact = [stats.binomtest(more, more + fewer).pvalue < 0.05 for more, fewer, _ in counts[:500].tolist()]
+    assert np.mean(exact) == pytest.approx(0.77, abs=0.06)
+
+
 def test_tasks_and_difference_are_each_others_answer() -> None:
     needed = lab.power(spread=0.4, difference=0.1)
     assert TTestPower().power(0.25, needed.tasks, 0.05) >= 0.8 > TTestPower().power(0.25, needed.tasks - 1, 0.05)

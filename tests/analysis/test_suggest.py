@@ -59,7 +59,7 @@ def test_a_target_of_100_percent_keeps_every_success() -> None:
 
     assert found.stop == StepCountIs(10)
     assert found.kept == 1.0
-    assert found.kept_low == pytest.approx(100 / (100 + 1.96**2), abs=1e-4)  # Wilson's: resamples are all the same
+    assert found.kept_low == pytest.approx(0.025 ** (1 / 100))  # exact: resamples are all the same
     assert found.kept_high == 1.0
 
 

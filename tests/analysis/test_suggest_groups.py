@@ -109,7 +109,7 @@ def test_few_successes_are_reported() -> None:
     frame = suggest(steps, LIMITS, keep=0.9, cost="steps", by="model").frame
 
     assert frame["small_sample"].isna().tolist() == [True, False]
-    assert frame["small_sample"][1] == "8 successes: fewer than 20, intervals from so few tend to be too narrow."
+    assert frame["small_sample"][1] == "8 successes: fewer than 20, too few to show rare failures and rare expensive runs."
 
 
 def test_a_figure_without_an_interval_says_why() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -136,7 +137,9 @@ def test_small_samples_are_reported() -> None:
     assert any(sentence.startswith("Successes of 6 prompts: fewer than 20") for sentence in prompts.why)
     assert (prompts.kept, prompts.kept_high) == (1.0, 1.0)
     assert prompts.kept_low == pytest.approx(of_share([1] * 6).low), "as of six, not of thirty"
-    assert any("No interval for the saved share: the means of all 6 units are the same" in sentence for sentence in prompts.why)
+    assert any(
+        "No interval for the saved share: 30 values in 6 independent units, an interval needs 10" in one for one in prompts.why
+    )
 
     one = suggest(steps_of([2] * 30, [True] * 30, prompts=["a"] * 30), StepCountIs([2, 3]), cost="steps")
     assert any("All runs are of one prompt" in sentence for sentence in one.why)
@@ -157,3 +160,59 @@ def test_small_samples_are_reported() -> None:
 def test_invalid_arguments_are_errors(options: dict[str, Any], says: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=says):
         suggest(known(), **options)
+
+
+# Confidence ---------------------------------------------------------------------------------------------------------------------------
+
+ENDS = 0.25
+"""The chance of a run to succeed with a step."""
+
+
+def share_within(steps: int) -> float:
+    return float(1 - (1 - ENDS) ** steps)
+
+
+def suggested(seed: int, confidence: float | None, runs: int = 120) -> lab.Suggestion:
+    lengths = np.random.default_rng(seed).geometric(ENDS, runs)
+    steps = steps_of(lengths.tolist(), [True] * runs)
+    return suggest(steps, StepCountIs([5, 7, 8, 9, 10, 12, 15, 20, 30]), keep=0.9, cost="steps", confidence=confidence)
+
+
+def kept_by(found: lab.Suggestion) -> float:
+    stop = found.stop
+    assert isinstance(stop, StepCountIs)
+    return share_within(stop.steps)
+
+
+def test_a_confidence_bounds_the_chance_that_the_limits_keep_too_little() -> None:
+    plain, confident = [suggested(seed, None) for seed in range(12)], [suggested(seed, 0.9) for seed in range(24)]
+
+    assert share_within(8) < 0.9 < share_within(9)
+    assert sum(kept_by(found) < 0.9 for found in plain) > 3
+    assert all(confident) and sum(kept_by(found) < 0.9 for found in confident) <= 24 * 0.1 + 4  # three standard errors
+    assert np.mean([kept_by(found) for found in confident]) < 0.98  # and they still save
+
+
+def test_a_suggestion_with_a_confidence_says_how_it_was_tested() -> None:
+    found = suggested(1, 0.95)
+
+    assert (found.confidence, found.folds, found.runs) == (0.95, 1, 120)
+    assert "shown to keep at least 0.9 of the successes with a confidence of 0.95, of 9" in found.why[0]
+    assert found.frame["held_out_runs"].sum() == 60
+    same = [name for name in found.frame.columns if name != "chosen"]
+    assert suggested(1, None).frame[same[:4]].equals(found.frame[same[:4]])
+
+
+def test_too_few_runs_for_a_confidence_are_reported() -> None:
+    few = suggested(1, 0.95, runs=40)
+    assert not few and "The half of the runs that tests has successes of 20 runs, and it takes at least 29" in few.why[0]
+    lengths = np.repeat(np.random.default_rng(1).geometric(ENDS, 20), 6).tolist()
+    repeats = steps_of(lengths, [True] * 120, prompts=[f"p{place // 6}" for place in range(120)])
+    found = suggest(repeats, StepCountIs(range(1, 31)), keep=0.9, cost="steps", confidence=0.95)
+    assert not found and "has successes of 10 prompts" in found.why[0], "ten, not sixty"
+
+
+@pytest.mark.parametrize(("confidence", "keep"), [(0.5, 0.9), (95, 0.9), (0.95, 1)])
+def test_an_invalid_confidence_is_an_error(confidence: float, keep: float) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"confidence|level"):
+        suggest(steps_of([2] * 30, [True] * 30), StepCountIs([2]), keep=keep, cost="steps", confidence=confidence)

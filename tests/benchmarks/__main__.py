@@ -23,6 +23,7 @@ SUBJECTS = (
     "what_if",
     "suggest_coverage",
     "frames",
+    "interval_coverage",
     "coverage",
     "panel",
     "store",

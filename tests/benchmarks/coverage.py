@@ -1,4 +1,4 @@
-"""How often the intervals of comparisons contain the true value, in simulated experiments with known answers.
+"""How often the intervals of whole comparisons contain the true value, in simulated experiments; `interval_coverage` has each interval.
 
 `python -m tests.benchmarks --only coverage --no-peers` prints the share for every interval, number of prompts and number of
 repeats, over 200 experiments each (100 where providers are compared), and in brackets how many had no interval. A correct 95 %

@@ -22,6 +22,7 @@ SIZES = ((60, 1), (200, 1), (20, 5), (50, 4))
 """Prompts and repeats."""
 SAMPLES = 200
 KEEP = 0.95
+KEEP_SAFELY = 0.9
 LONGEST = 20
 BACKTESTED = lab.StepCountIs(4)
 FIGURES = ("success", "tokens", "cost", "step")
@@ -111,6 +112,21 @@ def figures_of(found: list[lab.Suggestion]) -> dict[str, float]:
     }
 
 
+def confident(prompts: int, repeats: int) -> dict[str, float]:
+    """How often limits chosen with a confidence of 0.95 keep less than they should, in percent, and how often there are any."""
+    seeds = (np.random.default_rng([prompts, repeats, number]) for number in range(SAMPLES))
+    found = [lab.suggest(runs_of(random, prompts, repeats), goal="score", keep=KEEP_SAFELY, confidence=0.95) for random in seeds]
+    there = [one for one in found if one]
+    truth = truths({one.code for one in there})
+    wrong = sum(truth[one.code][0] < KEEP_SAFELY for one in there)
+    return {
+        f"confidence=0.95: keeps less than {KEEP_SAFELY}": 100 * wrong / SAMPLES,
+        "confidence=0.95: has a suggestion": 100 * len(there) / SAMPLES,
+        "confidence=0.95: true share kept": 100 * float(np.mean([truth[one.code][0] for one in there])) if there else np.nan,
+        "confidence=0.95: true share saved": 100 * float(np.mean([truth[one.code][1] for one in there])) if there else np.nan,
+    }
+
+
 def backtested(prompts: int, repeats: int) -> dict[str, float]:
     """How often the intervals of a backtest contain the truth, in percent."""
     truth = lab.backtest(others(), BACKTESTED, goal="score").iloc[0]
@@ -129,9 +145,14 @@ def rows(with_peers: bool) -> Iterator[Row]:
     columns = {}
     for prompts, repeats in SIZES:
         found = suggested(prompts, repeats)
-        columns[f"{prompts} x {repeats}"] = figures_of([one for one in found if one]) | backtested(prompts, repeats)
+        columns[f"{prompts} x {repeats}"] = (
+            figures_of([one for one in found if one]) | backtested(prompts, repeats) | confident(prompts, repeats)
+        )
     print(pd.DataFrame(columns).round(1).to_string())
     for name in next(iter(columns.values())):
         if "interval" in name:
             worst = max(100 - column[name] for column in columns.values())
             yield Row(benchmark=f"misses at 95 %, worst size: {name}", unit="%", goal="<= 15", at_most=3, ours=worst, against=5.0)
+        if "keeps less" in name:
+            worst = max(column[name] for column in columns.values())
+            yield Row(benchmark=f"suggest, worst size: {name}", unit="%", goal="<= 8", at_most=1.6, ours=worst, against=5.0)

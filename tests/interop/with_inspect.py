@@ -1,4 +1,4 @@
-"""The importer of Inspect's logs, and Inspect's tools in an agent, with Inspect itself: `make inspect`.
+"""The importer of Inspect's logs, its standard errors, and its tools in an agent, with Inspect itself: `make inspect`.
 
 Inspect brings sixty packages and needs an older fsspec than the others here, so it gets a separate environment, `.venv-inspect`.
 `python -m tests.interop.with_inspect record` records its reader's output for the logs that it makes; the tests that run without
@@ -57,7 +57,8 @@ def main() -> int:
     if sys.argv[1:] == ["record"]:
         record(python)
         return 0
-    command = [sys.executable, "-m", "pytest", "-m", "", str(Path(__file__).parent / "test_import_inspect.py"), *sys.argv[1:]]
+    files = [str(Path(__file__).parent / name) for name in ("test_import_inspect.py", "test_inspect_errors.py")]
+    command = [sys.executable, "-m", "pytest", "-m", "", *files, *sys.argv[1:]]
     failed = subprocess.run(command, env={**os.environ, VARIABLE: str(python)}, cwd=REPOSITORY, check=False).returncode
     tools = [
         *("-o", "addopts=", "-W", "default"),

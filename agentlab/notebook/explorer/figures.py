@@ -25,7 +25,7 @@ from agentlab.analysis import backtest as goals
 from agentlab.analysis import backtest as reasons
 from agentlab.analysis.backtest import Cells, Sums
 from agentlab.analysis.grids import Grid, grids, plain_value
-from agentlab.analysis.intervals import MIN_UNITS
+from agentlab.analysis.intervals import MEAN_UNITS, MIN_UNITS
 from agentlab.analysis.records import USED, Bools, Records, units_of
 from agentlab.analysis.simulate import FINISHED, STOPPED, UNKNOWN, Judge, Verdict
 from agentlab.model.finish_reasons import StopReason
@@ -371,9 +371,10 @@ def _interval(row: Mapping[str, Any], prefix: str, words: Any) -> str:
     low, high = row[f"{prefix}_low"], row[f"{prefix}_high"]
     if low is not None and high is not None:
         return f"{words(low)} – {words(high)}"
-    if row["units"] < MIN_UNITS:
-        return f"none: {counted(row['units'], 'independent unit')}, and {MIN_UNITS} are needed"
-    return "none" if row[f"{prefix}_mean"] is None else "none: all the same"
+    needed = MIN_UNITS if prefix == "success" else MEAN_UNITS
+    if row["units"] < needed:
+        return f"none: {counted(row['units'], 'independent unit')}, and {needed} are needed"
+    return "none" if row[f"{prefix}_mean"] is None else "none: all the same, or units of very unequal size"
 
 
 def _against(saved: float | None, mean: float | None, name: str, *, same: bool) -> str:
