@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from agentlab.analysis.compare import summary as summary
     from agentlab.analysis.diff import RunDiff as RunDiff
     from agentlab.analysis.diff import diff as diff
+    from agentlab.analysis.origins import provenance as provenance
     from agentlab.analysis.passes import pass_at_k as pass_at_k
     from agentlab.analysis.power import Power as Power
     from agentlab.analysis.power import power as power
@@ -116,6 +117,7 @@ if TYPE_CHECKING:
     from agentlab.records.frames import termination_report as termination_report
     from agentlab.records.frames import to_frame
     from agentlab.records.history import RunHistory as RunHistory
+    from agentlab.records.provenance import Provenance as Provenance
     from agentlab.records.result import RunResult as RunResult
     from agentlab.records.step import StepResult as StepResult
     from agentlab.serving.chat import Chat as Chat
@@ -134,6 +136,7 @@ _NAMES = {
     "analysis.backtest": "backtest",
     "analysis.compare": "paired summary",
     "analysis.diff": "RunDiff diff",
+    "analysis.origins": "provenance",
     "analysis.passes": "pass_at_k",
     "analysis.power": "Power power",
     "analysis.reprice": "reprice",
@@ -171,6 +174,7 @@ _NAMES = {
     "providers.registry": "Provider capabilities",
     "records.frames": "termination_report",
     "records.history": "RunHistory",
+    "records.provenance": "Provenance",
     "records.result": "RunResult",
     "records.step": "StepResult",
     "serving.chat": "Chat ChatReply",

@@ -67,7 +67,7 @@ class Experiment(Displayable):
     repeats      the number of runs of each cell
     cells        only these cells: (agent, prompt_id, settings, repeat) by name; settings and repeat may be left out
     where        a function of a Cell: only the cells for which it returns True
-    score        a scorer such as `lab.scorers.exact()`, or a function of a RunResult or of (result, task), sync or async, that returns
+    score        a scorer such as `lab.scorers.Exact()`, or a function of a RunResult or of (result, task), sync or async, that returns
                  a number, a bool, a `lab.scorers.Score`, or a dict of numbers, whose entry "score" counts for success rates. Of a list
                  or dict of scorers the first counts, and each has a column. Failed runs are not scored. The cost of agents that it
                  runs, such as a model as judge, counts and is bounded by the budget; if a scorer or a target changes, runs are scored

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +163,23 @@ class ExperimentResults(Displayable):
         """
         result: pd.DataFrame = lazy.call("agentlab.experiments.frames:frame", self, what)
         return result
+
+    def export(self, folder: str | Path) -> None:
+        """Write the runs as `store.export` does, with the experiment's columns (agent, task, settings, repeat, scores, …) in each file.
+
+        `lab.importers.parquet` reads all columns back, and `store.import_from` the runs with their scores. Cells without a run are left
+        out. Needs the extra `agentlab-jupyter[parquet]`.
+
+        Example:
+            >>> from tempfile import mkdtemp
+            >>> folder = mkdtemp()
+            >>> results = await lab.Experiment({"brief": brief}, ["?"], score=lambda result: 1).run(progress=False)
+            >>> results.export(folder)
+            >>> lab.importers.parquet(folder).calls[["agent", "prompt_id", "score", "call"]]
+               agent prompt_id  score  call
+            0  brief        p1    1.0     1
+        """
+        lazy.call("agentlab.experiments.frames:export", self, folder)
 
     async def rescore(
         self,
