@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from agentlab.experiments.shared_budget import DryRun as DryRun
     from agentlab.experiments.tasks import Task as Task
     from agentlab.experiments.tasks import Tasks as Tasks
+    from agentlab.experiments.verify import Verification as Verification
+    from agentlab.experiments.verify import verify as verify
     from agentlab.interop import otel_export as telemetry  # noqa: F401
     from agentlab.interop.otel_export import Telemetry as Telemetry
     from agentlab.limits.budget import Budget as Budget
@@ -154,6 +156,7 @@ _NAMES = {
     "experiments.grid": "Cell",
     "experiments.results": "ExperimentResults",
     "experiments.tasks": "Task Tasks",
+    "experiments.verify": "Verification verify",
     "interop.otel_export": "Telemetry",
     "limits.budget": "Budget",
     "limits.combinators": "AllOf AnyOf Custom Not Off StopCondition",

@@ -11,7 +11,7 @@ import pandas as pd
 from agentlab.analysis.groups import typed_frame
 from agentlab.errors import ConfigurationError
 from agentlab.records.frames import Recordings
-from agentlab.records.provenance import Process, Provenance, as_dict, hash_of
+from agentlab.records.provenance import Provenance, hash_of, process_text
 from agentlab.storage.store import Store
 
 _DTYPES: dict[str, Any] = {
@@ -50,7 +50,8 @@ def provenance(runs: Recordings) -> pd.DataFrame:
 def _each(given: Any) -> Iterator[tuple[str, Provenance]]:
     """Yield the id and the provenance of each run."""
     if isinstance(given, Store):
-        given = (given.load(run_id) for run_id in given.run_ids())
+        store = given
+        given = (store.load(run_id) for run_id in store.run_ids())
     elif isinstance(loaded := getattr(given, "loaded", None), list):
         given = loaded
     elif isinstance(getattr(given, "provenance", None), Provenance):
@@ -81,13 +82,6 @@ def _constant(made: Provenance) -> dict[str, Any]:
         **{name: ", ".join(plain[name]) or None for name in ("response_models", "recordings", "price_lists")},
         **{name: None if plain[name] is None else json.dumps(plain[name], sort_keys=True) for name in ("parameters", "tools")},
     }
-
-
-def process_text(process: Process) -> str:
-    """Return a process in words."""
-    plain = as_dict(process)
-    parts = [f"{name} {plain[name]}" for name in ("agentlab", "python", "platform", "commit") if plain[name]]
-    return ", ".join([*parts, *["with changed files"] * (process.dirty is True)]) or "unknown"
 
 
 def _of_group(group: Sequence[tuple[str, Provenance]]) -> dict[str, Any]:

@@ -127,7 +127,7 @@ class Experiment(Displayable):
         self._providers = {cell: self.grid.provider_of(cell) for cell in self.grid.cells}
         self._interval_s = intervals(rate_limits, set(self._providers.values()))
         self._limiters = {provider: RateLimiter(interval_s) for provider, interval_s in self._interval_s.items()}
-        self._transport: Transport | None = current() if is_chosen() else None
+        self.transport: Transport | None = current() if is_chosen() else None
         self._waiting: list[RunCopy] = []
         self._problems: dict[str, str] = {}
         self._left_out: dict[str, str] = {}
@@ -317,7 +317,7 @@ class Experiment(Displayable):
     def _transport_now(self) -> Transport:
         """Return the transport of the surrounding `lab.replay` or `lab.record`, else that at the creation of the experiment."""
         now = current()
-        return now if is_chosen() or self._transport is None else self._transport
+        return now if is_chosen() or self.transport is None else self.transport
 
     def _own_budgets(self) -> dict[tuple[str, str], Budget]:
         """Return the budget of each run, by agent and settings."""

@@ -16,19 +16,10 @@ from agentlab.records.frames import array
 from agentlab.storage.store import Store
 
 _KEPT_FOR_THE_STORE = ("row", "body", "head", "end", "writer", "begun_at_s", "under_way", "tools_begun", "resumed_in")
-_OF_EXPERIMENT = (
-    "agent",
-    "prompt_id",
-    "settings",
-    "repeat",
-    "score",
-    "score_error",
-    "attempt",
-    "problem",
-    "changed",
-    "score_why",
-)
-_OF_EXPERIMENT += ("score_calls", "score_tokens", "score_cost_usd", "target", "tags", "task_hash")
+_OF_EXPERIMENT = {
+    "agent", "prompt_id", "settings", "repeat", "score", "score_error", "attempt", "problem", "changed", "score_why", "score_calls",
+    "score_tokens", "score_cost_usd", "target", "tags", "task_hash",
+}  # fmt: skip
 _LEAVES = (".value", ".limit", ".met")
 
 
@@ -170,7 +161,7 @@ def _typed(read: pd.DataFrame, columns: tuple[Column, ...], path: Path, notes: l
         notes.append(f"Columns that agentlab does not use, left out of {path.name}: {', '.join(left[:10])}.")
     for name in also:
         values = read[name]
-        is_score = (name == "score_cost_usd" or name.partition(".")[0] == "score") and values.dtype.kind == "f"
+        is_score = (name == "score_cost_usd" or str(name).partition(".")[0] == "score") and values.dtype.kind == "f"
         made[str(name)] = (
             values.array if name == "begun_at" else _values(values.astype("Float64") if is_score else values.convert_dtypes())
         )

@@ -19,6 +19,7 @@ from agentlab.limits.combinators import StopCondition
 from agentlab.limits.condition_tree import Node, condition_code, outline
 from agentlab.model.parts import in_bytes
 from agentlab.model.usage import shown_fields
+from agentlab.notebook.markup import provenance_rows
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent, Run
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from agentlab.model.usage import Cost, Usage
     from agentlab.providers.base import Provider
     from agentlab.records.history import RunHistory
+    from agentlab.records.provenance import Provenance
     from agentlab.records.step import StepResult
     from agentlab.serving.chat import Chat, ChatReply
     from agentlab.storage.store import Store
@@ -491,6 +493,11 @@ def _store(value: Store) -> Card:
     behind = [("not yet written", len(value.unsaved))] if value.unsaved else []
     note = "`.frame()` lists the runs; `.load(run_id, agent)` restores one."
     return Card("Store", (("place", getattr(value.storage, "path", type(value.storage).__name__)), *behind), note=note)
+
+
+@_card_of("Provenance")
+def _provenance(value: Provenance) -> Card:
+    return Card("Provenance", tuple(provenance_rows(value)))
 
 
 @_card_of("Experiment")

@@ -150,6 +150,13 @@ def process_from(stored: Mapping[str, Any]) -> Process:
     return Process(**{one.name: stored[one.name] for one in fields(Process) if one.name in stored})
 
 
+def process_text(process: Process) -> str:
+    """Return a process in words."""
+    plain = as_dict(process)
+    parts = [f"{name} {plain[name]}" for name in ("agentlab", "python", "platform", "commit") if plain[name]]
+    return ", ".join([*parts, *["with changed files"] * (process.dirty is True)]) or "unknown"
+
+
 class LazySetup:
     """The setup of a run, collected when it is first needed. Another process gets it collected."""
 
