@@ -105,7 +105,7 @@ def test_without_git_the_commit_is_unknown(how: str, tmp_path: Path, monkeypatch
 def test_a_run_says_what_it_asked_and_who_answered(tmp_path: Path) -> None:
     body = {**body_of("openai", Answer(text=("Paris.",))), "model": "named-by-the-server"}
     with serving(whole(body)) as server:
-        model = lab.Provider("compatible", model="m", base_url=f"{server.url}/v1", api_key=KEY)
+        model = lab.Provider("compatible", model="m", base_url=server.base, api_key=KEY)
         agent = lab.Agent(model, tools=[look], instructions="Be brief.", temperature=0.5, options={"top_p": 0.9})
         with lab.record(tmp_path / "rec"):
             live = go(ended(agent.run("Where?"))).provenance
