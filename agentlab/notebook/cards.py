@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agentlab.experiments.results import ExperimentResults
     from agentlab.experiments.shared_budget import DryRun
     from agentlab.experiments.tasks import Tasks
+    from agentlab.experiments.verify import Verification
     from agentlab.interop.otel_export import Telemetry
     from agentlab.limits.budget import Budget
     from agentlab.limits.live import LiveSettings
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from agentlab.model.usage import Cost, Usage
     from agentlab.providers.base import Provider
     from agentlab.records.history import RunHistory
-    from agentlab.records.provenance import Provenance
     from agentlab.records.step import StepResult
     from agentlab.serving.chat import Chat, ChatReply
     from agentlab.storage.store import Store
@@ -85,7 +85,7 @@ class Card:
     images: tuple[Part, ...] = ()
 
 
-_CARDS: dict[str, Callable[[Any], Card]] = {}
+_CARDS: dict[str, Callable[[Any], Card]] = {"Provenance": lambda made: Card("Provenance", tuple(provenance_rows(made)))}
 
 
 def _card_of(*names: str) -> Callable[[F], F]:
@@ -495,9 +495,12 @@ def _store(value: Store) -> Card:
     return Card("Store", (("place", getattr(value.storage, "path", type(value.storage).__name__)), *behind), note=note)
 
 
-@_card_of("Provenance")
-def _provenance(value: Provenance) -> Card:
-    return Card("Provenance", tuple(provenance_rows(value)))
+@_card_of("Verification")
+def _verification(value: Verification) -> Card:
+    unequal = value.unequal.drop(columns="equal").astype(object).fillna(UNKNOWN)
+    rows = (("figures", len(value.figures)), ("not equal", len(unequal)), ("differences", _field("", value.differences)))
+    table = _table(tuple(unequal.columns), unequal.to_numpy().tolist())
+    return Card("Verification", rows, table, note="`.figures` has all figures, `.differences` what else differs.")
 
 
 @_card_of("Experiment")
