@@ -53,7 +53,7 @@ class Verification(Displayable):
         >>> results = await study.run(progress=False)
         >>> checked = await lab.verify(results.report(), study)
         >>> checked
-        Verification(equal, 38 figures, 0 differences)
+        Verification(equal, 50 figures, 0 differences)
     """
 
     figures: pd.DataFrame
