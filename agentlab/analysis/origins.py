@@ -12,6 +12,7 @@ from agentlab.analysis.groups import typed_frame
 from agentlab.errors import ConfigurationError
 from agentlab.records.frames import Recordings
 from agentlab.records.provenance import Provenance, hash_of, process_text
+from agentlab.records.result import RunResult
 from agentlab.storage.store import Store
 
 _DTYPES: dict[str, Any] = {
@@ -41,14 +42,15 @@ def provenance(runs: Recordings) -> pd.DataFrame:
     """
     version = getattr(getattr(getattr(runs, "grid", None), "tasks", None), "version", None)
     groups: dict[str, list[tuple[str, Provenance]]] = {}
-    for run_id, made in _each(runs):
+    for run_id, one in each_run(runs, "lab.provenance"):
+        made = one.provenance
         groups.setdefault(json.dumps(_constant(made), sort_keys=True), []).append((run_id, made))
     rows = [{**_constant(group[0][1]), **_of_group(group), "tasks_version": version} for group in groups.values()]
     return typed_frame([[row[name] for name in _DTYPES] for row in rows], _DTYPES)
 
 
-def _each(given: Any) -> Iterator[tuple[str, Provenance]]:
-    """Yield the id and the provenance of each run."""
+def each_run(given: Any, function: str) -> Iterator[tuple[str, Any]]:
+    """Yield each run or result with its id; those of a store are loaded. Raises ConfigurationError, also for a frame."""
     if isinstance(given, Store):
         store = given
         given = (store.load(run_id) for run_id in store.run_ids())
@@ -60,13 +62,13 @@ def _each(given: Any) -> Iterator[tuple[str, Provenance]]:
         given = getattr(given, "runs", given)
     if isinstance(given, pd.DataFrame | pd.Series | str | bytes) or not isinstance(given, Iterable):
         raise ConfigurationError(
-            f"lab.provenance() cannot read {type(given).__name__}: pass a run, a result, several in a list, a store, or the results "
+            f"{function}() cannot read {type(given).__name__}: pass a run, a result, several in a list, a store, or the results "
             "of an experiment. Frames have the ids of runs only."
         )
     for one in given:
-        if not isinstance(made := getattr(one, "provenance", None), Provenance):
-            raise ConfigurationError(f"lab.provenance() cannot read {type(one).__name__}: pass runs or results.")
-        yield getattr(one, "run_id", None) or one.id, made
+        if not isinstance(getattr(one, "provenance", None), Provenance):
+            raise ConfigurationError(f"{function}() cannot read {type(one).__name__}: pass runs or results.")
+        yield one.run_id if isinstance(one, RunResult) else one.id, one
 
 
 def _constant(made: Provenance) -> dict[str, Any]:
