@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from agentlab.analysis.compare import summary as summary
     from agentlab.analysis.diff import RunDiff as RunDiff
     from agentlab.analysis.diff import diff as diff
+    from agentlab.analysis.origins import provenance as provenance
     from agentlab.analysis.passes import pass_at_k as pass_at_k
     from agentlab.analysis.power import Power as Power
     from agentlab.analysis.power import power as power
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
     from agentlab.experiments.shared_budget import DryRun as DryRun
     from agentlab.experiments.tasks import Task as Task
     from agentlab.experiments.tasks import Tasks as Tasks
+    from agentlab.experiments.verify import Verification as Verification
+    from agentlab.experiments.verify import verify as verify
     from agentlab.interop import otel_export as telemetry  # noqa: F401
     from agentlab.interop.otel_export import Telemetry as Telemetry
     from agentlab.limits.budget import Budget as Budget
@@ -116,6 +119,7 @@ if TYPE_CHECKING:
     from agentlab.records.frames import termination_report as termination_report
     from agentlab.records.frames import to_frame
     from agentlab.records.history import RunHistory as RunHistory
+    from agentlab.records.provenance import Provenance as Provenance
     from agentlab.records.result import RunResult as RunResult
     from agentlab.records.step import StepResult as StepResult
     from agentlab.serving.chat import Chat as Chat
@@ -134,6 +138,7 @@ _NAMES = {
     "analysis.backtest": "backtest",
     "analysis.compare": "paired summary",
     "analysis.diff": "RunDiff diff",
+    "analysis.origins": "provenance",
     "analysis.passes": "pass_at_k",
     "analysis.power": "Power power",
     "analysis.reprice": "reprice",
@@ -151,6 +156,7 @@ _NAMES = {
     "experiments.grid": "Cell",
     "experiments.results": "ExperimentResults",
     "experiments.tasks": "Task Tasks",
+    "experiments.verify": "Verification verify",
     "interop.otel_export": "Telemetry",
     "limits.budget": "Budget",
     "limits.combinators": "AllOf AnyOf Custom Not Off StopCondition",
@@ -171,6 +177,7 @@ _NAMES = {
     "providers.registry": "Provider capabilities",
     "records.frames": "termination_report",
     "records.history": "RunHistory",
+    "records.provenance": "Provenance",
     "records.result": "RunResult",
     "records.step": "StepResult",
     "serving.chat": "Chat ChatReply",

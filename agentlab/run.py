@@ -37,6 +37,7 @@ from agentlab.engine.stepper import Stepper
 from agentlab.engine.timeline import Timeline
 from agentlab.engine.worker import RunState, Worker
 from agentlab.errors import ConfigurationError
+from agentlab.records.provenance import Provenance, provenance_of
 from agentlab.records.result import Out, RunResult
 from agentlab.records.step import StepResult
 
@@ -161,6 +162,17 @@ class Run(Displayable, Generic[A, Out]):
             (True, <StopReason.STOP_CONDITION: 'stop_condition'>)
         """
         return self.stepper.context.result
+
+    @property
+    def provenance(self) -> Provenance:
+        """What made the run so far: versions, the git commit, the model as its responses name it, parameters, recordings, hashes.
+
+        Example:
+            >>> ended.provenance.recordings, ended.provenance.base_url
+            (('anthropic.yaml',), 'https://api.anthropic.com')
+        """
+        model = self.stepper.context.agent.model
+        return provenance_of(model.name, model.model, self.stepper.context.setup.get(), self.history)
 
     @property
     def output(self) -> Out | None:

@@ -56,7 +56,8 @@ _FULFILS: Mapping[str, str] = {
 """Classes that implement a protocol: the methods are shown at the protocol."""
 
 NOT_CALLED = (
-    "Run", "RunDiff", "ExperimentResults", "plots.PlotAxes", "plots.PlotFigure", "providers.Provider", "providers.Signer",
+    "Run", "RunDiff", "ExperimentResults", "Provenance", "Verification",
+    "plots.PlotAxes", "plots.PlotFigure", "providers.Provider", "providers.Signer",
     "providers.StreamParser", "storage.Storage", "testing.Faulty", "testing.ProviderContract", "testing.StorageContract",
 )  # fmt: skip
 """Classes that users do not call: functions create their objects, so the reference shows no arguments."""

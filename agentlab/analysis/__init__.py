@@ -6,6 +6,7 @@ May import: `interop` and what is below it.
     passes            pass@k and pass^k
     power             how many tasks a comparison needs
     reprice           what runs would have cost with other models
+    origins           `lab.provenance`: what made recorded runs
     diff              two runs side by side, step by step
     agreement         how often groups of runs end for the same reason on the same task
     groups            the groups of a frame, and checks of its columns
@@ -26,6 +27,7 @@ __all__ = [
     "passes",
     "power",
     "reprice",
+    "origins",
     "diff",
     "agreement",
     "groups",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -11,12 +11,22 @@ from typing import Any
 import pandas as pd
 
 from agentlab.analysis.groups import checked, each_once, numbers, steps_of, typed_frame
+from agentlab.analysis.origins import each_run
 from agentlab.errors import ConfigurationError
 from agentlab.model.pricing import PRICE_BOOK_NAMES, cost_of
 from agentlab.model.usage import Usage, UsageSource
 from agentlab.records.frames import Recordings
+from agentlab.storage.store import Store
 
-_COUNTS = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
+_COUNTS = (
+    "input_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_1h_tokens",
+)
+_COUNTS += ("web_searches",)
 _NEEDED = ("run_id", "step", "provider", "model", "calls", "input_tokens", "output_tokens", "cost_usd")
 _BY_RUN: dict[str, Any] = {
     **dict.fromkeys(("run_id", "provider", "model", "at"), "string"),
@@ -37,7 +47,8 @@ def reprice(
     """Return what the recorded usage costs by the prices of other models: one row per recorded model and other model, or `per="run"`.
 
     `runs` is what `lab.frame` takes, or a frame with one row per step; `models` are `provider:model`, or `lab.Provider` objects. `at`
-    is the day of the prices, today by default. Prices that depend on the length of the prompt apply call by call. Columns:
+    is the day of the prices, today by default. Prices that depend on the length of the prompt apply call by call; a frame has the sum
+    of a step's calls only, and neither tokens of audio and images nor further charges. Columns:
 
     - `provider`, `model` of the runs (with `per="run"`, `run_id` too); `at`, the other model
     - `cost_usd`: as recorded; `repriced_usd`; `difference_usd`, `ratio`: repriced minus, and divided by, the recorded cost. A sum with
@@ -60,20 +71,19 @@ def reprice(
     others = [_other(one) for one in ([models] if isinstance(models, str) or not isinstance(models, Iterable) else models)]
     if not others:
         raise ConfigurationError("models=[]: pass at least one, such as 'openai:gpt-5.4-mini'.")
+    runs = [*runs] if isinstance(runs, Iterator) else runs
     moment = at or datetime.now(UTC)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     steps = each_once(
         checked(steps_of(runs, "lab.reprice"), _NEEDED, "lab.reprice", "one row per step, lab.frame(results)"), ("run_id", "step")
     )
-    usages = _usages(steps)
+    usages = _usages(steps, _of_calls(runs))
     rows = []
     for run_id, places in steps.groupby("run_id", sort=False).indices.items():
         first = steps.iloc[places[0]]
         recorded = [None if pd.isna(one) else Decimal(str(one)) for one in steps["cost_usd"].iloc[places]]
-        for other in others:
-            rows.append(
-                {"run_id": str(run_id), **_row(first, _sum(recorded), [usages[place] for place in places], other, moment)}
-            )
+        each = [one for place in places for one in usages[place]]
+        rows += [{"run_id": str(run_id), **_row(first, _sum(recorded), each, other, moment)} for other in others]
     if per == "run":
         return typed_frame([[row[name] for name in _BY_RUN] for row in rows], _BY_RUN)
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
@@ -104,21 +114,36 @@ def _other(given: Any) -> _Other:
     raise ConfigurationError(f"models: {given!r} is not a model: write provider:model, such as 'openai:gpt-5.4-mini'.")
 
 
-def _usages(steps: pd.DataFrame) -> list[tuple[Usage, bool]]:
-    """Return each step's usage, and whether it is the sum of several calls."""
+def _of_calls(runs: Any) -> dict[tuple[str, int], list[Usage]]:
+    """Return the usage of each call, by run and step. Frames, and what has frames only, have none."""
+    has_runs = isinstance(runs, Store) or hasattr(runs, "loaded")
+    if isinstance(runs, pd.DataFrame) or (not has_runs and isinstance(getattr(runs, "steps", None), pd.DataFrame)):
+        return {}
+    if not has_runs and callable(getattr(runs, "frame", None)):
+        return {}
+    found = each_run(runs, "lab.reprice")
+    return {(run_id, step.index): [call.usage for call in step.calls] for run_id, one in found for step in one.history}
+
+
+def _usages(steps: pd.DataFrame, of_calls: Mapping[tuple[str, int], list[Usage]]) -> list[list[tuple[Usage, bool]]]:
+    """Return the usage of each step's calls, or of the step, and whether that is the sum of several calls."""
     columns = {name: numbers(steps, name) for name in _COUNTS}
     several = numbers(steps, "calls").fillna(1) > 1
     found = []
     for place in range(len(steps)):
         counts = {name: None if pd.isna(value := column.iloc[place]) else int(value) for name, column in columns.items()}
         usage = replace(Usage(source=UsageSource.REPORTED), **counts)  # type: ignore[arg-type]
-        found.append((usage, bool(several.iloc[place])))
+        calls = of_calls.get((str(steps["run_id"].iloc[place]), int(steps["step"].iloc[place])))
+        found.append([(one, False) for one in calls] if calls else [(usage, bool(several.iloc[place]))])
     return found
 
 
 def _row(
-    first: Any, recorded: Decimal | None, usages: Sequence[tuple[Usage, bool]], other: _Other, at: datetime
+    first: Any, recorded: Decimal | None, given: Sequence[tuple[Usage, bool]], other: _Other, at: datetime
 ) -> dict[str, Any]:
+    usages = given
+    if not _one_vendor(str(first["provider"]), other):  # other vendors have other tiers
+        usages = [(replace(one, service_tier=None), several) for one, several in given]
     costs = [
         cost_of(other.provider, other.model, one, at=at, address=other.address or None, several=several, requested=other.model)
         for one, several in usages
@@ -133,7 +158,7 @@ def _row(
         "repriced_usd": _float(repriced),
         **_compared(recorded, repriced),
         "unknown": next((one.reason for one in costs if one.usd is None), None),
-        "assumptions": _assumptions(provider, model, other, [one for one, _ in usages]),
+        "assumptions": _assumptions(provider, model, other, [one for one, _ in given]),
         "price_list": next((one.price_list for one in costs if one.price_list), None),
     }
 
@@ -142,11 +167,17 @@ def _assumptions(provider: str, model: str, other: _Other, usages: Sequence[Usag
     if (provider, model) == (other.provider, other.model):
         return None
     found = ["the same prompts, answers and steps"]
-    if PRICE_BOOK_NAMES.get(provider, provider) != PRICE_BOOK_NAMES.get(other.provider, other.provider) or model != other.model:
+    if not _one_vendor(provider, other) or model != other.model:
         found.append(f"token counts by the tokenizer of {model}")
     if any(one.cache_read_tokens or one.cache_write_tokens for one in usages):
         found.append("the same tokens cached")
+    if not _one_vendor(provider, other) and any(one.service_tier for one in usages):
+        found.append("the standard tier")
     return "; ".join(found)
+
+
+def _one_vendor(provider: str, other: _Other) -> bool:
+    return PRICE_BOOK_NAMES.get(provider, provider) == PRICE_BOOK_NAMES.get(other.provider, other.provider)
 
 
 def _of_group(key: tuple[str, str, str], rows: list[dict[str, Any]]) -> list[Any]:

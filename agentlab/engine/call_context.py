@@ -27,6 +27,7 @@ from agentlab.limits.reading import Reading, Remaining
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
 from agentlab.records.history import ZERO, RunHistory
+from agentlab.records.provenance import LazySetup
 from agentlab.records.result import RunResult
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class RunContext:
         "result",
         "run",
         "run_id",
+        "setup",
         "timeline",
         "transport",
         "waits_below",
@@ -94,6 +96,7 @@ class RunContext:
         self.replay_key: str = self.run_id
         self.agent, self.transport, self.limits = plan.agent, plan.transport, LiveSettings(plan.settings, plan.agent.tools)
         self.origin: Origin[Any] = plan.origin
+        self.setup = LazySetup(plan.agent, plan.prefix.messages[: plan.prefix.first_length], plan.setup)
         self.holds, self.again, self.approver = plan.holds, plan.again, plan.approver
         self.in_force: RunSettings = plan.settings
         self.parent_limit: Callable[[RunSettings], RunSettings] | None = None
@@ -165,6 +168,7 @@ class RunContext:
             forked_at=origin.forked_at,
             parent_step=origin.parent_step,
             called_by=origin.called_by,
+            setup=self.setup,
         )
 
     def snapshot(self) -> RunSnapshot:
@@ -183,6 +187,7 @@ class RunContext:
             timeline.clock.elapsed_s(),
             self.origin,
             self.holds,
+            self.setup,
         )
 
 

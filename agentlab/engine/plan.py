@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from agentlab.model.messages import JSON, ModelRequest, ToolSpec
     from agentlab.model.responses import ModelResponse
     from agentlab.records.events import Event, RunObserver
+    from agentlab.records.provenance import LazySetup, Setup
     from agentlab.tools import Tool
     from agentlab.tools.outputs import OutputType
     from agentlab.transport import Transport
@@ -268,7 +269,8 @@ class RunPlan:
     """What a run begins with. A new run has an agent, a prompt, settings and a transport. A fork also has steps and an origin. A run
     from a store also has its id, its events, and its ending if it ended.
 
-    `observers` receive the events of the run, `inherited` those of its forks and child runs; None means the same observers.
+    `observers` receive the events of the run, `inherited` those of its forks and child runs; None means the same observers. `setup` is
+    that of a run from a store.
     """
 
     agent: AgentSpec
@@ -286,6 +288,7 @@ class RunPlan:
     suspended: SuspendedStep | None = None
     ending: Ending | None = None
     ended_at_s: float = 0.0
+    setup: Setup | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,3 +309,4 @@ class RunSnapshot:
     elapsed_s: float
     origin: Origin[Any]
     holds: tuple[Hold, ...]
+    setup: LazySetup

@@ -14,10 +14,12 @@ May import: `plots` and what is below it.
     identity       a fingerprint of agent and settings, which shows changes when an experiment is resumed
     status         which cells are done, and progress bars
     results        `ExperimentResults`: frames, `summary()`, `paired()`, `agreement()`, `plot()`
+    report         the analysis as data: what `results.report()` shows
+    verify         `lab.verify`: repeats a report on its recordings
     frames         builds the frames of the results
 """
 
 __all__ = [
     "experiment", "tasks", "scorers", "scoring", "rescore", "grid", "schedule", "runner", "shared_budget", "identity", "status",
-    "results", "frames",
+    "results", "report", "verify", "frames",
 ]  # fmt: skip

@@ -67,7 +67,7 @@ class Experiment(Displayable):
     repeats      the number of runs of each cell
     cells        only these cells: (agent, prompt_id, settings, repeat) by name; settings and repeat may be left out
     where        a function of a Cell: only the cells for which it returns True
-    score        a scorer such as `lab.scorers.exact()`, or a function of a RunResult or of (result, task), sync or async, that returns
+    score        a scorer such as `lab.scorers.Exact()`, or a function of a RunResult or of (result, task), sync or async, that returns
                  a number, a bool, a `lab.scorers.Score`, or a dict of numbers, whose entry "score" counts for success rates. Of a list
                  or dict of scorers the first counts, and each has a column. Failed runs are not scored. The cost of agents that it
                  runs, such as a model as judge, counts and is bounded by the budget; if a scorer or a target changes, runs are scored
@@ -127,7 +127,7 @@ class Experiment(Displayable):
         self._providers = {cell: self.grid.provider_of(cell) for cell in self.grid.cells}
         self._interval_s = intervals(rate_limits, set(self._providers.values()))
         self._limiters = {provider: RateLimiter(interval_s) for provider, interval_s in self._interval_s.items()}
-        self._transport: Transport | None = current() if is_chosen() else None
+        self.transport: Transport | None = current() if is_chosen() else None
         self._waiting: list[RunCopy] = []
         self._problems: dict[str, str] = {}
         self._left_out: dict[str, str] = {}
@@ -317,7 +317,7 @@ class Experiment(Displayable):
     def _transport_now(self) -> Transport:
         """Return the transport of the surrounding `lab.replay` or `lab.record`, else that at the creation of the experiment."""
         now = current()
-        return now if is_chosen() or self._transport is None else self._transport
+        return now if is_chosen() or self.transport is None else self.transport
 
     def _own_budgets(self) -> dict[tuple[str, str], Budget]:
         """Return the budget of each run, by agent and settings."""

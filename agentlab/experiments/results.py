@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from agentlab._internal import lazy
 from agentlab._internal.display import Displayable
@@ -163,6 +165,23 @@ class ExperimentResults(Displayable):
         result: pd.DataFrame = lazy.call("agentlab.experiments.frames:frame", self, what)
         return result
 
+    def export(self, folder: str | Path) -> None:
+        """Write the runs as `store.export` does, with the experiment's columns (agent, task, settings, repeat, scores, …) in each file.
+
+        `lab.importers.parquet` reads all columns back, and `store.import_from` the runs with their scores. Cells without a run are left
+        out. Needs the extra `agentlab-jupyter[parquet]`.
+
+        Example:
+            >>> from tempfile import mkdtemp
+            >>> folder = mkdtemp()
+            >>> results = await lab.Experiment({"brief": brief}, ["?"], score=lambda result: 1).run(progress=False)
+            >>> results.export(folder)
+            >>> lab.importers.parquet(folder).calls[["agent", "prompt_id", "score", "call"]]
+               agent prompt_id  score  call
+            0  brief        p1    1.0     1
+        """
+        lazy.call("agentlab.experiments.frames:export", self, folder)
+
     async def rescore(
         self,
         scorers: Scorer | Sequence[Scorer] | Mapping[str, Scorer],
@@ -246,6 +265,25 @@ class ExperimentResults(Displayable):
         from agentlab.plots import comparison
 
         return comparison(self.runs, self.steps, self._groups(by), **more)
+
+    @overload
+    def report(self, path: None = None) -> str: ...
+    @overload
+    def report(self, path: str | os.PathLike[str]) -> Path: ...
+    def report(self, path: str | os.PathLike[str] | None = None) -> str | Path:
+        """Write the study as one HTML file, and return the path; without `path` return the HTML.
+
+        The page has methods, tables, figures, tasks, scorers, provenance and the code to repeat it. It needs neither a kernel nor a
+        network, has no script, and no known key is in it. Its data are embedded, so that `lab.verify` can repeat the analysis on the
+        recordings. An existing file is replaced.
+
+        Example:
+            >>> results = await lab.Experiment({"brief": brief}, ["?"]).run(progress=False)
+            >>> results.report()[:15]
+            '<!DOCTYPE html>'
+        """
+        html: str | Path = lazy.call("agentlab.notebook.report:report", self, path)
+        return html
 
     def _groups(self, by: str | list[str] | None) -> str | list[str]:
         if by is not None:

@@ -48,7 +48,7 @@ from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.step import StepResult
 from agentlab.storage import MemoryStorage, StoredRun, StoredStep
-from agentlab.storage.loader import SUB_AGENTS_NOTE, find
+from agentlab.storage.loader import RESUMED_NOTE, SUB_AGENTS_NOTE, find
 from agentlab.storage.store import ENDED, INTERRUPTED, OPEN, Store
 from agentlab.storage.writer import NOBODY, RunWriter, secrets_of, store_note
 from agentlab.transport import Transport
@@ -58,7 +58,7 @@ FAILED = (StopReason.ERROR.value, StopReason.CANCELLED.value)
 
 NOT_STARTED = "not_started"
 
-NOTES = (SCORE_NOTE, MORE_SCORES, BESIDE, MADE_BY)
+NOTES = (SCORE_NOTE, MORE_SCORES, BESIDE, MADE_BY, RESUMED_NOTE)
 """The notes that are sent with a run to another process and back."""
 
 WAIT_FOR_OTHERS_S = 5.0

@@ -1,7 +1,7 @@
 """Tasks: what agents are asked, and what a right answer is. They are read from a list, a table or a file, checked, and hashed.
 
 tasks = lab.Tasks("tasks.csv", prompt="question", target="answer")
-lab.Experiment([agent_a, agent_b], tasks, score=lab.scorers.exact())
+lab.Experiment([agent_a, agent_b], tasks, score=lab.scorers.Exact())
 """
 
 from __future__ import annotations

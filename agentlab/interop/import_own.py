@@ -11,11 +11,15 @@ import pandas as pd
 from agentlab._internal.safe_text import one_line
 from agentlab.errors import ConfigurationError, StorageError
 from agentlab.interop.rows import Imported, score_columns
-from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS, Column
+from agentlab.records.columns import CALL_COLUMNS, RUN_COLUMNS, STEP_COLUMNS, TOOL_COLUMNS, Column
 from agentlab.records.frames import array
 from agentlab.storage.store import Store
 
-_KEPT_FOR_THE_STORE = ("row", "body", "head", "end", "writer", "begun_at_s")
+_KEPT_FOR_THE_STORE = ("row", "body", "head", "end", "writer", "begun_at_s", "under_way", "tools_begun", "resumed_in")
+_OF_EXPERIMENT = {
+    "agent", "prompt_id", "settings", "repeat", "score", "score_error", "attempt", "problem", "changed", "score_why", "score_calls",
+    "score_tokens", "score_cost_usd", "target", "tags", "task_hash",
+}  # fmt: skip
 _LEAVES = (".value", ".limit", ".met")
 
 
@@ -107,7 +111,11 @@ def parquet(where: str | Path) -> Imported:
     else:
         runs = _runs_of(steps)
         notes.append("There is no runs.parquet: the runs were built from their steps.")
-    return Imported(steps, runs, tuple(notes), source=str(where))
+    details: dict[str, Any] = {}
+    for what, columns in (("calls", CALL_COLUMNS), ("tools", TOOL_COLUMNS)):
+        if place.is_dir() and (file := place / f"{what}.parquet").is_file():
+            details[what] = _typed(_read(file), columns, file, notes)
+    return Imported(steps, runs, tuple(notes), source=str(where), **details)
 
 
 def _read(path: Path) -> pd.DataFrame:
@@ -123,7 +131,8 @@ def _read(path: Path) -> pd.DataFrame:
                     f"{str(path)!r} has no column 'run_id' (it has {', '.join(file.schema_arrow.names[:10])}): "
                     "each row must be a step with the id of its run."
                 )
-            names = [name for name in file.schema_arrow.names if name not in _KEPT_FOR_THE_STORE]
+            kept = _KEPT_FOR_THE_STORE
+            names = [name for name in file.schema_arrow.names if name not in kept and not name.startswith("note_")]
             read: pd.DataFrame = file.read(columns=names).replace_schema_metadata(None).to_pandas()
     except (OSError, pyarrow.ArrowException) as error:
         raise StorageError(f"{str(path)!r} cannot be read as Parquet: {error}") from error
@@ -152,7 +161,10 @@ def _typed(read: pd.DataFrame, columns: tuple[Column, ...], path: Path, notes: l
         notes.append(f"Columns that agentlab does not use, left out of {path.name}: {', '.join(left[:10])}.")
     for name in also:
         values = read[name]
-        made[str(name)] = values.array if name == "begun_at" else _values(values.convert_dtypes())
+        is_score = (name == "score_cost_usd" or str(name).partition(".")[0] == "score") and values.dtype.kind == "f"
+        made[str(name)] = (
+            values.array if name == "begun_at" else _values(values.astype("Float64") if is_score else values.convert_dtypes())
+        )
     if columns is STEP_COLUMNS:
         _add_up(made, [name for name in _SUMS if name not in read])
     return pd.DataFrame(made)
@@ -189,7 +201,7 @@ def _add_up(made: dict[str, Any], missing: list[str]) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    return name in ("state", "begun_at", "score") or name.startswith("score.") or name.endswith(_LEAVES)
+    return name in ("state", "begun_at", *_OF_EXPERIMENT) or name.startswith("score.") or name.endswith(_LEAVES)
 
 
 def _runs_of(steps: pd.DataFrame) -> pd.DataFrame:

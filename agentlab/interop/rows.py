@@ -427,7 +427,8 @@ class Imported:
     """Imported runs.
 
     `steps` has one row per step and `runs` one row per run, with the columns and dtypes of agentlab's own frames. `notes` are sentences
-    about data that were left out, and about ambiguous records. `source` names the files or objects.
+    about data that were left out, and about ambiguous records. `source` names the files or objects. `calls` and `tools` are those of an
+    export; None: the source has none.
 
     Example:
         >>> store = lab.Store()
@@ -443,6 +444,8 @@ class Imported:
     runs: pd.DataFrame
     notes: tuple[str, ...] = ()
     source: str = field(default="", kw_only=True)
+    calls: pd.DataFrame | None = field(default=None, kw_only=True)
+    tools: pd.DataFrame | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", tuple(map(printable, self.notes)))  # notes quote the record

@@ -5,6 +5,7 @@ May import: `experiments` and what is below it; not `serving`.
     markup     pieces of HTML
     live_view  display of a live view, with a copy for readers without a kernel
     page       `run.to_html()`
+    report     `results.report()`
     panel      `run.panel()`, `lab.panel`
     explorer   `lab.explore`
     browse     `lab.browse`
@@ -12,4 +13,4 @@ May import: `experiments` and what is below it; not `serving`.
     magics     `%load_ext agentlab`
 """
 
-__all__ = ["markup", "live_view", "page", "panel", "explorer", "browse", "cards", "magics"]
+__all__ = ["markup", "live_view", "page", "report", "panel", "explorer", "browse", "cards", "magics"]

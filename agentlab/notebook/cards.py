@@ -19,6 +19,7 @@ from agentlab.limits.combinators import StopCondition
 from agentlab.limits.condition_tree import Node, condition_code, outline
 from agentlab.model.parts import in_bytes
 from agentlab.model.usage import shown_fields
+from agentlab.notebook.markup import provenance_rows
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent, Run
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from agentlab.experiments.results import ExperimentResults
     from agentlab.experiments.shared_budget import DryRun
     from agentlab.experiments.tasks import Tasks
+    from agentlab.experiments.verify import Verification
     from agentlab.interop.otel_export import Telemetry
     from agentlab.limits.budget import Budget
     from agentlab.limits.live import LiveSettings
@@ -83,7 +85,7 @@ class Card:
     images: tuple[Part, ...] = ()
 
 
-_CARDS: dict[str, Callable[[Any], Card]] = {}
+_CARDS: dict[str, Callable[[Any], Card]] = {"Provenance": lambda made: Card("Provenance", tuple(provenance_rows(made)))}
 
 
 def _card_of(*names: str) -> Callable[[F], F]:
@@ -491,6 +493,14 @@ def _store(value: Store) -> Card:
     behind = [("not yet written", len(value.unsaved))] if value.unsaved else []
     note = "`.frame()` lists the runs; `.load(run_id, agent)` restores one."
     return Card("Store", (("place", getattr(value.storage, "path", type(value.storage).__name__)), *behind), note=note)
+
+
+@_card_of("Verification")
+def _verification(value: Verification) -> Card:
+    unequal = value.unequal.drop(columns="equal").astype(object).fillna(UNKNOWN)
+    rows = (("figures", len(value.figures)), ("not equal", len(unequal)), ("differences", _field("", value.differences)))
+    table = _table(tuple(unequal.columns), unequal.to_numpy().tolist())
+    return Card("Verification", rows, table, note="`.figures` has all figures, `.differences` what else differs.")
 
 
 @_card_of("Experiment")

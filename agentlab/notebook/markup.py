@@ -19,6 +19,7 @@ from agentlab.limits.condition_tree import outline
 from agentlab.limits.reading import Reading, Scalar
 from agentlab.records.columns import named_leaves
 from agentlab.records.history import RunHistory
+from agentlab.records.provenance import Provenance, process_text
 
 NEAR = 0.8
 """Share of a limit from which its bar is marked as near."""
@@ -110,6 +111,38 @@ def table(
         f'<table class="{f"agentlab-steps {css}".strip()}"{attributes}>{f"<caption>{caption}</caption>" if caption else ""}'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
     )
+
+
+def provenance_rows(made: Provenance) -> list[tuple[str, str]]:
+    """What made a run, as names and texts that are not escaped yet."""
+    plain = made.to_dict()
+    process = plain["process"]
+    dirty = {True: ", with changed files", False: "", None: ""}[process["dirty"]]
+    listed = {name: "; ".join(plain[name]) for name in ("response_models", "recordings", "price_lists")}
+    source = {True: "replayed", False: "live", None: "unknown, or without HTTP"}[plain["replayed"]]
+    return [
+        ("model", f"{plain['provider']}:{plain['model']}"),
+        ("model in the responses", listed["response_models"] or "unknown"),
+        ("address", plain["base_url"] or "unknown"),
+        ("sent", _named(plain["parameters"])),
+        ("responses", f"{source}{', from ' if listed['recordings'] else ''}{listed['recordings']}"),
+        ("hash of responses", plain["responses_hash"] or "unknown"),
+        ("hash of instructions and prompt", plain["prompt_hash"] or "unknown"),
+        ("hashes of tools", _named(plain["tools"])),
+        ("prices", listed["price_lists"] or "unknown"),
+        ("agentlab", process["agentlab"] or "unknown"),
+        ("Python", process["python"] or "unknown"),
+        ("platform", process["platform"] or "unknown"),
+        ("libraries", ", ".join(f"{name} {version}" for name, version in process["libraries"].items()) or "unknown"),
+        ("git commit", f"{process['commit']}{dirty}" if process["commit"] else "unknown"),
+        *[("resumed by", process_text(one)) for one in made.resumed_in],
+    ]
+
+
+def _named(values: dict[str, object] | None) -> str:
+    if values is None:
+        return "unknown"
+    return ", ".join(f"{name}: {value}" for name, value in values.items()) or "none"
 
 
 # State and limits of a run --------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
 from agentlab._internal import lazy
@@ -16,6 +16,7 @@ from agentlab.model.finish_reasons import StopReason, TerminationSignal
 from agentlab.model.messages import JSON, Message
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Cost, Usage
+from agentlab.records.provenance import LazySetup, Provenance, Setup, provenance_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,6 +88,7 @@ class RunResult(Generic[Out_co]):
     forked_at: int | None = None
     parent_step: int | None = None
     called_by: str | None = None
+    setup: LazySetup = field(default=LazySetup(setup=Setup()), compare=False, repr=False)
 
     @property
     def text(self) -> str:
@@ -191,6 +193,16 @@ class RunResult(Generic[Out_co]):
             Cost(usd=Decimal('0.014346'), source=<CostSource.PRICED: 'priced'>, price_list='genai-prices ...')
         """
         return self.history.cost
+
+    @property
+    def provenance(self) -> Provenance:
+        """What made the run: versions, the git commit, the model as its responses name it, parameters, recordings, hashes.
+
+        Example:
+            >>> result.provenance.response_models, result.provenance.replayed
+            (('claude-sonnet-4-6',), True)
+        """
+        return provenance_of(self.provider, self.model, self.setup.get(), self.history)
 
     def raise_for_stop(self: RunResult[T | None]) -> RunResult[T]:
         """Raise the matching RunStopped error if something cut the agent off, else return the result.

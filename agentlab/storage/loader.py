@@ -26,6 +26,7 @@ from agentlab.model.messages import ModelRequest, Parameters, ToolCall
 from agentlab.model.parts import hold
 from agentlab.model.responses import ModelResponse
 from agentlab.records.history import RunHistory
+from agentlab.records.provenance import Setup, parameters_of
 from agentlab.records.step import ChildUse, StepResult
 from agentlab.storage import Storage, StoredRun, codec
 from agentlab.storage.base import PART_NOTE
@@ -55,6 +56,9 @@ WAITING_NOTE = "step that waits for approval"
 
 BEGUN_TOOLS_NOTE = "tools that were begun"
 """The name of the note of tools that may have run."""
+
+RESUMED_NOTE = "processes that resumed the run"
+"""The name of the note of the processes that resumed a run, as far as their versions or commits differ from those before."""
 
 
 def children_note(step: int, children: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
@@ -239,8 +243,16 @@ def _load_run(
         suspended=waiting,
         ending=None if end is None else _ending(end, agent.output_type),
         ended_at_s=0.0 if end is None else end["at_s"],
+        setup=load_setup(storage, run_id, head),
     )
     return Run(plan)
+
+
+def load_setup(storage: Storage, run_id: str, head: Mapping[str, Any]) -> Setup:
+    """Return what the run began with; stores of earlier versions have its parameters only."""
+    later = json.loads(storage.notes(RESUMED_NOTE, [run_id]).get(run_id, "[]"))
+    made = head.get("made") or {"parameters": parameters_of(head.get("parameters") or {}, head["options"], stream=head["stream"])}
+    return Setup.from_dict(made, later)
 
 
 def load_parts(storage: Storage, run_id: str, text: str, held: dict[str, object]) -> None:

@@ -2,6 +2,9 @@
 
 runs.parquet     the columns of the runs frame, and writer, head and end of the stored run
 steps.parquet    the columns of the steps frame, and row and body (the whole step as JSON) of the stored step
+calls.parquet, tools.parquet   the columns of these frames
+
+An experiment's own columns (agent, task, settings, scores, …) come first in each file, NA for runs of sub-agents.
 """
 
 from __future__ import annotations
@@ -17,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from agentlab.errors import ConfigurationError, StorageError
-from agentlab.records.frames import array
+from agentlab.records.frames import array, to_frame
 from agentlab.storage import StoredHead, StoredRun, StoredStep
 from agentlab.storage.frames import runs_frame, steps_frame
-from agentlab.storage.loader import BEGUN_TOOLS_NOTE, SUB_AGENTS_NOTE
+from agentlab.storage.loader import BEGUN_TOOLS_NOTE, RESUMED_NOTE, SUB_AGENTS_NOTE
 
 if TYPE_CHECKING:
     from agentlab.storage.store import Store
@@ -29,16 +32,26 @@ FORMAT = 1
 RUNS_AT_ONCE = 200
 _MARK = b"agentlab"
 _OF_RUNS = ["run_id", "begun_at_s", "writer", "head", "steps", "end"]
-_OF_NOTES = {"under_way": SUB_AGENTS_NOTE, "tools_begun": BEGUN_TOOLS_NOTE}
+_OF_NOTES = {
+    "under_way": SUB_AGENTS_NOTE,
+    "tools_begun": BEGUN_TOOLS_NOTE,
+    "resumed_in": RESUMED_NOTE,
+    "note_score": "score",
+    "note_more_scores": "more scores",
+    "note_spent": "spent beside the run",
+    "note_made_by": "made by",
+}
 """Columns for notes, and the names of the notes; earlier exports do not have these columns."""
 _OF_STEPS = ["run_id", "step", "row", "body"]
 
 
-def export(store: Store, folder: str | Path) -> None:
-    """Write both files, each completely or not at all."""
+def export(store: Store, folder: str | Path, own: pd.DataFrame | None = None, of_rows: Sequence[str] = ()) -> None:
+    """Write all files, each completely or not at all. `own` has an experiment's columns, one row per run with the index `run_id`;
+    those in `of_rows` are written into all files, the others with the runs only."""
     pa, pq = _arrow()
+    own = pd.DataFrame(index=pd.Index([], dtype="string")) if own is None else own
     place, stored_runs = Path(folder), store.storage.runs()
-    runs = runs_frame(store, stored_runs)
+    runs = _with(runs_frame(store, stored_runs), own)
     runs["steps"] = array([run.steps for run in stored_runs], "Int64")
     runs["begun_at_s"] = [run.head.begun_at for run in stored_runs]
     runs["writer"] = array([run.head.writer for run in stored_runs], "string")
@@ -47,13 +60,32 @@ def export(store: Store, folder: str | Path) -> None:
     for column, name in _OF_NOTES.items():
         notes = store.storage.notes(name)
         runs[column] = array([notes.get(run.head.run_id) for run in stored_runs], "string")
-    steps = _without_mixed_columns(steps_frame(store, stored_runs, whole_store=True))
+    steps = _without_mixed_columns(_with(steps_frame(store, stored_runs, whole_store=True), own[list(of_rows)]))
     with _errors(place):
         place.mkdir(parents=True, exist_ok=True)
         with _replacing(place / "runs.parquet") as path:
             pq.write_table(_marked(pa.Table.from_pandas(runs, preserve_index=False)), path)
         with _replacing(place / "steps.parquet") as path:
             _write_steps(store, stored_runs, steps, path)
+        for what in ("calls", "tools"):
+            with _replacing(place / f"{what}.parquet") as path:
+                _write_details(store, what, stored_runs, own[list(of_rows)], path)
+
+
+def _with(frame: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with an experiment's columns before its own."""
+    return pd.concat([own.reindex(frame["run_id"]).set_axis(frame.index), frame], axis=1)
+
+
+def _write_details(store: Store, what: str, stored_runs: Sequence[StoredRun], own: pd.DataFrame, path: Path) -> None:
+    """Write the frame of calls or tools, RUNS_AT_ONCE runs at a time."""
+    pa, pq = _arrow()
+    schema = _marked(pa.Table.from_pandas(_with(to_frame([], what), own), preserve_index=False)).schema
+    with pq.ParquetWriter(path, schema) as writer:
+        for begin in range(0, len(stored_runs), RUNS_AT_ONCE):
+            ids = [run.head.run_id for run in stored_runs[begin : begin + RUNS_AT_ONCE]]
+            frame = _with(store.frame(what, ids), own)
+            writer.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False))
 
 
 def _write_steps(store: Store, stored_runs: Sequence[StoredRun], steps: pd.DataFrame, path: Path) -> None:

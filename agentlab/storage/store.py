@@ -27,10 +27,11 @@ from agentlab.errors import ConfigurationError, StorageError
 from agentlab.limits.settings import RunSettings
 from agentlab.model.messages import ToolCall
 from agentlab.records import events
+from agentlab.records.provenance import LazySetup, as_dict, this_process
 from agentlab.records.result import Out
 from agentlab.storage import MemoryStorage, SqliteStorage, Storage, StoredRun
-from agentlab.storage.loader import check_resumable, load_run
-from agentlab.storage.writer import RunWriter, active_writers, is_writer_alive, is_writer_here, writer_text
+from agentlab.storage.loader import RESUMED_NOTE, check_resumable, load_run
+from agentlab.storage.writer import RunWriter, active_writers, is_writer_alive, is_writer_here, store_note, writer_text
 from agentlab.subagent import SubAgent
 
 if TYPE_CHECKING:
@@ -302,11 +303,20 @@ class Store(Displayable):
         run.stepper.context.again = again
         writer = RunWriter(self.storage, run, self._unsaved_writers, begun=True)
         self.storage.claim(run_id, writer.writer, instead_of=stored.head.writer)
+        self._note_process(run)
         self._writers[run_id] = writer
         others = run.agent.observers
         run.timeline.observers = (*[one for one in others if one is not self], writer)
         run.timeline.inherit(self)
         return run
+
+    def _note_process(self, run: Run) -> None:
+        """Store the process that resumes a run, if its versions or its commit differ from those before."""
+        setup, now = run.stepper.context.setup.get(), this_process()
+        if now != [setup.process, *setup.resumed_in][-1]:
+            setup = replace(setup, resumed_in=(*setup.resumed_in, now))
+            store_note(self.storage, run.id, RESUMED_NOTE, list(map(as_dict, setup.resumed_in)))
+            run.stepper.context.setup = LazySetup(setup=setup)
 
     def _check_state(self, stored: StoredRun, *, take_over: bool) -> None:
         run_id, state = stored.head.run_id, self.state_of(stored)
@@ -357,8 +367,8 @@ class Store(Displayable):
         return result
 
     def export(self, folder: str | Path) -> None:
-        """Write all runs as runs.parquet and steps.parquet into a folder, replacing an earlier export. Any Parquet reader can read
-        them: they have the columns of the frames. Needs the extra `agentlab-jupyter[parquet]`.
+        """Write all runs as runs.parquet, steps.parquet, calls.parquet and tools.parquet into a folder, replacing an earlier export.
+        Any Parquet reader can read them: they have the columns of the frames. Needs the extra `agentlab-jupyter[parquet]`.
 
         Example:
             >>> from pathlib import Path
@@ -368,7 +378,7 @@ class Store(Displayable):
             >>> folder = Path(mkdtemp())
             >>> store.export(folder)
             >>> sorted(path.name for path in folder.iterdir())
-            ['runs.parquet', 'steps.parquet']
+            ['calls.parquet', 'runs.parquet', 'steps.parquet', 'tools.parquet']
         """
         lazy.call("agentlab.storage.parquet:export", self, folder)
 

@@ -257,6 +257,7 @@ def _head(run: RunSnapshot) -> dict[str, Any]:
         "called_by": origin.called_by,
         "steps_before": run.steps,
         "settings": codec.to_jsonable(run.settings),
+        "made": run.setup.get().to_dict(),
         "messages": [message_json.plain(message) for message in run.prefix.messages_of(0)],
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 import agentlab as lab
 from agentlab.errors import ConfigurationError
+from agentlab.model.usage import Usage, UsageSource
+from agentlab.testing import ScriptedProvider, say
 from tests.fixtures.scenarios import ALL, Fixture
 
 AT = datetime(2026, 11, 1, tzinfo=UTC)
@@ -78,6 +81,64 @@ def test_prices_of_long_prompts_apply_call_by_call() -> None:
     together = lab.reprice(steps(calls=2), "gemini:gemini-2.5-pro", per="run", at=AT)
     assert together["repriced_usd"].notna().to_list() == [True, False]
     assert "depends on the length of each prompt" in together["unknown"][1]
+
+
+def test_the_calls_of_a_step_are_priced_one_by_one() -> None:
+    """Each of the two calls is below Gemini's 200,000, their sum is above."""
+    half = Usage(150_000, 10, source=UsageSource.REPORTED)
+    cut_off = replace(say("The rest", finish=lab.FinishReason.MAX_TOKENS), usage=half)
+    model = ScriptedProvider([cut_off, replace(say(" is here."), usage=half)])
+    result = asyncio.run(ended(lab.Agent(model)))
+    assert result.history[0].usage.input_tokens == 300_000
+    found = lab.reprice(result, "gemini:gemini-2.5-pro", at=AT)
+    assert found["repriced_usd"][0] == pytest.approx((300_000 * 1.25 + 20 * 10) / 1e6)
+    assert lab.reprice(iter([result]), "gemini:gemini-2.5-pro", at=AT).equals(found)
+    assert pd.isna(lab.reprice(result.to_frame(), "gemini:gemini-2.5-pro", at=AT)["repriced_usd"][0])
+
+
+async def ended(agent: lab.Agent) -> lab.RunResult:
+    return await agent.run("?")
+
+
+FURTHER: dict[str, dict[str, Any]] = {
+    "a cache for an hour": {"cache_write_tokens": 50_000, "cache_write_1h_tokens": 50_000},
+    "searches": {"web_searches": 3},
+    "a part of the cache for an hour": {"cache_read_tokens": 10, "cache_write_tokens": 900, "cache_write_1h_tokens": 400},
+}
+
+
+@pytest.mark.parametrize("more", FURTHER.values(), ids=FURTHER.keys())
+def test_further_charges_are_priced(more: dict[str, Any]) -> None:
+    usage = Usage(100_000, 1_000, source=UsageSource.REPORTED, **more)
+    result = asyncio.run(ended(lab.Agent(ScriptedProvider([replace(say("x"), usage=usage)]))))
+    theirs = genai_prices.Usage(input_tokens=100_000, output_tokens=1_000, **more)
+    price = genai_prices.calc_price(theirs, "claude-sonnet-4-6", provider_id="anthropic", genai_request_timestamp=AT).total_price
+    for given in (result, result.to_frame()):
+        found = lab.reprice(given, "anthropic:claude-sonnet-4-6", at=AT)
+        assert found["repriced_usd"][0] == pytest.approx(float(price))
+
+
+def test_a_charge_without_a_price_is_unknown() -> None:
+    usage = Usage(100, 10, source=UsageSource.REPORTED, also_charged=("code execution",))
+    result = asyncio.run(ended(lab.Agent(ScriptedProvider([replace(say("x"), usage=usage)]))))
+    found = lab.reprice(result, "anthropic:claude-sonnet-4-6", at=AT)
+    assert pd.isna(found["repriced_usd"][0]) and "code execution" in found["unknown"][0]
+
+
+def test_the_tier_is_that_of_the_vendor_or_named_as_an_assumption() -> None:
+    """A batch costs half at Anthropic; another vendor's standard price is used, and says so."""
+    usage = Usage(100_000, 1_000, source=UsageSource.REPORTED, service_tier="batch")
+    model = ScriptedProvider([replace(say("x"), usage=usage)], name="anthropic", model="claude-sonnet-4-6")
+    result = asyncio.run(ended(lab.Agent(model)))
+    found = lab.reprice(result, ["anthropic:claude-sonnet-4-6", "openai:gpt-5.4-mini"], at=AT)
+    price = genai_prices.calc_price(
+        genai_prices.Usage(input_tokens=100_000, output_tokens=1_000),
+        "gpt-5.4-mini",
+        provider_id="openai",
+        genai_request_timestamp=AT,
+    ).total_price
+    assert found["repriced_usd"].to_list() == pytest.approx([(100_000 * 3 + 1_000 * 15) / 2e6, float(price)])
+    assert pd.isna(found["assumptions"][0]) and found["assumptions"][1].endswith("; the standard tier")
 
 
 def test_unknown_stays_unknown() -> None:

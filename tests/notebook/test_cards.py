@@ -115,6 +115,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "NextAction": proposed,
     "PendingCall": lambda: lab.PendingCall("c1", HOSTILE, HOSTILE, 1, HOSTILE, datetime(2026, 11, 23, tzinfo=UTC), "r1"),
     "Power": lambda: lab.power(spread=0.5, difference=0.1),
+    "Provenance": lambda: lab.Agent(ScriptedProvider([]), tools=[look], options={HOSTILE: HOSTILE}).run(HOSTILE).provenance,
     "Reading": lambda: lab.Reading("AnyOf", children=tuple(lab.Reading(HOSTILE, HOSTILE, HOSTILE, True) for _ in range(200))),
     "RetryPolicy": lambda: lab.RetryPolicy(attempts=2),
     "Run": run,
@@ -138,6 +139,10 @@ MADE: dict[str, Callable[[], Any]] = {
     "TerminationSignal": lambda: lab.TerminationSignal(lab.FinishReason.ERROR, lab.Confidence.LOW, HOSTILE, HOSTILE, HOSTILE, HOSTILE),
     "Tool": lambda: lab.tool(name="look", description=HOSTILE)(look),
     "Usage": lambda: lab.Usage(10, None),
+    "Verification": lambda: lab.Verification(
+        pd.DataFrame({"table": HOSTILE, "row": HOSTILE, "column": HOSTILE, "reported": "1", "repeated": "2", "equal": [False] * 200}),
+        (HOSTILE,) * 200,
+    ),
     # not classes of lab, but values that its functions return and values inside others
     "provider": lambda: lab.Provider("anthropic", model="</td><script>", api_key=KEY, headers={"x-key": KEY}),
     "openai": lambda: lab.Provider("openai", model="gpt-5.4-mini", api_key=KEY),

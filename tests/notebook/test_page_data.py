@@ -95,6 +95,7 @@ SHAPE: dict[str, Any] = {
         "same": str, "in_force": (dict, type(None)),
     }],
     "marks": [{"at_s": NUMBER, "step": int, "kind": str, "text": str}],
+    "made": [[str]],
 }  # fmt: skip
 
 

@@ -113,6 +113,7 @@ def went_through(source: Source, folder: Path) -> Sinks:
     store.export(folder / "parquet")
     sinks["Parquet"] = _bytes_of(folder / "parquet", "") + lab.importers.parquet(folder / "parquet").steps.to_json()
     sinks["frames"] = "\n".join(_cells(lab.frame([result], what)) + _cells(store.frame(what)) for what in FRAMES)
+    sinks["provenance"] = json.dumps(run.provenance.to_dict()) + _cells(lab.provenance([run])) + _cells(lab.provenance(store))
     sinks["log (DEBUG)"] = logged.text.getvalue()
     values: list[Any] = [result, run, agent, agent.model, store, *result.history, *result.events, *result.messages, *observed]
     values += [step.calls for step in result.history] + [step.tool_results for step in result.history] + [result.conditions_met]
@@ -124,6 +125,7 @@ def went_through(source: Source, folder: Path) -> Sinks:
         run.next_actions,
         *agent.tools.values(),
         agent.tool_specs,
+        run.provenance,
     ]
     sinks["repr"] = "\n".join([*map(repr, values), result.detail, *(step.decision.reason for step in result.history)])
     sinks["traceback"] = _traceback(result) + "".join(str(one.message) for one in warned)

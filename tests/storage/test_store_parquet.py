@@ -58,7 +58,8 @@ def test_an_export_is_imported_unchanged(store: Store, tmp_path: Path) -> None:
 
 def test_every_parquet_reader_reads_the_frames(store: Store, tmp_path: Path) -> None:
     store.export(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs.parquet", "steps.parquet"]
+    frames = ("calls", "runs", "steps", "tools")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{name}.parquet" for name in frames]
     steps, frame = pd.read_parquet(tmp_path / "steps.parquet"), store.frame("steps")
     assert list(steps.columns) == [*frame.columns, "row", "body"]
     assert steps["cumulative_tokens"].to_list() == frame["cumulative_tokens"].to_list()

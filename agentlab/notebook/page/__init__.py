@@ -135,8 +135,11 @@ def to_html(
     return written(path, lambda: page_html(runs, timing=timing, raw=raw))
 
 
-def written(path: str | os.PathLike[str] | None, page: Callable[[], str]) -> str | Path:
-    """Return the page as text; with a path write it there and return the path. The path is checked before the page is made."""
+def written(
+    path: str | os.PathLike[str] | None, page: Callable[[], str], *, method: str = "to_html", example: str = "run.html"
+) -> str | Path:
+    """Return the page as text; with a path write it there and return the path. The path is checked before the page is made. Errors
+    name the `method`, and give the `example` of a file."""
     if path is None:
         return page()
     try:
@@ -145,12 +148,12 @@ def written(path: str | os.PathLike[str] | None, page: Callable[[], str]) -> str
     except (TypeError, RuntimeError):  # bytes; a home folder that is not known
         is_path = False
     if not is_path:
-        raise ConfigurationError(f"to_html({cut(text_of(path, repr), 80)}): name a file, such as to_html('run.html').")
+        raise ConfigurationError(f"{method}({cut(text_of(path, repr), 80)}): name a file, such as {method}({example!r}).")
     if file.is_dir():
         raise ConfigurationError(
-            f"to_html({os.fspath(path)!r}): that is a folder; name a file in it, such as {str(file / 'run.html')!r}."
+            f"{method}({os.fspath(path)!r}): that is a folder; name a file in it, such as {str(file / example)!r}."
         )
     if not file.parent.is_dir():
-        raise ConfigurationError(f"to_html({os.fspath(path)!r}): there is no folder {str(file.parent)!r}; make it first.")
+        raise ConfigurationError(f"{method}({os.fspath(path)!r}): there is no folder {str(file.parent)!r}; make it first.")
     file.write_text(page(), encoding="utf-8", newline="\n")
     return file

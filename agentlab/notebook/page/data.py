@@ -25,7 +25,7 @@ from agentlab.engine.worker import RunState
 from agentlab.limits.budget import DefaultTurns
 from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading
-from agentlab.notebook.markup import LimitNow, limits_now, share_of, used_so_far
+from agentlab.notebook.markup import LimitNow, limits_now, provenance_rows, share_of, used_so_far
 from agentlab.notebook.page.rich_text import code, fields_html, markdown, sanitised, value_html
 from agentlab.notebook.page.step_detail import seen
 from agentlab.notebook.page.steps import EVERYTHING, Shown, Steps, in_force, message_html, number, on_one_line
@@ -57,7 +57,8 @@ def page_data(runs: Sequence[Run], title: str, shown: Shown = EVERYTHING) -> JSO
     for run in family.values():
         parent = run.origin.parent
         data = run_data(run, shown, ids, made[parent.id]["steps"] if parent is not None and parent.id in made else ())
-        made[run.id] = data | {"name": unique_name(data["name"], names)}
+        rows = [[name, on_one_line(text, 400)] for name, text in provenance_rows(run.provenance)] if shown.timing else []
+        made[run.id] = data | {"name": unique_name(data["name"], names), "made": rows}
     return {"version": VERSION, "title": on_one_line(title, 200), "open": ids[runs[0].id], "runs": [*made.values()]}
 
 
@@ -68,8 +69,12 @@ def as_json(data: JSON) -> str:
     """
     by_id = {run["id"]: run for run in data["runs"]}
     runs = [_without_shared(run, by_id.get(run["parent"])) for run in data["runs"]]
-    text = json.dumps({**data, "runs": runs}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return redact(text).translate(_ESCAPED)
+    return script_json({**data, "runs": runs})
+
+
+def script_json(data: JSON) -> str:
+    """Return JSON that cannot end the script element around it, without keys."""
+    return redact(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))).translate(_ESCAPED)
 
 
 _ESCAPED = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}

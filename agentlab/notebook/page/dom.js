@@ -196,6 +196,7 @@ const EMPTY_RUN = {
   actions: [],
   steps: [],
   marks: [],
+  made: [],
   live: null,
   buttons: null, // from here on: live only
   settings: null,

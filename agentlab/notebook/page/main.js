@@ -34,12 +34,12 @@ function mountPage(root, store, send = null) {
   const charts = MEASURES.map((measure) => makeChart(store, measure, onLimit));
   const plots = make("div", { class: "page-charts" }, ...charts.map((chart) => chart.node));
   const usage = section("Tokens and cost", plots, { name: "charts" });
-  const drawerParts = [makeEnd(store, send), makeActions(store, send), send ? makeSettings(store, send) : makeLimits(), makeStep(), makeRuns(store)];
-  const [end, actions, limits, step, runs] = drawerParts.map((one) => one.node);
+  const drawerParts = [makeEnd(store, send), makeActions(store, send), send ? makeSettings(store, send) : makeLimits(), makeStep(), makeRuns(store), makeMade()];
+  const [end, actions, limits, step, runs, made] = drawerParts.map((one) => one.node);
   const drawer = make(
     "aside",
     { class: "page-drawer", tabindex: -1, "aria-label": "About the run" },
-    make("div", { class: "page-sections" }, end, actions, usage.node, limits, step, runs),
+    make("div", { class: "page-sections" }, end, actions, usage.node, limits, step, runs, made),
   );
   const flip = make(
     "button",

@@ -348,6 +348,20 @@ function makeStep() {
   );
 }
 
+/** What made the run: versions, model, address, hashes. Live there is none: it is in `run.provenance`. */
+function makeMade() {
+  const body = make("dl", { class: "page-facts-list" });
+  const { node } = section("Provenance", body, { name: "made", open: false });
+  return part(
+    node,
+    (state) => [state.run?.made],
+    ({ run }) => {
+      node.hidden = !run?.made.length;
+      body.replaceChildren(...(run?.made || []).flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+    },
+  );
+}
+
 /** Ways to continue, each with the code for it; where there is a kernel, a button does it, and the code is folded. */
 function makeActions(store, send = null) {
   const unfolded = new Set();

@@ -1,0 +1,389 @@
+"""The report of an experiment as one HTML file: methods, tables, figures, tasks, scorers, provenance, and the code to repeat it.
+
+It has no script. The analysis is embedded as JSON, which `lab.verify` reads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentlab._internal.formatting import counted
+from agentlab._internal.redaction import redact
+from agentlab._internal.safe_text import AS_WRITTEN, cut, escape, one_line
+from agentlab.errors import AgentlabError
+from agentlab.experiments.grid import AXES
+from agentlab.experiments.report import Data, rows_of, study_data
+from agentlab.experiments.verify import DATA_ID
+from agentlab.notebook.markup import Markup, escape_whole, picture, table
+from agentlab.notebook.page import written
+from agentlab.notebook.page.data import script_json
+
+if TYPE_CHECKING:
+    from agentlab.experiments.results import ExperimentResults
+
+MOST_ROWS = 300
+"""Rows that a table shows; all of them are in the embedded data."""
+OPEN_ROWS = 40
+"""A longer table of runs is folded."""
+LONGEST = 600
+COLUMNS = 3
+"""Origins beside each other."""
+
+# No script, nothing from elsewhere: the page has styles and embedded pictures.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def report(results: ExperimentResults, path: str | os.PathLike[str] | None = None) -> str | Path:
+    """Return the report as text; with a path write it there and return the path. See `ExperimentResults.report`."""
+    return written(path, lambda: page(results), method="report", example="study.html")
+
+
+def page(results: ExperimentResults) -> str:
+    """Return the report."""
+    data = study_data(results)
+    title = one_line(f"Report of {data['name']}", 200)
+    parts = "\n".join([*_head(data), *_methods(data), *_tables(data), *_figures(results), *_about(data)])
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{escape_whole(title)}</title>
+<style>
+{_style()}</style>
+</head>
+<body>
+<main class="report {AS_WRITTEN}">
+{redact(parts)}
+</main>
+<script type="application/json" id="{DATA_ID}">{script_json(data)}</script>
+</body>
+</html>
+"""
+
+
+@cache
+def _style() -> str:
+    return Path(__file__).with_name("report.css").read_text(encoding="utf-8")
+
+
+# Pieces ---------------------------------------------------------------------------------------------------------------------------
+
+
+def _text(value: object) -> str:
+    return "unknown" if value is None else escape(value, LONGEST)
+
+
+def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[object]], numbers: Sequence[int] = ()) -> str:
+    """A table that scrolls by itself. Cells are escaped."""
+    cells = [[Markup(_text(cell)) for cell in row] for row in rows[:MOST_ROWS]]
+    more = (
+        f'<p class="quiet">… and {len(rows) - MOST_ROWS:,} more rows, in the data of this page.</p>'
+        if len(rows) > MOST_ROWS
+        else ""
+    )
+    made = table(heads, cells, numbers, caption=escape(caption, LONGEST))
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption, 120)}">{made}</div>{more}'
+
+
+def _list(sentences: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(one, 1_000)}</li>' for one in sentences)}</ul>"
+
+
+def _number(value: Any, column: str = "") -> str:
+    if value is None:
+        return "unknown"
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return str(value)
+    if "usd" in column or column.startswith("cost"):
+        return f"{'-' * (value < 0)}${abs(value):,.6f}".rstrip("0").removesuffix(".")
+    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _with_interval(row: Data, value: str, prefix: str) -> str:
+    """A figure with its interval, or without where there is none."""
+    if row.get(value) is None:
+        return "–"
+    ends = [row[f"{prefix}_low"], row[f"{prefix}_high"]]
+    shown = "" if None in ends else f" [{_number(ends[0], prefix)}, {_number(ends[1], prefix)}]"
+    return f"{_number(row[value], prefix)}{shown}"
+
+
+def _p(value: float | None) -> str:
+    return "–" if value is None else "< 0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+# Head and methods -----------------------------------------------------------------------------------------------------------------
+
+
+def _head(data: Data) -> Iterator[str]:
+    runs = rows_of(data["tables"]["runs"])
+    ended = sum(run["state"] == "ended" for run in runs)
+    yield f"<h1>{escape(data['name'], 200)}</h1>"
+    parts = [
+        counted(len(data["agents"]), "agent"),
+        counted(len(data["tasks"]["items"]), "task"),
+        counted(len(data["settings"]), "combination") + " of settings",
+        counted(data["repeats"], "repeat"),
+    ]
+    yield f"<p class='quiet'>{', '.join(parts)}: {counted(len(runs), 'run')}, of which {ended:,} ended.</p>"
+
+
+def _methods(data: Data) -> Iterator[str]:
+    yield "<h2>Methods</h2>"
+    yield _list([*_design(data), *_statistics(data)])
+    places: dict[str, list[str]] = {}
+    for sentence, place in _remarks(data):
+        places.setdefault(sentence, []).append(place)
+    if places:
+        care = [f"{sentence.rstrip('.')} ({'; '.join(dict.fromkeys(where))})." for sentence, where in places.items()]
+        yield f"<h3>To read with care</h3>{_list(care)}"
+
+
+def _design(data: Data) -> Iterator[str]:
+    runs = rows_of(data["tables"]["runs"])
+    errors = sum(run["stop_reason"] in ("error", "cancelled") for run in runs)
+    kinds = {True: "replayed from recordings", False: "live", None: "without HTTP, or it is unknown"}
+    counts = [(sum(run["replayed"] is flag for run in runs), words) for flag, words in kinds.items()]
+    yield (
+        f"Runs: {', '.join(f'{count:,} {words}' for count, words in counts if count)}. {counted(errors, 'run')} ended with an error; "
+        "a run with an error counts as a failure."
+    )
+    prices = dict.fromkeys(row["price_lists"] for row in rows_of(data["provenance"]) if row["price_lists"])
+    yield f"Costs are those that the provider reported, or by the price list: {'; '.join(prices) or 'none was used'}."
+
+
+def _statistics(data: Data) -> Iterator[str]:
+    groups = rows_of(data["tables"]["summary"])
+    units = ", ".join(f"{_group(row)}: {_number(row['units'])}" for row in groups)
+    yield (
+        "All runs of one task, and all replays of one recording, are one independent unit. Intervals are computed from units, hold for "
+        f"other tasks like these, and have a confidence of 95 %. Independent units: {units}."
+    )
+    methods = dict.fromkeys(row["methods"] for row in groups if row["methods"])
+    yield f"Intervals of the summary: {'; '.join(methods) or 'none could be computed'}."
+    differences = []
+    for name, shown in data["tables"].items():
+        rows = rows_of(shown)
+        if name.startswith("paired"):
+            how = "; ".join(dict.fromkeys(row["method"] for row in rows if row["method"])) or "no interval could be computed"
+            differences.append(f"{name.removeprefix('paired ')}: {how}, {counted(len(rows), 'comparison')}")
+        if name == "pass@k":
+            how = "; ".join(dict.fromkeys(row["method"] for row in rows if row["method"])) or "no interval could be computed"
+            yield f"pass@k and pass^k are the unbiased estimators over the repeats of a task, averaged over tasks ({how})."
+    if differences:
+        yield (
+            "Differences: agents are compared on the same tasks, settings and repeats. P values are those of McNemar's exact test "
+            "where each unit is one pair of yes-or-no values, else of the paired t test over units; Holm's method adjusts them for all "
+            f"comparisons of their table ({'; '.join(differences)})."
+        )
+
+
+def _remarks(data: Data) -> Iterator[tuple[str, str]]:
+    """Yield sentences about a figure, each with the place of the figure."""
+    for name, shown in data["tables"].items():
+        for row in rows_of(shown) if name != "runs" else ():
+            for what in ("small_sample", "no_interval", "left_out", "mixed"):
+                if isinstance(row.get(what), str):
+                    text = f"{_WORDS.get(what, '')}{row[what]}"
+                    yield text[:1].upper() + text[1:], f"{name}, {_group(row)}"
+    for run in rows_of(data["tables"]["runs"]):
+        if run["score_error"]:
+            yield f"A score is missing: {cut(run['score_error'], 200)}", " / ".join(str(run[name]) for name in AXES)
+
+
+_WORDS = {"no_interval": "no interval: ", "left_out": "left out: "}
+
+
+def _group(row: Data) -> str:
+    if "group" in row:
+        return f"{row['group']} against {row['against']}"
+    return " / ".join(str(row[name]) for name in ("agent", "settings") if name in row)
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------------------
+
+
+def _tables(data: Data) -> Iterator[str]:
+    yield "<h2>Results</h2>"
+    for name, shown in data["tables"].items():
+        rows = rows_of(shown)
+        if name == "summary":
+            yield _summary(rows)
+        elif name.startswith("paired"):
+            yield _paired(name.removeprefix("paired "), rows)
+        elif name == "pass@k":
+            heads = ("group", "k", "pass@k [95 %]", "pass^k [95 %]", "tasks", "runs", "units")
+            lines = [
+                (
+                    _group(row),
+                    row["k"],
+                    _with_interval(row, "pass_at_k", "pass_at"),
+                    _with_interval(row, "pass_hat_k", "pass_hat"),
+                    *(_number(row[one]) for one in ("tasks", "runs", "units")),
+                )
+                for row in rows
+            ]
+            yield _table("Chance that one of k runs succeeds, and that all k do", heads, lines, range(1, 7))
+    runs = data["tables"]["runs"]
+    known = {name for row in rows_of(runs) for name, value in row.items() if value is not None}
+    columns = [name for name in runs["columns"] if name != "detail" and name in known]
+    cells = [[_number(row[name], name) if row[name] is not None else "–" for name in columns] for row in rows_of(runs)]
+    numbers = [place for place, name in enumerate(columns) if name in ("repeat", "steps", "calls", "total_tokens", "cost_usd")]
+    shown, state = _table("One row per run", columns, cells, numbers), " open" if len(cells) <= OPEN_ROWS else ""
+    yield f"<details{state}><summary>All {counted(len(cells), 'run')}</summary>{shown}</details>"
+
+
+def _summary(rows: Sequence[Data]) -> str:
+    heads = (
+        "group",
+        "runs",
+        "errors",
+        "units",
+        "completed [95 %]",
+        "success [95 %]",
+        "score [95 %]",
+        "tokens [95 %]",
+        "cost [95 %]",
+    )
+    lines = [
+        (
+            _group(row),
+            *(_number(row[name]) for name in ("runs", "failed", "units")),
+            _with_interval(row, "completion_rate", "completion"),
+            _with_interval(row, "success_rate", "success"),
+            _with_interval(row, "score_mean", "score"),
+            _with_interval(row, "tokens_mean", "tokens"),
+            _with_interval(row, "cost_mean", "cost"),
+        )
+        for row in rows
+    ]
+    return _table("Means and rates per group, with intervals; no brackets: no interval", heads, lines, range(1, 9))
+
+
+def _paired(what: str, rows: Sequence[Data]) -> str:
+    heads = ("group", "against", "difference [95 %]", "pairs", "units", "p", "p (Holm)", "different")
+    lines = []
+    for row in rows:
+        ends = [row["low"], row["high"]]
+        shown = "" if None in ends else f" [{_number(ends[0], what)}, {_number(ends[1], what)}]"
+        difference = "–" if row["difference"] is None else f"{_number(row['difference'], what)}{shown}"
+        different = {True: "yes", False: "not shown", None: "–"}[row["different"]]
+        lines.append(
+            (
+                row["group"],
+                row["against"],
+                difference,
+                row["pairs"],
+                row["units"],
+                _p(row["p_value"]),
+                _p(row["p_holm"]),
+                different,
+            )
+        )
+    return _table(f"Differences of {what} on the same tasks", heads, lines, range(2, 8))
+
+
+# Figures --------------------------------------------------------------------------------------------------------------------------
+
+
+def _figures(results: ExperimentResults) -> Iterator[str]:
+    try:
+        figure = results.plot()
+    except AgentlabError as error:  # nothing has ended yet
+        yield f"<h2>Figures</h2><p>There is no figure: {escape(error, LONGEST)}</p>"
+        return
+    width = round(figure.get_size_inches()[0] * 100)
+    described = one_line(figure.alt, 4_000)
+    shown = picture(figure.png(), described, width)
+    yield f"<h2>Figures</h2><figure>{shown}<figcaption>{escape(described, 4_000)}</figcaption></figure>"
+
+
+# Tasks, scorers, provenance, code ---------------------------------------------------------------------------------------------------
+
+
+def _about(data: Data) -> Iterator[str]:
+    tasks = data["tasks"]
+    yield f"<h2>Tasks</h2><p>Version {escape(tasks['version'])}.</p>"
+    lines = [[cut(str(one[name]), 300) if one[name] is not None else "–" for name in _TASK] for one in tasks["items"]]
+    yield _table("Tasks, with the hash of their content", _TASK, lines)
+    yield "<h2>Agents and settings</h2>"
+    named = [
+        (
+            name,
+            one["model"],
+            ", ".join(one["tools"]) or "none",
+            cut(one["instructions"], 400) or "none",
+            _given(one["parameters"]),
+        )
+        for name, one in data["agents"].items()
+    ]
+    yield _table("Agents", ("agent", "model", "tools", "instructions", "parameters"), named)
+    yield _table("Settings", ("settings", "limits"), [(name, _given(one)) for name, one in data["settings"].items()])
+    if data["scorers"]:
+        yield "<h2>Scorers</h2>"
+        yield _table(
+            "Scorers; the version is Python's and a hash of the code",
+            ("name", "scorer", "version"),
+            [(one["name"], one["scorer"], one["version"]) for one in data["scorers"]],
+        )
+    yield "<h2>Provenance</h2>"
+    origins = rows_of(data["provenance"])
+    for begin in range(0, len(origins), COLUMNS):
+        some = origins[begin : begin + COLUMNS]
+        numbers = [f"origin {number}" for number in range(begin + 1, begin + 1 + len(some))]
+        origin = [(name.replace("_", " "), *(_origin(name, one[name]) for one in some)) for name in data["provenance"]["columns"]]
+        yield _table("What made the runs, one column per origin", ("", *numbers), origin)
+    yield f"<h2>To repeat it</h2><pre>{escape_whole(_code(data))}</pre>"
+
+
+_TASK = ("id", "prompt", "target", "tags", "hash")
+
+
+def _given(values: Data, none: str = "defaults") -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items()) or none
+
+
+def _origin(name: str, value: object) -> str:
+    if value is None:
+        return "none" if name in ("resumed_in", "recordings", "price_lists", "libraries") else "unknown"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def _code(data: Data) -> str:
+    """Return the code of the experiment as far as a page can have it: functions are named only."""
+    agents = ",\n    ".join(f"{name!r}: lab.Agent({_arguments(one)})" for name, one in data["agents"].items())
+    settings = ",\n    ".join(f"{name!r}: dict({_given(one, '')})" for name, one in data["settings"].items())
+    scorers = ", ".join(f"{one['name']!r}: …" for one in data["scorers"] if one["scorer"] != "added by rescore")
+    score = f"\n    score={{{scorers}}},  # see Scorers" if scorers else ""
+    return f"""import agentlab as lab
+
+agents = {{
+    {agents},
+}}
+settings = {{
+    {settings},
+}}
+tasks = …  # {counted(len(data["tasks"]["items"]), "task")}, lab.Tasks(…).version == {data["tasks"]["version"]!r}
+study = lab.Experiment(
+    agents,
+    tasks,
+    settings,
+    repeats={data["repeats"]},{score}
+    name={data["name"]!r},
+)
+await lab.verify("study.html", study, recordings="…")  # the folder of recordings; no key and no network
+"""
+
+
+def _arguments(agent: Data) -> str:
+    tools = f", tools=[{', '.join(agent['tools'])}]" if agent["tools"] else ""
+    words = f", instructions={cut(agent['instructions'], 200)!r}" if agent["instructions"] else ""
+    more = f", options={agent['parameters']!r}" if agent["parameters"] else ""
+    return f"{agent['model']!r}{tools}{words}{more}"

@@ -1,0 +1,87 @@
+"""The file that `results.report` writes, in a real browser: it asks for nothing, and hostile texts in it do nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inert import HOSTILE
+from playwright.sync_api import Browser, Page, expect
+
+import agentlab as lab
+from agentlab.testing import ScriptedProvider, say
+
+from .axe import faults
+
+TEXT = "".join(one.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for one in HOSTILE.values())
+
+
+def report(folder: Path, text: str) -> Path:
+    """The report of two agents on six tasks, with this text in all places that take one."""
+
+    def said(request: Any, index: int) -> Any:
+        return say(text if index % 2 else "yes", cost=f"0.00{len(request.messages[0].text) % 7 + 1}")
+
+    agents = {name: lab.Agent(ScriptedProvider(said), instructions=text) for name in ("first", "second")}
+    tasks = [{"id": f"t{n}", "prompt": f"{n * 'again '}{text}", "target": "yes", "tags": [text]} for n in range(6)]
+    study = lab.Experiment(agents, tasks, repeats=2, score=lab.scorers.Exact())
+    with ThreadPoolExecutor(1) as pool:  # this thread has the event loop of Playwright
+        results = pool.submit(asyncio.run, study.run(progress=False)).result()
+    return results.report(folder / "study.html")
+
+
+@pytest.fixture
+def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+    """Opens the file; the test fails if the page writes an error or asks for anything."""
+    wrong: list[str] = []
+    contexts = []
+
+    def opened(text: str = "What is it?", **settings: object) -> Page:
+        file = report(tmp_path, text)
+        contexts.append(browser.new_context(**settings))  # type: ignore[arg-type]
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on(
+            "request", lambda asked: wrong.append(asked.url) if asked.url[:5] != "data:" and asked.url != file.as_uri() else None
+        )
+        page.goto(file.as_uri())
+        expect(page.get_by_role("heading", name="Methods")).to_be_visible()
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_and_no_table_widens_the_page(show: Callable[..., Page], scheme: str) -> None:
+    page = show(color_scheme=scheme, viewport={"width": 400, "height": 800})
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    assert faults(page, ".report") == []
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
+    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == (
+        "rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 27)"
+    )
+    assert page.locator("figure img").evaluate("one => one.naturalWidth > 100 && one.alt.length > 50")
+
+
+def test_paper_is_white_and_has_the_folded_runs(show: Callable[..., Page]) -> None:
+    page = show(color_scheme="dark", viewport={"width": 760, "height": 1000})
+    page.locator("details").evaluate("one => { one.open = false; }")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator("details table").evaluate("one => one.getBoundingClientRect().height") > 200
+
+
+def test_hostile_texts_do_nothing(show: Callable[..., Page]) -> None:
+    page = show(TEXT)
+    acting = "script:not([type='application/json']), iframe, object, embed, form, svg, a, [onerror], [onload], [onmouseover]"
+    assert page.locator(acting).count() == 0
+    assert page.locator("img:not([src^='data:image/png'])").count() == 0
+    assert page.evaluate("window.owned === undefined && document.title === 'Report of experiment'")
