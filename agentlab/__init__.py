@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from agentlab.experiments.shared_budget import DryRun as DryRun
     from agentlab.experiments.tasks import Task as Task
     from agentlab.experiments.tasks import Tasks as Tasks
+    from agentlab.experiments.tune import tune as tune
+    from agentlab.experiments.tuning import Tuning as Tuning
     from agentlab.interop import otel_export as telemetry  # noqa: F401
     from agentlab.interop.otel_export import Telemetry as Telemetry
     from agentlab.limits.budget import Budget as Budget
@@ -151,6 +153,8 @@ _NAMES = {
     "experiments.grid": "Cell",
     "experiments.results": "ExperimentResults",
     "experiments.tasks": "Task Tasks",
+    "experiments.tune": "tune",
+    "experiments.tuning": "Tuning",
     "interop.otel_export": "Telemetry",
     "limits.budget": "Budget",
     "limits.combinators": "AllOf AnyOf Custom Not Off StopCondition",

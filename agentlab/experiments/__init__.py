@@ -15,9 +15,13 @@ May import: `plots` and what is below it.
     status         which cells are done, and progress bars
     results        `ExperimentResults`: frames, `summary()`, `paired()`, `agreement()`, `plot()`
     frames         builds the frames of the results
+    tune           `lab.tune`: a search over settings with Optuna
+    tuning         the result of `lab.tune`
+    search_space   the parameters of a search
+    recorded       recorded runs under other limits, with their scores
 """
 
 __all__ = [
     "experiment", "tasks", "scorers", "scoring", "rescore", "grid", "schedule", "runner", "shared_budget", "identity", "status",
-    "results", "frames",
+    "results", "frames", "tune", "tuning", "search_space", "recorded",
 ]  # fmt: skip
