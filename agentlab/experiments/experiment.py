@@ -402,8 +402,8 @@ class Experiment(Displayable):
         )
 
     def variant(self, cells: Sequence[Cell], agents: Mapping[str, Agent], settings: Mapping[str, Any], **more: Any) -> Experiment:
-        """Return an experiment with some of the cells and other agents and settings under their names, in the same store. It has the same
-        scores, rate limits and transport. For `lab.tune`; `more` are arguments of Experiment."""
+        """Return an experiment with some of the cells, and other agents and settings under their names. Store, score, rate limits and
+        transport are the same. For `lab.tune`; `more` are arguments of Experiment."""
         ids = {cell.prompt_id for cell in cells}
         tasks = self.grid.tasks.where(lambda task: task.id in ids)
         repeats = max(cell.repeat for cell in cells)

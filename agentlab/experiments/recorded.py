@@ -41,8 +41,8 @@ NO_LIMIT = {"max_turns": 1_000_000_000}
 def answered_by(agent: Agent) -> str:
     """Return what the agent's answers depend on, as text: everything but the limits that can be tried on a record."""
     settings, capped = agent.settings, agent.settings.budget.max_tokens_per_turn is not None
-    free = [name for name in BOUNDS if not (capped and name == "max_tokens")]  # it lowers that cap
-    bare = replace(settings, stop=None, budget=replace(settings.budget, **dict.fromkeys(free)))
+    free: dict[str, Any] = {name: None for name in BOUNDS if not (capped and name == "max_tokens")}  # it lowers that cap
+    bare = replace(settings, stop=None, budget=replace(settings.budget, **free))
     model, sent = agent.model, {**agent.parameters.given(), **agent.options}
     parts = [model.name, model.model, agent.instructions, sent, made_by(agent, bare), codec.to_jsonable(bare)]
     return json.dumps(parts, sort_keys=True, default=text_of)
@@ -61,7 +61,7 @@ async def under_limits(results: ExperimentResults, agent: Agent) -> pd.DataFrame
     tried = backtest(results, settings.stop, budget=limits or NO_LIMIT, per="run").set_index("run_id")
     ended, scored, code = [], [], code_version(results.score)
     for one, run in zip(statuses, results.loaded, strict=True):
-        row = tried.loc[one.run_id]
+        row: pd.Series[Any] = tried.loc[one.run_id]  # type: ignore[assignment]  # each run occurs once
         result = _result(run, row, settings, agent)
         if result is None:
             unknown = int((tried["outcome"] == "unknown").sum())

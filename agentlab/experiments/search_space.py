@@ -39,6 +39,12 @@ class Parameter:
     distribution: BaseDistribution
     choices: Mapping[Plain, Any] = field(default_factory=dict)
 
+    @property
+    def ends(self) -> list[Plain]:
+        """All choices, or both ends of the range."""
+        distribution: Any = self.distribution
+        return list(self.choices) or [distribution.low, distribution.high]
+
     def value(self, chosen: Plain) -> Any:
         """Return the value that Optuna's choice stands for."""
         return self.choices[chosen] if self.choices else chosen
@@ -64,12 +70,9 @@ class Space:
         self.grid = grid
         self.parameters: dict[str, Parameter] = {name: _parameter(name, values) for name, values in given.items()}
         for name, one in self.parameters.items():
-            ends = list(one.choices) or [getattr(one.distribution, "low"), getattr(one.distribution, "high")]  # noqa: B009
-            for value in ends:  # raises the error of a value that an agent does not take
-                self.agent({**{other: self._first(other) for other in ("agent", "settings") if other in given}, name: value})
-
-    def _first(self, name: str) -> Plain:
-        return next(iter(self.parameters[name].choices))
+            some = {other: next(iter(self.parameters[other].choices)) for other in ("agent", "settings") if other in given}
+            for value in one.ends:  # raises the error of a value that an agent does not take
+                self.agent({**some, name: value})
 
     @property
     def distributions(self) -> dict[str, BaseDistribution]:

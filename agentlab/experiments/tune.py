@@ -80,9 +80,9 @@ async def tune(
     """Search for the best settings of an experiment with Optuna, and measure those it finds on tasks that it has not seen.
 
     experiment   its agent, tasks, repeats and score. Runs that its store has already are the record for what-if
-    space        the values of each parameter: a list, or a range `(2, 16)`, `(0.001, 0.1, "log")`, or a distribution of Optuna.
-                 Parameters: the limits of a Budget, `stop`, `model`, `instructions`, `temperature` and the other parameters of requests;
-                 `agent` and `settings`, by name, if the experiment has several. A stop condition may have lists as in `lab.backtest`
+    space        the values of each parameter: a list, a range `(2, 16)` or `(0.001, 0.1, "log")`, or a distribution of Optuna.
+                 Parameters: the limits of a Budget, `stop`, `model`, `instructions`, `temperature` and the other parameters of a
+                 request; `agent` and `settings`, by name, if the experiment has several. A stop condition may have lists
     objectives   one or several numeric columns of `results.runs`, such as `score` or `terminated`, with a minus to minimize
     trials       the number of trials in the study, those of earlier calls with the same `storage` included
     held_out     the share of tasks that only the trials on the Pareto front are run on, after the search
@@ -99,17 +99,17 @@ async def tune(
     earlier trial: it sends no request. Otherwise all its runs are live, in the store of the experiment. The column `how` says which.
     If the runs of a trial have an unknown value of an objective, or if it raises, its state is `failed`, and `why` has the reason.
 
-    Needs the extra agentlab-jupyter[tune]. Raises ConfigurationError and LimitError for a space, objectives or tasks that cannot be used.
+    Needs the extra agentlab-jupyter[tune]. Errors: ConfigurationError, LimitError for an invalid limit.
 
     Example:
-        >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(20)])
+        >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(10)], [dict(budget=lab.Budget(max_turns=4))])
         >>> results = await study.run(progress=False)
-        >>> tuned = await lab.tune(study, {"max_turns": (2, 16)}, objectives="-cost_usd", trials=8, progress=False)
+        >>> tuned = await lab.tune(study, {"max_turns": [1, 2, 4]}, objectives="-cost_usd", trials=8, progress=False)
         >>> tuned
-        Tuning('experiment', 8 trials, all what-if, no request; best of 1 on the front: max_turns=2: cost_usd 0.02 on 6 held-out tasks)
+        Tuning('experiment', 8 trials, all what-if, no request; best of 1 on the front: max_turns=1: cost_usd 0.01 on 3 held-out tasks)
         >>> tuned.front[["max_turns", "cost_usd", "cost_usd_tuning", "units", "how"]]
            max_turns  cost_usd  cost_usd_tuning  units      how
-        0          2      0.02             0.02      6  what-if
+        0          1      0.01             0.01      3  what-if
     """
     try:
         import optuna as _  # noqa: F401
@@ -125,7 +125,7 @@ async def tune(
     if pruner is not None and len(goals) > 1:
         raise ConfigurationError("pruner: Optuna prunes for one objective only. Pass one objective, or no pruner.")
     parts = _split(experiment.grid.tasks, held_out, seed)
-    search = _Search(experiment, Space(space, experiment.grid), goals, parts, budget or experiment.budget, concurrency)
+    search = _Search(experiment, Space(space, experiment.grid), goals, parts, budget=budget, concurrency=concurrency)
     search.open(storage, sampler, pruner, seed)
     async with waiting():
         await search.run(trials, progress=progress)
@@ -140,8 +140,8 @@ def _split(tasks: Tasks, held_out: object, seed: int) -> tuple[Tasks, Tasks]:
     number = round(len(texts) * held_out)
     if not 0 < number < len(texts):
         raise ConfigurationError(
-            f"held_out={held_out!r} of {len(texts)} different tasks leaves no {'tuning' if number else 'held-out'} task: pass more tasks, "
-            "or another share."
+            f"held_out={held_out!r} of {len(texts)} different tasks leaves no {'tuning' if number else 'held-out'} task: pass more "
+            "tasks, or another share."
         )
     kept = set(texts[:number])
     return tasks.where(lambda task: task.text not in kept), tasks.where(lambda task: task.text in kept)
@@ -179,13 +179,14 @@ class _Search:
         space: Space,
         goals: tuple[Objective, ...],
         parts: tuple[Tasks, Tasks],
+        *,
         budget: Budget | None,
         concurrency: int,
     ) -> None:
         self.experiment, self.space, self.goals, self.concurrency = experiment, space, goals, concurrency
         self.tuning, self.held_out = parts
         self.ratio = Decimal(len(self.held_out)) / len(self.tuning)
-        self.budget = SharedBudget(budget, None, {})
+        self.budget = SharedBudget(budget or experiment.budget, None, {})
         self.ended = ""
         self.prunes = False
         self._recorded: dict[tuple[str, str], ExperimentResults] = {}
@@ -230,8 +231,8 @@ class _Search:
         other = [name for name, value in parts.items() if before.get(name) != value]
         if other:
             raise ConfigurationError(
-                f"The storage has a study {self.experiment.grid.name!r} with other {' and other '.join(other)}: give the experiment another "
-                "name=…, or use another storage."
+                f"The storage has a study {self.experiment.grid.name!r} with other {' and other '.join(other)}: give the experiment "
+                "another name=…, or use another storage."
             )
         self.study.set_user_attr("agentlab", parts)
 
@@ -333,7 +334,7 @@ class _Search:
         return _Runs(runs, LIVE, why)
 
     def _report(self, trial: optuna.Trial | None, runs: pd.DataFrame, ids: Sequence[str], after: int = 0) -> None:
-        """Report the mean over the first 1, 2, … tasks to the pruner, from `after` on. The order of the tasks is the same in each trial."""
+        """Report the mean over the first tasks to the pruner: of `after` + 1, and so on. Their order is the same in each trial."""
         if trial is not None and self.prunes:
             values, places = values_of(runs, self.goals[0]), runs["prompt_id"].map(ids.index).to_numpy()
             for number in range(after + 1, len(ids) + 1):

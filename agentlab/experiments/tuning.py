@@ -27,12 +27,11 @@ from agentlab.records.frames import array
 if TYPE_CHECKING:
     import optuna
 
-    from agentlab.plots import PlotAxes
+    from matplotlib.axes import Axes
 
 WHAT_IF, LIVE = "what-if", "live"
 COLUMNS = {column.name: column.dtype for column in RUN_COLUMNS if column.dtype in ("Int64", "Float64", "boolean")}
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "interrupted", "WAITING": "waiting"}
-PAID = {"paid_calls": "Int64", "paid_tokens": "Int64", "paid_usd": "Float64"}
 
 
 class UnknownValueError(Exception):
@@ -71,7 +70,8 @@ def objectives_of(given: object, *, scored: bool) -> tuple[Objective, ...]:
     for one in found:
         if one.is_score and not scored:
             raise ConfigurationError(
-                f"objectives: {one.column!r} needs an experiment with score=…; 'terminated' is the share of runs that finish on their own."
+                f"objectives: {one.column!r} needs an experiment with score=…; 'terminated' is the share of runs that finish on "
+                "their own."
             )
         if not one.is_score and one.column not in COLUMNS:
             raise ConfigurationError(f"objectives: {unknown_name('numeric column', one.column, ['score', *COLUMNS])}")
@@ -88,8 +88,8 @@ def values_of(runs: pd.DataFrame, goal: Objective) -> Any:
     if goal.is_score:
         values = scores_of(values, failed_of(runs, "count"))
     if unknown := int(np.isnan(values).sum()):
-        errors = runs["score_error"].dropna() if goal.is_score else ()
-        reason = f": {errors.iloc[0]}" if len(errors) else ""
+        errors = runs["score_error"].dropna().tolist() if goal.is_score else []
+        reason = f": {errors[0]}" if errors else ""
         raise UnknownValueError(f"{goal.column} is unknown in {unknown} of {counted(len(values), 'run')}{reason}")
     return values
 
@@ -189,12 +189,11 @@ def _column(values: list[Any], choices: Iterable[Any]) -> Any:
 
 
 def _paid(spent: Sequence[Spent | None]) -> dict[str, Any]:
-    values = {
-        "paid_calls": [None if one is None else one.calls for one in spent],
-        "paid_tokens": [None if one is None or one.unknown_tokens else one.tokens for one in spent],
-        "paid_usd": [None if one is None or one.unknown_cost else float(one.cost_usd) for one in spent],
+    return {
+        "paid_calls": array([None if one is None else one.calls for one in spent], "Int64"),
+        "paid_tokens": array([None if one is None or one.unknown_tokens else one.tokens for one in spent], "Int64"),
+        "paid_usd": array([None if one is None or one.unknown_cost else float(one.cost_usd) for one in spent], "Float64"),
     }
-    return {name: array(values[name], dtype) for name, dtype in PAID.items()}
 
 
 # The result -----------------------------------------------------------------------------------------------------------------------
@@ -205,13 +204,13 @@ class Tuning(Displayable):
     """The result of `lab.tune`. What is reported is in `front`: figures from tasks that the search has not seen.
 
     Example:
-        >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(20)])
+        >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(10)], [dict(budget=lab.Budget(max_turns=4))])
         >>> results = await study.run(progress=False)
-        >>> tuned = await lab.tune(study, {"max_turns": (2, 16)}, objectives="-cost_usd", trials=8, progress=False)
+        >>> tuned = await lab.tune(study, {"max_turns": [1, 2, 4]}, objectives="-cost_usd", trials=8, progress=False)
         >>> tuned.trials[["number", "state", "how", "max_turns", "cost_usd", "paid_calls"]].head(2)
            number     state      how  max_turns  cost_usd  paid_calls
-        0       0  complete  what-if         10       0.1           0
-        1       1  complete  what-if         12      0.12           0
+        0       0  complete  what-if          2      0.02           0
+        1       1  complete  what-if          4      0.04           0
     """
 
     name: str
@@ -219,12 +218,12 @@ class Tuning(Displayable):
     """The study of Optuna, for its importances and plots."""
     objectives: tuple[Objective, ...]
     trials: pd.DataFrame
-    """One row per trial: its state, `how` its runs came about, parameters, the means of the objectives on the tuning tasks, `on_front`, the
-    number of runs and tasks, what its live runs cost (`paid_calls`, `paid_tokens`, `paid_usd`), and `why`."""
+    """One row per trial: `state`, `how` (what-if or live), the parameters, the means of the objectives on the tuning tasks, `on_front`,
+    the number of `runs` and `tasks`, the usage of its live runs (`paid_calls`, `paid_tokens`, `paid_usd`), and `why`."""
     front: pd.DataFrame
     """The Pareto-optimal trials, the best by the first objective first. Each objective has its mean on the held-out tasks with a 95 %
-    interval, and `<objective>_tuning`, the mean by which the trial was chosen, which is optimistic. `units` is the number of independent
-    tasks, `methods` names the intervals, `no_interval` has the reason for a missing one."""
+    interval, and `<objective>_tuning`, the mean by which the trial was chosen, which is optimistic. `units` is the number of
+    independent tasks; `methods` names the intervals, and `no_interval` has the reason for a missing one."""
     tuning_tasks: Tasks
     held_out_tasks: Tasks
     spent: Spent
@@ -234,28 +233,28 @@ class Tuning(Displayable):
     space: Space = field(compare=False)
 
     @property
-    def best(self) -> pd.Series[Any] | None:
-        """The row of `front` that is best by the first objective on the tuning tasks; None if no trial has a value. It is chosen without
-        the held-out tasks, so its figures are not optimistic.
+    def best(self) -> dict[str, Any] | None:
+        """The row of `front`, as a dict, that is best by the first objective on the tuning tasks; None if no trial has a value. The held-out tasks
+        have no part in the choice, so its figures are not optimistic.
 
         Example:
-            >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(20)])
+            >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(10)], [dict(budget=lab.Budget(max_turns=4))])
             >>> results = await study.run(progress=False)
-            >>> tuned = await lab.tune(study, {"max_turns": [2, 4]}, objectives="-cost_usd", trials=8, progress=False)
+            >>> tuned = await lab.tune(study, {"max_turns": [1, 2, 4]}, objectives="-cost_usd", trials=8, progress=False)
             >>> tuned.best["max_turns"], tuned.best["cost_usd"]
-            (2, 0.02)
+            (1, 0.01)
         """
-        return self.front.iloc[0] if len(self.front) else None
+        return next((dict(zip(map(str, row), row.values(), strict=True)) for row in self.front.to_dict("records")), None)
 
     def agent(self, number: int | None = None) -> Agent:
         """Return the agent of a trial, whose limits are the defaults of its runs. None: of the best one.
 
         Example:
-            >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(20)])
+            >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(10)], [dict(budget=lab.Budget(max_turns=4))])
             >>> results = await study.run(progress=False)
-            >>> tuned = await lab.tune(study, {"max_turns": [2, 4]}, objectives="-cost_usd", trials=8, progress=False)
+            >>> tuned = await lab.tune(study, {"max_turns": [1, 2, 4]}, objectives="-cost_usd", trials=8, progress=False)
             >>> tuned.agent()
-            Agent(scripted:script, tools=[search], budget=Budget(max_turns=2))
+            Agent(scripted:script, tools=[search], budget=Budget(max_turns=1))
         """
         if number is None and self.best is None:
             raise ConfigurationError(f"No trial has a value, see the column why of trials. {self.ended}".strip())
@@ -265,24 +264,24 @@ class Tuning(Displayable):
             raise ConfigurationError(f"There is no trial {number!r}: choose one of 0 to {len(trials) - 1}.")
         return self.space.agent(trials[chosen].params)
 
-    def plot(self, **options: Any) -> PlotAxes:
+    def plot(self, **options: Any) -> Axes:
         """Draw the trials and the front; see `lab.plots.tuning`.
 
         Example:
-            >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(20)])
+            >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(10)], [dict(budget=lab.Budget(max_turns=4))])
             >>> results = await study.run(progress=False)
-            >>> tuned = await lab.tune(study, {"max_turns": [2, 4]}, objectives="-cost_usd", trials=8, progress=False)
+            >>> tuned = await lab.tune(study, {"max_turns": [1, 2, 4]}, objectives="-cost_usd", trials=8, progress=False)
             >>> tuned.plot().alt
-            'Cost_usd on the tuning tasks of 8 trials. ...
+            'Cost_usd on the tuning tasks of 8 trials. On the front, on 3 held-out tasks: trial 7 (0.01).'
         """
         from agentlab.plots import tuning
 
         return tuning(self, **options)
 
     def __repr__(self) -> str:
-        return printable(cut(f"Tuning({self.name!r}, {self.in_short()})", 2_000))
+        return printable(cut(f"Tuning({self.name!r}, {self._in_short()})", 2_000))
 
-    def in_short(self) -> str:
+    def _in_short(self) -> str:
         """Return the search and its best trial in words."""
         counts = self.trials["how"].fillna("without runs").value_counts(sort=False)
         found = ", ".join(f"{number} {how}" for how, number in counts.items())
@@ -297,7 +296,7 @@ class Tuning(Displayable):
             parts.append(f"best of {len(self.front)} on the front: {values}: {figures} {where}")
         return "; ".join(part for part in parts if part)
 
-    def _figure(self, row: pd.Series[Any], goal: Objective) -> str:
+    def _figure(self, row: dict[str, Any], goal: Objective) -> str:
         value, low, high = (row[f"{goal.column}{end}"] for end in ("", "_low", "_high"))
         if pd.isna(value):
             return f"{goal.column} unknown"

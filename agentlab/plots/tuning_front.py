@@ -19,19 +19,20 @@ NUMBER = "number"
 
 
 def tuning_data(tuned: Any, x: str | None = None, y: str | None = None) -> pd.DataFrame:
-    """Return the points of `lab.plots.tuning`: one row per trial with values on the tuning tasks, then one per measured trial of the front.
+    """Return the points of `lab.plots.tuning`: one row per trial on the tuning tasks, then one per trial of the front on the held-out
+    tasks. Trials without values are left out.
 
     Columns: `number` of the trial, `on` (`tuning` or `held-out`), `x` and `y` with the ends of their intervals, `on_front`. `tuned` is
     the result of `lab.tune`; `x` and `y` are two of its objectives, by default the second against the first, or with one objective the
     number of the trial against it.
 
     Example:
-        >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(20)])
+        >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(10)], [dict(budget=lab.Budget(max_turns=4))])
         >>> results = await study.run(progress=False)
-        >>> tuned = await lab.tune(study, {"max_turns": [2, 4]}, objectives="-cost_usd", trials=8, progress=False)
+        >>> tuned = await lab.tune(study, {"max_turns": [1, 2, 4]}, objectives="-cost_usd", trials=8, progress=False)
         >>> lab.plots.tuning_data(tuned)[["number", "on", "y", "on_front"]].tail(1)
            number        on     y  on_front
-        8       0  held-out  0.02      True
+        8       7  held-out  0.01      True
     """
     x, y = _axes(tuned, x, y)
     trials, front = tuned.trials, tuned.front
@@ -68,11 +69,11 @@ def tuning(tuned: Any, x: str | None = None, y: str | None = None, ax: Axes | No
     intervals. A line joins the two figures of a trial: its length is the optimism of the search. Returns the axes; see `tuning_data`.
 
     Example:
-        >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(20)])
+        >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(10)], [dict(budget=lab.Budget(max_turns=4))])
         >>> results = await study.run(progress=False)
-        >>> tuned = await lab.tune(study, {"max_turns": [2, 4]}, objectives=["-cost_usd", "-calls"], trials=8, progress=False)
+        >>> tuned = await lab.tune(study, {"max_turns": [1, 2, 4]}, objectives=["-cost_usd", "-calls"], trials=8, progress=False)
         >>> lab.plots.tuning(tuned).alt
-        'Cost_usd against calls on the tuning tasks of 8 trials. On the front, on 6 held-out tasks: trial 0 (0.02 at 2).'
+        'Cost_usd against calls on the tuning tasks of 8 trials. On the front, on 3 held-out tasks: trial 7 (0.01 at 1).'
     """
     (x_name, y_name), data = _axes(tuned, x, y), tuning_data(tuned, x, y)
     ax = look.axes_for(ax, "tuning", 8.2, 3.6)
@@ -84,14 +85,16 @@ def tuning(tuned: Any, x: str | None = None, y: str | None = None, ax: Axes | No
     if data.empty:
         return look.nothing(ax, "no trial has a value", title)
     look.grid(ax)
-    points: dict[str, Any] = {"linestyle": "none", "clip_on": False}
     rows: list[Row] = []
+    of_tuning: dict[str, Any] = {"linestyle": "none", "marker": "o", "color": TUNED, "markersize": 4, "alpha": 0.6}
+    of_front: dict[str, Any] = {"linestyle": "none", "marker": "D", "color": HELD_OUT, "markersize": 7}
     for name, part, style in (
-        (f"tuning tasks ({len(tuned.tuning_tasks)})", on_tuning, {"marker": "o", "color": TUNED, "markersize": 4, "alpha": 0.6}),
-        (f"front, held-out tasks ({len(tuned.held_out_tasks)})", held_out, {"marker": "D", "color": HELD_OUT, "markersize": 7}),
+        (f"tuning tasks ({len(tuned.tuning_tasks)})", on_tuning, of_tuning),
+        (f"front, held-out tasks ({len(tuned.held_out_tasks)})", held_out, of_front),
     ):
-        ax.plot(part["x"].astype(float), part["y"].astype(float), gid=look.gid("points", name), zorder=3, **points, **style)
-        rows.append((Line2D([], [], **{**points, **style}), name))
+        points = part["x"].astype(float).to_numpy(), part["y"].astype(float).to_numpy()
+        ax.plot(*points, gid=look.gid("points", name), zorder=3, clip_on=False, **style)
+        rows.append((Line2D([], [], **style), name))
     chosen = on_tuning.set_index("number")
     for row in held_out.to_dict("records"):
         at, before = (float(row["x"]), float(row["y"])), chosen.loc[row["number"]]

@@ -1,4 +1,4 @@
-"""A search over settings: what-if trials equal live runs, the front equals brute force, one budget, pruning, and resuming after a kill."""
+"""A search over settings: what-if trials equal live runs, the front equals brute force, one budget, pruning, resuming after a kill."""
 
 from __future__ import annotations
 
@@ -213,7 +213,9 @@ def test_held_out_tasks_are_run_after_the_search_for_the_front_alone() -> None:
     assert best is not None
     scores = naive(answering(), found.held_out_tasks)
     assert best["score"] == pytest.approx(scores["score"]) and best["units"] == 6
-    assert best["score_low"] < best["score"] < best["score_high"] and "t or Hall" in best["methods"] or "t on" in best["methods"]
+    assert best["score_low"] < best["score"] < best["score_high"] and best["methods"].startswith(
+        "score: t on the logarithm or Hall"
+    )
 
 
 def test_tasks_with_the_same_text_are_in_the_same_part() -> None:
@@ -331,8 +333,7 @@ def slow_search(folder: Path, model: Slow) -> lab.Tuning:
     return tuned(study, {"temperature": (0.0, 1.0), "max_turns": [3, 4]}, held_out=0.34, concurrency=2, **more)
 
 
-@pytest.mark.parametrize("asked", [3, 25])
-def test_kill_9_in_the_middle_of_a_trial_loses_nothing(tmp_path: Path, asked: int) -> None:
+def test_kill_9_in_the_middle_of_a_trial_loses_nothing(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = os.fork()
     if not process:
@@ -340,7 +341,7 @@ def test_kill_9_in_the_middle_of_a_trial_loses_nothing(tmp_path: Path, asked: in
             slow_search(tmp_path, Slow(0.01, log))
         finally:
             os._exit(0)
-    within(lambda: log.exists() and len(log.read_text().splitlines()) >= asked)
+    within(lambda: log.exists() and len(log.read_text().splitlines()) >= 20)
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
     before = log.read_text().splitlines()
@@ -383,7 +384,7 @@ KEY = "sk-ant-" + "a1B2" * 8
 
 
 def test_an_unknown_score_is_no_value() -> None:
-    study = recorded(answering(), score=broken)
+    study = study_of(answering(), score=broken)
     found = tuned(
         study,
         {"max_turns": [1, 4], "instructions": [f"Use {KEY}."]},
@@ -422,7 +423,7 @@ def test_a_judge_is_not_asked_by_a_what_if() -> None:
 
 def test_several_agents_and_settings_are_parameters() -> None:
     agents = {"quick": answering(budget=Budget(max_turns=2)), "slow": answering()}
-    study = lab.Experiment(agents, TASKS, {"one": dict(stop=StepCountIs(1)), "all": {}}, score=marked)
+    study = lab.Experiment(agents, TASKS, {"one": {"stop": StepCountIs(1)}, "all": {}}, score=marked)
     asyncio.run(ended(study))
     space = {"agent": ["quick", "slow"], "settings": ["one", "all"]}
     found = tuned(study, space, objectives="-steps", trials=4, sampler=grid_of(space))
@@ -489,7 +490,7 @@ def test_bad_input_is_an_error_that_says_what_to_do(name: str) -> None:
 
 
 def test_other_bad_input() -> None:
-    with pytest.raises(lab.errors.ConfigurationError, match="pass a lab.Experiment"):
+    with pytest.raises(lab.errors.ConfigurationError, match=r"pass a lab\.Experiment"):
         tuned([1], {"max_turns": [2]})  # type: ignore[arg-type]
     with pytest.raises(lab.errors.ConfigurationError, match="'score' needs an experiment with score=…"):
         tuned(study_of(answering(), score=None), {"max_turns": [2]})
@@ -539,7 +540,7 @@ def test_the_plot_has_the_trials_and_the_front() -> None:
     assert found.plot(x="score", y="cost_usd").alt.startswith("Cost_usd against score")
     with pytest.raises(lab.errors.ConfigurationError, match="y='steps'"):
         found.plot(y="steps")
-    with pytest.raises(lab.errors.ConfigurationError, match="takes the result of lab.tune"):
+    with pytest.raises(lab.errors.ConfigurationError, match=r"takes the result of lab\.tune"):
         lab.plots.tuning(study)
 
 
