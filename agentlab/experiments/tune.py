@@ -102,7 +102,8 @@ async def tune(
     Needs the extra agentlab-jupyter[tune]. Errors: ConfigurationError, LimitError for an invalid limit.
 
     Example:
-        >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(10)], [dict(budget=lab.Budget(max_turns=4))])
+        >>> tasks = [f"Is umbrella {number} here?" for number in range(10)]
+        >>> study = lab.Experiment({"endless": endless}, tasks, [dict(budget=lab.Budget(max_turns=4))])
         >>> results = await study.run(progress=False)
         >>> tuned = await lab.tune(study, {"max_turns": [1, 2, 4]}, objectives="-cost_usd", trials=8, progress=False)
         >>> tuned
@@ -288,9 +289,10 @@ class _Search:
             runs = await self._runs(configuration, self.tuning, trial)
             notes |= {"how": runs.how, "why": runs.why, "runs": len(runs.frame), "tasks": runs.frame["prompt_id"].nunique()}
             notes |= {"usage": _usage(runs.frame), "is_own": runs.is_own}
-            state = TrialState.PRUNED
-            if not runs.pruned:
-                state, values = TrialState.FAIL, [float(values_of(runs.frame, goal).mean()) for goal in self.goals]
+            if runs.pruned:
+                state = TrialState.PRUNED
+            else:
+                values = [float(values_of(runs.frame, goal).mean()) for goal in self.goals]
                 state = TrialState.COMPLETE
         except _OutOfBudgetError as error:
             self.ended = str(error)

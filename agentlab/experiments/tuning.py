@@ -26,7 +26,6 @@ from agentlab.records.frames import array
 
 if TYPE_CHECKING:
     import optuna
-
     from matplotlib.axes import Axes
 
 WHAT_IF, LIVE = "what-if", "live"
@@ -204,7 +203,8 @@ class Tuning(Displayable):
     """The result of `lab.tune`. What is reported is in `front`: figures from tasks that the search has not seen.
 
     Example:
-        >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(10)], [dict(budget=lab.Budget(max_turns=4))])
+        >>> tasks = [f"Is umbrella {number} here?" for number in range(10)]
+        >>> study = lab.Experiment({"endless": endless}, tasks, [dict(budget=lab.Budget(max_turns=4))])
         >>> results = await study.run(progress=False)
         >>> tuned = await lab.tune(study, {"max_turns": [1, 2, 4]}, objectives="-cost_usd", trials=8, progress=False)
         >>> tuned.trials[["number", "state", "how", "max_turns", "cost_usd", "paid_calls"]].head(2)
@@ -234,11 +234,12 @@ class Tuning(Displayable):
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The row of `front`, as a dict, that is best by the first objective on the tuning tasks; None if no trial has a value. The held-out tasks
-        have no part in the choice, so its figures are not optimistic.
+        """The row of `front`, as a dict, that is best by the first objective on the tuning tasks; None if no trial has a value. The
+        held-out tasks have no part in the choice, so its figures are not optimistic.
 
         Example:
-            >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(10)], [dict(budget=lab.Budget(max_turns=4))])
+            >>> tasks = [f"Is umbrella {number} here?" for number in range(10)]
+            >>> study = lab.Experiment({"endless": endless}, tasks, [dict(budget=lab.Budget(max_turns=4))])
             >>> results = await study.run(progress=False)
             >>> tuned = await lab.tune(study, {"max_turns": [1, 2, 4]}, objectives="-cost_usd", trials=8, progress=False)
             >>> tuned.best["max_turns"], tuned.best["cost_usd"]
@@ -250,7 +251,8 @@ class Tuning(Displayable):
         """Return the agent of a trial, whose limits are the defaults of its runs. None: of the best one.
 
         Example:
-            >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(10)], [dict(budget=lab.Budget(max_turns=4))])
+            >>> tasks = [f"Is umbrella {number} here?" for number in range(10)]
+            >>> study = lab.Experiment({"endless": endless}, tasks, [dict(budget=lab.Budget(max_turns=4))])
             >>> results = await study.run(progress=False)
             >>> tuned = await lab.tune(study, {"max_turns": [1, 2, 4]}, objectives="-cost_usd", trials=8, progress=False)
             >>> tuned.agent()
@@ -268,7 +270,8 @@ class Tuning(Displayable):
         """Draw the trials and the front; see `lab.plots.tuning`.
 
         Example:
-            >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(10)], [dict(budget=lab.Budget(max_turns=4))])
+            >>> tasks = [f"Is umbrella {number} here?" for number in range(10)]
+            >>> study = lab.Experiment({"endless": endless}, tasks, [dict(budget=lab.Budget(max_turns=4))])
             >>> results = await study.run(progress=False)
             >>> tuned = await lab.tune(study, {"max_turns": [1, 2, 4]}, objectives="-cost_usd", trials=8, progress=False)
             >>> tuned.plot().alt

@@ -27,7 +27,8 @@ def tuning_data(tuned: Any, x: str | None = None, y: str | None = None) -> pd.Da
     number of the trial against it.
 
     Example:
-        >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(10)], [dict(budget=lab.Budget(max_turns=4))])
+        >>> tasks = [f"Is umbrella {number} here?" for number in range(10)]
+        >>> study = lab.Experiment({"endless": endless}, tasks, [dict(budget=lab.Budget(max_turns=4))])
         >>> results = await study.run(progress=False)
         >>> tuned = await lab.tune(study, {"max_turns": [1, 2, 4]}, objectives="-cost_usd", trials=8, progress=False)
         >>> lab.plots.tuning_data(tuned)[["number", "on", "y", "on_front"]].tail(1)
@@ -69,7 +70,8 @@ def tuning(tuned: Any, x: str | None = None, y: str | None = None, ax: Axes | No
     intervals. A line joins the two figures of a trial: its length is the optimism of the search. Returns the axes; see `tuning_data`.
 
     Example:
-        >>> study = lab.Experiment({"endless": endless}, [f"Is umbrella {number} here?" for number in range(10)], [dict(budget=lab.Budget(max_turns=4))])
+        >>> tasks = [f"Is umbrella {number} here?" for number in range(10)]
+        >>> study = lab.Experiment({"endless": endless}, tasks, [dict(budget=lab.Budget(max_turns=4))])
         >>> results = await study.run(progress=False)
         >>> tuned = await lab.tune(study, {"max_turns": [1, 2, 4]}, objectives=["-cost_usd", "-calls"], trials=8, progress=False)
         >>> lab.plots.tuning(tuned).alt
