@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
+from agentlab._internal import redaction
 from agentlab._internal.asyncio_tools import needs_await
+from agentlab._internal.formatting import counted
 from agentlab._internal.kernel import waiting
 from agentlab._internal.lazy import helps_with_keywords
-from agentlab._internal.redaction import in_words, redact
 from agentlab.agent import Agent
-from agentlab.analysis.groups import whole_runs
+from agentlab.analysis.groups import failed_of, whole_runs
 from agentlab.engine.call_context import LEAST_USD
 from agentlab.errors import ConfigurationError, LimitError, StorageError
 from agentlab.experiments.experiment import Experiment
@@ -43,6 +44,7 @@ from agentlab.experiments.tuning import (
     Tuning,
     UnknownValueError,
     front_frame,
+    in_words,
     objectives_of,
     trials_frame,
     values_of,
@@ -97,7 +99,8 @@ async def tune(
 
     A trial is a what-if if all its runs are exactly known from recorded runs that differ in limits only, of the experiment or of an
     earlier trial: it sends no request. Otherwise all its runs are live, in the store of the experiment. The column `how` says which.
-    If the runs of a trial have an unknown value of an objective, or if it raises, its state is `failed`, and `why` has the reason.
+    If a run has an unknown value of an objective, if all runs fail, or if the trial raises, its state is `failed`, and `why` has the
+    reason. Single runs that fail count as in `lab.summary`, and `why` counts them.
 
     Needs the extra agentlab-jupyter[tune]. Errors: ConfigurationError, LimitError for an invalid limit.
 
@@ -284,10 +287,12 @@ class _Search:
 
         configuration = self._configuration(trial.params)
         notes: dict[str, Any] = {"configuration": configuration.name}
-        state, values = TrialState.FAIL, None
+        state, values = TrialState.FAIL, cast("list[float] | None", None)
         try:
             runs = await self._runs(configuration, self.tuning, trial)
-            notes |= {"how": runs.how, "why": runs.why, "runs": len(runs.frame), "tasks": runs.frame["prompt_id"].nunique()}
+            failed = int(failed_of(runs.frame, "count").sum())
+            why = "; ".join(filter(None, [f"{counted(failed, 'run')} failed" if failed else "", runs.why]))
+            notes |= {"how": runs.how, "why": why, "runs": len(runs.frame), "tasks": runs.frame["prompt_id"].nunique()}
             notes |= {"usage": _usage(runs.frame), "is_own": runs.is_own}
             if runs.pruned:
                 state = TrialState.PRUNED
@@ -302,11 +307,11 @@ class _Search:
         except StorageError:
             raise
         except Exception as error:
-            notes["why"] = redact(str(error)) if isinstance(error, UnknownValueError) else in_words(error)
+            notes["why"] = redaction.redact(str(error)) if isinstance(error, UnknownValueError) else redaction.in_words(error)
         notes["paid"] = _written(self._paid(configuration))
         for name, value in {**notes, "interrupted": False}.items():
             trial.set_user_attr(name, value)
-        self._tell(trial.number, state, cast("list[float]", values))
+        self._tell(trial.number, state, values)
 
     async def _runs(self, configuration: _Configuration, tasks: Tasks, trial: optuna.Trial | None = None) -> _Runs:
         """Return the runs of a configuration on these tasks: recorded ones under its limits if they are exactly known, else live."""
@@ -431,20 +436,25 @@ class _Search:
             try:
                 runs = await self._runs(self._configuration(one.params), self.held_out)
                 rows.append((one, runs, runs.why))
-            except _OutOfBudgetError as error:
-                rows.append((one, None, f"not measured on the held-out tasks: {error}"))
+            except StorageError:
+                raise
+            except Exception as error:
+                why = str(error) if isinstance(error, _OutOfBudgetError) else redaction.in_words(error)
+                rows.append((one, None, f"not measured on the held-out tasks: {why}"))
         known = [(one, None if runs is None else runs.frame, "" if runs is None else runs.how, why) for one, runs, why in rows]
-        done = len(self._finished())
+        trials = trials_frame(self.study, self.space, self.goals, [one.number for one, *_ in rows])
+        front, spent, done = front_frame(known, self.space, self.goals), self._spent(), len(self._finished())
         return Tuning(
             self.experiment.grid.name,
             self.study,
             self.goals,
-            trials_frame(self.study, self.space, self.goals, [one.number for one in self._front()]),
-            front_frame(known, self.space, self.goals),
+            trials,
+            front,
             self.tuning,
             self.held_out,
-            self._spent(),
-            f"Ended after {done} of {wanted} trials, since {self.ended}." if self.ended and done < wanted else "",
+            spent,
+            f"Ended after {done} of {counted(wanted, 'trial')}, since {self.ended}." if self.ended and done < wanted else "",
+            in_words(trials, front, space=self.space, goals=self.goals, spent=spent, held_out=len(self.held_out)),
             self.space,
         )
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
-from agentlab._internal.safe_text import cut, printable
+from agentlab._internal.safe_text import cut, one_line, printable
 from agentlab.agent import Agent
 from agentlab.analysis.groups import failed_of, floats, scores_of, units_of
 from agentlab.analysis.intervals import Estimate, of_mean, of_share
@@ -83,9 +83,11 @@ def values_of(runs: pd.DataFrame, goal: Objective) -> Any:
     """Return the value of each run, with sub-agents in its usage. Raises UnknownValueError if one is unknown."""
     if goal.column not in runs.columns:
         raise UnknownValueError(f"the runs have no column {goal.column!r}: the scorer returned no such score")
-    values = floats(runs, goal.column)
+    values, failed = floats(runs, goal.column), failed_of(runs, "count")
+    if failed.all():
+        raise UnknownValueError(f"all {counted(len(runs), 'run')} failed: {runs['detail'].iloc[0]}")
     if goal.is_score:
-        values = scores_of(values, failed_of(runs, "count"))
+        values = scores_of(values, failed)
     if unknown := int(np.isnan(values).sum()):
         errors = runs["score_error"].dropna().tolist() if goal.is_score else []
         reason = f": {errors[0]}" if errors else ""
@@ -198,7 +200,7 @@ def _paid(spent: Sequence[Spent | None]) -> dict[str, Any]:
 # The result -----------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Tuning(Displayable):
     """The result of `lab.tune`. What is reported is in `front`: figures from tasks that the search has not seen.
 
@@ -214,23 +216,25 @@ class Tuning(Displayable):
     """
 
     name: str
-    study: optuna.Study
+    study: optuna.Study = field(repr=False)
     """The study of Optuna, for its importances and plots."""
     objectives: tuple[Objective, ...]
-    trials: pd.DataFrame
+    trials: pd.DataFrame = field(repr=False)
     """One row per trial: `state`, `how` (what-if or live), the parameters, the means of the objectives on the tuning tasks, `on_front`,
     the number of `runs` and `tasks`, the usage of its live runs (`paid_calls`, `paid_tokens`, `paid_usd`), and `why`."""
-    front: pd.DataFrame
+    front: pd.DataFrame = field(repr=False)
     """The Pareto-optimal trials, the best by the first objective first. Each objective has its mean on the held-out tasks with a 95 %
     interval, and `<objective>_tuning`, the mean by which the trial was chosen, which is optimistic. `units` is the number of
     independent tasks; `methods` names the intervals, and `no_interval` has the reason for a missing one."""
-    tuning_tasks: Tasks
-    held_out_tasks: Tasks
+    tuning_tasks: Tasks = field(repr=False)
+    held_out_tasks: Tasks = field(repr=False)
     spent: Spent
     """The usage of all live runs, held-out ones included."""
     ended: str
     """Why there are fewer trials than requested; empty if there are not."""
-    space: Space = field(compare=False)
+    in_words: str
+    """The search and its best trial."""
+    space: Space = field(repr=False)
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -282,25 +286,26 @@ class Tuning(Displayable):
         return tuning(self, **options)
 
     def __repr__(self) -> str:
-        return printable(cut(f"Tuning({self.name!r}, {self._in_short()})", 2_000))
+        return printable(cut(f"Tuning({self.name!r}, {self.in_words})", 2_000))
 
-    def _in_short(self) -> str:
-        """Return the search and its best trial in words."""
-        counts = self.trials["how"].fillna("without runs").value_counts(sort=False)
-        found = ", ".join(f"{number} {how}" for how, number in counts.items())
-        how = "all what-if, no request" if [*counts.index] == [WHAT_IF] and not self.spent.calls else f"{found}; {self.spent!r}"
-        parts = [f"{counted(len(self.trials), 'trial')}, {how}", self.ended.rstrip(".")]
-        if (best := self.best) is None:
-            parts.append("no trial has a value")
-        else:
-            values = ", ".join(f"{name}={best[name]}" for name in self.space.parameters)
-            figures = ", ".join(self._figure(best, goal) for goal in self.objectives)
-            where = f"on {counted(len(self.held_out_tasks), 'held-out task')}"
-            parts.append(f"best of {len(self.front)} on the front: {values}: {figures} {where}")
-        return "; ".join(part for part in parts if part)
 
-    def _figure(self, row: dict[str, Any], goal: Objective) -> str:
-        value, low, high = (row[f"{goal.column}{end}"] for end in ("", "_low", "_high"))
-        if pd.isna(value):
-            return f"{goal.column} unknown"
-        return f"{goal.column} {value:.4g}" + ("" if pd.isna(low) else f" [{low:.4g}, {high:.4g}]")
+def in_words(
+    trials: pd.DataFrame, front: pd.DataFrame, *, space: Space, goals: Sequence[Objective], spent: Spent, held_out: int
+) -> str:
+    """Return a search and its best trial in words."""
+    counts = trials["how"].fillna("without runs").value_counts(sort=False)
+    found = ", ".join(f"{number} {how}" for how, number in counts.items())
+    how = "all what-if, no request" if [*counts.index] == [WHAT_IF] and not spent.calls else f"{found}; {spent!r}"
+    parts = [f"{counted(len(trials), 'trial')}, {how}"]
+    for best in front[:1].to_dict("records"):
+        values = ", ".join(f"{name}={one_line(str(best[name]), 80)}" for name in space.parameters)
+        figures = ", ".join(_figure(best, goal.column) for goal in goals)
+        parts.append(f"best of {len(front)} on the front: {values}: {figures} on {counted(held_out, 'held-out task')}")
+    return "; ".join(parts if len(front) else [*parts, "no trial has a value"])
+
+
+def _figure(row: Mapping[Any, Any], column: str) -> str:
+    value, low, high = (row[f"{column}{end}"] for end in ("", "_low", "_high"))
+    if pd.isna(value):
+        return f"{column} unknown"
+    return f"{column} {value:.4g}" + ("" if pd.isna(low) else f" [{low:.4g}, {high:.4g}]")

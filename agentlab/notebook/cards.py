@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from agentlab.experiments.results import ExperimentResults
     from agentlab.experiments.shared_budget import DryRun
     from agentlab.experiments.tasks import Tasks
-    from agentlab.experiments.tuning import Tuning
     from agentlab.interop.otel_export import Telemetry
     from agentlab.limits.budget import Budget
     from agentlab.limits.live import LiveSettings
@@ -513,22 +512,6 @@ def _results(value: ExperimentResults) -> Card:
 def _tasks(value: Tasks) -> Card:
     table = _table(("id", "prompt", "target"), [(one.id, one.text, "" if one.target is None else one.target) for one in value])
     return Card("Tasks", (("tasks", len(value)), ("version", value.version)), table, note="`.to_frame()` has all of them.")
-
-
-@_card_of("Tuning")
-def _tuning(value: Tuning) -> Card:
-    figures = [f"{goal.column}{end}" for goal in value.objectives for end in ("", "_tuning")]
-    shown = [*value.space.parameters, *figures, "how"]
-    rows = (
-        ("trials", len(value.trials)),
-        ("held-out tasks", len(value.held_out_tasks)),
-        ("spent", value.spent),
-        ("ended", value.ended),
-    )
-    table = _table(tuple(shown), list(value.front[shown].itertuples(index=False)))
-    return Card(
-        f"Tuning of {value.name}", rows, table, "The front on held-out tasks; `_tuning` is optimistic. `.trials` has all trials."
-    )
 
 
 @_card_of("DryRun")

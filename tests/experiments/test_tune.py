@@ -373,6 +373,34 @@ def test_a_trial_that_cannot_run_or_has_no_value_is_recorded_as_failed(monkeypat
     assert trials.loc["answers:script", "state"] == "complete" and found.front["model"].tolist() == ["answers:script"]
 
 
+class Breaks(Answers):
+    """Fails for some prompts, or for all."""
+
+    def __init__(self, model: str, among: int) -> None:
+        super().__init__()
+        self.model, self.among = model, among
+
+    async def respond(self, request: ModelRequest, context: Any) -> Any:
+        """Fail without any cost."""
+        if (int(request.messages[0].text) + 1) % self.among == 0:
+            raise lab.errors.ProviderError("the server is down")
+        return await super().respond(request, context)
+
+
+def test_a_trial_whose_runs_all_fail_is_not_the_cheapest() -> None:
+    models = [Breaks("never", 99), Breaks("sometimes", 3), Breaks("always", 1)]
+    space, written = {"model": models}, {"model": [f"answers:{one.model}" for one in models]}
+    for objective, expected in (("-cost_usd", "failed"), ("terminated", "complete")):  # the cost of a run that failed is unknown
+        found = tuned(study_of(answering()), space, objectives=objective, trials=3, sampler=grid_of(written), held_out=0.25)
+        trials = found.trials.set_index("model")
+        assert trials["state"].to_dict() == {"answers:never": "complete", "answers:sometimes": expected, "answers:always": "failed"}
+        assert "answers:always" not in found.front["model"].tolist()
+    assert trials.loc["answers:always", "state"] == "failed" and "all 9 runs failed" in trials.loc["answers:always", "why"]
+    assert "the server is down" in trials.loc["answers:always", "why"]
+    failing = sum((int(task.prompt) + 1) % 3 == 0 for task in found.tuning_tasks)
+    assert f"{failing} runs failed" in trials.loc["answers:sometimes", "why"]
+
+
 def broken(result: lab.RunResult) -> float:
     """A score that raises for long answers."""
     if len(result.history) > 2:
