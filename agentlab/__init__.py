@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from agentlab.experiments.shared_budget import DryRun as DryRun
     from agentlab.experiments.tasks import Task as Task
     from agentlab.experiments.tasks import Tasks as Tasks
+    from agentlab.experiments.tune import tune as tune
+    from agentlab.experiments.tuning import Tuning as Tuning
     from agentlab.experiments.verify import Verification as Verification
     from agentlab.experiments.verify import verify as verify
     from agentlab.interop import otel_export as telemetry  # noqa: F401
@@ -157,6 +159,8 @@ _NAMES = {
     "experiments.results": "ExperimentResults",
     "experiments.tasks": "Task Tasks",
     "experiments.verify": "Verification verify",
+    "experiments.tune": "tune",
+    "experiments.tuning": "Tuning",
     "interop.otel_export": "Telemetry",
     "limits.budget": "Budget",
     "limits.combinators": "AllOf AnyOf Custom Not Off StopCondition",

@@ -22,6 +22,7 @@ INNER: Mapping[str, tuple[str, ...]] = {
     "Audio": _PART,
     "Budget": ("remaining_within",),
     "Document": _PART,
+    "Experiment": ("variant",),
     "Image": _PART,
     "Message": ("all_parts",),
     "Reading": ("that_counts", "undecided"),

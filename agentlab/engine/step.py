@@ -16,6 +16,7 @@ recorded as a step before anything else happens.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,12 +31,13 @@ from agentlab.engine.tool_calls import check_output, execute_tools, give_up_chil
 from agentlab.engine.turn import take_turn
 from agentlab.errors import StopRequested
 from agentlab.limits.budget import LIMIT_REASONS, DefaultTurns
+from agentlab.limits.combinators import StopCondition
 from agentlab.limits.conditions import HasToolCall
 from agentlab.limits.evaluation import read_condition
 from agentlab.limits.reading import Action, Decision, Reading
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
-from agentlab.model.messages import Message
+from agentlab.model.messages import Message, ToolResult
 from agentlab.records import events
 from agentlab.records.result import INCREASE_BUDGET
 from agentlab.records.step import StepResult
@@ -254,7 +256,7 @@ def _end(run: RunContext, builder: StepBuilder, reading: Reading | None, failure
     if met:
         detail = f"Stop condition met: {', '.join(map(str, met))}."
         return Ending(
-            StopReason.STOP_CONDITION, detail, met, output=goal_output(builder) if any(one.goal for one in met) else None
+            StopReason.STOP_CONDITION, detail, met, output=goal_output(builder.settings.stop, met, builder.tool_results)
         )
     is_cut_for_last_answer = decided is StopReason.TIMEOUT and _nearly_used_up(run, builder.settings) == "timeout"
     if decided is not None and not is_cut_for_last_answer:
@@ -272,11 +274,12 @@ def _cancelled(when: str, error: BaseException) -> Ending:
     return Ending(StopReason.CANCELLED, f"Cancelled {when}.", error=error)
 
 
-def goal_output(builder: StepBuilder) -> object:
-    """Return the value of the tool that a `HasToolCall` waited for: the final answer for `HasToolCall("finalize")`."""
-    leaves = builder.settings.stop.leaves(that_count=True) if builder.settings.stop is not None else ()
+def goal_output(stop: StopCondition | None, met: Sequence[Reading], results: Sequence[ToolResult]) -> object:
+    """Return the value of the tool that a `HasToolCall` waited for: the final answer for `HasToolCall("finalize")`. None unless one of
+    the met conditions is a goal."""
+    leaves = stop.leaves(that_count=True) if stop is not None and any(one.goal for one in met) else ()
     names = {name for leaf in leaves if isinstance(leaf, HasToolCall) for name in leaf.names}
-    return next((result.value for result in reversed(builder.tool_results) if result.name in names and not result.is_error), None)
+    return next((result.value for result in reversed(results) if result.name in names and not result.is_error), None)
 
 
 def _complete(run: RunContext, builder: StepBuilder, reading: Reading | None, ending: Ending | None) -> StepResult:

@@ -17,9 +17,13 @@ May import: `plots` and what is below it.
     report         the analysis as data: what `results.report()` shows
     verify         `lab.verify`: repeats a report on its recordings
     frames         builds the frames of the results
+    tune           `lab.tune`: a search over settings with Optuna
+    tuning         the result of `lab.tune`
+    search_space   the parameters of a search
+    recorded       recorded runs under other limits, with their scores
 """
 
 __all__ = [
     "experiment", "tasks", "scorers", "scoring", "rescore", "grid", "schedule", "runner", "shared_budget", "identity", "status",
-    "results", "report", "verify", "frames",
+    "results", "report", "verify", "frames", "tune", "tuning", "search_space", "recorded",
 ]  # fmt: skip

@@ -26,7 +26,7 @@ from agentlab.agent import Agent
 from agentlab.engine.client import check_key
 from agentlab.errors import AgentlabWarning, ConfigurationError, LimitError, StorageError
 from agentlab.experiments import runner, schedule
-from agentlab.experiments.grid import Grid, Where, grid
+from agentlab.experiments.grid import Cell, Grid, Where, grid
 from agentlab.experiments.results import ExperimentResults, remarks
 from agentlab.experiments.runner import Common, Job, Outcome, RateLimiter, RunCopy, intervals
 from agentlab.experiments.schedule import Executor, ExecutorRunner
@@ -237,11 +237,17 @@ class Experiment(Displayable):
         self._running = True
         try:
             async with waiting():
-                return await self._run(concurrency, executor, progress, retry)
+                results, sentences = await self._run(concurrency, executor, progress, retry)
         finally:
             self._running = False
+        if sentences:
+            warnings.warn(" ".join(sentences), AgentlabWarning, stacklevel=2)
+        return results
 
-    async def _run(self, concurrency: int, executor: Executor | None, progress: bool, retry: bool) -> ExperimentResults:
+    async def _run(
+        self, concurrency: int, executor: Executor | None, progress: bool, retry: bool
+    ) -> tuple[ExperimentResults, list[str]]:
+        """Return the results, and sentences on problems."""
         self._save()
         statuses, stored = self._statuses()
         to_do = jobs(self.grid, statuses, scoring=self.score is not None, retry=retry)
@@ -311,8 +317,7 @@ class Experiment(Displayable):
         self._left_out |= dict.fromkeys(self._left_out, shared_budget.spent_up()) if shared_budget.spent_up() else {}
         results = self.results()
         rescored = sum(one.score_changed for one in statuses) - sum(one.score_changed for one in results.statuses)
-        self._warn(results, shared_budget, rescored=rescored)
-        return results
+        return results, self._sentences(results, shared_budget, rescored=rescored)
 
     def _transport_now(self) -> Transport:
         """Return the transport of the surrounding `lab.replay` or `lab.record`, else that at the creation of the experiment."""
@@ -396,6 +401,18 @@ class Experiment(Displayable):
             self.grid, self.store, tuple(statuses), dict(self._problems), dict(self._left_out), score=self.score
         )
 
+    def variant(self, cells: Sequence[Cell], agents: Mapping[str, Agent], settings: Mapping[str, Any], **more: Any) -> Experiment:
+        """Return an experiment with some of the cells, and other agents and settings under their names. Store, score, rate limits and
+        transport are the same. For `lab.tune`; `more` are arguments of Experiment."""
+        ids = {cell.prompt_id for cell in cells}
+        tasks = self.grid.tasks.where(lambda task: task.id in ids)
+        repeats = max(cell.repeat for cell in cells)
+        made = Experiment(agents, tasks, settings, repeats=repeats, cells=cells, score=self.score, store=self.store, **more)
+        made._transport = self._transport if made._transport is None else made._transport
+        for provider in self._interval_s.keys() & set(made._providers.values()):
+            made._interval_s[provider], made._limiters[provider] = self._interval_s[provider], self._limiters[provider]
+        return made
+
     def _take_in(self, sent: RunCopy) -> None:
         try:
             runner.import_run(self.store, sent)
@@ -419,7 +436,7 @@ class Experiment(Displayable):
                 "was started. Fix the store and call run() again: nothing is lost."
             )
 
-    def _warn(self, results: ExperimentResults, shared_budget: SharedBudget, *, rescored: int) -> None:
+    def _sentences(self, results: ExperimentResults, shared_budget: SharedBudget, *, rescored: int) -> list[str]:
         sentences = list(remarks(results, scoring=self.score is not None, rescored=rescored))
         if (by_tools := shared_budget.spent_on(TOOLS)).calls:
             sentences.append(
@@ -428,8 +445,7 @@ class Experiment(Displayable):
             )
         if shared_budget.blind:
             sentences.append(f"{shared_budget.blind} of the experiment cannot be checked completely: some usage is unknown.")
-        if sentences:
-            warnings.warn(" ".join(sentences), AgentlabWarning, stacklevel=4)
+        return sentences
 
     def __repr__(self) -> str:
         grid_ = self.grid

@@ -39,7 +39,7 @@ def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
     if what == "runs":
         places = list(range(len(results.statuses)))
         table = _with_missing_cells(table, results)
-    front = _front(results.statuses, places)
+    front = names_and_scores(results.statuses, places)
     if what == "runs":
         own = ["state", "begun_at"]
         front["state"] = table["state"].array
@@ -92,7 +92,7 @@ def _with_missing_cells(table: pd.DataFrame, results: ExperimentResults) -> pd.D
     return both.iloc[both["run_id"].map(place).argsort(kind="stable")].reset_index(drop=True)
 
 
-def _front(statuses: Sequence[CellStatus], places: Sequence[int]) -> dict[str, Any]:
+def names_and_scores(statuses: Sequence[CellStatus], places: Sequence[int]) -> dict[str, Any]:
     """Return the names and scores of the cells in these places."""
     notes = [_note(one) for one in statuses]
     scores = [note.get("score") for note in notes]

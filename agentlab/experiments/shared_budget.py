@@ -311,9 +311,13 @@ class SharedBudget:
             if getattr(self.budget, limit) is not None:
                 amount = reserved.get(limit, getattr(used, part))  # nothing is reserved for a later score
                 most[limit] = max(LEAST_USD, amount) if limit == "max_cost" else max(1, math.ceil(amount))
-        if self.budget.timeout is not None:
-            most["timeout"] = max(0.001, self.budget.timeout - self._elapsed_s)
-        return Budget(max_turns=None, missing_usage=self.budget.missing_usage, **most)
+        return Budget(max_turns=None, timeout=self.time_left_s, missing_usage=self.budget.missing_usage, **most)
+
+    @property
+    def time_left_s(self) -> float | None:
+        """The rest of the timeout; None without one."""
+        timeout = None if self.budget is None else self.budget.timeout
+        return None if timeout is None else max(0.001, timeout - self._elapsed_s)
 
     @property
     def blind(self) -> str:

@@ -13,13 +13,14 @@
     lab.plots.small_multiples(lab.plots.tokens, results)   the same plot for each provider, side by side
     lab.plots.comparison(results)                          a whole comparison in one figure
     lab.plots.what_if(lab.backtest(steps, StepCountIs([2, 4, 8])))   cost and success under other limits
+    lab.plots.tuning(lab.tune(…))                          trials of a search over settings, and the front on held-out tasks
     lab.plots.tree(run)                                    a run, its branches and its sub-agents, as a tree
 
 Each takes what `lab.frame` takes (a run, a result, several in a list, a store, the results of an experiment), or a frame.
 
 Each plot draws the data of a pure function (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`, `tree_data`,
-`bands_data`, `estimates_data`, `cost_success_data`, `frontier_data`, `survival_data`, `what_if_data`). With `ax=` it draws into your
-axes, otherwise it makes a new figure without pyplot. The returned Axes are displayed if they are the last expression of a notebook
+`bands_data`, `estimates_data`, `cost_success_data`, `frontier_data`, `survival_data`, `what_if_data`, `tuning_data`). With `ax=` it draws
+into your axes, otherwise it makes a new figure without pyplot. The returned Axes are displayed if they are the last expression of a notebook
 cell; `ax.figure.savefig("tokens.png")` saves them; `ax.alt` describes the picture in words.
 
 Providers differ in colour, marker and line style, never in colour alone. The background is transparent, and every colour is
@@ -33,6 +34,7 @@ May import: `analysis` and what is below it.
     group_estimates     `estimates`, `cost_success`, `stop_reasons`
     cost_frontier       `frontier`
     what_if_frontier    `what_if`
+    tuning_front        `tuning`
     branch_tree         `tree`
     several             `small_multiples`, `comparison`
     figure              the figures, axes, colours and legends of all plots
@@ -55,6 +57,7 @@ from agentlab.plots.group_estimates import (
 )
 from agentlab.plots.run_timeline import timeline, timeline_data
 from agentlab.plots.several import comparison, small_multiples
+from agentlab.plots.tuning_front import tuning, tuning_data
 from agentlab.plots.usage_curves import cost, cost_data, curves, tokens, tokens_data
 from agentlab.plots.what_if_frontier import what_if, what_if_data
 
@@ -84,6 +87,8 @@ __all__ = [
     "tokens_data",
     "tree",
     "tree_data",
+    "tuning",
+    "tuning_data",
     "what_if",
     "what_if_data",
 ]

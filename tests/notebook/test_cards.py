@@ -138,6 +138,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "TerminatingTools": lambda: lab.TerminatingTools(["look"], nudge_message=HOSTILE),
     "TerminationSignal": lambda: lab.TerminationSignal(lab.FinishReason.ERROR, lab.Confidence.LOW, HOSTILE, HOSTILE, HOSTILE, HOSTILE),
     "Tool": lambda: lab.tool(name="look", description=HOSTILE)(look),
+    "Tuning": lambda: searched(),  # noqa: PLW0108  defined below
     "Usage": lambda: lab.Usage(10, None),
     "Verification": lambda: lab.Verification(
         pd.DataFrame({"table": HOSTILE, "row": HOSTILE, "column": HOSTILE, "reported": "1", "repeated": "2", "equal": [False] * 200}),
@@ -181,6 +182,18 @@ def served() -> Any:
     server: Any = lab.tools.from_mcp(f"https://example.com/mcp?api_key={KEY}", headers={"authorization": KEY}, name="places")
     server._tools = tuple(lab.tool(name=f"look{number}", description=HOSTILE)(look) for number in range(40))
     return server
+
+
+def searched() -> lab.Tuning:
+    study = lab.Experiment(
+        {"a": lab.Agent(ScriptedProvider(lambda request, number: say("x", cost=0.01)))}, ["one", "two"], name="<script>"
+    )
+    space = {"instructions": [f"{number}{HOSTILE}" for number in range(40)]}
+
+    async def found() -> lab.Tuning:
+        return await lab.tune(study, space, objectives="-cost_usd", trials=2, held_out=0.5, progress=False)
+
+    return asyncio.run(found())
 
 
 class Tags(HTMLParser):

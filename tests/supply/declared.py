@@ -10,7 +10,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 CONSTRAINTS = REPOSITORY / "constraints.txt"
 
-OF_A_USER = ("bedrock", "vertex", "telemetry", "cluster", "parquet", "serve", "lab")
+OF_A_USER = ("bedrock", "vertex", "telemetry", "cluster", "parquet", "tune", "serve", "lab")
 """The extras for users of agentlab; `inspect` conflicts with the others and has a separate environment."""
 
 
