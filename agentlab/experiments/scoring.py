@@ -58,7 +58,7 @@ def as_scorer(given: object) -> Scorer | None:
     if not named or not all(isinstance(name, str) and callable(one) and not isinstance(one, type) for name, one in named.items()):
         raise ConfigurationError(
             f"score={given!r}: pass a function of a result, such as lambda result: 'Paris' in result.text, a scorer such as "
-            "lab.scorers.exact(), or a list or dict of these."
+            "lab.scorers.Exact(), or a list or dict of these."
         )
     return Several(tuple(named.items()))
 

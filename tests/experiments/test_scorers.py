@@ -83,9 +83,9 @@ ANSWERS: list[tuple[Any, str, Any, object]] = [
     (S.Choice(["red", "blue"]), "red or blue", "B", False),
     (S.Choice(["York", "New York"]), "New York", "New York", True),
     (S.Choice(["red", "blue"]), "green", "B", False),
-    (S.WordOverlap(), "the Paris region", "Paris", pytest.approx(2 / 3)),
-    (S.WordOverlap(), "x", ["y", "x z"], pytest.approx(2 / 3)),
-    (S.WordOverlap(), "x", "y", 0.0),
+    (S.F1(), "the Paris region", "Paris", pytest.approx(2 / 3)),
+    (S.F1(), "x", ["y", "x z"], pytest.approx(2 / 3)),
+    (S.F1(), "x", "y", 0.0),
 ]
 
 
@@ -122,7 +122,7 @@ def test_f1_equals_precision_and_recall_by_hand(seed: int) -> None:
     assert f1_of(found, target) == pytest.approx(2 * precision * recall / (precision + recall) if hits else 0)
 
 
-@pytest.mark.parametrize("name", ["Exact", "Normalised", "Includes", "Numeric", "JsonEqual", "WordOverlap"])
+@pytest.mark.parametrize("name", ["Exact", "Normalised", "Includes", "Numeric", "JsonEqual", "F1"])
 def test_a_missing_target_is_an_error_before_anything_runs(name: str) -> None:
     scorer = getattr(lab.scorers, name)()
     with pytest.raises(ConfigurationError, match="compares with a target, and the task 't' has none"):

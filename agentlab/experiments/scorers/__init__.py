@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentlab.experiments.scorers.answers import Matches as Matches
     from agentlab.experiments.scorers.answers import Normalised as Normalised
     from agentlab.experiments.scorers.answers import Numeric as Numeric
-    from agentlab.experiments.scorers.answers import WordOverlap as WordOverlap
+    from agentlab.experiments.scorers.answers import F1 as F1
     from agentlab.experiments.scorers.base import Score as Score
     from agentlab.experiments.scorers.calls import ToolUse as ToolUse
     from agentlab.experiments.scorers.judges import Judge as Judge
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from agentlab.experiments.scorers.programs import Code as Code
 
 _NAMES = {
-    "answers": "Choice Exact Includes JsonEqual Matches Normalised Numeric WordOverlap",
+    "answers": "Choice Exact Includes JsonEqual Matches Normalised Numeric F1",
     "base": "Score",
     "calls": "ToolUse",
     "judges": "Judge PairJudgement Pairwise judge_pairs win_rates",

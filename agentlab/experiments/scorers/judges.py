@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError
@@ -68,7 +68,7 @@ class Judge:
 
     model: Any
     rubric: str
-    budget: Budget
+    budget: Budget = cast(Budget, None)  # refused with advice
     grades: Mapping[str, float | bool] = field(default_factory=lambda: YES_OR_NO)
     needs_target: ClassVar[bool] = False
 
@@ -118,7 +118,7 @@ class Pairwise:
 
     model: Any
     rubric: str
-    budget: Budget
+    budget: Budget = cast(Budget, None)  # refused with advice
 
     def __post_init__(self) -> None:
         _checked("Pairwise", self.rubric, self.budget)
