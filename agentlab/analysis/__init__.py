@@ -8,6 +8,7 @@ May import: `interop` and what is below it.
     reprice           what runs would have cost with other models
     diff              two runs side by side, step by step
     agreement         how often groups of runs end for the same reason on the same task
+    raters            how far people, judges and other scorers agree
     groups            the groups of a frame, and checks of its columns
     intervals         confidence intervals and survival curves
     records           recorded runs as arrays
@@ -28,6 +29,7 @@ __all__ = [
     "reprice",
     "diff",
     "agreement",
+    "raters",
     "groups",
     "intervals",
     "records",

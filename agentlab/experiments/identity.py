@@ -180,7 +180,10 @@ def _field(value: Any, seen: set[int]) -> object:
     if isinstance(value, Enum | Decimal):
         return repr(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type) and not callable(value):
-        return [type(value).__qualname__, *[_field(getattr(value, one.name), seen) for one in dataclasses.fields(value) if one.repr]]
+        return [
+            type(value).__qualname__,
+            *[_field(getattr(value, one.name), seen) for one in dataclasses.fields(value) if one.repr],
+        ]
     return _value(value, seen)
 
 

@@ -97,12 +97,12 @@ class Task(Displayable):
         """
         message = user_message(self.prompt, "{!r}")
         parts = [{**part.to_jsonable(), "name": ""} for part in message.parts]
-        return _hash([self.id, message.text, parts, self.target, sorted(self.tags), dict(self.tools), dict(self.metadata)])
+        return hash_of([self.id, message.text, parts, self.target, sorted(self.tags), dict(self.tools), dict(self.metadata)])
 
     @property
     def target_hash(self) -> str:
         """The hash of what a scorer reads: target and metadata."""
-        return _hash([self.target, dict(self.metadata)])
+        return hash_of([self.target, dict(self.metadata)])
 
     def __repr__(self) -> str:
         given = [f"id={self.id!r}, prompt={cut(repr(self.prompt), 80)}"]
@@ -196,7 +196,7 @@ class Tasks(Sequence[Task], Displayable):
             >>> lab.Tasks(["a", "b"]).version == lab.Tasks({"p2": "b", "p1": "a"}).version
             True
         """
-        return _hash(sorted(task.hash for task in self))
+        return hash_of(sorted(task.hash for task in self))
 
     def where(self, keep: Callable[[Task], object]) -> Tasks:
         """Return the tasks for which the function returns True.
@@ -230,7 +230,7 @@ class Tasks(Sequence[Task], Displayable):
         """
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
             raise ConfigurationError(f"share={share!r}: pass a number between 0 and 1, such as 0.5.")
-        part = {task.id: int(_hash([seed, task.id, task.text]), 16) < share * 16**16 for task in self}
+        part = {task.id: int(hash_of([seed, task.id, task.text]), 16) < share * 16**16 for task in self}
         return self._of([one for one in self if part[one.id]], "split"), self._of(
             [one for one in self if not part[one.id]], "split"
         )
@@ -473,5 +473,6 @@ def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
-def _hash(value: Any) -> str:
+def hash_of(value: Any) -> str:
+    """Return the hash of a JSON value: 16 hexadecimal digits."""
     return hashlib.sha256(_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:16]
