@@ -108,7 +108,6 @@ if TYPE_CHECKING:
     from agentlab.model.usage import Usage as Usage
     from agentlab.notebook.browse import browse as browse
     from agentlab.notebook.explorer.explorer import explore as explore
-    from agentlab.notebook.label import Labeller as Labeller
     from agentlab.notebook.label import label as label
     from agentlab.notebook.panel import panel as panel
     from agentlab.providers import finish_detection as signals  # noqa: F401
@@ -170,7 +169,7 @@ _NAMES = {
     "model.usage": "Usage",
     "notebook.browse": "browse",
     "notebook.explorer.explorer": "explore",
-    "notebook.label": "Labeller label",
+    "notebook.label": "label",
     "notebook.panel": "panel",
     "providers.finish_detection": "detect",
     "providers.registry": "Provider capabilities",

@@ -133,16 +133,7 @@ class Labeller(LiveView):
     # What the person does ------------------------------------------------------------------------------------------------------
 
     def grade(self, grade: str, place: int | None = None) -> None:
-        """Label the answer that is shown, save the label, and go to the next answer without one.
-
-        Example:
-            >>> from tempfile import mkdtemp
-            >>> results = await lab.Experiment([brief], ["What is the capital of France?"]).run(progress=False)
-            >>> labels = lab.label(results, mkdtemp() + "/labels.jsonl", rater="anna", grades=5)
-            >>> labels.grade("4")
-            >>> labels
-            Labeller('anna', 1 of 1 answer labelled)
-        """
+        """Label the answer that is shown, save the label, and go to the next answer without one."""
         place = self.place if place is None else place
         if grade not in self.grades:
             raise ConfigurationError(f"grade({grade!r}): choose one of {', '.join(self.grades)}.")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from agentlab.experiments.tasks import Task
 from agentlab.records.result import RunResult
 
-YES_OR_NO: Mapping[str, float | bool] = MappingProxyType({"correct": True, "wrong": False})
+YES_OR_NO: dict[str, float | bool] = {"correct": True, "wrong": False}
 """The grades of judges and people, unless others are given."""
 
 

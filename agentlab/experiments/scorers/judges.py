@@ -61,13 +61,13 @@ class Judge:
     Example:
         >>> judge = lab.scorers.Judge("openai:gpt-5.4-mini", "The answer names the capital.", budget=lab.Budget(max_cost=0.01))
         >>> judge.grades
-        mappingproxy({'correct': True, 'wrong': False})
+        {'correct': True, 'wrong': False}
     """
 
     model: Any
     rubric: str
     budget: Budget = cast(Budget, None)  # refused with advice
-    grades: Mapping[str, float | bool] = field(default_factory=lambda: YES_OR_NO)
+    grades: Mapping[str, float | bool] = field(default_factory=YES_OR_NO.copy)
     needs_target: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
