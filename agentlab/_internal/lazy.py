@@ -78,10 +78,10 @@ _HINTS = {
     # scorers
     "`lab.scorers.Exact()`": "ExactMatch",
     "`lab.scorers.Includes()`": "Contains",
-    "`lab.scorers.Matches(r'…')`": "Regex RegexMatch",
-    "`lab.scorers.F1()`": "WordOverlap TokenF1",
+    "`lab.scorers.Matches(r'\\d+')`": "Regex RegexMatch",
+    "`lab.scorers.F1()`": "TokenF1",
     "`lab.scorers.JsonEqual()`": "JsonMatch",
-    "`lab.scorers.Judge(model, rubric, budget=…)`": "LLMJudge ModelGradedQa ModelGradedFact",
+    '`lab.scorers.Judge("openai:gpt-5.4-mini", "It is polite.", budget=lab.Budget(max_calls=3))`': "LLMJudge ModelGradedQa",
     "`lab.events.ContinuationAttempted`": "continuation_attempt",
     "`lab.events.ContinuationEnded`": "continuation_terminated",
     # events of earlier versions

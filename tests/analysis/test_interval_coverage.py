@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import agentlab as lab
-from tests.benchmarks.coverage import Intervals, covered, experiments, of_groups, of_pairs
+from tests.benchmarks.coverage import Intervals, covered, experiments, of_groups, of_pairs, of_raters
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,8 @@ from tests.benchmarks.coverage import Intervals, covered, experiments, of_groups
         pytest.param(of_groups, 20, 20, 200, 0.895, id="20 prompts, 20 repeats"),
         pytest.param(of_pairs, 10, 1, 60, 0.85, id="pairs of 10 prompts"),
         pytest.param(of_pairs, 12, 8, 60, 0.85, id="pairs of 12 prompts, 8 repeats"),
+        pytest.param(of_raters, 50, 1, 100, 0.87, id="raters, 50 prompts"),
+        pytest.param(of_raters, 20, 5, 100, 0.87, id="raters, 20 prompts, 5 repeats"),
     ],
 )
 def test_intervals_reach_their_nominal_coverage(
