@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from agentlab.analysis.passes import pass_at_k as pass_at_k
     from agentlab.analysis.power import Power as Power
     from agentlab.analysis.power import power as power
+    from agentlab.analysis.raters import raters as raters
     from agentlab.analysis.reprice import reprice as reprice
     from agentlab.analysis.suggest import suggest as suggest
     from agentlab.analysis.suggestion import Suggestion as Suggestion
@@ -112,6 +113,7 @@ if TYPE_CHECKING:
     from agentlab.model.usage import Usage as Usage
     from agentlab.notebook.browse import browse as browse
     from agentlab.notebook.explorer.explorer import explore as explore
+    from agentlab.notebook.label import label as label
     from agentlab.notebook.panel import panel as panel
     from agentlab.providers import finish_detection as signals  # noqa: F401
     from agentlab.providers.finish_detection import detect as detect
@@ -143,6 +145,7 @@ _NAMES = {
     "analysis.origins": "provenance",
     "analysis.passes": "pass_at_k",
     "analysis.power": "Power power",
+    "analysis.raters": "raters",
     "analysis.reprice": "reprice",
     "analysis.suggest": "suggest",
     "analysis.suggestion": "Suggestion Suggestions",
@@ -176,6 +179,7 @@ _NAMES = {
     "model.usage": "Usage",
     "notebook.browse": "browse",
     "notebook.explorer.explorer": "explore",
+    "notebook.label": "label",
     "notebook.panel": "panel",
     "providers.finish_detection": "detect",
     "providers.registry": "Provider capabilities",

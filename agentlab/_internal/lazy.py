@@ -75,6 +75,13 @@ _HINTS = {
     '`terminating=["finalize"]`, with a tool `finalize` whose parameters are the fields: `result.output` is its value': "output_type",
     '`terminating=lab.TerminatingTools(["finalize"])`': "terminating_config",
     '`terminating=lab.TerminatingTools(tools=["finalize"])`': "tool_ids",
+    # scorers
+    "`lab.scorers.Exact()`": "ExactMatch",
+    "`lab.scorers.Includes()`": "Contains",
+    "`lab.scorers.Matches(r'\\d+')`": "Regex RegexMatch",
+    "`lab.scorers.F1()`": "TokenF1",
+    "`lab.scorers.JsonEqual()`": "JsonMatch",
+    '`lab.scorers.Judge("openai:gpt-5.4-mini", "It is polite.", budget=lab.Budget(max_calls=3))`': "LLMJudge ModelGradedQa",
     "`lab.events.ContinuationAttempted`": "continuation_attempt",
     "`lab.events.ContinuationEnded`": "continuation_terminated",
     # events of earlier versions

@@ -9,6 +9,7 @@ May import: `interop` and what is below it.
     origins           `lab.provenance`: what made recorded runs
     diff              two runs side by side, step by step
     agreement         how often groups of runs end for the same reason on the same task
+    raters            how far people, judges and other scorers agree
     groups            the groups of a frame, and checks of its columns
     intervals         confidence intervals and survival curves
     records           recorded runs as arrays
@@ -30,6 +31,7 @@ __all__ = [
     "origins",
     "diff",
     "agreement",
+    "raters",
     "groups",
     "intervals",
     "records",

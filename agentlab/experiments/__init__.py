@@ -9,6 +9,7 @@ May import: `plots` and what is below it.
     schedule       the order and concurrency of the cells, and executors
     scoring        scores a run, and books the cost of judges
     rescore        scores stored runs again
+    labels         answers that people label, and the file of their labels
     runner         runs one cell; spaces the requests to each provider (`rate_limits`)
     shared_budget  the budget of all runs together; `lab.DryRun`: the sum of their limits, before any request is sent
     identity       a fingerprint of agent and settings, which shows changes when an experiment is resumed
@@ -24,6 +25,6 @@ May import: `plots` and what is below it.
 """
 
 __all__ = [
-    "experiment", "tasks", "scorers", "scoring", "rescore", "grid", "schedule", "runner", "shared_budget", "identity", "status",
-    "results", "report", "verify", "frames", "tune", "tuning", "search_space", "recorded",
+    "experiment", "tasks", "scorers", "scoring", "rescore", "labels", "grid", "schedule", "runner", "shared_budget", "identity",
+    "status", "results", "report", "verify", "frames", "tune", "tuning", "search_space", "recorded",
 ]  # fmt: skip

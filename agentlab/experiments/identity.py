@@ -3,7 +3,8 @@
 It is stored with each run, so that a resumed experiment detects changes under the same names. A function's hash covers its
 bytecode, constants, defaults and closures, the plain values and agents among the globals that it reads, and the functions of the same
 module that it calls; comments and formatting do not count. Of lists, dicts and other objects only the type counts, since they may
-change during the runs. Bytecode of different versions of Python is not compared.
+change during the runs; in a frozen dataclass, such as a scorer, their values count. Bytecode of different versions of Python is not
+compared.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import json
 import sys
 import types
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 from agentlab._internal.asyncio_tools import name_of
@@ -161,11 +164,27 @@ def _held(owner: Any, seen: set[int]) -> Iterator[object]:
     """Yield values of a method's object: all fields of a frozen dataclass, otherwise agents and settings only."""
     parameters: Any = getattr(type(owner), "__dataclass_params__", None)
     if parameters is not None and parameters.frozen:
-        yield from ((name, _value(getattr(owner, name), seen)) for name in type(owner).__dataclass_fields__)
+        yield from ((name, _field(getattr(owner, name), seen)) for name in type(owner).__dataclass_fields__)
         return
     for name, value in sorted(getattr(owner, "__dict__", {}).items()):
         if isinstance(value, Agent | RunSettings):
             yield name, _value(value, seen)
+
+
+def _field(value: Any, seen: set[int]) -> object:
+    """Return the identity of a field of a frozen dataclass, also of what is in it; of a provider without its keys."""
+    if isinstance(value, Mapping):
+        return [(repr(key), _field(one, seen)) for key, one in value.items()]
+    if isinstance(value, list | tuple):
+        return [_field(one, seen) for one in value]
+    if isinstance(value, Enum | Decimal):
+        return repr(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type) and not callable(value):
+        return [
+            type(value).__qualname__,
+            *[_field(getattr(value, one.name), seen) for one in dataclasses.fields(value) if one.repr],
+        ]
+    return _value(value, seen)
 
 
 def _value(value: object, seen: set[int]) -> object:

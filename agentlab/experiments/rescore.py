@@ -6,7 +6,9 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 
+from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import Redactor
+from agentlab._internal.safe_text import one_line
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.grid import Grid
 from agentlab.experiments.scorers.base import Scorer
@@ -53,8 +55,8 @@ async def rescore(
     concurrency: int,
     budget: Budget | None,
     progress: bool,
-) -> None:
-    """Score all ended runs with these scorers, and store the scores beside those that exist."""
+) -> str:
+    """Score all ended runs with these scorers, and store the scores beside those that exist. Return a sentence about missing ones."""
     for scorer in named.values():
         check_targets(scorer, grid.tasks)
     storage = store.storage
@@ -64,6 +66,7 @@ async def rescore(
     shared_budget, free = SharedBudget(budget, None, {}), asyncio.Semaphore(concurrency)
     bars = Progress({"scores": len(ended)}, {}, shown=progress)
     versions = {name: code_version(scorer) for name, scorer in named.items()}
+    missing = dict[str, str]()  # by run and scorer, the reason
 
     async def score(one: CellStatus) -> None:
         noted, agent, task = dict(before.get(one.run_id, {})), grid.agents[one.cell.agent], grid.tasks[one.cell.prompt_id]
@@ -73,10 +76,11 @@ async def rescore(
         if wanted and (result := store.load(one.run_id, agent).result) is not None:
             for name in wanted:
                 part = f"{SCORE} {name} {len(spent.get(one.run_id, {}))}"  # a new one, which replaces no earlier cost
-                found = await score_of(
-                    named[name], result, task, by[name], OtherRuns(storage, one.run_id, shared_budget, part, refuse=True)
-                )
+                judges = OtherRuns(storage, one.run_id, shared_budget, part, refuse=True)
+                found = await score_of(named[name], result, task, by[name], judges)
                 noted |= {} if found is None else {name: found}
+                if found is None or "error" in found:
+                    missing[f"{one.run_id} {name}"] = judges.refused if found is None else found["error"]
             store_note(storage, one.run_id, MORE_SCORES, noted, Redactor(secrets_of(agent)).text)
 
     async def in_turn(one: CellStatus) -> None:
@@ -90,3 +94,8 @@ async def rescore(
                 group.create_task(in_turn(one))
     finally:
         bars.close()
+    if not missing:
+        return ""
+    first = one_line(next(iter(missing.values())), 300).rstrip(".")
+    verb = "is" if len(missing) == 1 else "are"
+    return f"{counted(len(missing), 'score')} {verb} missing: {first}. The runs are kept; rescore(…) tries again."

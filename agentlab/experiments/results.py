@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -15,6 +16,7 @@ from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import one_line
 from agentlab.agent import Run
+from agentlab.errors import AgentlabWarning
 from agentlab.experiments.grid import Grid
 from agentlab.experiments.runner import detail_of
 from agentlab.experiments.scorers.base import Scorer
@@ -209,7 +211,11 @@ class ExperimentResults(Displayable):
 
         whole_number("rescore", "concurrency", concurrency)
         named = named_scorers(self.statuses, scorers, name)
-        await rescore(self.grid, self.store, self.statuses, named, concurrency=concurrency, budget=budget, progress=progress)
+        missing = await rescore(
+            self.grid, self.store, self.statuses, named, concurrency=concurrency, budget=budget, progress=progress
+        )
+        if missing:
+            warnings.warn(missing, AgentlabWarning, stacklevel=2)
         statuses, _ = cell_statuses(self.grid, self.store, self.score)
         return ExperimentResults(self.grid, self.store, tuple(statuses), self.problems, self.left_out, score=self.score)
 

@@ -11,8 +11,10 @@ import hashlib
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -95,12 +97,12 @@ class Task(Displayable):
         """
         message = user_message(self.prompt, "{!r}")
         parts = [{**part.to_jsonable(), "name": ""} for part in message.parts]
-        return _hash([self.id, message.text, parts, self.target, sorted(self.tags), dict(self.tools), dict(self.metadata)])
+        return hash_of([self.id, message.text, parts, self.target, sorted(self.tags), dict(self.tools), dict(self.metadata)])
 
     @property
     def target_hash(self) -> str:
         """The hash of what a scorer reads: target and metadata."""
-        return _hash([self.target, dict(self.metadata)])
+        return hash_of([self.target, dict(self.metadata)])
 
     def __repr__(self) -> str:
         given = [f"id={self.id!r}, prompt={cut(repr(self.prompt), 80)}"]
@@ -144,7 +146,12 @@ class Tasks(Sequence[Task], Displayable):
         tools: str = "tools",
     ) -> None:
         names = {"id": id, "prompt": prompt, "target": target, "tags": tags, "tools": tools}
-        tasks = [_task(number, one, names) for number, one in enumerate(_items(source, names), 1)]
+        items = [*_items(source, names)]
+        for what, name in names.items():
+            if name != what and not any(isinstance(one, Mapping) and name in one for one in items):
+                keys = ", ".join(dict.fromkeys(repr(key) for one in items if isinstance(one, Mapping) for key in one))
+                raise ConfigurationError(f"{what}={name!r}: no task has such a column or key. There are: {keys or 'none'}.")
+        tasks = [_task(number, one, names) for number, one in enumerate(items, 1)]
         if not tasks:
             raise ConfigurationError("tasks=[]: pass at least one item.")
         self._by_id: dict[str, Task] = {}
@@ -189,7 +196,7 @@ class Tasks(Sequence[Task], Displayable):
             >>> lab.Tasks(["a", "b"]).version == lab.Tasks({"p2": "b", "p1": "a"}).version
             True
         """
-        return _hash(sorted(task.hash for task in self))
+        return hash_of(sorted(task.hash for task in self))
 
     def where(self, keep: Callable[[Task], object]) -> Tasks:
         """Return the tasks for which the function returns True.
@@ -223,7 +230,7 @@ class Tasks(Sequence[Task], Displayable):
         """
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
             raise ConfigurationError(f"share={share!r}: pass a number between 0 and 1, such as 0.5.")
-        part = {task.id: int(_hash([seed, task.id, task.text]), 16) < share * 16**16 for task in self}
+        part = {task.id: int(hash_of([seed, task.id, task.text]), 16) < share * 16**16 for task in self}
         return self._of([one for one in self if part[one.id]], "split"), self._of(
             [one for one in self if not part[one.id]], "split"
         )
@@ -303,7 +310,7 @@ def _items(source: Any, names: Mapping[str, str]) -> Iterable[Any]:
     if hasattr(given, "column_names"):  # a Dataset of Hugging Face, or several of them by name
         if isinstance(given, Mapping):
             raise ConfigurationError(f"tasks are several datasets: choose one, such as tasks=dataset[{next(iter(given))!r}].")
-        return _of_table(list(given), names, "the dataset")
+        return _of_table(list(given.with_format(None)), names, "the dataset")
     if isinstance(given, Mapping):
         return [_with_id(name, one, names) for name, one in given.items()]
     if hasattr(given, "items"):  # a Series of pandas
@@ -352,7 +359,7 @@ def _read(path: Path) -> list[Mapping[str, Any]]:
     if kind in (".csv", ".tsv"):
         return _of_csv(path, text)
     rows: Any = []
-    lines = [text] if kind == ".json" else text.splitlines()
+    lines = [text] if kind == ".json" else text.split("\n")  # other line breaks may be in a text
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
@@ -370,6 +377,9 @@ def _of_csv(path: Path, text: str) -> list[Mapping[str, Any]]:
     head = text.partition("\n")[0]
     delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=head.count)
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+    twice = [name for name, count in Counter(reader.fieldnames or ()).items() if count > 1]
+    if twice:
+        raise ConfigurationError(f"{str(path)!r} has two columns {twice[0]!r}: rename one.")
     rows: list[Mapping[str, Any]] = []
     for row in reader:
         if None in row:
@@ -398,7 +408,7 @@ def _task(number: int, given: Any, names: Mapping[str, str]) -> Task:
     elif metadata is not None:
         values["metadata"] = metadata
     return Task(
-        f"p{number}" if known["id"] is None else str(known["id"]),
+        f"p{number}" if known["id"] is None else _id(known["id"]),
         known["prompt"],
         known["target"],
         _tags(number, known["tags"]),
@@ -431,6 +441,11 @@ def _sample(given: Any) -> dict[str, Any]:
     }
 
 
+def _id(given: Any) -> str:
+    """Return an id as text. A column of whole numbers has fractions if one is missing."""
+    return str(int(given) if isinstance(given, float) and given.is_integer() else given)
+
+
 def _tags(number: int, given: Any) -> tuple[str, ...]:
     listed = given.split(",") if isinstance(given, str) else [] if given is None else given
     if not isinstance(listed, list | tuple) or not all(isinstance(tag, str) for tag in listed):
@@ -448,15 +463,16 @@ def _tools(number: int, given: Any) -> Mapping[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of a table without types of numpy; None for a missing one."""
+    """Return a value of a table without types of numpy, a date as text; None for a missing one."""
     value = value.tolist() if hasattr(value, "tolist") else value
     is_missing = (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")  # noqa: PLR0124  NaN
-    return None if is_missing else value
+    return None if is_missing else value.isoformat() if isinstance(value, date) else value
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
-def _hash(value: Any) -> str:
+def hash_of(value: Any) -> str:
+    """Return the hash of a JSON value: 16 hexadecimal digits."""
     return hashlib.sha256(_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -9,8 +9,9 @@ May import: `experiments` and what is below it; not `serving`.
     panel      `run.panel()`, `lab.panel`
     explorer   `lab.explore`
     browse     `lab.browse`
+    label      `lab.label`
     cards      the display of each public value
     magics     `%load_ext agentlab`
 """
 
-__all__ = ["markup", "live_view", "page", "report", "panel", "explorer", "browse", "cards", "magics"]
+__all__ = ["markup", "live_view", "page", "report", "panel", "explorer", "browse", "label", "cards", "magics"]

@@ -19,9 +19,9 @@
 Each takes what `lab.frame` takes (a run, a result, several in a list, a store, the results of an experiment), or a frame.
 
 Each plot draws the data of a pure function (`tokens_data`, `cost_data`, `stop_reasons_data`, `timeline_data`, `tree_data`,
-`bands_data`, `estimates_data`, `cost_success_data`, `frontier_data`, `survival_data`, `what_if_data`, `tuning_data`). With `ax=` it draws
-into your axes, otherwise it makes a new figure without pyplot. The returned Axes are displayed if they are the last expression of a notebook
-cell; `ax.figure.savefig("tokens.png")` saves them; `ax.alt` describes the picture in words.
+`bands_data`, `estimates_data`, `cost_success_data`, `frontier_data`, `survival_data`, `what_if_data`, `tuning_data`). With `ax=` it
+draws into your axes, otherwise it makes a new figure without pyplot. The returned Axes are displayed if they are the last expression
+of a notebook cell; `ax.figure.savefig("tokens.png")` saves them; `ax.alt` describes the picture in words.
 
 Providers differ in colour, marker and line style, never in colour alone. The background is transparent, and every colour is
 legible on white and on near black. An unknown value is a gap with a note in the legend, never 0.

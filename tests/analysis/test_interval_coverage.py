@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import agentlab as lab
-from agentlab.analysis.intervals import of_share
-from tests.benchmarks.coverage import Intervals, covered, experiments, of_groups, of_pairs
+from tests.benchmarks.coverage import Intervals, covered, experiments, of_groups, of_pairs, of_raters
 from tests.benchmarks.interval_coverage import CASES, CHANGES, RATES, enumerated_change, enumerated_share, simulated
 
 EXACT = ("share", "change", "kappa", "agreement", "survival", "score", "pass", "difference of repeated", "median: steps")
@@ -56,6 +55,8 @@ def test_a_skewed_mean_of_too_few_units_is_not_offered() -> None:
         pytest.param(of_groups, 10, 1, 80, 0.85, id="10 prompts"),
         pytest.param(of_groups, 20, 5, 80, 0.85, id="20 prompts, 5 repeats"),
         pytest.param(of_pairs, 12, 3, 30, 0.8, id="pairs of 12 prompts, 3 repeats"),
+        pytest.param(of_raters, 50, 1, 100, 0.87, id="raters, 50 prompts"),
+        pytest.param(of_raters, 20, 5, 100, 0.87, id="raters, 20 prompts, 5 repeats"),
     ],
 )
 def test_intervals_of_whole_comparisons_reach_their_level(

@@ -45,6 +45,7 @@ def experiments(units: int, repeats: int, count: int, seed: int = 0) -> pd.DataF
     reason = np.where(
         random.random(shape) < random.uniform(0.4, 1, (count, 1, units, 1)), usual, random.choice(3, p=MET, size=shape)
     )
+    grade_5 = 1 + np.floor(5 * grade)
     study, provider, prompt, repeat = (places.ravel() for places in np.indices(shape))
     return pd.DataFrame(
         {
@@ -54,6 +55,9 @@ def experiments(units: int, repeats: int, count: int, seed: int = 0) -> pd.DataF
             "repeat": repeat,
             "score": score.ravel(),
             "grade": grade.ravel(),
+            "judge": (score ^ (random.random(shape) < 0.15)).ravel(),
+            "grade_5": grade_5.ravel(),
+            "judge_5": np.clip(grade_5 + random.choice([-1, 0, 1], size=shape), 1, 5).ravel(),
             "cost_usd": np.exp(0.8 * hard + 0.6 * random.normal(size=shape)).ravel(),
             "total_tokens": (1_000 * random.gamma(4, 0.25, shape) * np.exp(0.5 * hard)).round().ravel(),
             "terminated": (random.random(shape) < 1 / (1 + np.exp(1.5 * hard - 2))).ravel(),
@@ -110,11 +114,22 @@ def of_pairs(runs: pd.DataFrame, **options: Any) -> Intervals:
     return found
 
 
+def of_raters(runs: pd.DataFrame, **options: Any) -> Intervals:
+    """The intervals of the agreement of a person and a judge about one provider's runs."""
+    found: Intervals = {}
+    for _, study in runs[runs["provider"] == "a"].groupby("study"):
+        for what, names in (("yes or no", ["score", "judge"]), ("grades", ["grade_5", "judge_5"])):
+            row = lab.raters(study, names, **options).iloc[0]
+            for name in ("kappa", "alpha"):
+                found.setdefault(f"raters, {name} of {what}", []).append((row[name], row[f"{name}_low"], row[f"{name}_high"]))
+    return found
+
+
 @cache
 def answers() -> Mapping[str, float]:
     """The true values: the figures of an experiment with very many prompts."""
     runs = experiments(20_000, 1, 1, seed=1)
-    return {name: float(found[0][0]) for name, found in (of_groups(runs) | of_pairs(runs)).items()}
+    return {name: float(found[0][0]) for name, found in (of_groups(runs) | of_pairs(runs) | of_raters(runs)).items()}
 
 
 def covered(found: Intervals) -> dict[str, tuple[float, float]]:
@@ -146,7 +161,7 @@ def rows(with_peers: bool) -> Iterator[Row]:
     cells = {}
     for units, repeats in product(UNITS, REPEATS):
         runs = experiments(units, repeats, STUDIES)
-        cells[units, repeats] = covered(of_groups(runs) | of_pairs(runs[runs["study"] < STUDIES // 2]))
+        cells[units, repeats] = covered(of_groups(runs) | of_pairs(runs[runs["study"] < STUDIES // 2]) | of_raters(runs))
     print(table(cells))
     for name in answers():
         missed = [100 * (1 - cell[name][0]) for cell in cells.values() if cell[name][1] < 0.5]

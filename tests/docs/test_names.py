@@ -51,7 +51,7 @@ def test_commands_exist(path: Path) -> None:
 
 @each_page
 def test_public_names_exist(path: Path) -> None:
-    for name in {*re.findall(r"\blab(?:\.[A-Za-z_]+)+", text_of(path))} - NOT_THERE:
+    for name in {*re.findall(r"\blab(?:\.[A-Za-z_]\w*)+", text_of(path))} - NOT_THERE:
         value: object = lab
         for part in name.split(".")[1:]:
             assert hasattr(value, part), name

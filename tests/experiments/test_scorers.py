@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import random
 import time
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import agentlab as lab
 from agentlab.errors import ConfigurationError
+from agentlab.experiments.identity import code_of
 from agentlab.experiments.scorers import base
 from agentlab.experiments.scorers.answers import f1_of, numbers_in
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.tools import tool
+
+from .parts import within
 
 
 def run_of(*script: Any, tools: Any = (), **more: Any) -> Any:
@@ -83,9 +88,9 @@ ANSWERS: list[tuple[Any, str, Any, object]] = [
     (S.Choice(["red", "blue"]), "red or blue", "B", False),
     (S.Choice(["York", "New York"]), "New York", "New York", True),
     (S.Choice(["red", "blue"]), "green", "B", False),
-    (S.WordOverlap(), "the Paris region", "Paris", pytest.approx(2 / 3)),
-    (S.WordOverlap(), "x", ["y", "x z"], pytest.approx(2 / 3)),
-    (S.WordOverlap(), "x", "y", 0.0),
+    (S.F1(), "the Paris region", "Paris", pytest.approx(2 / 3)),
+    (S.F1(), "x", ["y", "x z"], pytest.approx(2 / 3)),
+    (S.F1(), "x", "y", 0.0),
 ]
 
 
@@ -122,7 +127,7 @@ def test_f1_equals_precision_and_recall_by_hand(seed: int) -> None:
     assert f1_of(found, target) == pytest.approx(2 * precision * recall / (precision + recall) if hits else 0)
 
 
-@pytest.mark.parametrize("name", ["Exact", "Normalised", "Includes", "Numeric", "JsonEqual", "WordOverlap"])
+@pytest.mark.parametrize("name", ["Exact", "Normalised", "Includes", "Numeric", "JsonEqual", "F1"])
 def test_a_missing_target_is_an_error_before_anything_runs(name: str) -> None:
     scorer = getattr(lab.scorers, name)()
     with pytest.raises(ConfigurationError, match="compares with a target, and the task 't' has none"):
@@ -143,6 +148,7 @@ def test_a_missing_target_is_an_error_before_anything_runs(name: str) -> None:
         (lambda: S.Judge("openai:m", " ", budget=lab.Budget(max_calls=1)), "say in words"),
         (lambda: S.Judge("openai:m", "good", budget=None), "a judge needs a budget"),  # type: ignore[arg-type]
         (lambda: S.Pairwise("openai:m", "good", budget=None), "a judge needs a budget"),  # type: ignore[arg-type]
+        (lambda: S.Judge("openai:m", "good"), "a judge needs a budget"),
         (lambda: S.Judge("openai:m", "good", budget=lab.Budget(max_calls=1), grades={"x": 1}), "at least two"),
     ],
 )
@@ -241,6 +247,29 @@ def test_programs(monkeypatch: pytest.MonkeyPatch, answer: str, value: bool, why
     assert "sleep(60)" not in answer or time.monotonic() - begun < 30  # its children end too
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads the states of processes")
+def test_a_process_that_leaves_its_group_is_killed_too(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    program = f"""
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open({str(child)!r}, "w").write(str(os.getpid()))
+        time.sleep(300)
+    os._exit(0)
+while not os.path.exists({str(child)!r}) or not open({str(child)!r}).read():
+    time.sleep(0.01)
+"""
+    assert scored(S.Code(timeout_s=60), program, "pass").value is True
+    status = Path("/proc", child.read_text(), "stat")
+
+    def is_gone() -> bool:
+        return not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+    within(is_gone)
+
+
 def test_the_tests_may_be_given_or_in_the_metadata() -> None:
     assert scored(S.Code(TESTS), GOOD).value is True
     assert scored(S.Code(), GOOD, "no tests", metadata={"tests": TESTS}).value is True
@@ -330,3 +359,28 @@ def test_the_runs_of_an_experiment_are_judged_in_pairs() -> None:
     ]
     with pytest.raises(ConfigurationError, match="No two runs have the same task"):
         asyncio.run(S.judge_pairs(results, judge, by="settings"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (S.ToolUse(["a"]), S.ToolUse(["b"])),
+        (S.ToolUse([{"tool": "a", "arguments": {"n": 1}}]), S.ToolUse([{"tool": "a", "arguments": {"n": 2}}])),
+        (S.Choice(["a", "b"]), S.Choice(["a", "c"])),
+        (S.Judge("openai:m", "good", BUDGET), S.Judge("openai:m", "good", BUDGET, {"good": 1, "poor": 0})),
+        (S.Judge("openai:m", "good", BUDGET), S.Judge("openai:m", "good", lab.Budget(max_calls=5))),
+        (
+            S.Judge(lab.Provider("openai", model="m", api_key="k"), "good", BUDGET),
+            S.Judge(lab.Provider("openai", model="n", api_key="k"), "good", BUDGET),
+        ),
+    ],
+    ids=str,
+)
+def test_other_options_of_a_scorer_are_another_version(one: Any, other: Any) -> None:
+    assert code_of(one) != code_of(other)
+    assert code_of(one) == code_of(pickle.loads(pickle.dumps(one)))  # in another process
+
+
+def test_a_key_of_a_judge_is_no_part_of_its_version() -> None:
+    one, other = (S.Judge(lab.Provider("openai", model="m", api_key=key), "good", BUDGET) for key in ("k", "l"))
+    assert code_of(one) == code_of(other)

@@ -158,6 +158,27 @@ def test_wrong_lines_of_files_are_named(tmp_path: Path) -> None:
             lab.Tasks(tmp_path / name)
 
 
+def test_lines_columns_dates_and_ids_of_files(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"prompt": "one\u2028line"}\n{"prompt": "b"}\n', encoding="utf-8")
+    assert [one.prompt for one in lab.Tasks(tmp_path / "a.jsonl")] == ["one\u2028line", "b"]
+    (tmp_path / "a.csv").write_text("prompt,target,prompt\na,b,c\n")
+    with pytest.raises(ConfigurationError, match=r"a\.csv' has two columns 'prompt': rename one"):
+        lab.Tasks(tmp_path / "a.csv")
+    frame = pd.DataFrame({"id": [1, None], "prompt": ["a", "b"], "when": pd.to_datetime(["2027-06-12", "2027-06-13"])})
+    tasks = lab.Tasks(frame)
+    assert tasks.ids == ["1", "p2"]
+    assert tasks["1"].metadata == {"when": "2027-06-12T00:00:00"}
+
+
+def test_a_misspelt_column_is_an_error() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"target='anwser': no task has such a column or key\. There are: 'question', 'answer'"
+    ):
+        lab.Tasks(pd.DataFrame(FRAME), prompt="question", target="anwser")
+    with pytest.raises(ConfigurationError, match="tags='topic': no task has such"):
+        lab.Tasks([{"prompt": "a"}], tags="topic")
+
+
 def test_the_version_is_that_of_the_content(tmp_path: Path) -> None:
     def version(**changes: Any) -> str:
         return lab.Tasks([{**ROWS[0], **changes}]).version
@@ -327,7 +348,10 @@ def test_the_cost_of_a_later_judge_is_bounded_and_counted() -> None:
 
     results = go(lab.Experiment([looking()], ["x", "y", "z"]))
     before = results.spent.cost_usd
-    some = go_on(results, score, name="judge", concurrency=1, budget=lab.Budget(max_cost="0.015"))
+    with pytest.warns(
+        lab.AgentlabWarning, match=r"1 score is missing: the budget of the experiment is spent.*rescore\(…\) tries again"
+    ):
+        some = go_on(results, score, name="judge", concurrency=1, budget=lab.Budget(max_cost="0.015"))
     assert some.runs["score.judge"].notna().sum() == 2
     done = go_on(some, score, name="judge")
     assert done.runs["score.judge"].to_list() == [1.0] * 3

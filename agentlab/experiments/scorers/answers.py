@@ -335,12 +335,12 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class WordOverlap:
+class F1:
     """The F1 of the words in answer and target, normalised as by `Normalised`; of several targets the best. P. Rajpurkar et al., SQuAD
     (2016).
 
     Example:
-        >>> lab.scorers.WordOverlap()(await brief.run("What is the capital of France?"), lab.Task("fr", "?", target="Paris, F.")).value
+        >>> lab.scorers.F1()(await brief.run("What is the capital of France?"), lab.Task("fr", "?", target="Paris, F.")).value
         0.6666666666666666
     """
 

@@ -1,4 +1,4 @@
-"""The parts that all scorers share: `Score`, and how a scorer is called."""
+"""The parts that scorers share: `Score`, `PairJudgement`, and how a scorer is called."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Any, TypeAlias
 
 from agentlab.experiments.tasks import Task
 from agentlab.records.result import RunResult
+
+YES_OR_NO: dict[str, float | bool] = {"correct": True, "wrong": False}
+"""The grades of judges and people, unless others are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,22 @@ class Score:
     value: float | bool | None
     why: str = ""
     parts: Mapping[str, float | bool | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PairJudgement:
+    """The judgement of two answers: `winner` is `left`, `right` or `tie`, None if unknown.
+
+    `consistent` is False if the judge preferred another answer when their order was exchanged; the winner is then `tie`.
+
+    Example:
+        >>> lab.scorers.PairJudgement("left", True, "It is shorter.").winner
+        'left'
+    """
+
+    winner: str | None
+    consistent: bool | None
+    why: str
 
 
 Value: TypeAlias = float | bool | Mapping[str, Any] | Score | Awaitable[Any] | None

@@ -14,6 +14,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.scorers.base import Score
 from agentlab.experiments.tasks import Task
@@ -49,8 +51,9 @@ class Code:
 
     `tests` is Python code that raises if the program is wrong, such as `assert add(1, 2) == 3`; by default `tests` in the task's
     metadata, else the target. Both run in a new process, in an empty folder, without the environment's keys, for at most `timeout_s`
-    seconds and with at most `memory_mb` of memory (the memory limit needs Linux or macOS). This is no sandbox: the program has the
-    rights of your user, reads your files and reaches the network. Run answers of untrusted models in a container.
+    seconds; each process has at most `memory_mb` of memory and as many seconds of computing time (Linux and macOS), and writes files
+    of at most 10 MB. At the end its child processes are killed. This is no sandbox: the program has the rights of your user, reads your
+    files, reaches the network, and can pass any test if it is written to deceive. Run answers of untrusted models in a container.
 
     Example:
         >>> task = lab.Task("add", "Write a function add.", target="assert add(1, 2) == 3")
@@ -96,7 +99,7 @@ class Code:
                 except subprocess.TimeoutExpired:
                     late = True
                 finally:
-                    _kill(process)
+                    _kill(process, folder)
             if late:
                 return Score(False, f"still running after {self.timeout_s:g} s")
             with contextlib.suppress(OSError):
@@ -106,14 +109,18 @@ class Code:
         return Score(False, lines[-1][:300] if lines else f"ended before the tests, with exit code {process.returncode}")
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the process and everything in its group."""
+def _kill(process: subprocess.Popen[bytes], folder: str) -> None:
+    """End the process, everything in its group, and what has left the group: it still has the environment that it was given."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
     process.wait()
+    for other in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if other.environ().get("TMPDIR") == folder:
+                other.kill()
 
 
 def program_in(answer: str) -> str:

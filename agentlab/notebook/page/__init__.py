@@ -51,6 +51,17 @@ def browse_script(*, live: bool) -> str:
     return f"{script()}\n{_script('grid')}\n{_script('browse')}\n{more}"
 
 
+@cache
+def label_script() -> str:
+    """Return the JavaScript of the widget that labels answers."""
+    return "\n".join(map(_script, ("dom", "main", "live", "label"))) + "\nexport default { render: renderLabel };\n"
+
+
+def label_style() -> str:
+    """Return its style sheet."""
+    return style() + Path(__file__).with_name("label.css").read_text(encoding="utf-8")
+
+
 def _script(name: str) -> str:
     return Path(__file__).with_name(f"{name}.js").read_text(encoding="utf-8")
 

@@ -1,0 +1,154 @@
+"""Tasks x agents x repeats over a recording: the same frames at any concurrency, after a kill, and on a cluster that loses a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentlab as lab
+from agentlab.storage.store import Store
+
+from .parts import assert_same, within
+
+FULL = pytest.param(300, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])
+
+
+class Squares(BaseHTTPRequestHandler):
+    """A model that looks a square up, then answers; its third version answers some tasks wrong."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """Answer a chat completion."""
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        number = int(next(one["content"] for one in asked["messages"] if one["role"] == "user").split()[-1])
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": f"It is {number**2 + (asked['model'] == 'm3' and number % 7 == 0)}.",
+        }
+        if asked["messages"][-1]["role"] == "user":
+            function = {"name": "look", "arguments": json.dumps({"number": number})}
+            message = {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+            }
+        reason = "tool_calls" if "tool_calls" in message else "stop"
+        usage = {"prompt_tokens": 10 + number, "completion_tokens": 5, "total_tokens": 15 + number}
+        choices = [{"index": 0, "message": message, "finish_reason": reason}]
+        answer = {"id": "x", "object": "chat.completion", "model": asked["model"], "choices": choices, "usage": usage}
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+def look(number: int) -> int:
+    """Look a square up."""
+    return number**2
+
+
+def study(count: int, port: int, store: Path, repeats: int = 3) -> lab.Experiment:
+    address = f"http://127.0.0.1:{port}/v1"
+    models = [lab.Provider("compatible", model=name, base_url=address, api_key="k") for name in ("m1", "m2", "m3")]
+    agents = {one.model: lab.Agent(one, tools=[look]) for one in models}
+    tasks = [{"id": f"t{n}", "prompt": f"The square of {n}", "target": n**2} for n in range(count)]
+    score = [lab.scorers.Numeric(), lab.scorers.ToolUse(["look"])]
+    return lab.Experiment(agents, tasks, repeats=repeats, score=score, store=store)
+
+
+def go(recording: Path, experiment: lab.Experiment, **more: Any) -> lab.ExperimentResults:
+    with lab.replay(recording):
+        return asyncio.run(experiment.run(progress=False, **more))
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Return a function that gives the port and the recording for so many tasks."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Squares)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    @functools.cache
+    def record(count: int) -> tuple[int, Path]:
+        folder = tmp_path_factory.mktemp("recording")
+        with lab.record(folder / "recording"):
+            asyncio.run(study(count, server.server_port, folder / "once.db", repeats=1).run(concurrency=8, progress=False))
+        return server.server_port, folder / "recording"
+
+    yield record
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("count", [4, FULL])
+def test_the_frames_are_the_same_at_any_concurrency_and_after_a_kill(recorded: Any, tmp_path: Path, count: int) -> None:
+    port, recording = recorded(count)
+    whole = go(recording, study(count, port, tmp_path / "1.db"), concurrency=1)
+    assert whole.states == {"ended": 9 * count}
+    right = whole.runs.groupby("agent")["score"].sum().to_dict()
+    assert right == {"m1": 3 * count, "m2": 3 * count, "m3": 3 * (count - len(range(0, count, 7)))}
+    for concurrency in (16, 64):
+        assert_same(go(recording, study(count, port, tmp_path / f"{concurrency}.db"), concurrency=concurrency), whole)
+
+    path = tmp_path / "killed.db"
+    process = os.fork()
+    if not process:
+        try:
+            go(recording, study(count, port, path), concurrency=4)
+        finally:
+            os._exit(0)
+    within(lambda: ended_in(path) >= 3 * count)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    assert ended_in(path) >= 3 * count
+    assert_same(go(recording, study(count, port, path), concurrency=16), whole)
+
+
+def ended_in(path: Path) -> int:
+    """The number of ended runs in a store that another process writes."""
+    if not path.exists():
+        return 0
+    with Store(path) as store:
+        return sum(run.end is not None for run in store.storage.runs())
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.filterwarnings("ignore")
+def test_the_frames_are_the_same_on_a_cluster_that_loses_a_worker(recorded: Any, tmp_path: Path) -> None:
+    import distributed
+
+    port, recording = recorded(300)
+    whole = go(recording, study(300, port, tmp_path / "1.db"), concurrency=16)
+    path = tmp_path / "cluster.db"
+    with (
+        distributed.LocalCluster(
+            n_workers=3, threads_per_worker=1, dashboard_address=None, host="127.0.0.1", local_directory=str(tmp_path)
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        pid = next(iter(client.run(os.getpid).values()))
+
+        def kill() -> None:
+            within(lambda: ended_in(path) >= 300, limit_s=600)
+            os.kill(pid, signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        assert_same(go(recording, study(300, port, path), concurrency=16, executor=client.get_executor(pure=False)), whole)
+        killer.join()
