@@ -98,7 +98,9 @@ function makeTranscript(store, send = null) {
     run = state.run;
     if (!run) return;
     if (!last || last.id !== run.id) {
-      list.reset(run.state === "running" ? { end: true } : { index: state.view.step > 1 ? state.view.step : 0, offset: 0 });
+      const { step } = state.view; // the end of a run that goes on is in view, so that its next steps are, too
+      const toEnd = run.state === "running" || (run.state !== "ended" && step > 0 && step === run.steps.length);
+      list.reset(toEnd ? { end: true } : { index: step > 1 ? step : 0, offset: 0 });
     } else if (last !== run) {
       const typing = typedIn(scroller); // its field stays in view, and has the focus also in an item that is built anew
       const toEnd = list.atEnd() && last.state !== "ended" && !typing;
