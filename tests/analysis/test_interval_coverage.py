@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import agentlab as lab
-from agentlab.analysis.intervals import of_share
 from tests.benchmarks.coverage import Intervals, covered, experiments, of_groups, of_pairs
 from tests.benchmarks.interval_coverage import CASES, CHANGES, RATES, enumerated_change, enumerated_share, simulated
 
