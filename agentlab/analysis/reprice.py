@@ -25,8 +25,8 @@ _COUNTS = (
     "cache_read_tokens",
     "cache_write_tokens",
     "cache_write_1h_tokens",
+    "web_searches",
 )
-_COUNTS += ("web_searches",)
 _NEEDED = ("run_id", "step", "provider", "model", "calls", "input_tokens", "output_tokens", "cost_usd")
 _BY_RUN: dict[str, Any] = {
     **dict.fromkeys(("run_id", "provider", "model", "at"), "string"),

@@ -408,7 +408,7 @@ class Experiment(Displayable):
         tasks = self.grid.tasks.where(lambda task: task.id in ids)
         repeats = max(cell.repeat for cell in cells)
         made = Experiment(agents, tasks, settings, repeats=repeats, cells=cells, score=self.score, store=self.store, **more)
-        made._transport = self._transport if made._transport is None else made._transport
+        made.transport = self.transport if made.transport is None else made.transport
         for provider in self._interval_s.keys() & set(made._providers.values()):
             made._interval_s[provider], made._limiters[provider] = self._interval_s[provider], self._limiters[provider]
         return made
