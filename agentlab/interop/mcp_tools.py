@@ -324,6 +324,10 @@ class Wire:
             give(error)
 
     async def _connected(self) -> _Connection:
+        try:
+            import mcp  # noqa: F401
+        except ImportError as error:
+            raise ConfigurationError("MCP servers need the package mcp: pip install 'agentlab-jupyter[mcp]'.") from error
         if self.is_closed:
             raise McpError(f"The MCP server {self.name!r} is closed: open it again, or call it within its `async with` block.")
         async with self._starting:

@@ -550,6 +550,14 @@ def test_wrong_settings_are_refused(server: Any, more: dict[str, Any], message: 
         tools.from_mcp(server, **more)
 
 
+def test_the_client_is_an_extra_and_a_replay_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)  # as if it were not installed
+    with pytest.raises(ConfigurationError, match=r"need the package mcp: pip install 'agentlab-jupyter\[mcp\]'"):
+        asyncio.run(tools.from_mcp("python stations.py").open())
+    with lab.replay("fixtures/mcp"):
+        assert len(asyncio.run(tools.from_mcp("python stations.py").open())) == 2
+
+
 def test_the_tools_of_a_server_that_is_not_open_are_not_known() -> None:
     server = tools.from_mcp("uvx mcp-server-time --local-timezone Europe/Vienna")
     assert repr(server) == "McpServer('mcp-server-time', not open)"
