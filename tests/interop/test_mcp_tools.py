@@ -297,6 +297,19 @@ def test_a_server_that_is_killed_fails_the_call_and_the_run_continues(stdio: Sta
     asyncio.run(main())
 
 
+def test_the_list_is_read_again_from_a_server_that_was_started_again(stdio: Start) -> None:
+    async def main() -> None:
+        async with stdio() as server:
+            await agent_of(server, call("extend", {})).run("?")
+            assert [one.name for one in server] == [*NAMES, "extra"]
+            with pytest.warns(AgentlabWarning, match=r"changed its list of tools \(removed extra\)"):
+                await agent_of(server, call("die", {}), call("find_station", {"name": "Graz"})).run("?")
+            assert [one.name for one in server] == NAMES
+
+    with pytest.warns(AgentlabWarning, match=r"\(added extra\)"):
+        asyncio.run(main())
+
+
 def test_a_server_over_http_that_is_killed_fails_the_call_and_those_after_it(http: Start) -> None:
     async def main() -> None:
         async with http() as server:
