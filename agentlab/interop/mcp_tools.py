@@ -278,6 +278,7 @@ class Wire:
     def __init__(self, where: Where, name: str, changed: Callable[[Sequence[Mapping[str, JSON]]], None]) -> None:
         self.where, self.name, self.changed = where, name, changed
         self.is_closed = False
+        self.listed: list[dict[str, JSON]] | None = None
         self._connection: _Connection | None = None
         self._starting = asyncio.Lock()  # bound to the background loop by its first use
 
@@ -309,7 +310,8 @@ class Wire:
         try:
             connection = await self._connected()
             if request.url.endswith("/list"):
-                give({"tools": await connection.list()})
+                self.listed = await connection.list()
+                give({"tools": self.listed})
             else:
                 body = json.loads(request.body)
                 give({"began": body["name"]})
@@ -324,6 +326,10 @@ class Wire:
             give(error)
 
     async def _connected(self) -> _Connection:
+        try:
+            import mcp  # noqa: F401
+        except ImportError as error:
+            raise ConfigurationError("MCP servers need the package mcp: pip install 'agentlab-jupyter[mcp]'.") from error
         if self.is_closed:
             raise McpError(f"The MCP server {self.name!r} is closed: open it again, or call it within its `async with` block.")
         async with self._starting:
@@ -331,6 +337,8 @@ class Wire:
                 if self._connection is not None:
                     await self._connection.end()
                 self._connection = await _Connection(self).start()
+                if self.listed is not None:  # it was started again, perhaps with other tools
+                    self._connection.list_again()
             return self._connection
 
     async def close(self) -> None:
@@ -454,14 +462,20 @@ class _Connection:
     async def _handle(self, message: object) -> None:
         """Read the list again once the server says that it changed."""
         if getattr(message, "method", "") == "notifications/tools/list_changed":
-            task = asyncio.create_task(self._list_again())
-            self._others.add(task)
-            task.add_done_callback(self._others.discard)
+            self.list_again()
+
+    def list_again(self) -> None:
+        """Read the list again, beside the calls."""
+        task = asyncio.create_task(self._list_again())
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
 
     async def _list_again(self) -> None:
         with suppress(Exception):
-            self._changed = await self.list()
-            self.wire.changed(self._changed)
+            listed = await self.list()
+            if listed != self.wire.listed:
+                self.wire.listed = self._changed = listed
+                self.wire.changed(listed)
 
     async def change(self) -> list[dict[str, JSON]] | None:
         """Return the list of tools if it has changed since this was asked last, so that a recording has it."""

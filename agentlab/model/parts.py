@@ -231,7 +231,7 @@ class Image(Part):
     """An image in a prompt or in the result of a tool: PNG, JPEG, GIF or WebP.
 
     `source` is bytes, a path, a data URI, a URL (the provider fetches it; agentlab never does), a PIL image, or a matplotlib figure or
-    axes. With `cache_control`, Anthropic and Bedrock cache the conversation up to this part for 5 minutes or an hour; the other
+    its axes. With `cache_control`, Anthropic and Bedrock cache the conversation up to this part for 5 minutes or an hour; the other
     providers cache without being asked, or not at all. Raises ConfigurationError for anything that is no such image.
 
     Example:

@@ -297,6 +297,19 @@ def test_a_server_that_is_killed_fails_the_call_and_the_run_continues(stdio: Sta
     asyncio.run(main())
 
 
+def test_the_list_is_read_again_from_a_server_that_was_started_again(stdio: Start) -> None:
+    async def main() -> None:
+        async with stdio() as server:
+            await agent_of(server, call("extend", {})).run("?")
+            assert [one.name for one in server] == [*NAMES, "extra"]
+            with pytest.warns(AgentlabWarning, match=r"changed its list of tools \(removed extra\)"):
+                await agent_of(server, call("die", {}), call("find_station", {"name": "Graz"})).run("?")
+            assert [one.name for one in server] == NAMES
+
+    with pytest.warns(AgentlabWarning, match=r"\(added extra\)"):
+        asyncio.run(main())
+
+
 def test_a_server_over_http_that_is_killed_fails_the_call_and_those_after_it(http: Start) -> None:
     async def main() -> None:
         async with http() as server:
@@ -548,6 +561,14 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
 def test_wrong_settings_are_refused(server: Any, more: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         tools.from_mcp(server, **more)
+
+
+def test_the_client_is_an_extra_and_a_replay_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)  # as if it were not installed
+    with pytest.raises(ConfigurationError, match=r"need the package mcp: pip install 'agentlab-jupyter\[mcp\]'"):
+        asyncio.run(tools.from_mcp("python stations.py").open())
+    with lab.replay("fixtures/mcp"):
+        assert len(asyncio.run(tools.from_mcp("python stations.py").open())) == 2
 
 
 def test_the_tools_of_a_server_that_is_not_open_are_not_known() -> None:
