@@ -393,7 +393,11 @@ def test_a_trial_whose_runs_all_fail_is_not_the_cheapest() -> None:
     for objective, expected in (("-cost_usd", "failed"), ("terminated", "complete")):  # the cost of a run that failed is unknown
         found = tuned(study_of(answering()), space, objectives=objective, trials=3, sampler=grid_of(written), held_out=0.25)
         trials = found.trials.set_index("model")
-        assert trials["state"].to_dict() == {"answers:never": "complete", "answers:sometimes": expected, "answers:always": "failed"}
+        assert trials["state"].to_dict() == {
+            "answers:never": "complete",
+            "answers:sometimes": expected,
+            "answers:always": "failed",
+        }
         assert "answers:always" not in found.front["model"].tolist()
     assert trials.loc["answers:always", "state"] == "failed" and "all 9 runs failed" in trials.loc["answers:always", "why"]
     assert "the server is down" in trials.loc["answers:always", "why"]
