@@ -62,6 +62,21 @@ def test_more_labels_are_another_version_of_the_score(results: lab.ExperimentRes
     assert set(runs["score.later.bert"].dropna()) == {False}
 
 
+def test_a_judge_is_compared_with_people(results: lab.ExperimentResults, tmp_path: Path) -> None:
+    anna, bert = labeller(results, tmp_path), labeller(results, tmp_path, "bert")
+    for one in (anna, bert):
+        while one.place < 5:
+            is_right = "Paris" in one.items[one.place].answers or (one is bert and "Lima" in one.items[one.place].answers)
+            one.grade("correct" if is_right else "wrong")
+    scorers = {"people": lab.scorers.Labels(tmp_path / "labels.jsonl"), "judge": lambda result: "Paris" in result.text}
+    scored = asyncio.run(results.rescore(scorers, progress=False))
+    found = lab.raters(scored, ["score.people.anna", "score.people.bert", "score.judge"])
+    assert found["runs"].to_list() == [12] * 4
+    assert found["same"].to_list() == [10, 12, 10, 10]
+    assert found["units"].to_list() == [3] * 4
+    assert found["kappa"].to_list()[1] == 1
+
+
 def test_labelling_goes_on_after_a_crash_and_a_half_written_line(results: lab.ExperimentResults, tmp_path: Path) -> None:
     path, anna = tmp_path / "labels.jsonl", labeller(results, tmp_path)
     anna.grade("correct")

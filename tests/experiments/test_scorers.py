@@ -18,6 +18,7 @@ from agentlab.errors import ConfigurationError
 from agentlab.experiments.identity import code_of
 from agentlab.experiments.scorers import base
 from agentlab.experiments.scorers.answers import f1_of, numbers_in
+from agentlab.experiments.scorers.programs import program_in
 from agentlab.testing import ScriptedProvider, call, say
 from agentlab.tools import tool
 
@@ -55,6 +56,10 @@ ANSWERS: list[tuple[Any, str, Any, object]] = [
     (S.Matches(r"answer: (\w+)", ignore_case=True), "ANSWER: Yes", "yes", True),
     (S.Numeric(), "It is 1,234.50 EUR", 1234.5, True),
     (S.Numeric(), "3,14", 3.14, True),
+    (S.Numeric(), "It is 12,5 degrees", 12.5, True),
+    (S.Numeric(), "1,2,3", 3, True),
+    (S.Numeric(), "12,34,567.5", 1234567.5, True),
+    (S.Numeric(), "1e999999999999", 1, False),
     (S.Numeric(), "1,234", 1234, True),
     (S.Numeric(), "10\u202f000 km", 10000, True),
     (S.Numeric(), "1'000'000", "1,000,000", True),
@@ -101,6 +106,15 @@ def test_answers_are_compared_with_targets(scorer: Any, text: str, target: Any, 
 
 def test_a_hyphen_between_numbers_is_no_sign() -> None:
     assert numbers_in("pages 3-4, -5, x2") == [3, 4, -5]
+
+
+def test_a_long_answer_takes_no_longer_than_its_length() -> None:
+    """Each of these would take minutes if every beginning were read to the end."""
+    assert numbers_in("1," * 100_000) == [1] * 100_000
+    assert scored(S.JsonEqual(), "[1," * 20_000, [1]).why == "no JSON"
+    assert scored(S.JsonEqual(), "[" * 100_000, [1]).why == "no JSON"
+    assert scored(S.JsonEqual(), "```" + "\n" * 100_000, [1]).why == "no JSON"
+    assert program_in("```a " * 50_000) == "```a " * 50_000
 
 
 def test_reasons_name_what_was_read() -> None:

@@ -3,13 +3,14 @@ model's last text, also if a limit ended the run. If the target is a list, one o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from agentlab._internal.safe_text import cut
@@ -134,7 +135,13 @@ class Matches:
         return Score(any(same), _shown(group))
 
 
-_NUMBER = re.compile(r"(?<![\w.])[-+\u2212]?(?:\d[\d,'\u00a0\u2009\u202f]*\d|\d)?(?:\.\d+|\d)(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(
+    r"(?<![\w.])([-+\u2212]?)(?:(\d++(?:[,'\u00a0\u2009\u202f]\d++)*+)((?:\.\d+)?)|()(\.\d+))((?:[eE][-+]?\d+)?)"
+)
+"""Sign, digits with separators, fraction, exponent. Possessive, so that a long answer takes no longer than its length."""
+_THOUSANDS = re.compile(r"\d{1,3}(?:\D\d{2,3})*\D\d{3}")
+_MOST_FAULTS = 1_000
+"""Places of an answer that are tried as JSON in vain: each may be read to the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +188,15 @@ class Numeric:
 def numbers_in(text: str) -> list[Decimal]:
     """Return the numbers of a text in order."""
     found = []
-    for match in _NUMBER.findall(text):
-        plain = match.replace("\u2212", "-")
-        if re.search(r",\d{3}(?!\d)", plain) is None and plain.count(",") == 1:
-            plain = plain.replace(",", ".")
-        try:
-            found.append(Decimal(re.sub(r"[^\d.eE+-]", "", plain)))
-        except InvalidOperation:  # such as two decimal points
-            continue
+    for sign, digits, fraction, _, alone, exponent in _NUMBER.findall(text):
+        parts = re.split(r"\D", digits)
+        if _THOUSANDS.fullmatch(digits):
+            parts = ["".join(parts)]
+        elif "," in digits and len(parts) == 2 and not fraction:
+            parts = [digits.replace(",", ".")]
+        parts[0] = sign.replace("\u2212", "-") + parts[0]
+        parts[-1] += fraction + alone + exponent
+        found += [number for number in map(Decimal, parts) if abs(number.adjusted()) <= 1_000]
     return found
 
 
@@ -261,19 +269,17 @@ _NO_JSON = object()
 
 def json_in(text: str) -> Any:
     """Return the JSON of an answer: the whole text, its last code block, or its last object or list; else _NO_JSON."""
-    blocks = re.findall(r"```(?:json)?\s*\n(.*?)```", text, re.DOTALL)
+    blocks = re.findall(r"```(?:json)?[ \t]*\n(.*?)```", text, re.DOTALL)
     for candidate in (text, *reversed(blocks)):
-        try:
+        with contextlib.suppress(ValueError, RecursionError):
             return json.loads(candidate)
-        except ValueError:
-            continue
-    decoder, end, found = json.JSONDecoder(), 0, _NO_JSON
+    decoder, end, found, faults = json.JSONDecoder(), 0, _NO_JSON, 0
     for match in re.finditer(r"[{\[]", text):
-        if match.start() >= end:
+        if match.start() >= end and faults < _MOST_FAULTS:
             try:
                 found, end = decoder.raw_decode(text, match.start())
-            except ValueError:
-                continue
+            except (ValueError, RecursionError):
+                faults += 1
     return found
 
 

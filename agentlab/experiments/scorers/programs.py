@@ -125,5 +125,5 @@ def _kill(process: subprocess.Popen[bytes], folder: str) -> None:
 
 def program_in(answer: str) -> str:
     """Return the last code block of an answer, else the whole answer."""
-    blocks: list[str] = re.findall(r"```[^\n]*\n(.*?)```", answer, re.DOTALL)
+    blocks: list[str] = re.findall(r"```[^\n`]*\n(.*?)```", answer, re.DOTALL)
     return blocks[-1] if blocks else answer
