@@ -260,10 +260,8 @@ def limit_rows(run: Run, shown: Shown) -> list[JSON]:
     for place, one in enumerate(limits_now(run, timing=shown.timing)):
         alike = one.total is not None and one.ends_alone and not one.off
         rows.setdefault(one.total if alike and one.total else f"{place}", []).append(one)
-    return [
-        *(_limit_row(several, run) for several in rows.values()),
-        *_approve_row(in_force(run.limits.snapshot()).get("approve")),
-    ]
+    asked = in_force(run.limits.snapshot()).get("approve")
+    return [*(_limit_row(several, run) for several in rows.values()), *_approve_row(asked)]
 
 
 def _approve_row(asked: str | None) -> list[JSON]:
