@@ -23,7 +23,17 @@ from agentlab._internal.redaction import redact
 from agentlab.analysis.conditions import First, latches, reading_name
 from agentlab.analysis.grids import Conditions, Grid, Limits, grids, plain_value
 from agentlab.analysis.groups import columns_of, in_order, names_of
-from agentlab.analysis.intervals import EVEN_UNITS, MEAN_UNITS, MIN_UNITS, checked_level, mean_ends, normal, share_ends, student
+from agentlab.analysis.intervals import (
+    EVEN_UNITS,
+    FEW,
+    MEAN_UNITS,
+    MIN_UNITS,
+    checked_level,
+    mean_ends,
+    normal,
+    share_ends,
+    student,
+)
 from agentlab.analysis.records import Bools, Floats, Ints, Records, numbers, reordered, units_of
 from agentlab.analysis.simulate import FINISHED, OUTCOMES, STOPPED, UNKNOWN, Judge, Verdict
 from agentlab.analysis.sources import Recorded, records_of
@@ -493,7 +503,9 @@ def share_interval(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
     units, squares, _ = _between(flat, "goal")
     alone, together = n * share * (1 - share) / (n - 1), squares / (units - 1) * units / n
     worth, student_z = n * alone / np.maximum(alone, together), student(level, least - 1)
-    varied = (units < n) & (alone > 0) & (student_z**2 / worth < z**2 / least)
+    ss, sn, nn = (flat.get(f"goal {power}", values) for power, values in (("ss", total), ("sn", total), ("nn", n)))
+    few = np.minimum(total**2 - FEW * ss, (n - total) ** 2 - FEW * (nn - 2 * sn + ss)) < 0  # units that reached it, or did not
+    varied = (units < n) & (alone > 0) & ~few & (student_z**2 / worth < z**2 / least)
     low, high = share_ends(share, np.where(varied, worth * (z / student_z) ** 2, least), level)
-    few = units < MIN_UNITS
-    return _floats(np.where(few, np.nan, low)), _floats(np.where(few, np.nan, high))
+    lacking = units < MIN_UNITS
+    return _floats(np.where(lacking, np.nan, low)), _floats(np.where(lacking, np.nan, high))

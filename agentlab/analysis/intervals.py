@@ -99,6 +99,8 @@ def of_share(yes: Iterable[float], units: Any = None, *, level: float = 0.95) ->
     if bare.why is not None or bare.value is None:
         return bare
     worth, quantile = _worth(answers - bare.value, codes, bare, level)
+    if bare.units < bare.known and (_few(answers, codes) or _few(1 - answers, codes)):  # too few to show how much units vary
+        worth, quantile = effective(codes), normal(level)
     method = "Clopper-Pearson" if bare.units == bare.known else "Clopper-Pearson, effective n of units"
     ends = share_ends(bare.value, worth * (normal(level) / quantile) ** 2, level)
     return _with(bare, *ends, method, _error_of(answers, codes, bare))
@@ -164,21 +166,22 @@ def _near_a_bound(  # noqa: PLR0917
     """
     mean, worth = bare.value or 0.0, effective(codes)
 
-    def few(away: Any) -> bool:
-        """True if fewer than FEW units are away from a bound."""
-        sums = np.sort(np.bincount(codes, away))
-        return float(sums.sum()) ** 2 < FEW * float((sums**2).sum()) or not sums.any()
-
     if least == 0:
-        if not few(found) and not few(most - found):
+        if not _few(found, codes) and not _few(most - found, codes):
             return None
         low, high = share_ends(mean, worth, level)
         return float(low), float(high)
-    if not few(np.abs(found)):
+    if not _few(np.abs(found), codes):
         return None
     more, fewer = (float(np.sort(np.maximum(side, 0)).sum()) / bare.known for side in (found, -found))
     (more_low, more_high), (fewer_low, fewer_high) = share_ends(more, worth, level), share_ends(fewer, worth, level)
     return mean - math.hypot(more - more_low, fewer_high - fewer), mean + math.hypot(more_high - more, fewer - fewer_low)
+
+
+def _few(away: Any, codes: Any) -> bool:
+    """True if fewer than FEW units are away from a bound, by how far each is."""
+    sums = np.sort(np.bincount(codes, away))
+    return float(sums.sum()) ** 2 < FEW * float((sums**2).sum()) or not sums.any()
 
 
 def mean_ends(mean: Any, error: Any, skewness: Any, number: Any, quantile: Any, *, from_0: bool) -> tuple[Any, Any]:

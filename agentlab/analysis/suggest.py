@@ -140,6 +140,8 @@ def suggest(
         95 % interval of `cost` contains the true value                97.0      93.0     96.0     95.0
         95 % interval of `kept` contains the suggestion's true share   89.5      88.5     91.0     89.5
 
+    The intervals of `kept` are now exact, thus wider than those of this table, which were Wilson's.
+
     Errors: ConfigurationError and LimitError for conditions and limits that cannot be tried. Too few successes, no known cost, or a
     share that no candidate keeps are not errors: the Suggestion is then False, and its `why` has the reason.
 

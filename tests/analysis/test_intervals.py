@@ -35,7 +35,7 @@ from .frame_builders import crossed, runs_of
 numbers = st.lists(st.floats(0, 1e6), min_size=1, max_size=30)
 
 
-def exact(successes: int, of: int, *, level: float = 0.95) -> Estimate:
+def exact(successes: float, of: int, *, level: float = 0.95) -> Estimate:
     """The interval of a share of independent answers, also for sample sizes that get no interval elsewhere."""
     low, high = map(float, share_ends(successes / of, of, level))
     return Estimate(successes / of, low, high, of, units=of)
@@ -162,7 +162,7 @@ def test_repeats_of_prompts_never_widen_the_interval_of_a_share(number: int, suc
         assert (same.low, same.high) == pytest.approx((alone.low, alone.high))
         varied = np.where(random.random((number, repeats)) < 0.3, 1 - answers[:, None], answers[:, None])
         found = of_share(varied.ravel(), np.repeat(range(number), repeats))
-        widest = exact(number // 2, number)
+        widest = exact(number / 2, number)
         assert found.high - found.low <= widest.high - widest.low + 1e-9  # type: ignore[operator]
 
 

@@ -89,12 +89,12 @@ def test_an_unknown_cost_is_in_the_legend_and_the_alt_text() -> None:
 
 
 def test_survival_equals_a_calculation_by_hand() -> None:
-    data = survival_data(runs_of(["a"] * 5, terminated=[True, False, True, None, True], steps=[1, 2, 2, 3, 4]))
+    data = survival_data(runs_of(["a"] * 10, terminated=[True, False, True, None, True] * 2, steps=[1, 2, 2, 3, 4] * 2))
 
     assert list(data["step"]) == [0, 1, 2, 3, 4]
-    assert list(data["at_risk"]) == [5, 5, 4, 2, 1]
-    assert list(data["ended"]) == [0, 1, 1, 0, 1]
-    assert list(data["censored"]) == [0, 0, 1, 1, 0]
+    assert list(data["at_risk"]) == [10, 10, 8, 4, 2]
+    assert list(data["ended"]) == [0, 2, 2, 0, 2]
+    assert list(data["censored"]) == [0, 0, 2, 2, 0]
     assert list(data["alive"]) == pytest.approx([1, 0.8, 0.6, 0.6, 0])
     assert listed(data["low"].isna()) == [True, False, False, False, True]
     assert (data["low"].dropna() < 0.8).all()
@@ -135,13 +135,13 @@ def test_estimates_equal_those_of_the_summary(what: str) -> None:
 
 
 def test_a_point_with_its_interval_and_its_number() -> None:
-    ax = lab.plots.estimates(runs(16), "tokens")
+    ax = lab.plots.estimates(runs(24), "tokens")
 
     assert list(drawn(ax, "point")) == list(drawn(ax, "interval")) == ["a"]
     low, high = drawn(ax, "interval")["a"].get_xdata()
-    assert low < drawn(ax, "point")["a"].get_xdata()[0] == 800 < high
-    assert words_in(ax) == ["800  8 runs", "unknown"]
-    assert "a 800 (" in ax.alt and "b unknown" in ax.alt
+    assert low < drawn(ax, "point")["a"].get_xdata()[0] == 1_200 < high
+    assert words_in(ax) == ["1,200  12 runs", "unknown"]
+    assert "a 1,200 (" in ax.alt and "b unknown" in ax.alt
 
 
 def test_a_point_without_an_interval_is_hollow() -> None:
@@ -151,7 +151,8 @@ def test_a_point_without_an_interval_is_hollow() -> None:
     assert drawn(ax, "point")["a"].get_markerfacecolor() == "none"
     assert "no interval" in ax.alt
     assert ax.get_xlabel() == "cost per run (mean, US dollars)\nhollow: no interval"
-    assert lab.plots.estimates(runs(16), "cost").get_xlabel() == "cost per run (mean, US dollars)"
+    filled = lab.plots.estimates(runs(24), "cost")
+    assert filled.get_xlabel() == "cost per run (mean, US dollars)\nIntervals: t on the logarithm or Hall."
     several = lab.plots.small_multiples(lab.plots.estimates, runs(4), columns=1)
     assert [each.get_xlabel() for each in several.axes] == ["hollow: no interval", "finished on its own\nhollow: no interval"]
 
