@@ -19,14 +19,9 @@ from agentlab.records.frames import Recordings
 from agentlab.storage.store import Store
 
 _COUNTS = (
-    "input_tokens",
-    "output_tokens",
-    "reasoning_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "cache_write_1h_tokens",
+    "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens",
     "web_searches",
-)
+)  # fmt: skip
 _NEEDED = ("run_id", "step", "provider", "model", "calls", "input_tokens", "output_tokens", "cost_usd")
 _BY_RUN: dict[str, Any] = {
     **dict.fromkeys(("run_id", "provider", "model", "at"), "string"),
