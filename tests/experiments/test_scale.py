@@ -112,7 +112,7 @@ def test_the_frames_are_the_same_at_any_concurrency_and_after_a_kill(recorded: A
             go(recording, study(count, port, path), concurrency=4)
         finally:
             os._exit(0)
-    within(lambda: ended_in(path) >= 3 * count)
+    within(lambda: ended_in(path) >= 3 * count, limit_s=600)
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
     assert ended_in(path) >= 3 * count
