@@ -53,7 +53,7 @@ from agentlab.analysis.intervals import (
     of_mean,
     of_median,
     of_share,
-    t_test,
+    p_value_of_mean,
 )
 from agentlab.errors import ConfigurationError
 from agentlab.records.frames import Recordings
@@ -341,8 +341,9 @@ def paired(
       tasks without a known value of both groups; `failed`: of runs of the two groups that ended with an error
     - `ties`: the share of pairs with no difference; `more`: the share in which `group` has the higher value
     - `group_mean`, `against_mean`: over the same pairs
-    - `p_value`: of no difference, by McNemar's exact test if each unit is one pair of yes-or-no values, else by the paired t test over
-      units; `p_holm`: adjusted by Holm's method for all rows of the frame; `different`: True if `p_holm` is below 1 - `level`
+    - `p_value`: of no difference, by McNemar's exact test if each unit is one pair of yes-or-no values, else by the test that the
+      interval inverts, the paired t test over units with a correction for skewness; `p_holm`: adjusted by Holm's method for all rows
+      of the frame; `different`: True if `p_holm` is below 1 - `level`
     - `method`, `small_sample`, `no_interval`, `mixed`: in words
 
     Pairs of one prompt or one recording are one unit, and the interval is computed from the units; see `lab.summary` for `unit` and
@@ -507,7 +508,10 @@ def _difference(whole: _Values, its: _Pairs, level: float) -> dict[str, Any]:
         is_score = whole.what == "score" or whole.what.startswith("score.")
         bounded = yes_or_no or (is_score and bool(((used >= 0) & (used <= 1)).all()))
         bounds = {"least": -1.0, "most": 1.0} if bounded else {}
-        estimate, p_value = of_mean(differences, its.units, level=level, **bounds), t_test(differences, its.units)
+        estimate, p_value = (
+            of_mean(differences, its.units, level=level, **bounds),
+            p_value_of_mean(differences, its.units, **bounds),
+        )
     needed = MIN_UNITS if single else MEAN_UNITS
     few = f"{counted(known, 'pair')} in {counted(estimate.units, 'independent unit')}, an interval needs {needed} units"
     reason = "no complete pair" if not known else few if estimate.units < needed else estimate.why

@@ -360,15 +360,24 @@ def student(level: float, freedom: Any) -> Any:
     return special.stdtrit(freedom, (1 + level) / 2)
 
 
-def t_test(values: Iterable[float], units: Any = None) -> float | None:
-    """Return the p-value of the hypothesis that the mean is 0, by Student's t from the units' sums; None if too few units differ."""
-    found, codes, bare = _units_of(values, units)
-    if bare.why is not None or bare.value is None:
+def p_value_of_mean(values: Any, units: Any, **bounds: float) -> float | None:
+    """Return the p-value of the hypothesis that the mean is 0, by the test that the interval of `of_mean` inverts: 1 minus the highest
+    level at which it excludes 0. It is at least that of Student's t. None if there is no interval."""
+    bare = of_mean(values, units, **bounds)
+    if bare.low is None or bare.value is None or not bare.error:
         return None
-    error = _error_of(found, codes, bare)
-    if error <= 1e-12 * float(np.abs(found).max()):
-        return 1.0 if bare.value == 0 else None
-    return float(2 * special.stdtr(bare.units - 1, -abs(bare.value) / error))
+
+    def excludes_0(p_value: float) -> bool:
+        found = of_mean(values, units, level=1 - p_value, **bounds)
+        return found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
+
+    low, high = max(1e-12, float(2 * special.stdtr(bare.units - 1, -abs(bare.value) / bare.error))), 1.0
+    if excludes_0(min(low * (1 + 1e-6), 0.999_999)):
+        return low
+    for _ in range(16):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if excludes_0(middle) else (middle, high)
+    return high
 
 
 def _error_of(found: Any, codes: Any, bare: Estimate) -> float:

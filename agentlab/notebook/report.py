@@ -180,7 +180,8 @@ def _statistics(data: Data) -> Iterator[str]:
     if differences:
         yield (
             "Differences: agents are compared on the same tasks, settings and repeats. P values are those of McNemar's exact test "
-            "where each unit is one pair of yes-or-no values, else of the paired t test over units; Holm's method adjusts them for all "
+            "where each unit is one pair of yes-or-no values, else of the paired t test over units with a correction for "
+            "skewness; Holm's method adjusts them for all "
             f"comparisons of their table ({'; '.join(differences)})."
         )
 
