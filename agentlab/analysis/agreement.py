@@ -58,7 +58,7 @@ class Agreement:
     overall: pd.DataFrame
     """One row: `groups`, the number of `scenarios` for which all groups have a reason, of independent `units`, of scenarios `left_out`,
     and of those in which all groups have the `same` reason; `share`, `share_low`, `share_high` (exact), `kappa` (Fleiss), `kappa_low`,
-    `kappa_high`, `small_sample`, `no_interval`."""
+    `kappa_high`, `small_sample`, `no_interval`; `method`, how the intervals are computed."""
     pairs: pd.DataFrame
     """One row per pair of groups, `group_a` and `group_b`: the same columns, with Cohen's kappa."""
     confusion: pd.DataFrame
@@ -204,7 +204,7 @@ def _reason_pairs(answers: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
 _AGREEMENT_COLUMNS: dict[str, Any] = {
     **dict.fromkeys(("scenarios", "units", "left_out", "same"), "Int64"),
     **dict.fromkeys(("share", "share_low", "share_high", "kappa", "kappa_low", "kappa_high"), "Float64"),
-    **dict.fromkeys(("small_sample", "no_interval"), "string"),
+    **dict.fromkeys(("small_sample", "no_interval", "method"), "string"),
 }
 
 
@@ -233,6 +233,7 @@ def _agreement_row(answers: pd.DataFrame, rows: pd.DataFrame, unit: By | None, l
         **kappa.columns("kappa", "kappa"),
         "small_sample": small_sample(share),
         "no_interval": reasons_in_words(reasons, advice),
+        "method": reasons_in_words({what: one.method for what, one in (("share", share), ("kappa", kappa)) if one.method}),
     }
 
 

@@ -275,6 +275,10 @@ class Survival:
     alive: tuple[float, ...]
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
+    units: int = 0
+    """Number of independent units."""
+    method: str = ""
+    """The name of the interval's method; empty without an interval."""
 
 
 def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = None, *, level: float = 0.95) -> Survival:
@@ -306,7 +310,8 @@ def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = Non
         ends = share_ends(alive, worth * (normal(level) / quantile) ** 2, level)
     fine = (alive > 0) & (alive < 1) & (not few)
     low, high = (tuple(float(end) if there else None for end, there in zip(side, fine, strict=True)) for side in ends)
-    return Survival(tuple(map(float, at)), tuple(map(float, alive)), low, high)
+    method = "Clopper-Pearson, effective n by Greenwood" if fine.any() else ""
+    return Survival(tuple(map(float, at)), tuple(map(float, alive)), low, high, number, method)
 
 
 # Parts ---------------------------------------------------------------------------------------------------------------------------

@@ -109,7 +109,8 @@ def survival_data(
     Columns: `group`, `step` (from 0), `at_risk` (runs that took this step; all of them at 0), `ended` (runs that finished on their own
     with this step), `censored` (runs that were cut off after it by a limit or an error, or have not ended), `alive` (the share), and
     its interval `low`, `high` (that of a share, with the effective number of runs by Greenwood's variance, from independent units as in
-    `lab.summary`; NA if none or all have ended, and for fewer than 10 units). Runs whose number of steps is unknown are left out.
+    `lab.summary`; NA if none or all have ended, and for fewer than 10 units), `units`, `method` (of the interval). Runs whose number of
+    steps is unknown are left out.
 
     Example:
         >>> runs = lab.frame([result, *others], "runs")
@@ -130,11 +131,15 @@ def survival_data(
         curve = kaplan_meier(list(times), list(ends), units_of(frame[names == group], unit), level=level)
         points = dict(zip(map(round, curve.times), zip(curve.alive, curve.low, curve.high, strict=True), strict=True))
         now: tuple[float, float | None, float | None] = (1.0, None, None)
+        how = (curve.units, curve.method or None)
         for step in range(int(times.max()) + 1):
             now, here = points.get(step, now), times == step
-            rows.append((group, step, int((times >= step).sum()), int((here & ends).sum()), int((here & ~ends).sum()), *now))
+            rows.append(
+                (group, step, int((times >= step).sum()), int((here & ends).sum()), int((here & ~ends).sum()), *now, *how)
+            )
     counts = dict.fromkeys(("step", "at_risk", "ended", "censored"), "Int64")
-    return typed_frame(rows, {"group": "string", **counts, **dict.fromkeys(("alive", "low", "high"), "Float64")})
+    shares = dict.fromkeys(("alive", "low", "high"), "Float64")
+    return typed_frame(rows, {"group": "string", **counts, **shares, "units": "Int64", "method": "string"})
 
 
 # Drawing -------------------------------------------------------------------------------------------------------------------------
@@ -269,6 +274,8 @@ def survival(
         gone = group[group["alive"] <= 0.5]
         half = f"at least half finished by step {gone['step'].iloc[0]}" if len(gone) else "fewer than half finished"
         counts = f"{group['ended'].sum()} of {group['at_risk'].iloc[0]} finished, {group['censored'].sum()} cut off or not ended"
+        if group["units"].iloc[0] < group["at_risk"].iloc[0]:
+            counts += f", {group['units'].iloc[0]} independent"
         parts.append(f"{look.spoken(name)} {half} (estimated), {counts}")
     if (data["censored"] > 0).any():
         rows.append((Line2D([], [], color=look.TEXT, **tick), "cut off or\nnot ended"))
@@ -277,7 +284,9 @@ def survival(
     ax.set_xlim(0, int(data["step"].max()) + 0.5)
     _table(ax, shown, "at_risk")
     plain(ax, rows, more=len(groups) - SHOWN_GROUPS)
-    look.set_alt(ax, f"Runs still running after each step, of {counted(len(groups), 'group')}: {'; '.join(parts)}.")
+    methods = "; ".join(data["method"].dropna().unique())
+    intervals = f" Intervals: {methods}." if methods else ""
+    look.set_alt(ax, f"Runs still running after each step, of {counted(len(groups), 'group')}: {'; '.join(parts)}.{intervals}")
     return ax
 
 
