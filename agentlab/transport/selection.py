@@ -16,7 +16,6 @@ from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded
 
 if TYPE_CHECKING:
     from agentlab.transport.cassette import Interaction
-    from agentlab.transport.clients import RecordTransport, ReplayTransport
     from agentlab.transport.recording import Recorder, Tape
     from agentlab.transport.replaying import Match, ReplayIndex
 
@@ -107,10 +106,11 @@ class Replay(Switch):
         interaction = self.index.find(request.method, request.url, request.body, replay_key)
         yield _ReplayedAnswer(interaction, self.pace)
 
-    def transport(self) -> ReplayTransport:
+    def transport(self) -> Any:
         """Return a transport for a client of httpx or httpx2, sync or async, such as those of the vendors' SDKs.
 
-        A client gets the recordings as a run does, from the first one on, together with all clients of this `replay`.
+        Its type is Any, since both libraries ask for a class of their own. A client gets the recordings as a run does, from the first
+        one on, together with all clients of this `replay`.
 
         Example:
             >>> import httpx2
@@ -179,7 +179,7 @@ class Record(Switch):
         self.recorder = recorder
         self._transport = transport
 
-    def transport(self, transport: Any = None) -> RecordTransport:
+    def transport(self, transport: Any = None) -> Any:
         """Return a transport for a client of httpx or httpx2, sync or async, such as those of the vendors' SDKs.
 
         It sends requests through `transport`, by default one of the client's library, and records the responses.

@@ -70,7 +70,10 @@ function makeChart(store, measure, onLimit) {
       cursor,
     );
     legend.replaceChildren(
-      ...beside.map((one, place) => make("span", {}, make("i", { class: `page-dash b${place}` }), one.name)),
+      ...beside.map((one, place) => {
+        const line = draw("line", { x1: 0, x2: 24, y1: 2, y2: 2, class: `page-curve beside b${place}` });
+        return make("span", {}, draw("svg", { "aria-hidden": "true", width: 24, height: 4, class: "page-dash" }, line), one.name);
+      }),
     );
     limitHandle?.place(scale);
     point();
