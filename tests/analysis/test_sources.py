@@ -276,14 +276,20 @@ TAKES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     **{name: ("steps", getattr(lab.plots, name)) for name in ("tokens", "tokens_data", "cost", "cost_data", "curves")},
     **{name: ("steps", getattr(lab.plots, name)) for name in ("bands", "bands_data")},
     **{name: ("runs", getattr(lab.plots, name)) for name in ("stop_reasons", "stop_reasons_data", "survival", "survival_data")},
-    **{name: ("runs", getattr(lab.plots, name)) for name in ("estimates", "estimates_data", "cost_success", "cost_success_data")},
+    **{
+        name: ("runs", getattr(lab.plots, name))
+        for name in ("estimates", "estimates_data", "cost_success", "cost_success_data", "frontier", "frontier_data")
+    },
     **{name: ("events", getattr(lab.plots, name)) for name in ("timeline", "timeline_data")},
     **{
         f"small_multiples, {of.__name__}": (what, functools.partial(lab.plots.small_multiples, of))
         for of, what in ((lab.plots.tokens, "steps"), (lab.plots.survival, "runs"), (lab.plots.stop_reasons, "runs"))
     },
 }
-OTHERWISE = {"comparison", "tree", "tree_data", "what_if", "what_if_data", "PlotAxes", "PlotFigure", "small_multiples"}
+OTHERWISE = {
+    *("comparison", "tree", "tree_data", "what_if", "what_if_data", "PlotAxes", "PlotFigure", "small_multiples"),
+    *("tuning", "tuning_data"),
+}
 """Names of lab.plots that are tested below, take no recorded runs, or are listed above under another name."""
 
 
