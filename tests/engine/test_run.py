@@ -786,12 +786,13 @@ def test_a_run_offers_its_methods_and_values_but_not_its_engine() -> None:
         "output",
         "children",
         "origin",
+        "provenance",
     }
     asked = {"pending", "approve"}
     run = lab.Agent(ScriptedProvider(["hi"])).run("go")
     offered = {name for name in dir(run) if not name.startswith("_")}
     assert offered == verbs | values | asked | {"branches", "to_frame", "to_html", "panel"}
-    assert len(offered) <= 30
+    assert len(offered) <= 31
     assert all(hasattr(run, part) for part in ("timeline", "control", "stepper", "worker"))
 
 

@@ -200,7 +200,7 @@ def test_the_page_has_all_parts_one_data_element_and_no_script(study: Study) -> 
     assert len(images) == 1 and "Succeeded by group" in (images[0].get("alt") or "")
     text = "".join(tree.iter("main").__next__().itertext())
     assert "Independent units: a1: 6, a2: 6" in text
-    assert "McNemar" in text and "Holm" in text and "Wilson" in text
+    assert "McNemar" in text and "Holm" in text and "Clopper-Pearson" in text
     assert "24 replayed from recordings" in text
     for task in study.results.grid.tasks:
         assert task.hash in text
