@@ -201,10 +201,10 @@ def test_other_parameters_than_limits_are_run_live_with_the_value(name: str) -> 
 
 def test_held_out_tasks_are_run_after_the_search_for_the_front_alone() -> None:
     log: list[str] = []
-    study = study_of(answering(log))
+    study = study_of(answering(log), [str(number) for number in range(20)])
     found = tuned(study, {"temperature": (0.0, 1.0)}, objectives="score", trials=3, held_out=0.5)
     held_out = {task.prompt for task in found.held_out_tasks}
-    assert len(held_out) == 6 and not held_out & {task.prompt for task in found.tuning_tasks}
+    assert len(held_out) == 10 and not held_out & {task.prompt for task in found.tuning_tasks}
     asked = [line.split() for line in log]
     first = next(place for place, (prompt, _) in enumerate(asked) if prompt in held_out)
     assert all(prompt in held_out for prompt, _ in asked[first:])
@@ -212,7 +212,7 @@ def test_held_out_tasks_are_run_after_the_search_for_the_front_alone() -> None:
     best = found.best
     assert best is not None
     scores = naive(answering(), found.held_out_tasks)
-    assert best["score"] == pytest.approx(scores["score"]) and best["units"] == 6
+    assert best["score"] == pytest.approx(scores["score"]) and best["units"] == 10
     assert best["score_low"] < best["score"] < best["score_high"] and best["methods"].startswith(
         "score: t on the logarithm or Hall"
     )
