@@ -71,7 +71,7 @@ function makeChart(store, measure, onLimit) {
     );
     legend.replaceChildren(
       ...beside.map((one, place) => {
-        const line = draw("line", { x1: 0, x2: 24, y1: 2, y2: 2, class: `page-curve beside b${place}` });
+        const line = draw("line", { x1: 0, x2: 24, y1: 2, y2: 2, class: `b${place}` });
         return make("span", {}, draw("svg", { "aria-hidden": "true", width: 24, height: 4, class: "page-dash" }, line), one.name);
       }),
     );
