@@ -107,7 +107,7 @@ def _scorers(results: ExperimentResults) -> list[Data]:
 
 
 def _named(scorer: object) -> str:
-    """Return a scorer in words: its repr if it has one of its own, else the name of the function."""
+    """Return a scorer in words: its repr if its class defines one, else the name of the function."""
     return (
         text_of(scorer, repr)
         if type(scorer).__repr__ is not object.__repr__ and not hasattr(scorer, "__code__")

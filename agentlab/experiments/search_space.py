@@ -33,7 +33,7 @@ Plain: TypeAlias = str | bool | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of the space. `choices` has the values by the text or number that stands for each; empty for a range."""
+    """A parameter of the space. `choices` maps the text or number that Optuna stores to the value; empty for a range."""
 
     name: str
     distribution: BaseDistribution
@@ -46,7 +46,7 @@ class Parameter:
         return list(self.choices) or [distribution.low, distribution.high]
 
     def value(self, chosen: Plain) -> Any:
-        """Return the value that Optuna's choice stands for."""
+        """Return the value of a choice of Optuna."""
         return self.choices[chosen] if self.choices else chosen
 
 
@@ -152,7 +152,7 @@ def _range(name: str, given: tuple[Any, ...]) -> BaseDistribution:
 
 
 def _written(name: str, value: Any) -> Plain:
-    """Return the text or number that stands for a value in Optuna's storage and in frames, without keys."""
+    """Return the text or number for a value in Optuna's storage and in frames, without keys."""
     if isinstance(value, str):
         return redact(value)
     if value is None or isinstance(value, bool | int | float):

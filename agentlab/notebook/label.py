@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import traitlets
@@ -18,7 +18,7 @@ from agentlab.experiments.results import ExperimentResults
 from agentlab.experiments.scorers.base import YES_OR_NO
 from agentlab.model.messages import user_message
 from agentlab.notebook import markup
-from agentlab.notebook.live_view import LiveView, Picture, StaticOutputs, panel_html
+from agentlab.notebook.live_view import AskedView, Picture, StaticOutputs, panel_html
 from agentlab.notebook.page import label_script, label_style
 from agentlab.notebook.page.rich_text import code, markdown, part_html
 from agentlab.notebook.panel.page_widget import PageWidget
@@ -79,7 +79,7 @@ def label(
     return Labeller(results, path, rater=rater, question=question, grades=grades, by=by, target=target, seed=seed)
 
 
-class Labeller(LiveView):
+class Labeller(AskedView):
     """The answers that a person labels, and the labels."""
 
     def __init__(
@@ -235,21 +235,6 @@ class Labeller(LiveView):
 
     def _static(self) -> StaticOutputs:
         return _Form(repr(self), self.question, [*self.grades], self.items, self._with_target)
-
-    def _show(self) -> None:
-        pass  # the page asks
-
-    def _report(self, fault: str) -> None:
-        pass
-
-    def _is_under_way(self) -> bool:
-        return False
-
-    def _finished(self) -> object:
-        return None
-
-    def _controls(self) -> Iterator[Any]:
-        yield self.widget
 
 
 class _LabelWidget(PageWidget):

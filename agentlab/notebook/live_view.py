@@ -224,6 +224,25 @@ class LiveView(ABC):
         return display.HTML(html + markup.note(note) if has_page() else html)
 
 
+class AskedView(LiveView):
+    """A view that is not redrawn: the page asks for what it shows."""
+
+    def _show(self) -> None:
+        pass
+
+    def _report(self, fault: str) -> None:
+        pass
+
+    def _is_under_way(self) -> bool:
+        return False
+
+    def _finished(self) -> object:
+        return None
+
+    def _controls(self) -> Iterator[Any]:
+        yield self.widget
+
+
 class Redrawer:
     """Calls `draw` on its own thread, soon after `mark()` and every SHORTEST_PAUSE_S at most.
 

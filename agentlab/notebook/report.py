@@ -19,7 +19,7 @@ from agentlab.experiments.grid import AXES
 from agentlab.experiments.report import Data, rows_of, study_data
 from agentlab.experiments.verify import DATA_ID
 from agentlab.notebook.markup import Markup, escape_whole, picture, table
-from agentlab.notebook.page import written
+from agentlab.notebook.page import html_file, written
 from agentlab.notebook.page.data import script_json
 
 if TYPE_CHECKING:
@@ -45,27 +45,12 @@ def report(results: ExperimentResults, path: str | os.PathLike[str] | None = Non
 def page(results: ExperimentResults) -> str:
     """Return the report."""
     data = study_data(results)
-    title = one_line(f"Report of {data['name']}", 200)
     parts = "\n".join([*_head(data), *_methods(data), *_tables(data), *_figures(results), *_about(data)])
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>{escape_whole(title)}</title>
-<style>
-{_style()}</style>
-</head>
-<body>
-<main class="report {AS_WRITTEN}">
+    body = f"""<main class="report {AS_WRITTEN}">
 {redact(parts)}
 </main>
-<script type="application/json" id="{DATA_ID}">{script_json(data)}</script>
-</body>
-</html>
-"""
+<script type="application/json" id="{DATA_ID}">{script_json(data)}</script>"""
+    return html_file(f"Report of {data['name']}", POLICY, _style(), body)
 
 
 @cache

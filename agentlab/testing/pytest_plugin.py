@@ -33,6 +33,8 @@ _USED = pytest.StashKey["Record | Replay"]()
 _PASSED = pytest.StashKey[bool]()
 _RECORDED = pytest.StashKey[dict[Path, "Record"]]()
 """The recordings that this session makes. Tests with the same path share one."""
+_SEARCHED = pytest.StashKey[set[Path]]()
+"""The paths in which keys were looked for: once, however many tests replay them."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
     config.stash[_RECORDED] = {}
+    config.stash[_SEARCHED] = set()
     config.addinivalue_line(
         "markers", f'{MARKER}(path="cassettes/<file>/<test>.yaml", match="strict", pace=0.0): run the test on a recording'
     )
@@ -92,6 +95,9 @@ def _report_keys(item: pytest.Item, path: Path) -> None:
     from agentlab._internal.redaction import redact
     from agentlab.transport.cassette import cassette_files
 
+    if path in item.config.stash[_SEARCHED]:
+        return
+    item.config.stash[_SEARCHED].add(path)
     for file in cassette_files(path) if path.is_dir() else [path]:
         text = file.read_text("utf-8", "replace")
         if redact(text) != text:

@@ -91,6 +91,19 @@ def document(title: str, data: Mapping[str, str], code: str) -> str:
         "form-action 'none'"
     )
     elements = "\n".join(f'<script type="application/json" id="{name}">{text}</script>' for name, text in data.items())
+    return html_file(
+        title,
+        policy,
+        style(),
+        f"""<div class="agentlab-page {AS_WRITTEN}"></div>
+<noscript>This page of agentlab shows its runs by a script, which is in the file. Open it in a browser that runs scripts.</noscript>
+{elements}
+<script>{code}</script>""",
+    )
+
+
+def html_file(title: str, policy: str, style_sheet: str, body: str) -> str:
+    """Return a self-contained HTML file. `policy` is its content security policy; `body` is markup."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -100,13 +113,10 @@ def document(title: str, data: Mapping[str, str], code: str) -> str:
 <meta name="referrer" content="no-referrer">
 <title>{html.escape(one_line(title, 200))}</title>
 <style>
-{style()}</style>
+{style_sheet}</style>
 </head>
 <body>
-<div class="agentlab-page {AS_WRITTEN}"></div>
-<noscript>This page of agentlab shows its runs by a script, which is in the file. Open it in a browser that runs scripts.</noscript>
-{elements}
-<script>{code}</script>
+{body}
 </body>
 </html>
 """
