@@ -27,8 +27,11 @@ class Marimo(JupyterServer):
         self.mode = mode
 
     def write_notebook(self, name: str, cells: Sequence[str]) -> Path:
-        """Write a notebook of these cells under the server's root; a server of apps has a single one."""
-        path = self.root / (f"{name}.py" if self.mode == "edit" else APP)
+        """Write a notebook of these cells under the server's root; a server of apps has a single one.
+
+        Each has a file of its own, since the server resumes the session of a notebook whose test is run a second time.
+        """
+        path = self.root / (f"{name}-{len([*self.root.glob(f'{name}*.py')])}.py" if self.mode == "edit" else APP)
         bodies = [f"@app.cell\nasync def _():\n{textwrap.indent(cell.strip(), '    ')}\n" for cell in cells]
         path.write_text("\n\n".join(["import marimo\n\napp = marimo.App(width='full')", *bodies]), encoding="utf-8")
         return path
