@@ -69,7 +69,9 @@ def test_two_panels_of_one_run_follow_it_together(panel: LabPage) -> None:
 def test_the_panel_is_live_while_a_cell_awaits_the_run(panel: LabPage) -> None:
     panel.run_cell(1, wait=False)
     panel.wait_for_steps(4)
-    panel.live.get_by_role("article", name="Step 2", exact=True).locator("details.page-more summary").first.click()
+    panel.button("Pause").click()  # the transcript stands still, while the cell goes on waiting
+    panel.wait_for_status("paused")
+    panel.live.locator("article details.page-more summary").last.click()
     expect(panel.live.locator("[data-section=calls]").first).to_be_visible()
     panel.button("Stop").click()
     panel.wait_for_output(1, "over")

@@ -22,7 +22,7 @@ from agentlab.notebook.panel import Panel, panel
 from agentlab.notebook.panel.branching import LONGEST_TEXT, expression_for
 from agentlab.testing import ScriptedProvider, call, say
 
-KEY = "sk-" + "planted0123456789abcdef"
+KEY = "sk-" + "branched0123456789form"  # of this file alone: a key that another test has sent is known from then on
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
 
 
