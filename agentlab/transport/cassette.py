@@ -1,4 +1,4 @@
-"""Reads cassettes. Their format is VCR's: YAML that people can read, or JSON for large sets.
+"""Reads cassettes. Their format is VCR's: YAML that people can read, or JSON for large sets, also compressed by gzip.
 
     version: 1
     origin: synthetic                       our addition: a word, or a mapping with `recorded` (a date) and `from` (a host)
@@ -73,7 +73,7 @@ def _as_json(value: JSON) -> str:
 
 # Cassettes ----------------------------------------------------------------------------------------------------------------------
 
-SUFFIXES = (".yaml", ".yml", ".json")
+SUFFIXES = (".yaml", ".yml", ".json", ".json.gz")
 
 
 @redacted_repr
@@ -397,7 +397,7 @@ def load_cassettes(path: str | Path) -> list[Cassette]:
     files = [root] if root.is_file() else cassette_files(root)
     if not files:
         raise FixtureNotFoundError(
-            f"{path} has no cassette (*.yaml, *.yml, *.json): it contains {_listing(root)}. {_how_to_record(path)}"
+            f"{path} has no cassette (*.yaml, *.yml, *.json, *.json.gz): it contains {_listing(root)}. {_how_to_record(path)}"
         )
     names = [file.name if root.is_file() else file.relative_to(root).as_posix() for file in files]
     return [load_cassette(file, one_line(name, 255)) for file, name in zip(files, names, strict=True)]
@@ -421,12 +421,34 @@ def load_cassette(file: Path, name: str = "") -> Cassette:
     return parse_cassette(load_document(file, name), file, name)
 
 
+def is_json(file: Path) -> bool:
+    """True if a cassette's name says that it is JSON, compressed or not."""
+    return file.name.lower().endswith((".json", ".json.gz"))
+
+
+def is_compressed(file: Path) -> bool:
+    """True if a cassette's name says that it is compressed."""
+    return file.name.lower().endswith(".gz")
+
+
 def load_document(file: Path, name: str = "") -> JSON:
     """Return the document in a file, unchecked."""
+    data = file.read_bytes()
     try:
-        return read_document(file.read_bytes(), as_json=file.suffix.lower() == ".json")
+        if is_compressed(file):
+            data = _decompressed(data)
+        return read_document(data, as_json=is_json(file))
     except UnreadableText as error:
         raise _malformed(name or file.name, "the text", str(error)) from error
+
+
+def _decompressed(data: bytes) -> bytes:
+    import gzip  # few cassettes are compressed
+
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableText(f"not gzip data: {error}") from error
 
 
 def _how_to_record(path: str | Path) -> str:

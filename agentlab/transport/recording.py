@@ -32,7 +32,17 @@ from agentlab.errors import ConfigurationError, FixtureError
 from agentlab.model.messages import JSON
 from agentlab.model.parts import sniff
 from agentlab.transport import aws_eventstream as event_frames
-from agentlab.transport.cassette import MCP, MEDIA_FOLDER, SUFFIXES, Interaction, cassette_files, load_document, parse_cassette
+from agentlab.transport.cassette import (
+    MCP,
+    MEDIA_FOLDER,
+    SUFFIXES,
+    Interaction,
+    cassette_files,
+    is_compressed,
+    is_json,
+    load_document,
+    parse_cassette,
+)
 from agentlab.transport.cassette_text import readable_body, write_document, write_interaction
 from agentlab.transport.request_matching import address, same_question, without_media
 from agentlab.transport.stream_redaction import redact_frames, redact_lines
@@ -97,7 +107,7 @@ class _File:
 
     def write(self, redactor: Redactor) -> None:
         """Replace the file atomically: for readers, and after a crash, it is the old one or the new one, complete."""
-        as_json = self.path.suffix.lower() == ".json"
+        as_json = is_json(self.path)
         for entry in self.entries:
             if entry.scanned_by is not redactor:
                 entry.text = redactor.text(entry.text or write_interaction(entry.value, as_json=as_json))
@@ -107,8 +117,13 @@ class _File:
         target = self.path.resolve()
         temporary = target.with_name(f".{target.name}.tmp")
         temporary.unlink(missing_ok=True)
-        with temporary.open("x", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
+        data = text.encode()
+        if is_compressed(target):
+            import gzip  # few cassettes are compressed
+
+            data = gzip.compress(data, mtime=0)  # the same text gives the same bytes
+        with temporary.open("xb") as stream:
+            stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
         if target.exists():
@@ -124,9 +139,11 @@ class Recorder:
         self.path = Path(path).expanduser().absolute()
         self.count = 0
         self.origin = dict(origin) if isinstance(origin, Mapping) else origin
-        self._single = self.path.suffix.lower() in SUFFIXES and not self.path.is_dir()
+        self._single = self.path.name.lower().endswith(SUFFIXES) and not self.path.is_dir()
         if self.path.is_file() and not self._single:
-            raise ConfigurationError(f"{path} is a file: record into a folder, or into a file ending in .yaml or .json.")
+            raise ConfigurationError(
+                f"{path} is a file: record into a folder, or into a file ending in .yaml, .json or .json.gz."
+            )
         self._files: dict[Path, _File] = {}
         self._recorded: set[tuple[Any, str]] = set()
         self._secrets: dict[str, None] = {}
@@ -306,7 +323,7 @@ class Tape:
     def _entry(self, incomplete: bool) -> dict[str, JSON]:
         sent = self._request
         redactor = self._recorder.redactor(secrets_in_headers(self._headers))
-        as_json = self._recorder.path.suffix.lower() == ".json"
+        as_json = is_json(self._recorder.path)
         content_type = self._headers.get("content-type", "").partition(";")[0].strip().lower()
         streamed = content_type in STREAM_TYPES
         if sent.url.startswith(MCP):

@@ -278,9 +278,9 @@ def replay(path: str | Path, match: Match = "strict", pace: float = 0.0) -> Repl
 def record(path: str | Path, *, origin: str | Mapping[str, object] | None = None) -> Record:
     """Send requests to their providers and write the responses into cassettes. `with agentlab.record("fixtures/research"): …`
 
-    `path` is a folder (with one file per host) or a file ending in .yaml or .json. Existing recordings are kept; a request that is
-    recorded again replaces its earlier recordings (comments in a rewritten file are lost). Keys, cookies and organisation ids are not
-    written. `origin` says where the recordings come from; by default it has the date and the host.
+    `path` is a folder (with one file per host) or a file ending in .yaml, .json or .json.gz. Existing recordings are kept; a request
+    that is recorded again replaces its earlier recordings (comments in a rewritten file are lost). Keys, cookies and organisation ids
+    are not written. `origin` says where the recordings come from; by default it has the date and the host.
 
     Example:
         >>> from tempfile import mkdtemp

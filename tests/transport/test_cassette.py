@@ -233,6 +233,13 @@ def test_text_in_an_invalid_encoding(tmp_path: Path) -> None:
         load_cassettes(tmp_path)
 
 
+@pytest.mark.parametrize("data", [b"", b"{}", gzip.compress(b'{"interactions": []}')[:-6]])
+def test_a_compressed_cassette_that_is_damaged(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.json.gz").write_bytes(data)
+    with pytest.raises(MalformedCassetteError, match=r"a\.json\.gz, the text: "):
+        load_cassettes(tmp_path)
+
+
 def test_a_damaged_gzip_file(tmp_path: Path) -> None:
     entry = interaction(answer=b"\x1f\x8b" + b"no gzip at all")
     entry["response"]["headers"] = {"Content-encoding": ["gzip"]}
@@ -283,7 +290,7 @@ def test_a_folder_found_elsewhere_is_named(tmp_path, monkeypatch, where, given, 
 
 def test_a_folder_without_cassettes(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(FixtureNotFoundError, match=r"has no cassette \(\*\.yaml, \*\.yml, \*\.json\): it contains notes\.txt"):
+    with pytest.raises(FixtureNotFoundError, match=r"has no cassette \(\*\.yaml, \*\.yml, \*\.json, \*\.json\.gz\): it contains notes\.txt"):
         load_cassettes(tmp_path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,19 @@ def test_a_recording_replays_the_same(base: str, tmp_path: Path, provider: Serve
         else:
             assert second.json() == first.json()
     assert again[4].headers["retry-after"] == "2"
+
+
+def test_a_compressed_recording_replays_the_same_and_is_the_same_json(base: str, tmp_path: Path) -> None:
+    with record(tmp_path / "small.json.gz"):
+        live = [asked(current(), f"{base}/{route}", {"q": 1}) for route in ("chat", "sse")]
+    with record(tmp_path / "small.json.gz"):  # goes on with the file
+        live.append(asked(current(), f"{base}/chat", {"q": 2}))
+    document = json.loads(gzip.decompress((tmp_path / "small.json.gz").read_bytes()))
+    assert len(document["interactions"]) == 3
+    for path in (tmp_path, tmp_path / "small.json.gz"):
+        with replay(path):
+            again = [asked(current(), f"{base}/{route}", {"q": q}) for route, q in (("chat", 1), ("sse", 1), ("chat", 2))]
+        assert [one.chunks for one in again] == [one.chunks for one in live]
 
 
 def test_one_readable_file_per_host(base: str, tmp_path: Path, provider: Server) -> None:
