@@ -132,6 +132,7 @@ if TYPE_CHECKING:
     from agentlab.tools import Tool as Tool
     from agentlab.tools import tool as tool
     from agentlab.transport import record as record
+    from agentlab.transport.samples import samples as samples
     from agentlab.transport.selection import replay as replay
 
     frame = to_frame
@@ -192,6 +193,7 @@ _NAMES = {
     "storage.store": "Store",
     "tools": "Tool tool",
     "transport": "record",
+    "transport.samples": "samples",
     "transport.selection": "replay",
 }
 """The public names by the module that defines them."""

