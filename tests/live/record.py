@@ -83,7 +83,7 @@ def origin(python: Path) -> dict[str, str]:
     return {
         "recorded": today,
         "from": f"llama.cpp's server with Gemma 3 270M ({packages})",
-        "by": f"agentlab {version('agentlab-jupyter')}",
+        "by": f"agentlab {version('agentlab-core')}",
     }
 
 
