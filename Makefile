@@ -13,7 +13,7 @@ NBVAL = AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovid
 # Dozens of tests start a Python process. If this variable were set, each process would compile agentlab again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: audit beside binder lowest soak demo lab test test-all test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
+.PHONY: audit beside binder light lowest soak demo lab test test-all test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -80,6 +80,9 @@ binder: $(VENV)/.dev ## check what Binder would build (ARGS=install: install it 
 lowest: $(VENV)/.dev ## run the tests with the lowest versions that pyproject.toml allows (ARGS=core: a subset; ARGS=lock: pin them again)
 	$(BIN)/python -m tests.supply.lowest $(ARGS)
 
+light: $(VENV)/.dev ## build both distributions, install them into an empty environment, and print their sizes
+	$(BIN)/python -m tests.supply.light
+
 test-live: $(VENV)/.dev ## run agents against a real local model (downloads and builds it first)
 	$(BIN)/python -m pytest -m live tests/live
 
@@ -108,7 +111,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(FUZZ_VENV)/.fuzz: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(FUZZ_VENV)
-	$(FUZZ_VENV)/bin/python -m pip install --quiet --constraint constraints.txt atheris hypothesis pytest --editable ".[bedrock]"
+	$(FUZZ_VENV)/bin/python -m pip install --quiet --constraint constraints.txt atheris hypothesis pytest --editable ".[notebook,bedrock]"
 	touch $@
 
 clean: ## remove all generated files

@@ -19,6 +19,7 @@ Every name below is imported when it is first used, so `import agentlab` is fast
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -223,7 +224,11 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise import_module("agentlab._internal.lazy").unknown_name_error("agentlab", name, __all__)
     place, _, inner = _PLACES[name].partition(":")
-    module = import_module(f"agentlab.{place}")
+    try:
+        module = import_module(f"agentlab.{place}")
+    except ModuleNotFoundError as error:
+        import_module("agentlab._internal.lazy").explain_missing(f"lab.{name}", error)
+        raise
     value = globals()[name] = getattr(module, inner) if inner else module
     return value
 
@@ -236,6 +241,25 @@ def load_ipython_extension(shell: Any) -> None:
 def unload_ipython_extension(shell: Any) -> None:
     """`%unload_ext agentlab`: remove the additions of `load_ipython_extension`."""
     import_module("agentlab.notebook.magics").unload(shell)
+
+
+def _warn_of_namesake(folder: str) -> None:
+    """Warn if this folder of packages also has the distribution `agentlab`, whose files have the same names as some of these."""
+    try:
+        names = os.listdir(folder)  # noqa: PTH208  pathlib takes longer to import than all of this
+    except OSError:  # a zip file
+        return
+    if any(name.startswith("agentlab-") and name.endswith(".dist-info") for name in names):
+        import warnings
+
+        warnings.warn(
+            "The package `agentlab`, another project, is installed in the same environment and has the same import name, so files of "
+            "both are mixed: pip uninstall agentlab, then pip install --force-reinstall --no-deps agentlab-core.",
+            stacklevel=3,
+        )
+
+
+_warn_of_namesake(__file__.rpartition("agentlab")[0])
 
 
 def __dir__() -> list[str]:

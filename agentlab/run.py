@@ -226,9 +226,7 @@ class Run(Displayable, Generic[A, Out]):
             >>> ended.to_frame("tools")["tool"].tolist()[:3]
             ['get_weather', 'get_weather', 'find_trains']
         """
-        from agentlab.records.frames import to_frame
-
-        return to_frame(self, what)
+        return lazy.call("agentlab.records.frames:to_frame", self, what)
 
     def panel(self) -> Any:
         """Return the live panel of this run in a notebook; without a front end, a static table and picture.

@@ -20,8 +20,7 @@ class Displayable:
     __slots__ = ()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        bundle: dict[str, str] = lazy.call("agentlab.notebook.cards:bundle", self)
-        return bundle
+        return lazy.mime_bundle("agentlab.notebook.cards:bundle", self)
 
 
 HERE = str(Path(agentlab.__file__).parent)

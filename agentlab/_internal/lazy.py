@@ -136,6 +136,27 @@ def unknown_name_error(module: str, name: str, known: Sequence[str]) -> Attribut
     return error
 
 
+# Modules that need the notebook toolkit --------------------------------------------------------------------------------------
+
+NOTEBOOK_PACKAGES = {
+    "pandas", "numpy", "scipy", "statsmodels", "matplotlib", "ipywidgets", "IPython", "traitlets", "anywidget", "psutil",
+    "markdown_it", "pygments", "nh3",
+}  # fmt: skip
+"""Packages that `pip install agentlab-jupyter` installs and `pip install agentlab-core` does not, by their import names."""
+
+
+def is_of_notebook(error: ModuleNotFoundError) -> bool:
+    """True if a package of the notebook toolkit was not found."""
+    return (error.name or "").partition(".")[0] in NOTEBOOK_PACKAGES
+
+
+def explain_missing(what: str, error: ModuleNotFoundError) -> None:
+    """Raise ConfigurationError, with what to install, if `what` the user asked for needs the notebook toolkit."""
+    if is_of_notebook(error):
+        kind = import_module("agentlab.errors").ConfigurationError
+        raise kind(f"{what} needs {error.name}, which is not installed: pip install agentlab-jupyter.") from error
+
+
 def defined_in(module: Mapping[str, object]) -> list[str]:
     """Return the public names that a module defines, without imported ones; `module` is its `globals()`."""
     here = module["__name__"]
@@ -152,7 +173,11 @@ def module_hooks(
 
     def missing(name: str) -> Any:
         if places is not None and name in places:
-            found = import_module(places[name])
+            try:
+                found = import_module(places[name])
+            except ModuleNotFoundError as error:
+                explain_missing(f"{module.replace('agentlab', 'lab', 1)}.{name}", error)
+                raise
             return found if places[name].endswith(f".{name}") else getattr(found, name)
         raise unknown_name_error(module, name, names)
 
@@ -274,7 +299,26 @@ def _fields(keyword: str) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(getattr(import_module(module), name))}
 
 
+# Calls by name --------------------------------------------------------------------------------------------------------------
+
+
 def call(target: str, *args: Any, **kwargs: Any) -> Any:
-    """Call `"module:function"` with the given arguments."""
+    """Call `"module:function"` with the given arguments. Raises ConfigurationError without the notebook toolkit, if it is needed."""
     module, _, name = target.partition(":")
-    return getattr(import_module(module), name)(*args, **kwargs)
+    try:
+        return getattr(import_module(module), name)(*args, **kwargs)
+    except ModuleNotFoundError as error:
+        explain_missing(f"{name}()", error)
+        raise
+
+
+def mime_bundle(target: str, value: object) -> dict[str, str]:
+    """Return the rich display of a value from `"module:function"`; without the notebook toolkit, its `repr` as text."""
+    module, _, name = target.partition(":")
+    try:
+        bundle: dict[str, str] = getattr(import_module(module), name)(value)
+    except ModuleNotFoundError as error:
+        if not is_of_notebook(error):
+            raise
+        return {"text/plain": repr(value)}
+    return bundle

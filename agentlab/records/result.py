@@ -251,8 +251,7 @@ class RunResult(Generic[Out_co]):
         return f"RunResult({self.stop_reason}, {end}, {counted(len(self.history), 'step')}, {self.detail!r}{text})"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        bundle: dict[str, str] = lazy.call("agentlab.records.frames:result_bundle", self)
-        return bundle
+        return lazy.mime_bundle("agentlab.records.frames:result_bundle", self)
 
 
 # Raised by `raise_for_stop` ----------------------------------------------------------------------------------------------------

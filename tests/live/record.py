@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 import agentlab as lab
@@ -84,7 +83,7 @@ def origin(python: Path, served: ServedModel = GEMMA) -> dict[str, str]:
     return {
         "recorded": today,
         "from": f"llama.cpp's server with {served.title} ({packages})",
-        "by": f"agentlab {version('agentlab-jupyter')}",
+        "by": f"agentlab {lab.__version__}",
     }
 
 

@@ -96,14 +96,15 @@ def test_the_plots_module_offers_only_plots() -> None:
 
 
 def test_modules_are_imported_by_name_at_a_few_hooks_only() -> None:
-    found = {str(path.relative_to(PACKAGE)) for path in FILES if re.search(r"\bimport_module\(|\blazy\.call\(", path.read_text())}
+    by_name = re.compile(r"\bimport_module\(|\blazy\.(call|mime_bundle)\(")
+    found = {str(path.relative_to(PACKAGE)) for path in FILES if by_name.search(path.read_text())}
     assert found == {
         "__init__.py",  # public names, imported when they are first used
         "_internal/lazy.py",  # `lazy.call`, and the names that an error suggests
         "_internal/display.py",  # a value's card in a notebook
-        "records/result.py",  # `result.to_frame()`
+        "records/result.py",  # `result.to_frame()`, its card
         "agent.py",  # `agent.as_tool()`
-        "run.py",  # `run.panel()`, `run.to_html()`
+        "run.py",  # `run.to_frame()`, `run.panel()`, `run.to_html()`
         "analysis/suggestion.py",  # `suggestion.plot()`
         "storage/store.py",  # `store.to_frame()`, `store.export()`, `store.import_from()`
         "experiments/results.py",  # `results.to_frame()`
