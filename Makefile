@@ -86,8 +86,9 @@ light: $(VENV)/.dev ## build both distributions, install them into an empty envi
 test-live: $(VENV)/.dev ## run agents against a real local model (downloads and builds it first)
 	$(BIN)/python -m pytest -m live tests/live
 
-record-local: $(VENV)/.dev ## repeat the recording of the local model (downloads and builds it first)
-	$(BIN)/python -m tests.live.record
+record-local: $(VENV)/.dev ## repeat the recordings of the local models (downloads and builds them first); ARGS="--model gemma --wire chat": a part of the study
+	$(if $(ARGS),,$(BIN)/python -m tests.live.record)
+	$(BIN)/python -m tests.live.record_study $(ARGS)
 
 fixtures: $(VENV)/.dev ## update the requests in the synthetic fixtures
 	$(BIN)/python -m tests.fixtures.refresh

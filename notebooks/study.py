@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -219,9 +220,9 @@ def agent(model: str, temperature: str, wire: str) -> lab.Agent:
     return lab.Agent(provider, tools=TOOLS, instructions=instructions, options=options, name=f"{model} {temperature} {wire}")
 
 
-def agents(*models: str) -> dict[str, lab.Agent]:
-    """All agents of these models, or of both: each at two temperatures, on three wires."""
-    made = [agent(model, how, wire) for wire in WIRES for model in models or MODELS for how in TEMPERATURES]
+def agents(*models: str, wires: Sequence[str] = WIRES) -> dict[str, lab.Agent]:
+    """The agents of these models, or of both: each at two temperatures, on each wire."""
+    made = [agent(model, how, wire) for wire in wires for model in models or MODELS for how in TEMPERATURES]
     return {one.name: one for one in made}
 
 

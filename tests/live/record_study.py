@@ -32,7 +32,7 @@ STORE = REPOSITORY / "build" / "study.db"
 """What is finished. Delete it to record everything again."""
 
 
-HASHES = study.FOLDER / "frames.json"
+HASHES = Path(__file__).with_name("study_frames.json")
 """The hashes of the frames of the recorded runs: a replay gives the same frames."""
 
 
