@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from agentlab._internal.redaction import redact, text_of
+from agentlab._internal.safe_text import whole
 from agentlab.analysis.compare import paired, summary
 from agentlab.analysis.origins import provenance
 from agentlab.analysis.passes import pass_at_k
@@ -61,7 +62,7 @@ def study_data(results: ExperimentResults) -> Data:
         "tables": {name: _plain(table) for name, table in tables(results).items()},
         "provenance": _plain(provenance(results)),
     }
-    clean: Data = json.loads(redact(json.dumps(data, default=text_of, allow_nan=False)))
+    clean: Data = json.loads(whole(redact(json.dumps(data, default=text_of, allow_nan=False, ensure_ascii=False))))
     return clean
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
-from agentlab._internal.safe_text import cut
+from agentlab._internal.safe_text import cut, whole
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import user_message
 from agentlab.model.parts import Content, Part
@@ -245,12 +245,14 @@ class Tasks(Sequence[Task], Displayable):
         """
         import pandas as pd
 
+        from agentlab.records.frames import array
+
         columns: dict[str, Any] = {
-            "id": pd.array(self.ids, dtype="string"),
-            "prompt": pd.array([task.text for task in self], dtype="string"),
-            "target": [task.target for task in self],
-            "tags": pd.array([", ".join(task.tags) or pd.NA for task in self], dtype="string"),
-            "hash": pd.array([task.hash for task in self], dtype="string"),
+            "id": array(self.ids, "string"),
+            "prompt": array([task.text for task in self], "string"),
+            "target": [whole(task.target) if isinstance(task.target, str) else task.target for task in self],
+            "tags": array([", ".join(task.tags) or None for task in self], "string"),
+            "hash": array([task.hash for task in self], "string"),
         }
         return pd.DataFrame(columns)
 

@@ -253,6 +253,39 @@ def again_of(results: lab.ExperimentResults) -> Callable[[], lab.Experiment]:
 
 
 @pytest.mark.filterwarnings("ignore::agentlab.errors.AgentlabWarning")
+def test_half_a_surrogate_pair_in_a_task_is_kept_out_of_the_file(tmp_path: Path) -> None:
+    half = "cut \ud83d"
+    tasks = lab.Tasks([{"id": "t", "prompt": half, "target": half, "tags": [half]}])
+    agent = lab.Agent(ScriptedProvider(lambda request, index: say(half)), name="a", instructions=half)
+    study = lab.Experiment([agent], tasks, store=tmp_path / "runs.db", score=lab.scorers.Exact())
+    results = ended(study)
+    assert tasks.to_frame()[["prompt", "tags"]].to_numpy().tolist() == [["cut ?", "cut ?"]]
+    assert results.loaded[0].result is not None and "cut" in results.loaded[0].result.text
+    report = results.report(tmp_path / "study.html")
+    checked = asyncio.run(lab.verify(report, study))
+    assert checked.equal and not checked.differences
+
+
+HALF = "m\ud83d"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"agents": {HALF: looking()}},
+        {"agents": [lab.Agent(ScriptedProvider(["x"], model=HALF))]},  # the name of its model
+        {"tasks": [{"id": HALF, "prompt": "x"}]},
+        {"settings": {HALF: {}}},
+        {"name": HALF},
+    ],
+    ids=["agent", "model", "task", "settings", "experiment"],
+)
+def test_a_name_with_half_a_surrogate_pair_is_refused(more: dict[str, Any]) -> None:
+    """Run ids consist of names, and neither a store nor a frame can hold such a text."""
+    with pytest.raises(ConfigurationError, match=r"ud83d.* contains half a surrogate pair, which cannot be stored: rename"):
+        lab.Experiment(**{"agents": [looking()], "tasks": ["x"], **more})
+
+
 def test_no_key_is_in_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     secret = "e7Hc20vQ/planted+InTheEnvironment"
     monkeypatch.setenv("PLANTED_API_KEY", secret)
