@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 Source: TypeAlias = "Tasks | str | os.PathLike[str] | Iterable[Any] | Mapping[str, Any]"
 
 FIELDS = ("id", "prompt", "target", "tags", "tools", "metadata")
+PROMPT = "{prompt}"
+"""The place of a task's prompt in a template; alone, the prompt as it is."""
 FILES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 
 
@@ -234,6 +236,22 @@ class Tasks(Sequence[Task], Displayable):
         return self._of([one for one in self if part[one.id]], "split"), self._of(
             [one for one in self if not part[one.id]], "split"
         )
+
+    def with_prompt(self, template: str) -> Tasks:
+        """Return the tasks with a text around their prompts: `{prompt}` in it is the task's own prompt. Ids and targets stay.
+
+        Example:
+            >>> lab.Tasks({"fr": "What is the capital of France?"}).with_prompt("{prompt} Answer in one word.")["fr"].prompt
+            'What is the capital of France? Answer in one word.'
+        """
+        before, after = _around(template)
+
+        def placed(prompt: Content) -> Content:
+            if isinstance(prompt, str):
+                return f"{before}{prompt}{after}"
+            return [*filter(None, [before]), *prompt, *filter(None, [after])]
+
+        return Tasks([replace(task, prompt=placed(task.prompt)) for task in self])
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per task: id, prompt as text, target, tags, and the hash of the content.
@@ -441,6 +459,17 @@ def _sample(given: Any) -> dict[str, Any]:
         "target": given.target or None,
         "metadata": {**(given.metadata or {}), **({"choices": list(given.choices)} if given.choices else {})},
     }
+
+
+def _around(template: object) -> tuple[str, str]:
+    """Return the texts before and after the prompt. Other braces, such as those of JSON, are text."""
+    if not isinstance(template, str) or template.count(PROMPT) != 1:
+        raise ConfigurationError(
+            f"prompt={cut(repr(template), 80)}: pass a text with {PROMPT} once, where the prompt of the task goes, such as "
+            f"'{PROMPT} Answer in one word.'."
+        )
+    before, _, after = template.partition(PROMPT)
+    return before, after
 
 
 def _id(given: Any) -> str:
