@@ -258,7 +258,8 @@ class Tuning(Displayable):
         return next((dict(zip(map(str, row), row.values(), strict=True)) for row in self.front.to_dict("records")), None)
 
     def agent(self, number: int | None = None) -> Agent:
-        """Return the agent of a trial, whose limits are the defaults of its runs. None: of the best one.
+        """Return the agent of a trial, whose limits are the defaults of its runs. None: of the best one. A template of prompts is no
+        part of it: see `Tasks.with_prompt`.
 
         Example:
             >>> tasks = [f"Is umbrella {number} here?" for number in range(10)]
