@@ -44,7 +44,7 @@ from agentlab.experiments.shared_budget import (
     with_expectation,
 )
 from agentlab.experiments.status import CellStatus, Progress, all_made_by, cell_statuses, jobs
-from agentlab.experiments.tasks import Source
+from agentlab.experiments.tasks import Source, Tasks
 from agentlab.limits.budget import Budget
 from agentlab.limits.fields import whole_number
 from agentlab.storage import StoredRun

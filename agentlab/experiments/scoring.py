@@ -77,8 +77,8 @@ def check_targets(scorer: Scorer | None, tasks: Tasks) -> None:
         more = f" and {len(without) - 3} more" if len(without) > 3 else ""
         raise ConfigurationError(
             f"{needing[0]!r} compares with a target, but {len(without)} of {counted(len(tasks), 'task')} "
-            f"{'has' if len(without) == 1 else 'have'} none: {', '.join(map(repr, without[:3]))}{more}. Pass tasks with targets, such as "
-            "lab.Tasks([{'prompt': …, 'target': …}])."
+            f"{'has' if len(without) == 1 else 'have'} none: {', '.join(map(repr, without[:3]))}{more}. Pass tasks with targets, such "
+            "as lab.Tasks([{'prompt': …, 'target': …}])."
         )
 
 
