@@ -135,12 +135,10 @@ def suggest(
         true share kept, on other prompts                              92.7      94.1     92.7     94.0
         `kept`, the estimate in the Suggestion                         92.0      93.9     92.3     93.6
         true share kept by the choices from four fifths of the runs    91.9      94.2     92.4     94.0
-        95 % interval of `kept` contains that true share               94.5      88.5     95.0     92.0
+        95 % interval of `kept` contains that true share               97.5      96.0     99.0     96.0
         95 % interval of `saved` contains the true value               93.0      94.5     94.0     95.0
-        95 % interval of `cost` contains the true value                97.0      93.0     96.0     95.0
-        95 % interval of `kept` contains the suggestion's true share   89.5      88.5     91.0     89.5
-
-    The intervals of `kept` are now exact, thus wider than those of this table, which were Wilson's.
+        95 % interval of `cost` contains the true value                96.5      93.0     96.0     95.5
+        95 % interval of `kept` contains the suggestion's true share   96.0      91.5     99.0     94.0
 
     Errors: ConfigurationError and LimitError for conditions and limits that cannot be tried. Too few successes, no known cost, or a
     share that no candidate keeps are not errors: the Suggestion is then False, and its `why` has the reason.

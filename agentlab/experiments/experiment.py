@@ -44,7 +44,7 @@ from agentlab.experiments.shared_budget import (
     with_expectation,
 )
 from agentlab.experiments.status import CellStatus, Progress, all_made_by, cell_statuses, jobs
-from agentlab.experiments.tasks import Source
+from agentlab.experiments.tasks import Source, Tasks
 from agentlab.limits.budget import Budget
 from agentlab.limits.fields import whole_number
 from agentlab.storage import StoredRun
@@ -401,11 +401,13 @@ class Experiment(Displayable):
             self.grid, self.store, tuple(statuses), dict(self._problems), dict(self._left_out), score=self.score
         )
 
-    def variant(self, cells: Sequence[Cell], agents: Mapping[str, Agent], settings: Mapping[str, Any], **more: Any) -> Experiment:
-        """Return an experiment with some of the cells, and other agents and settings under their names. Store, score, rate limits and
-        transport are the same. For `lab.tune`; `more` are arguments of Experiment."""
+    def variant(
+        self, cells: Sequence[Cell], agents: Mapping[str, Agent], tasks: Tasks, settings: Mapping[str, Any], **more: Any
+    ) -> Experiment:
+        """Return an experiment with some of the cells, and other agents, tasks and settings under their names. Store, score, rate
+        limits and transport are the same. For `lab.tune`; `more` are arguments of Experiment."""
         ids = {cell.prompt_id for cell in cells}
-        tasks = self.grid.tasks.where(lambda task: task.id in ids)
+        tasks = tasks.where(lambda task: task.id in ids)
         repeats = max(cell.repeat for cell in cells)
         made = Experiment(agents, tasks, settings, repeats=repeats, cells=cells, score=self.score, store=self.store, **more)
         made.transport = self.transport if made.transport is None else made.transport

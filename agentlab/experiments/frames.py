@@ -10,6 +10,7 @@ import pandas as pd
 
 from agentlab.experiments.grid import AXES
 from agentlab.experiments.runner import NOT_STARTED
+from agentlab.experiments.scoring import Several, each_of
 from agentlab.experiments.shared_budget import SCORE, Spent, spent_beside
 from agentlab.experiments.status import CellStatus
 from agentlab.model.parts import as_text
@@ -19,6 +20,7 @@ from agentlab.records.frames import FRAMES, any_array, array, to_frame
 if TYPE_CHECKING:
     from agentlab.experiments.grid import Grid
     from agentlab.experiments.results import ExperimentResults
+    from agentlab.experiments.scorers.base import Scorer
 
 _FIXED = [column.name for column in STEP_COLUMNS]
 
@@ -39,7 +41,7 @@ def frame(results: ExperimentResults, what: str) -> pd.DataFrame:
     if what == "runs":
         places = list(range(len(results.statuses)))
         table = _with_missing_cells(table, results)
-    front = names_and_scores(results.statuses, places)
+    front = names_and_scores(results.statuses, places, results.score)
     if what == "runs":
         own = ["state", "begun_at"]
         front["state"] = table["state"].array
@@ -92,11 +94,13 @@ def _with_missing_cells(table: pd.DataFrame, results: ExperimentResults) -> pd.D
     return both.iloc[both["run_id"].map(place).argsort(kind="stable")].reset_index(drop=True)
 
 
-def names_and_scores(statuses: Sequence[CellStatus], places: Sequence[int]) -> dict[str, Any]:
-    """Return the names and scores of the cells in these places."""
+def names_and_scores(statuses: Sequence[CellStatus], places: Sequence[int], scorer: Scorer | None) -> dict[str, Any]:
+    """Return the names and scores of the cells in these places. Each of several scorers has a column, also if it always raised."""
     notes = [_note(one) for one in statuses]
     scores = [note.get("score") for note in notes]
     parts = list(dict.fromkeys(key for score in scores if isinstance(score, dict) for key in score if key != "score"))
+    several = [name for name, _ in each_of(scorer)] if isinstance(scorer, Several) else []
+    parts += [name for name in several if not any(part == name or part.startswith(f"{name}.") for part in parts)]
     whole = [score.get("score") if isinstance(score, dict) else score for score in scores]
     columns = {
         **_cell_columns([statuses[place] for place in places]),

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from agentlab._internal.display import Displayable
 from agentlab._internal.lazy import advice
 from agentlab._internal.redaction import redact
+from agentlab._internal.safe_text import whole
 from agentlab.agent import Agent, Run
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.tasks import Tasks
@@ -127,6 +128,11 @@ def _check(grid: Grid) -> None:
         run_id = grid.run_id(cell)
         if redact(run_id) != run_id:
             raise ConfigurationError(f"{run_id!r} contains a key: use names without keys, since run ids consist of them.")
+        if whole(run_id) != run_id:  # a name from a file, cut within an escaped emoji or not in UTF-8
+            raise ConfigurationError(
+                f"{run_id!r} contains half a surrogate pair, which cannot be stored: rename the agent, the task id or the settings. An "
+                "agent without a name has that of its model; pass agents={'name': agent}."
+            )
         if run_id in seen:
             if cell == seen[run_id]:
                 raise ConfigurationError(f"The cell {cell!r} is given twice: leave one out, or increase repeats.")

@@ -77,7 +77,9 @@ async def under_limits(results: ExperimentResults, agent: Agent) -> pd.DataFrame
         ended.append(result)
         scored.append(replace(one, note=note, score_changed=False, more_scores={}))
     table = to_frame(ended, "runs")
-    return pd.concat([pd.DataFrame(names_and_scores(scored, range(len(scored))), index=table.index), table], axis=1)
+    return pd.concat(
+        [pd.DataFrame(names_and_scores(scored, range(len(scored)), results.score), index=table.index), table], axis=1
+    )
 
 
 def _result(run: Run, row: pd.Series[Any], settings: RunSettings, agent: Agent) -> RunResult | None:

@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from agentlab._internal.redaction import redact, text_of
+from agentlab._internal.safe_text import whole
 from agentlab.analysis.compare import paired, summary
 from agentlab.analysis.origins import provenance
 from agentlab.analysis.passes import pass_at_k
+from agentlab.errors import ConfigurationError
 from agentlab.experiments.grid import AXES
 from agentlab.experiments.scoring import code_version, each_of
+from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.condition_tree import condition_code
 from agentlab.model.parts import as_text
+from agentlab.providers.registry import Provider
 
 if TYPE_CHECKING:
     from agentlab.agent import Agent
+    from agentlab.engine.client import Model
     from agentlab.experiments.results import ExperimentResults
 
 FORMAT = 1
@@ -61,7 +66,7 @@ def study_data(results: ExperimentResults) -> Data:
         "tables": {name: _plain(table) for name, table in tables(results).items()},
         "provenance": _plain(provenance(results)),
     }
-    clean: Data = json.loads(redact(json.dumps(data, default=text_of, allow_nan=False)))
+    clean: Data = json.loads(whole(redact(json.dumps(data, default=text_of, allow_nan=False, ensure_ascii=False))))
     return clean
 
 
@@ -87,7 +92,23 @@ def _agent(agent: Agent) -> Data:
         "instructions": agent.instructions,
         "tools": list(agent.tools),
         "parameters": {**agent.parameters.given(), **agent.options},
+        "base_url": _address(agent.model),
+        "limits": {
+            name: _code(value)
+            for name, value in (("budget", agent.settings.budget), ("stop", agent.settings.stop))
+            if value not in (None, Budget())
+        },
     }
+
+
+def _address(model: Model) -> str | None:
+    """Return the address of the model's server; None if it has none, or the vendor's."""
+    address = getattr(model, "address", None) or None
+    try:
+        usual = getattr(Provider(model.name, model=model.model), "base_url", None)
+    except ConfigurationError:  # it has no usual address, or is not of agentlab
+        usual = None
+    return None if address == usual else address
 
 
 def _code(value: object) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import in_words
 from agentlab.agent import Ask, Run
 from agentlab.engine import call_context
@@ -75,8 +76,9 @@ def check_targets(scorer: Scorer | None, tasks: Tasks) -> None:
     if needing and without:
         more = f" and {len(without) - 3} more" if len(without) > 3 else ""
         raise ConfigurationError(
-            f"{needing[0]!r} compares with a target, and {', '.join(map(repr, without[:3]))}{more} of the {len(tasks)} tasks "
-            "have none: pass tasks with targets, such as lab.Tasks([{'prompt': …, 'target': …}])."
+            f"{needing[0]!r} compares with a target, but {len(without)} of {counted(len(tasks), 'task')} "
+            f"{'has' if len(without) == 1 else 'have'} none: {', '.join(map(repr, without[:3]))}{more}. Pass tasks with targets, such "
+            "as lab.Tasks([{'prompt': …, 'target': …}])."
         )
 
 

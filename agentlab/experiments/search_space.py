@@ -1,4 +1,4 @@
-"""The space of a search over settings: each parameter with its values, and an agent with chosen values. For `lab.tune`."""
+"""The space of a search over settings: each parameter with its values, and an agent and tasks with chosen values. For `lab.tune`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from agentlab.agent import Agent
 from agentlab.analysis.grids import grids
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.grid import Grid
+from agentlab.experiments.tasks import PROMPT, Tasks
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.fields import unknown_name
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 LIMITS = tuple(field.name for field in dataclasses.fields(Budget) if field.name != "missing_usage")
 OF_REQUESTS = tuple(field.name for field in dataclasses.fields(Parameters))
-NAMES = ("agent", "settings", "model", "instructions", "stop", *LIMITS, *OF_REQUESTS)
+NAMES = ("agent", "settings", "model", "instructions", "prompt", "stop", *LIMITS, *OF_REQUESTS)
 """The parameters that a space may have."""
 
 Plain: TypeAlias = str | bool | int | float | None
@@ -71,8 +72,9 @@ class Space:
         self.parameters: dict[str, Parameter] = {name: _parameter(name, values) for name, values in given.items()}
         for name, one in self.parameters.items():
             some = {other: next(iter(self.parameters[other].choices)) for other in ("agent", "settings") if other in given}
-            for value in one.ends:  # raises the error of a value that an agent does not take
+            for value in one.ends:  # raises the error of a value that an agent, or a task, does not take
                 self.agent({**some, name: value})
+                self.tasks(grid.tasks, {name: value})
 
     @property
     def distributions(self) -> dict[str, BaseDistribution]:
@@ -83,6 +85,15 @@ class Space:
         """Return the names of the agent and of the settings of these choices."""
         agents, settings = self.grid.agents, self.grid.settings
         return str(chosen.get("agent", next(iter(agents)))), str(chosen.get("settings", next(iter(settings))))
+
+    def template(self, chosen: Mapping[str, Plain]) -> Any:
+        """Return the template of the prompts."""
+        return self.parameters["prompt"].value(chosen["prompt"]) if "prompt" in chosen else PROMPT
+
+    def tasks(self, tasks: Tasks, chosen: Mapping[str, Plain]) -> Tasks:
+        """Return the tasks with their prompts in the template of these choices."""
+        template = self.template(chosen)
+        return tasks if template == PROMPT else tasks.with_prompt(template)
 
     def agent(self, chosen: Mapping[str, Plain]) -> Agent:
         """Return the agent with these choices; its limits are the defaults of its runs."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import counted
-from agentlab._internal.safe_text import cut
+from agentlab._internal.safe_text import cut, whole
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import user_message
 from agentlab.model.parts import Content, Part
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 Source: TypeAlias = "Tasks | str | os.PathLike[str] | Iterable[Any] | Mapping[str, Any]"
 
 FIELDS = ("id", "prompt", "target", "tags", "tools", "metadata")
+PROMPT = "{prompt}"
+"""The place of a task's prompt in a template; alone, the prompt as it is."""
 FILES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 
 
@@ -235,6 +237,22 @@ class Tasks(Sequence[Task], Displayable):
             [one for one in self if not part[one.id]], "split"
         )
 
+    def with_prompt(self, template: str) -> Tasks:
+        """Return the tasks with a text around their prompts: `{prompt}` in it is the task's own prompt. Ids and targets stay.
+
+        Example:
+            >>> lab.Tasks({"fr": "What is the capital of France?"}).with_prompt("{prompt} Answer in one word.")["fr"].prompt
+            'What is the capital of France? Answer in one word.'
+        """
+        before, after = _around(template)
+
+        def placed(prompt: Content) -> Content:
+            if isinstance(prompt, str):
+                return f"{before}{prompt}{after}"
+            return [*filter(None, [before]), *prompt, *filter(None, [after])]
+
+        return Tasks([replace(task, prompt=placed(task.prompt)) for task in self])
+
     def to_frame(self) -> pd.DataFrame:
         """Return one row per task: id, prompt as text, target, tags, and the hash of the content.
 
@@ -245,12 +263,14 @@ class Tasks(Sequence[Task], Displayable):
         """
         import pandas as pd
 
+        from agentlab.records.frames import array
+
         columns: dict[str, Any] = {
-            "id": pd.array(self.ids, dtype="string"),
-            "prompt": pd.array([task.text for task in self], dtype="string"),
-            "target": [task.target for task in self],
-            "tags": pd.array([", ".join(task.tags) or pd.NA for task in self], dtype="string"),
-            "hash": pd.array([task.hash for task in self], dtype="string"),
+            "id": array(self.ids, "string"),
+            "prompt": array([task.text for task in self], "string"),
+            "target": [whole(task.target) if isinstance(task.target, str) else task.target for task in self],
+            "tags": array([", ".join(task.tags) or None for task in self], "string"),
+            "hash": array([task.hash for task in self], "string"),
         }
         return pd.DataFrame(columns)
 
@@ -439,6 +459,17 @@ def _sample(given: Any) -> dict[str, Any]:
         "target": given.target or None,
         "metadata": {**(given.metadata or {}), **({"choices": list(given.choices)} if given.choices else {})},
     }
+
+
+def _around(template: object) -> tuple[str, str]:
+    """Return the texts before and after the prompt. Other braces, such as those of JSON, are text."""
+    if not isinstance(template, str) or template.count(PROMPT) != 1:
+        raise ConfigurationError(
+            f"prompt={cut(repr(template), 80)}: pass a text with {PROMPT} once, where the prompt of the task goes, such as "
+            f"'{PROMPT} Answer in one word.'."
+        )
+    before, _, after = template.partition(PROMPT)
+    return before, after
 
 
 def _id(given: Any) -> str:

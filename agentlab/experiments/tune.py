@@ -29,6 +29,7 @@ from agentlab.analysis.groups import failed_of, whole_runs
 from agentlab.engine.call_context import LEAST_USD
 from agentlab.errors import ConfigurationError, LimitError, StorageError
 from agentlab.experiments.experiment import Experiment
+from agentlab.experiments.grid import Cell
 from agentlab.experiments.recorded import answered_by, under_limits
 from agentlab.experiments.results import ExperimentResults
 from agentlab.experiments.runner import is_shared_by_processes
@@ -48,6 +49,7 @@ from agentlab.experiments.tuning import (
     objectives_of,
     trials_frame,
     values_of,
+    values_so_far,
 )
 from agentlab.limits.budget import Budget
 from agentlab.limits.fields import whole_number
@@ -83,16 +85,17 @@ async def tune(
 
     experiment   its agent, tasks, repeats and score. Runs that its store has already are the record for what-if
     space        the values of each parameter: a list, a range `(2, 16)` or `(0.001, 0.1, "log")`, or a distribution of Optuna.
-                 Parameters: the limits of a Budget, `stop`, `model`, `instructions`, `temperature` and the other parameters of a
-                 request; `agent` and `settings`, by name, if the experiment has several. A stop condition may have lists
+                 Parameters: the limits of a Budget, `stop`, `model`, `instructions`, `prompt` (a template such as
+                 "{prompt} Be brief."), `temperature` and the other parameters of a request; `agent` and `settings`, by name, if the
+                 experiment has several. A stop condition may have lists
     objectives   one or several numeric columns of `results.runs`, such as `score` or `terminated`, with a minus to minimize
     trials       the number of trials in the study, those of earlier calls with the same `storage` included
     held_out     the share of tasks that only the trials on the Pareto front are run on, after the search
     budget       for all live runs of the search together: max_calls, max_tokens, max_cost, and the timeout of this call. None: that of
                  the experiment. The search leaves the share that the held-out runs are expected to need
     sampler      any sampler of Optuna; None: TPESampler with this seed
-    pruner       any pruner of Optuna, for one objective: it reads the mean over the first 1, 2, … tasks, and a pruned trial starts no
-                 further run
+    pruner       any pruner of Optuna, for one objective: it reads the mean over the first 1, 2, … runs, see below, and a pruned trial
+                 starts no further run
     storage      a path or URL of a database, or a storage of Optuna, which resumes; the experiment then needs a store on disk. None: in
                  memory. One process at a time
     seed         of the split into tuning and held-out tasks, and of the default sampler
@@ -101,6 +104,10 @@ async def tune(
     earlier trial: it sends no request. Otherwise all its runs are live, in the store of the experiment. The column `how` says which.
     If a run has an unknown value of an objective, if all runs fail, or if the trial raises, its state is `failed`, and `why` has the
     reason. Single runs that fail count as in `lab.summary`, and `why` counts them.
+
+    A pruner is asked after each run, task by task. The order is the same in each trial, whichever run ends first: the runs that end
+    first tend to be short ones, and a mean over them is not comparable between trials. A run has no value before its end, since its
+    score is unknown until then. With a pruner, `concurrency` runs start together, and the next ones when all of them have ended.
 
     Needs the extra agentlab-jupyter[tune]. Errors: ConfigurationError, LimitError for an invalid limit.
 
@@ -320,14 +327,14 @@ class _Search:
             found = await under_limits(record, configuration.agent)
             if not isinstance(found, str):
                 found = whole_runs(found)
-                self._report(trial, found, tasks.ids)
+                self._report(trial, found)
                 return _Runs(found, WHAT_IF, "" if is_own else "from the runs of an earlier trial", is_own=is_own)
             reasons += [found] if is_own else []
         why = f"live since {reasons[0]}" if reasons else "live since no recorded run differs in limits only"
-        ids, at_once = tasks.ids, max(1, self.concurrency * len(tasks) // len(self._cells(configuration, tasks)))
-        ends = [*range(at_once, len(ids), at_once)] if trial is not None and self.prunes else []
-        for begin, end in itertools.pairwise([0, *ends, len(ids)]):
-            live = self._study_of(configuration, tasks[:end])
+        number = len(self._cells(configuration, tasks))
+        ends = range(self.concurrency, number, self.concurrency) if trial is not None and self.prunes else ()
+        for begin, end in itertools.pairwise([0, *ends, number]):
+            live = self._study_of(configuration, tasks, end)
             live.budget = self._allowance(live, reserve=trial is not None)
             results, _ = await live._run(self.concurrency, None, False, False)
             if results.left_out:
@@ -335,37 +342,45 @@ class _Search:
             if results.problems:
                 raise UnknownValueError(next(iter(results.problems.values())))
             runs = whole_runs(results.runs)
-            self._report(trial, runs, ids[:end], begin)
-            if trial is not None and end < len(ids) and trial.should_prune():
-                return _Runs(runs, LIVE, f"pruned after {end} of {len(ids)} tasks", pruned=True)
+            if pruned_after := self._report(trial, runs, begin, of=number):
+                return _Runs(runs, LIVE, f"pruned after {pruned_after} of {number} runs", pruned=True)
         return _Runs(runs, LIVE, why)
 
-    def _report(self, trial: optuna.Trial | None, runs: pd.DataFrame, ids: Sequence[str], after: int = 0) -> None:
-        """Report the mean over the first tasks to the pruner: of `after` + 1, and so on. Their order is the same in each trial."""
+    def _report(self, trial: optuna.Trial | None, runs: pd.DataFrame, after: int = 0, *, of: int = 0) -> int:
+        """Report the mean over the first runs to the pruner: of `after` + 1, and so on. Return the number at which it prunes, below
+        `of`; 0: it does not. The runs are in the same order in each trial, whichever ends first, and the pruner is asked after each of
+        them, so that it decides the same at any concurrency."""
         if trial is not None and self.prunes:
-            values, places = values_of(runs, self.goals[0]), runs["prompt_id"].map(ids.index).to_numpy()
-            for number in range(after + 1, len(ids) + 1):
-                trial.report(float(values[places < number].mean()), number)
+            means = values_so_far(runs, self.goals[0]).cumsum() / range(1, len(runs) + 1)
+            for number in range(after + 1, len(runs) + 1):
+                if math.isnan(means[number - 1]):
+                    values_of(runs, self.goals[0])  # raises, with the reason
+                trial.report(float(means[number - 1]), number)
+                if number < of and trial.should_prune():
+                    return number
+        return 0
 
     # Experiments of the store ---------------------------------------------------------------------------------------------
 
     def _configuration(self, chosen: Mapping[str, Plain], name: str = "") -> _Configuration:
         agent, values = self.space.agent(chosen), [f"{name}={chosen[name]!r}" for name in sorted(chosen)]
-        return _Configuration(chosen, agent, name or f"{self.experiment.grid.name}{TUNE}{_hash(*values)}", answered_by(agent))
+        made_of = _hash(answered_by(agent), self.space.template(chosen))
+        return _Configuration(chosen, agent, name or f"{self.experiment.grid.name}{TUNE}{_hash(*values)}", made_of)
 
-    def _cells(self, configuration: _Configuration, tasks: Tasks) -> list[Any]:
-        names = self.space.cell_names(configuration.chosen)
-        return [
-            cell for cell in self.experiment.grid.cells if (cell.agent, cell.settings) == names and cell.prompt_id in tasks.by_id
-        ]
+    def _cells(self, configuration: _Configuration, tasks: Tasks) -> list[Cell]:
+        """Return the cells of a configuration, task by task."""
+        names, place = self.space.cell_names(configuration.chosen), {task: number for number, task in enumerate(tasks.ids)}
+        cells = [cell for cell in self.experiment.grid.cells if (cell.agent, cell.settings) == names and cell.prompt_id in place]
+        return sorted(cells, key=lambda cell: (place[cell.prompt_id], cell.repeat))
 
-    def _study_of(self, configuration: _Configuration, tasks: Tasks) -> Experiment:
-        """Return the experiment with the runs of a configuration, whose limits are those of the agent."""
+    def _study_of(self, configuration: _Configuration, tasks: Tasks, first: int | None = None) -> Experiment:
+        """Return the experiment with the runs of a configuration, or its first ones, whose limits are those of the agent."""
         agent_name, settings_name = self.space.cell_names(configuration.chosen)
         grid, is_own = self.experiment.grid, configuration.name == self.experiment.grid.name
         agents = {agent_name: grid.agents[agent_name] if is_own else configuration.agent}
         settings = {settings_name: grid.settings[settings_name] if is_own else {}}
-        return self.experiment.variant(self._cells(configuration, tasks), agents, settings, name=configuration.name)
+        cells, asked = self._cells(configuration, tasks)[:first], self.space.tasks(tasks, configuration.chosen)
+        return self.experiment.variant(cells, agents, asked, settings, name=configuration.name)
 
     def _records(self, configuration: _Configuration, tasks: Tasks) -> Iterator[tuple[ExperimentResults, bool]]:
         """Yield recorded runs that differ from those of the configuration in limits only: the experiment's, then earlier trials'."""

@@ -79,15 +79,21 @@ def objectives_of(given: object, *, scored: bool) -> tuple[Objective, ...]:
     return found
 
 
-def values_of(runs: pd.DataFrame, goal: Objective) -> Any:
-    """Return the value of each run, with sub-agents in its usage. Raises UnknownValueError if one is unknown."""
+def values_so_far(runs: pd.DataFrame, goal: Objective) -> Any:
+    """Return the value of each run, with sub-agents in its usage; NaN: unknown. Raises UnknownValueError without such a column."""
     if goal.column not in runs.columns:
         raise UnknownValueError(f"the runs have no column {goal.column!r}: the scorer returned no such score")
-    values, failed = floats(runs, goal.column), failed_of(runs, "count")
-    if failed.all():
+    values = floats(runs, goal.column)
+    if not goal.is_score:
+        return values
+    return scores_of(values, failed_of(runs, "count"), like=np.zeros(1))  # if all have failed so far: as with scores of 0 and 1
+
+
+def values_of(runs: pd.DataFrame, goal: Objective) -> Any:
+    """Return the values of all runs. Raises UnknownValueError if one is unknown, or if all runs failed."""
+    values = values_so_far(runs, goal)
+    if failed_of(runs, "count").all():
         raise UnknownValueError(f"all {counted(len(runs), 'run')} failed: {runs['detail'].iloc[0]}")
-    if goal.is_score:
-        values = scores_of(values, failed)
     if unknown := int(np.isnan(values).sum()):
         errors = runs["score_error"].dropna().tolist() if goal.is_score else []
         reason = f": {errors[0]}" if errors else ""
@@ -252,7 +258,8 @@ class Tuning(Displayable):
         return next((dict(zip(map(str, row), row.values(), strict=True)) for row in self.front.to_dict("records")), None)
 
     def agent(self, number: int | None = None) -> Agent:
-        """Return the agent of a trial, whose limits are the defaults of its runs. None: of the best one.
+        """Return the agent of a trial, whose limits are the defaults of its runs. None: of the best one. A template of prompts is no
+        part of it: see `Tasks.with_prompt`.
 
         Example:
             >>> tasks = [f"Is umbrella {number} here?" for number in range(10)]

@@ -6,11 +6,14 @@ It has no script. The analysis is embedded as JSON, which `lab.verify` reads.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import agentlab
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import AS_WRITTEN, cut, escape, one_line
@@ -18,6 +21,7 @@ from agentlab.errors import AgentlabError
 from agentlab.experiments.grid import AXES
 from agentlab.experiments.report import Data, rows_of, study_data
 from agentlab.experiments.verify import DATA_ID
+from agentlab.model.messages import Parameters
 from agentlab.notebook.markup import Markup, escape_whole, picture, table
 from agentlab.notebook.page import html_file, written
 from agentlab.notebook.page.data import script_json
@@ -30,6 +34,7 @@ MOST_ROWS = 300
 OPEN_ROWS = 40
 """A longer table of runs is folded."""
 LONGEST = 600
+_PARAMETERS = tuple(one.name for one in fields(Parameters))
 COLUMNS = 3
 """Origins beside each other."""
 
@@ -307,10 +312,11 @@ def _about(data: Data) -> Iterator[str]:
             ", ".join(one["tools"]) or "none",
             cut(one["instructions"], 400) or "none",
             _given(one["parameters"]),
+            _given(one["limits"]),
         )
         for name, one in data["agents"].items()
     ]
-    yield _table("Agents", ("agent", "model", "tools", "instructions", "parameters"), named)
+    yield _table("Agents", ("agent", "model", "tools", "instructions", "parameters", "limits"), named)
     yield _table("Settings", ("settings", "limits"), [(name, _given(one)) for name, one in data["settings"].items()])
     if data["scorers"]:
         yield "<h2>Scorers</h2>"
@@ -346,9 +352,13 @@ def _code(data: Data) -> str:
     """Return the code of the experiment as far as a page can have it: functions are named only."""
     agents = ",\n    ".join(f"{name!r}: lab.Agent({_arguments(one)})" for name, one in data["agents"].items())
     settings = ",\n    ".join(f"{name!r}: dict({_given(one, '')})" for name, one in data["settings"].items())
-    scorers = ", ".join(f"{one['name']!r}: …" for one in data["scorers"] if one["scorer"] != "added by rescore")
-    score = f"\n    score={{{scorers}}},  # see Scorers" if scorers else ""
-    return f"""import agentlab as lab
+    scorers = [one["name"] for one in data["scorers"] if one["scorer"] != "added by rescore"]
+    is_one = len(scorers) == 1 and f"score.{scorers[0]}" not in data["tables"]["runs"]["columns"]
+    given = "…" if is_one else f"{{{', '.join(f'{name!r}: …' for name in scorers)}}}"
+    score = f"\n    score={given},  # see Scorers" if scorers else ""
+    used = sorted({*re.findall(r"\b[A-Z]\w+(?=\()", agents + settings)} & {*agentlab.__all__})
+    names = f"\nfrom agentlab import {', '.join(used)}" if used else ""
+    return f"""import agentlab as lab{names}
 
 agents = {{
     {agents},
@@ -370,6 +380,13 @@ await lab.verify("study.html", study, recordings="…")  # the folder of recordi
 
 def _arguments(agent: Data) -> str:
     tools = f", tools=[{', '.join(agent['tools'])}]" if agent["tools"] else ""
-    words = f", instructions={cut(agent['instructions'], 200)!r}" if agent["instructions"] else ""
-    more = f", options={agent['parameters']!r}" if agent["parameters"] else ""
-    return f"{agent['model']!r}{tools}{words}{more}"
+    words = f", instructions={agent['instructions']!r}" if agent["instructions"] else ""
+    own, options = dict[str, Any](), dict[str, Any]()
+    for name, value in agent["parameters"].items():
+        (own if name in _PARAMETERS else options)[name] = value
+    more = "".join(f", {name}={value!r}" for name, value in own.items()) + (f", options={options!r}" if options else "")
+    limits = "".join(f", {name}={value}" for name, value in agent["limits"].items())
+    model, (provider, _, name) = repr(agent["model"]), agent["model"].partition(":")
+    if agent["base_url"]:
+        model = f"lab.Provider({provider!r}, model={name!r}, base_url={agent['base_url']!r})"
+    return f"{model}{tools}{words}{more}{limits}"

@@ -103,8 +103,9 @@ class _Connections:
             try:
                 yield client
             finally:
-                self._idle.append((time.monotonic(), client))
-                while self._idle[0][0] < self._idle[-1][0] - KEPT_IDLE_S:
+                now_s = time.monotonic()
+                self._idle.append((now_s, client))
+                while self._idle and self._idle[0][0] < now_s - KEPT_IDLE_S:  # others take clients while one is being closed
                     await self._idle.popleft()[1].aclose()
         finally:
             self._free.release()

@@ -183,6 +183,42 @@ def test_unused_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert go(main(server)) == (5, 1)
 
 
+def test_a_connection_may_be_taken_while_an_unused_one_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    full, held = threading.Barrier(2, timeout=PATIENCE_S), threading.Event()
+    hello = reply_to("compatible", HELLO, streaming=False)
+
+    def both_at_once(to: Handler) -> None:
+        full.wait()
+        hello(to)
+
+    def when_taken(to: Handler) -> None:
+        held.wait(PATIENCE_S)
+        hello(to)
+
+    async def main(server: Server) -> list[str]:
+        asker, live = agent(server), LiveTransport()
+        await asyncio.gather(*[finished(asker.run("go", transport=live)) for _ in range(2)])
+        ((hosts, _),) = live._hosts.values()
+        (connections,) = hosts.values()
+        unused, later = connections._idle[0][1], list[asyncio.Task[lab.RunResult]]()
+        close = unused.aclose
+
+        async def close_slowly() -> None:
+            later.append(asyncio.ensure_future(finished(asker.run("go", transport=live))))
+            while connections._idle:
+                await asyncio.sleep(0.001)
+            held.set()
+            await close()
+
+        monkeypatch.setattr(unused, "aclose", close_slowly)
+        monkeypatch.setattr(live_module, "KEPT_IDLE_S", 0.0)
+        first = await asker.run("go", transport=live)
+        return [first.text, (await later[0]).text]
+
+    with serving(both_at_once, both_at_once, hello, when_taken) as server:
+        assert go(main(server)) == ["Hello there"] * 2
+
+
 def test_retries_queue_too(one: None) -> None:
     with serving(status(503), *[reply_to("compatible", HELLO, streaming=True)] * 3) as server:
         results = go(together(server, 3))

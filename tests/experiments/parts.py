@@ -98,12 +98,12 @@ def assert_same(one: lab.ExperimentResults, other: lab.ExperimentResults) -> Non
         pd.testing.assert_frame_equal(untimed(one.frame(what)), untimed(other.frame(what)), obj=what)
 
 
-def within(condition: Any, limit_s: float = 60.0) -> None:
+def within(condition: Any, limit_s: float = 60.0, every_s: float = 0.01) -> None:
     """Wait for an event in another process."""
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(every_s)
 
 
 class Uneven:

@@ -206,6 +206,34 @@ def test_the_page_has_all_parts_one_data_element_and_no_script(study: Study) -> 
         assert task.hash in text
 
 
+def test_the_code_in_the_page_makes_the_study_again(study: Study, tmp_path: Path) -> None:
+    def look(q: str = "") -> str:
+        return q
+
+    def agent(model: str, **more: Any) -> lab.Agent:
+        provider = lab.Provider("compatible", model=model, base_url=study.base, api_key=KEY)
+        return lab.Agent(provider, tools=[look], **more)
+
+    words = "Answer with the name of a city, and nothing else. " * 20
+    agents = {
+        "one": agent("m1", instructions=words, temperature=0.5, seed=1, options={"user": "x"}, budget=lab.Budget(max_turns=3)),
+        "two": agent("m2", stop=lab.StepCountIs(4) | lab.HasToolCall("look")),
+        "three": lab.Agent("openai:gpt-5.4-mini"),
+    }
+    settings = {"few": {"budget": lab.Budget(max_turns=2, max_cost="0.1"), "stop": lab.MaxTokensUsed(500)}, "all": {}}
+    made = lab.Experiment(agents, TASKS, settings, repeats=2, score=lab.scorers.Exact(), name="more")
+    page = str(made.results().report())
+    main = next(html5lib.parse(page, namespaceHTMLElements=False).iter("main"))
+    code = "".join(next(main.iter("pre")).itertext())
+    code = code[: code.index("await lab.verify")].replace("tasks = …", "tasks = TASKS").replace("score=…", "score=SCORER")
+    known: dict[str, Any] = {"look": look, "TASKS": TASKS, "SCORER": lab.scorers.Exact()}
+    exec(code, known)
+    again = known["study"]
+    assert read_report(str(again.results().report())) == read_report(page)
+    assert [repr(one) for one in again.grid.agents.values()] == [repr(one) for one in agents.values()]
+    assert [one.settings for one in again.grid.agents.values()] == [one.settings for one in agents.values()]
+
+
 def kinds(page: str) -> set[str]:
     return {re.sub(r"=.*", "", one) for one in what_acts(sections(page))}
 
@@ -253,6 +281,39 @@ def again_of(results: lab.ExperimentResults) -> Callable[[], lab.Experiment]:
 
 
 @pytest.mark.filterwarnings("ignore::agentlab.errors.AgentlabWarning")
+def test_half_a_surrogate_pair_in_a_task_is_kept_out_of_the_file(tmp_path: Path) -> None:
+    half = "cut \ud83d"
+    tasks = lab.Tasks([{"id": "t", "prompt": half, "target": half, "tags": [half]}])
+    agent = lab.Agent(ScriptedProvider(lambda request, index: say(half)), name="a", instructions=half)
+    study = lab.Experiment([agent], tasks, store=tmp_path / "runs.db", score=lab.scorers.Exact())
+    results = ended(study)
+    assert tasks.to_frame()[["prompt", "tags"]].to_numpy().tolist() == [["cut ?", "cut ?"]]
+    assert results.loaded[0].result is not None and "cut" in results.loaded[0].result.text
+    report = results.report(tmp_path / "study.html")
+    checked = asyncio.run(lab.verify(report, study))
+    assert checked.equal and not checked.differences
+
+
+HALF = "m\ud83d"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"agents": {HALF: looking()}},
+        {"agents": [lab.Agent(ScriptedProvider(["x"], model=HALF))]},  # the name of its model
+        {"tasks": [{"id": HALF, "prompt": "x"}]},
+        {"settings": {HALF: {}}},
+        {"name": HALF},
+    ],
+    ids=["agent", "model", "task", "settings", "experiment"],
+)
+def test_a_name_with_half_a_surrogate_pair_is_refused(more: dict[str, Any]) -> None:
+    """Run ids consist of names, and neither a store nor a frame can hold such a text."""
+    with pytest.raises(ConfigurationError, match=r"ud83d.* contains half a surrogate pair, which cannot be stored: rename"):
+        lab.Experiment(**{"agents": [looking()], "tasks": ["x"], **more})
+
+
 def test_no_key_is_in_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     secret = "e7Hc20vQ/planted+InTheEnvironment"
     monkeypatch.setenv("PLANTED_API_KEY", secret)

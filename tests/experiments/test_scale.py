@@ -1,4 +1,4 @@
-"""Tasks x agents x repeats over a recording: the same frames at any concurrency and after a kill."""
+"""Tasks x agents x repeats over a recording: the same frames at any concurrency, on a cluster that loses a worker, after a kill."""
 
 from __future__ import annotations
 
@@ -93,16 +93,30 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     server.server_close()
 
 
-@pytest.mark.parametrize("count", [4])
-def test_the_frames_are_the_same_at_any_concurrency_and_after_a_kill(recorded: Any, tmp_path: Path, count: int) -> None:
-    port, recording = recorded(count)
-    whole = go(recording, study(count, port, tmp_path / "1.db"), concurrency=1)
-    assert whole.states == {"ended": 9 * count}
-    right = whole.runs.groupby("agent")["score"].sum().to_dict()
+COUNTS = [10, pytest.param(300, marks=pytest.mark.soak)]
+
+
+@pytest.fixture(params=COUNTS, scope="module")
+def whole(request: pytest.FixtureRequest, recorded: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, int, Path, Any]:
+    """The number of tasks, the port, the recording, and the results of one run after the other."""
+    port, recording = recorded(request.param)
+    path = tmp_path_factory.mktemp("whole") / "1.db"
+    return request.param, port, recording, go(recording, study(request.param, port, path), concurrency=1)
+
+
+@pytest.mark.timeout(3600)
+def test_the_frames_are_the_same_at_any_concurrency(whole: Any, tmp_path: Path) -> None:
+    count, port, recording, results = whole
+    assert results.states == {"ended": 9 * count}
+    right = results.runs.groupby("agent")["score"].sum().to_dict()
     assert right == {"m1": 3 * count, "m2": 3 * count, "m3": 3 * (count - len(range(0, count, 7)))}
     for concurrency in (16, 64):
-        assert_same(go(recording, study(count, port, tmp_path / f"{concurrency}.db"), concurrency=concurrency), whole)
+        assert_same(go(recording, study(count, port, tmp_path / f"{concurrency}.db"), concurrency=concurrency), results)
 
+
+@pytest.mark.timeout(3600)
+def test_the_frames_are_the_same_after_a_kill_in_the_middle(whole: Any, tmp_path: Path) -> None:
+    count, port, recording, results = whole
     path = tmp_path / "killed.db"
     process = os.fork()
     if not process:
@@ -110,11 +124,37 @@ def test_the_frames_are_the_same_at_any_concurrency_and_after_a_kill(recorded: A
             go(recording, study(count, port, path), concurrency=4)
         finally:
             os._exit(0)
-    within(lambda: ended_in(path) >= 3 * count)
+    within(lambda: ended_in(path) >= 3 * count, limit_s=1800, every_s=0.2)
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
-    assert ended_in(path) >= 3 * count
-    assert_same(go(recording, study(count, port, path), concurrency=16), whole)
+    assert 3 * count <= ended_in(path) < 9 * count
+    assert_same(go(recording, study(count, port, path), concurrency=16), results)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.timeout(3600)
+def test_the_frames_are_the_same_on_a_cluster_that_loses_a_worker(whole: Any, tmp_path: Path) -> None:
+    import distributed
+
+    count, port, recording, results = whole
+    path, killed = tmp_path / "cluster.db", list[int]()
+
+    def kill_one(pids: list[int]) -> None:
+        within(lambda: ended_in(path) >= 2 * count, limit_s=1800, every_s=0.2)
+        os.kill(pids[0], signal.SIGKILL)
+        killed.append(ended_in(path))
+
+    local = {"processes": True, "dashboard_address": None, "host": "127.0.0.1", "local_directory": str(tmp_path)}
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, **local) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        killer = threading.Thread(target=kill_one, args=([*client.run(os.getpid).values()],))
+        killer.start()
+        there = go(recording, study(count, port, path), concurrency=8, executor=client.get_executor(pure=False))
+        killer.join()
+    assert killed[0] < 9 * count
+    assert_same(there, results)
 
 
 def ended_in(path: Path) -> int:

@@ -147,7 +147,7 @@ def test_a_missing_target_is_an_error_before_anything_runs(name: str) -> None:
     with pytest.raises(ConfigurationError, match="compares with a target, and the task 't' has none"):
         scored(scorer, "x")
     agent = lab.Agent(ScriptedProvider([say("x")]))
-    with pytest.raises(ConfigurationError, match="compares with a target, and 'p2' of the 2 tasks have none"):
+    with pytest.raises(ConfigurationError, match="compares with a target, but 1 of 2 tasks has none: 'p2'"):
         lab.Experiment([agent], [{"prompt": "a", "target": "x"}, "b"], score=scorer)
 
 

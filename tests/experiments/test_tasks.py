@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import warnings
 from pathlib import Path
@@ -215,6 +216,18 @@ def test_parts_of_a_collection() -> None:
         tasks.where(lambda task: False)
 
 
+def test_a_template_is_put_around_the_prompts() -> None:
+    image = lab.Image(b"\x89PNG\r\n\x1a\n" + bytes(8), media_type="image/png")
+    tasks = lab.Tasks([{"id": "a", "prompt": "one", "target": 1, "tags": ["x"]}, {"id": "b", "prompt": ["two", image]}])
+    made = tasks.with_prompt('Say {"n": …}: {prompt}!')
+    assert made["a"] == dataclasses.replace(tasks["a"], prompt='Say {"n": …}: one!')
+    assert list(made["b"].prompt) == ['Say {"n": …}: ', "two", image, "!"]
+    assert tasks.with_prompt("{prompt}").version == tasks.version != made.version
+    for wrong in ("none", "{prompt} {prompt}", None):
+        with pytest.raises(ConfigurationError, match=r"pass a text with \{prompt\} once"):
+            tasks.with_prompt(wrong)  # type: ignore[arg-type]
+
+
 # Experiments --------------------------------------------------------------------------------------------------------------------
 
 
@@ -280,6 +293,13 @@ def test_several_scorers_have_a_column_each_and_an_error_keeps_the_others() -> N
     assert runs["score"].to_list() == runs["score.right"].to_list() == [1.0, 0.0]
     assert runs["score.long"].to_list() == [3.0, 3.0]
     assert runs["score_error"].to_list() == ["broken: ValueError: no"] * 2
+    assert runs["score.broken"].isna().to_list() == [True, True]
+
+
+def test_a_scorer_of_parts_has_no_column_of_its_own() -> None:
+    score = {"first": lambda result: True, "parts": lambda result: {"one": 1, "two": 2}}
+    runs = go(lab.Experiment([looking()], ["x"], score=score)).runs
+    assert [name for name in runs.columns if name.startswith("score.")] == ["score.first", "score.parts.one", "score.parts.two"]
 
 
 def test_a_reason_is_a_column() -> None:

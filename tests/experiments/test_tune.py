@@ -239,28 +239,34 @@ def heating(log: list[str], **more: Any) -> lab.Experiment:
     return lab.Experiment({"a": agent}, TASKS, score=lambda result: 1 - float(result.text), **more)
 
 
-def test_a_pruned_trial_starts_no_further_run_and_what_it_paid_is_kept() -> None:
-    log: list[str] = []
-    values = [0.1, 0.2, 0.7, 0.9]
-    order = optuna.samplers.GridSampler({"temperature": values}, seed=3)
-    pruner = optuna.pruners.MedianPruner(n_startup_trials=1, n_warmup_steps=1)
-    found = tuned(
-        heating(log), {"temperature": values}, objectives="score", sampler=order, pruner=pruner, concurrency=2, held_out=0.25
-    )
-    trials, best = found.trials, float("-inf")
-    for row in trials.to_dict("records"):  # the median of the trials so far, in any order
-        before = trials[: row["number"]]
-        median = before["temperature"].median()
-        expected = "pruned" if len(before) and row["temperature"] > median else "complete"
-        assert row["state"] == expected, row
-        best = max(best, -row["temperature"])
-    pruned = trials[trials["state"] == "pruned"]
-    assert len(pruned) and pruned["runs"].eq(2).all() and pruned["paid_calls"].eq(2).all() and pruned["paid_usd"].eq(0.02).all()
-    assert pruned["score"].isna().all() and "pruned after 2 of 9 tasks" in pruned["why"].iloc[0]
-    assert len(log) == trials["paid_calls"].sum() + 3 * len(found.front) == found.spent.calls
-    assert found.best is not None and found.best["temperature"] == 0.1
-    reported = found.study.trials[0].intermediate_values
-    assert list(reported) == [*range(1, 10)]
+def test_prompts_are_templates_around_the_prompts_of_the_tasks() -> None:
+    asked: list[str] = []
+
+    class Obeys(Answers):
+        async def respond(self, request: ModelRequest, context: Any) -> Any:
+            """Answer right if asked to think."""
+            text = request.messages[0].text
+            asked.append(text)
+            return say(text.split()[0] if "think" in text or "think" in request.instructions else "?", cost="0.01")
+
+    agent = lab.Agent(Obeys(), name="a")
+    tasks = lab.Tasks([{"id": f"t{number}", "prompt": number, "target": number} for number in TASKS])
+    study = study_of(agent, tasks, score=lab.scorers.Exact(), repeats=2)
+    asyncio.run(ended(study))
+    before = len(asked)
+    space = {"prompt": ["{prompt}", '{prompt} {"think": 1}', "{prompt} quickly"], "instructions": ["", "Please think."]}
+    found = tuned(study, space, objectives="score", trials=6, sampler=grid_of(space), held_out=0.25)
+    trials = found.trials.set_index(["prompt", "instructions"])
+    for prompt, instructions in trials.index:
+        assert trials.loc[(prompt, instructions), "score"] == float("think" in prompt + instructions)
+    assert trials.loc[("{prompt}", ""), "how"] == "what-if"  # the experiment's own runs
+    assert (trials["how"] == "live").sum() == 5
+    assert set(asked[before:]) == {prompt.replace("{prompt}", number) for prompt in space["prompt"] for number in TASKS}
+    best = found.best
+    assert best is not None and best["score"] == 1.0 and best["units"] == 3
+    again = found.held_out_tasks.with_prompt(best["prompt"])
+    repeated = lab.Experiment([found.agent()], again, score=lab.scorers.Exact())
+    assert asyncio.run(ended(repeated)).runs["score"].eq(1).all()
 
 
 @pytest.mark.parametrize("limit", [{"max_calls": 60}, {"max_cost": 0.6}, {"max_tokens": 900}], ids=str)
@@ -491,6 +497,8 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a value twice": ({"max_turns": [4, 4]}, {}, "space: max_turns has 4 twice"),
     "an invalid limit": ({"max_turns": [0]}, {}, "max_turns must be at least 1"),
     "an invalid temperature": ({"temperature": (0.0, 3.0)}, {}, "temperature=3.0: pass a number from 0 to 2."),
+    "a prompt without its place": ({"prompt": ["Be brief."]}, {}, "prompt='Be brief.': pass a text with {prompt} once"),
+    "a prompt that is no text": ({"prompt": [3]}, {}, "prompt=3: pass a text with {prompt} once"),
     "instructions that are no text": ({"instructions": [3]}, {}, "instructions=3: pass texts."),
     "an unknown agent": ({"agent": ["b"]}, {}, "'b'"),
     "no column": ({"max_turns": [2]}, {"objectives": "costs_usd"}, "Did you mean 'cost_usd'?"),

@@ -36,10 +36,10 @@ def test_every_first_level_package_and_module_has_a_layer() -> None:
 def imports() -> dict[str, set[str]]:
     """The modules of agentlab that each module imports, also within functions and for types alone; without the root."""
     graph = grimp.build_graph("agentlab", exclude_type_checking_imports=False, cache_dir=None)
-    # the root has the names of all packages; these need its version, its folder, or its names in the code of a cell
+    # the root has the names of all packages; these need its version, its folder, or its names in code
     assert graph.find_modules_that_directly_import("agentlab") == {
-        "agentlab._internal.display", "agentlab.interop.otel_spans", "agentlab.notebook.magics", "agentlab.records.provenance",
-        "agentlab.serving.app",
+        "agentlab._internal.display", "agentlab.interop.otel_spans", "agentlab.notebook.magics", "agentlab.notebook.report",
+        "agentlab.records.provenance", "agentlab.serving.app",
     }  # fmt: skip
     return {name: graph.find_modules_directly_imported_by(name) - {"agentlab"} for name in graph.modules - {"agentlab"}}
 
