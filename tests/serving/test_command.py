@@ -115,7 +115,7 @@ def test_a_token_comes_from_the_environment_or_the_command_line(folder: Path) ->
 
 def test_the_quickstart_notebook_is_served(folder: Path) -> None:
     notebook = ROOT / "notebooks" / "01_quickstart.ipynb"
-    with process(f"{notebook}:clerk", "--db", "kept.sqlite", cwd=folder) as client:
+    with process(f"{notebook}:searcher", "--db", "kept.sqlite", cwd=folder) as client:
         description = client.get("/openapi.json").json()["info"]["description"]
         assert "search_lost_property" in description
     assert (folder / "kept.sqlite").exists()  # in the working folder of the command, not in that of the notebook
