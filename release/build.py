@@ -53,7 +53,8 @@ def toolkit(project: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_toolkit(folder: Path) -> None:
-    """Write the sources of agentlab-jupyter into a folder: pyproject.toml, README, licence and the course."""
+    """Write the sources of agentlab-jupyter into a new or empty folder: pyproject.toml, README, licence and the course."""
+    folder.mkdir(parents=True, exist_ok=True)
     project = _table("project")
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     (folder / "README.md").write_text(absolute(readme, project["urls"]["Homepage"]), encoding="utf-8")
@@ -117,8 +118,12 @@ def main(arguments: list[str]) -> int:
     """Build both; return 0, or an exit status of `python -m build` if one fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--to", type=Path, default=REPOSITORY / "dist", help="the folder for the files; dist by default")
+    parser.add_argument("--sources", type=Path, help="build nothing; write the sources of agentlab-jupyter into this folder")
     parser.add_argument("options", nargs="*", help="options of `python -m build`, after --: --wheel, --no-isolation")
     given = parser.parse_args(arguments)
+    if given.sources:
+        write_toolkit(given.sources)
+        return 0
     build = [sys.executable, "-m", "build", "--outdir", str(given.to.resolve()), *given.options]
     with tempfile.TemporaryDirectory() as folder:
         write_toolkit(Path(folder))
