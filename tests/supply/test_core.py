@@ -160,7 +160,7 @@ def test_each_sample_replays_from_the_wheel(installed: Path, tmp_path: Path) -> 
 
 def test_an_unknown_sample_is_an_error_with_the_names() -> None:
     with pytest.raises(
-        lab.errors.FixtureNotFoundError, match="'sample:tripp' is not one of the samples: board, .*mean 'sample:trip'"
+        lab.errors.FixtureNotFoundError, match=r"'sample:tripp' is not one of the samples: board, .*mean 'sample:trip'"
     ):
         lab.replay("sample:tripp")
 
