@@ -141,10 +141,11 @@ async def _demo() -> None:
             run = agent.run(PROMPT, stop=HasToolCall("finalize") | StepCountIs(8), budget=budget)
         async for step in run:
             _print_step(step)
-        results[title] = result = await run
+        results[title.partition(":")[2]] = result = await run
         _print(f"Stopped ({result.stop_reason}): {result.detail}", style=BOLD)
     _print("The cost of a call is known only afterwards, so a run can exceed its limit by one call.")
-    _print("", f"{'run':{(wide := max(map(len, results)))}}  {'stop reason':14}  steps  tokens     cost", style=BOLD)
+    wide = max(map(len, results))
+    _print("", f"{'run':{wide}}  {'stop reason':14}  steps  tokens     cost", style=BOLD)
     for title, result in results.items():
         tokens = result.usage.total_tokens
         _print(f"{title:{wide}}  {result.stop_reason:14}  {len(result.history):5}  {tokens:6,}  ${result.cost.known_usd:.4f}")
