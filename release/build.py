@@ -1,7 +1,9 @@
 """Builds both distributions into dist/: `python release/build.py`, with `build` and `hatchling` installed.
 
-agentlab-core    everything in this repository; requires what agents, limits, providers and recordings need
-agentlab-jupyter no files: requires agentlab-core of the same version with the extra `notebook`, and has the same other extras
+agentlab-core    the code, and the recordings that come with it (agentlab/samples); requires what agents, limits, providers and
+                 recordings need
+agentlab-jupyter the course (agentlab/course): notebooks, and the recordings that only they use; requires agentlab-core of the same
+                 version with the extra `notebook`, and has the same other extras
 
 So `pip install agentlab-jupyter` installs the whole toolkit, `pip install agentlab-core` the core alone, and installing one after
 the other neither overwrites nor removes a file. The first is made from pyproject.toml and the second from `toolkit` below, so that
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +30,11 @@ from readme import absolute  # noqa: E402
 
 NOT_FORWARDED = ("notebook", "docs", "dev")
 """The extras that agentlab-jupyter has already, or that only a clone needs."""
+
+NOT_OF_COURSE = ("demo.py", "refresh.py")
+"""Programs in notebooks/ that only a clone needs."""
+
+_LINK = re.compile(r"\]\(([^)\s:#]+)")
 
 
 def toolkit(project: dict[str, Any]) -> dict[str, Any]:
@@ -45,11 +53,13 @@ def toolkit(project: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_toolkit(folder: Path) -> None:
-    """Write the sources of agentlab-jupyter into a folder: pyproject.toml, README and licence."""
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    """Write the sources of agentlab-jupyter into a new or empty folder: pyproject.toml, README, licence and the course."""
+    folder.mkdir(parents=True, exist_ok=True)
+    project = _table("project")
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     (folder / "README.md").write_text(absolute(readme, project["urls"]["Homepage"]), encoding="utf-8")
     shutil.copy(REPOSITORY / "LICENSE", folder)
+    write_course(folder / "agentlab" / "course", project["urls"]["Homepage"])
     made = toolkit(project)
     tables = {
         "project": made,
@@ -63,7 +73,36 @@ def write_toolkit(folder: Path) -> None:
 
 
 def _of_wheel() -> str:
-    return "[tool.hatch.build.targets.wheel]\nbypass-selection = true # no files of its own"
+    return '[tool.hatch.build.targets.wheel]\npackages = ["agentlab"]'
+
+
+def write_course(folder: Path, repository: str) -> None:
+    """Write the course into a folder: its notebooks with their modules and pictures, and all recordings that are not in agentlab-core.
+
+    Links to other files of this repository become links to this address.
+    """
+    notebooks, fixtures = folder / "notebooks", folder / "fixtures"
+    notebooks.mkdir(parents=True)
+    for path in sorted((REPOSITORY / "notebooks").glob("*.py")):
+        if path.name not in NOT_OF_COURSE:
+            shutil.copy(path, notebooks)
+    for path in sorted((REPOSITORY / "notebooks").glob("*.ipynb")):
+        text = path.read_text(encoding="utf-8")
+        for link in {link for link in _LINK.findall(text) if link.startswith("images/")}:
+            (notebooks / "images").mkdir(exist_ok=True)
+            shutil.copy(REPOSITORY / "notebooks" / link, notebooks / "images")
+        text = re.sub(r"\]\(\.\./(?!fixtures/)", f"]({repository}/blob/main/", text)
+        (notebooks / path.name).write_text(text, encoding="utf-8", newline="\n")
+    samples = _table("tool")["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    shutil.copytree(
+        REPOSITORY / "fixtures", fixtures, ignore=lambda place, names: [name for name in names if f"fixtures/{name}" in samples]
+    )
+
+
+def _table(name: str) -> dict[str, Any]:
+    """Return a table of pyproject.toml."""
+    table: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))[name]
+    return table
 
 
 def _toml(value: object) -> str:
@@ -79,8 +118,12 @@ def main(arguments: list[str]) -> int:
     """Build both; return 0, or an exit status of `python -m build` if one fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--to", type=Path, default=REPOSITORY / "dist", help="the folder for the files; dist by default")
+    parser.add_argument("--sources", type=Path, help="build nothing; write the sources of agentlab-jupyter into this folder")
     parser.add_argument("options", nargs="*", help="options of `python -m build`, after --: --wheel, --no-isolation")
     given = parser.parse_args(arguments)
+    if given.sources:
+        write_toolkit(given.sources)
+        return 0
     build = [sys.executable, "-m", "build", "--outdir", str(given.to.resolve()), *given.options]
     with tempfile.TemporaryDirectory() as folder:
         write_toolkit(Path(folder))

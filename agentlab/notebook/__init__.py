@@ -12,6 +12,7 @@ May import: `experiments` and what is below it; not `serving`.
     label      `lab.label`
     cards      the display of each public value
     magics     `%load_ext agentlab`
+    course     `python -m agentlab lab`
 """
 
-__all__ = ["markup", "live_view", "page", "report", "panel", "explorer", "browse", "label", "cards", "magics"]
+__all__ = ["markup", "live_view", "page", "report", "panel", "explorer", "browse", "label", "cards", "magics", "course"]

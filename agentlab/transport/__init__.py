@@ -8,6 +8,7 @@ May import: `errors`, `records` and what is below them.
     clients           record and replay in your own HTTP client, also inside a vendor's SDK
     recording         writes cassettes
     replaying         chooses the recorded response to a request, and explains a miss
+    samples           the recordings that come with agentlab
     request_matching  decides whether two requests are the same, and describes their differences
     cassette          the format of cassettes: reads and checks their fields
     cassette_text     reads and writes the text of cassettes, YAML or JSON

@@ -10,18 +10,17 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
-from packaging.requirements import Requirement
 
 import agentlab as lab
 from agentlab._internal.lazy import NOTEBOOK_PACKAGES
 from release import build, readme
 from tests.supply.declared import REPOSITORY, declared, name_of
+from tests.supply.wheels import link
 
 PROGRAM = Path(__file__).with_name("core_program.py")
 INDIRECT = {"numpy", "ipython", "traitlets"}
@@ -39,44 +38,12 @@ exec(compile(open(sys.argv[0]).read(), sys.argv[0], "exec"))
 """
 
 
-def closure(requirements: list[str]) -> dict[str, metadata.Distribution]:
-    """The installed distributions that these requirements need here, by name."""
-    found: dict[str, metadata.Distribution] = {}
-    todo = [(Requirement(one), "") for one in requirements]
-    while todo:
-        one, extra = todo.pop()
-        if (one.marker is None or one.marker.evaluate({"extra": extra})) and name_of(one.name) not in found:
-            found[name_of(one.name)] = there = metadata.distribution(one.name)
-            todo += [(Requirement(below), each) for below in there.requires or () for each in ("", *one.extras)]
-    return found
-
-
-def files_of(distribution: metadata.Distribution) -> Iterator[str]:
-    """The names of its modules and packages in site-packages."""
-    yield from {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
-
-
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, zipfile.ZipFile]:
-    """The wheels of both distributions, by name."""
-    folder = tmp_path_factory.mktemp("wheels")
-    sources = folder / "toolkit"
-    sources.mkdir()
-    build.write_toolkit(sources)
-    make = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "-w", str(folder)]
-    done = subprocess.run([*make, str(REPOSITORY), str(sources)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return {path.name.partition("-")[0]: zipfile.ZipFile(path) for path in folder.glob("*.whl")}
-
-
-@pytest.fixture(scope="module")
-def installed(wheels: dict[str, zipfile.ZipFile], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel of the core and exactly the packages that it requires, as pip would install them."""
     folder = tmp_path_factory.mktemp("core")
-    wheels["agentlab_core"].extractall(folder)
-    for one in closure(list(declared().values())).values():
-        for name in files_of(one):
-            (folder / name).symlink_to(str(one.locate_file(name)))
+    zipfile.ZipFile(wheels["agentlab_core"]).extractall(folder)
+    link(list(declared().values()), folder)
     return folder
 
 
@@ -134,10 +101,11 @@ def test_the_packages_of_the_toolkit_are_those_of_the_extra() -> None:
     assert of_toolkit - INDIRECT == {name_of(one) for one in project["optional-dependencies"]["notebook"]}
 
 
-def test_one_distribution_has_the_files_and_the_other_requires_it(wheels: dict[str, zipfile.ZipFile]) -> None:
-    core, toolkit = wheels["agentlab_core"], wheels["agentlab_jupyter"]
-    assert "agentlab/__init__.py" in core.namelist()
-    assert {name.split("/")[0] for name in toolkit.namelist()} == {f"agentlab_jupyter-{lab.__version__}.dist-info"}
+def test_one_distribution_has_the_code_and_the_other_requires_it(wheels: dict[str, Path]) -> None:
+    core, toolkit = (set(zipfile.ZipFile(wheels[name]).namelist()) for name in ("agentlab_core", "agentlab_jupyter"))
+    assert "agentlab/__init__.py" in core
+    assert {"/".join(name.split("/")[:2]) for name in toolkit if not name.startswith("agentlab_jupyter-")} == {"agentlab/course"}
+    assert core.isdisjoint(toolkit)  # so that installing or removing one leaves the other whole
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     made = build.toolkit(project)
     assert made["dependencies"] == [f"agentlab-core[notebook]=={lab.__version__}"]
@@ -154,11 +122,54 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert f"\nrepository-code: {project['urls']['Source']}\n" in citation
 
 
+# The samples --------------------------------------------------------------------------------------------------------------------
+
+REPLAYS = """
+import asyncio, json, agentlab as lab
+from agentlab.transport.samples import sample
+async def one(name):
+    local = lab.Provider("compatible", base_url="http://127.0.0.1:8091/v1", model="gemma-3-270m")
+    agent = lab.Agent(local if name == "local" else "openai:gpt-5.4-mini", continuation=None)
+    with lab.replay(f"sample:{name}", match="order"):
+        return (await agent.run("?", budget=lab.Budget(max_turns=1))).history[0].finish_reason
+print(json.dumps([{name: asyncio.run(one(name)) for name in lab.samples()}, str(sample("trip"))]))
+"""
+
+
+def without_toolkit(installed: Path, *arguments: str, cwd: Path) -> str:
+    """The output of Python with the core alone, in another folder than the clone's."""
+    here = {**os.environ, "PYTHONPATH": str(installed)}
+    command = [sys.executable, "-W", "error", "-S", *arguments]
+    done = subprocess.run(command, env=here, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_wheel_has_the_samples_and_nothing_else_of_the_fixtures(wheels: dict[str, Path]) -> None:
+    files = [one for one in zipfile.ZipFile(wheels["agentlab_core"]).infolist() if one.filename.startswith("agentlab/samples/")]
+    assert {one.filename.split("/")[2] for one in files} == set(lab.samples())
+    assert sum(one.compress_size for one in files) < 300_000
+
+
+def test_each_sample_replays_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+    ends, folder = json.loads(without_toolkit(installed, "-c", REPLAYS, cwd=tmp_path))
+    assert set(ends) == set(lab.samples())
+    assert set(ends.values()) <= {"end_turn", "tool_calls", "max_tokens"}
+    assert folder == str(installed / "agentlab" / "samples" / "trip")
+
+
+def test_an_unknown_sample_is_an_error_with_the_names() -> None:
+    with pytest.raises(
+        lab.errors.FixtureNotFoundError, match=r"'sample:tripp' is not one of the samples: board, .*mean 'sample:trip'"
+    ):
+        lab.replay("sample:tripp")
+
+
 # The long description ---------------------------------------------------------------------------------------------------------
 
 
-def test_links_of_the_long_description_lead_to_files_of_the_repository(wheels: dict[str, zipfile.ZipFile]) -> None:
-    for wheel in wheels.values():
+def test_links_of_the_long_description_lead_to_files_of_the_repository(wheels: dict[str, Path]) -> None:
+    for wheel in map(zipfile.ZipFile, wheels.values()):
         (path,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
         text = re.sub(r"```.*?```", "", wheel.read(path).decode(), flags=re.DOTALL)
         links = re.findall(r"\]\(([^)\s]+)\)", text)
