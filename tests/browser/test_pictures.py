@@ -48,7 +48,7 @@ NUMBER = """(part, number) => {
     const mark = document.createElement('div');
     mark.className = 'picture-number';
     mark.textContent = number;
-    const left = Math.min(box.right - 8, panel.right - 24), top = Math.max(box.top - 12, panel.top + 2);
+    const left = Math.min(box.right + 1, panel.right - 22), top = Math.max(box.top - 14, panel.top + 2);
     mark.style.cssText = `position:fixed; left:${left}px; top:${top}px; width:20px; height:20px; border-radius:50%; z-index:99999;
         font:bold 12px/20px sans-serif; text-align:center; color:#fff; background:#a3006d; box-shadow:0 0 0 2px #fff`;
     document.body.append(mark);
@@ -88,9 +88,9 @@ def test_idle_running_stopped_and_dark(lab: LabPage) -> None:
     live = lab.live
     parts = [
         lab.status.get_by_text("running"), lab.status.locator("[data-total=steps]"), lab.button("Stop"), live.locator(".page-scrubber"),
-        live.get_by_text("search_lost_property").last, live.locator(".page-branch-here").last, live.locator(".page-plot").first,
-        live.locator(".page-limits input").first, live.locator(".page-limits select").first, live.get_by_label("Next message"),
-        live.get_by_label("Save as file"),
+        live.locator("summary", has_text="search_lost_property").last, live.locator(".page-branch-here").last,
+        live.get_by_text("Tokens and cost").first, live.locator(".page-limits input").first, live.locator(".page-limits select").first,
+        live.get_by_label("Next message"), live.get_by_label("Save as file"),
     ]  # fmt: skip
     picture_of_parts(lab, panel, PICTURES / "panel-parts.png", parts)
     lab.kernel_value("run.limits.edit(stop=HasToolCall('finalize') | StepCountIs(7))")
@@ -98,7 +98,7 @@ def test_idle_running_stopped_and_dark(lab: LabPage) -> None:
     lab.wait_for_status("ended")
     lab.screenshot(PICTURES / "panel-stopped.png", of=panel)
     ended = [
-        live.get_by_text("ended early").last, live.get_by_text("The provider said").last,
+        live.get_by_text("Why it ended").first, live.get_by_text("The provider said").last,
         live.get_by_role("button", name="Raise StepCountIs").first, live.get_by_role("button", name="Turn StepCountIs off").first,
         live.get_by_text("StepCountIs 7 of 7 · met").last,
     ]  # fmt: skip
