@@ -75,8 +75,9 @@ def setup(app: Any) -> dict[str, bool]:
         try:
             for index, png, alt, width in pictures([block.astext() for block in blocks]):
                 (folder / f"{name}-{index}.png").write_bytes(png)
+                file = f"{up}_images/{name}-{index}.png"
                 image = (
-                    f'<img class="drawn" src="{up}_images/{name}-{index}.png" alt="{escape(alt)}" width="{width}" loading="lazy">'
+                    f'<a href="{file}"><img class="drawn" src="{file}" alt="{escape(alt)}" width="{width}" loading="lazy"></a>'
                 )
                 blocks[index].parent.insert(blocks[index].parent.index(blocks[index]) + 1, nodes.raw("", image, format="html"))
         except Exception as error:  # a broken example is reported as such, with the page

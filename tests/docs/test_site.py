@@ -116,7 +116,7 @@ def test_links_of_the_markdown_lead_to_markdown(site: Path) -> None:
 
 def test_the_gallery_shows_a_picture_below_each_plot(site: Path) -> None:
     page = (site / "docs" / "gallery.html").read_text(encoding="utf-8")
-    shown = re.findall(r'<img class="drawn" src="\.\./(_images/gallery-\d+\.png)" alt="([^"]+)"', page)
+    shown = re.findall(r'<a href="[^"]+"><img class="drawn" src="\.\./(_images/gallery-\d+\.png)" alt="([^"]+)"', page)
     assert len(shown) == len(
         re.findall(r"^lab\.plots\.", (REPOSITORY / "docs" / "gallery.md").read_text(encoding="utf-8"), re.MULTILINE)
     )
