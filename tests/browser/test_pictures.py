@@ -87,10 +87,12 @@ def test_idle_running_stopped_and_dark(lab: LabPage) -> None:
     lab.screenshot(PICTURES / "panel-running.png", of=panel)
     live = lab.live
     parts = [
-        lab.status.get_by_text("running"), lab.status.locator("[data-total=steps]"), lab.button("Stop"), live.locator(".page-scrubber"),
-        live.locator("summary", has_text="search_lost_property").last, live.locator(".page-branch-here").last,
-        live.get_by_text("Tokens and cost").first, live.locator(".page-limits input").first, live.locator(".page-limits select").first,
-        live.get_by_label("Next message"), live.get_by_label("Save as file"),
+        lab.status.get_by_text("running"), lab.status.locator("[data-total=steps]"), lab.button("Stop"),
+        live.locator(".page-scrubber button").last, live.locator("summary", has_text="search_lost_property").last,
+        live.locator(".page-branch-here").last,
+        live.get_by_text("Tokens and cost").first, live.locator(".page-limit-rows input").locator("visible=true").first,
+        live.locator(".page-limit-rows select").locator("visible=true").first, live.get_by_label("Next message"),
+        live.get_by_label("Save as file"),
     ]  # fmt: skip
     picture_of_parts(lab, panel, PICTURES / "panel-parts.png", parts)
     lab.kernel_value("run.limits.edit(stop=HasToolCall('finalize') | StepCountIs(7))")
@@ -100,7 +102,7 @@ def test_idle_running_stopped_and_dark(lab: LabPage) -> None:
     ended = [
         live.get_by_text("Why it ended").first, live.get_by_text("The provider said").last,
         live.get_by_role("button", name="Raise StepCountIs").first, live.get_by_role("button", name="Turn StepCountIs off").first,
-        live.get_by_text("StepCountIs 7 of 7 · met").last,
+        live.get_by_text("StepCountIs 7 of 7 · met").locator("visible=true").last,
     ]  # fmt: skip
     picture_of_parts(lab, panel, PICTURES / "panel-parts-ended.png", ended)
     lab.use_theme(DARK)

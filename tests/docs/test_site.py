@@ -214,9 +214,11 @@ def test_the_search_finds_pages(browser: Any, address: str, asked: str, first: s
 
 
 WIDE, NARROW = 1280, 390
-READ_WITH_AXE = ("docs/concepts/reasons.html", "docs/reference/limits.html")
+READ_WITH_AXE = ("docs/gallery.html", "docs/concepts/reasons.html", "docs/reference/limits.html")
 LOOKED_AT = (
     "",
+    "docs/gallery.html",
+    "docs/howto/recipes.html",
     "docs/start/index.html",
     "docs/concepts/reasons.html",
     "docs/reference/limits.html",
