@@ -48,7 +48,7 @@ refresh: $(VENV)/.dev ## execute the notebooks and write their outputs back
 
 pictures: $(VENV)/.dev ## take the panel's pictures for the README again, including the animation; look at them before you commit them
 	$(BIN)/python -m pytest tests/browser/test_pictures.py tests/browser/test_animation.py
-	cp $(addprefix test-output/pictures/panel, -idle.png -running.png -stopped.png -dark.png -error.png .gif) notebooks/images/
+	cp $(addprefix test-output/pictures/panel, -idle.png -running.png -stopped.png -dark.png -error.png -parts.png -parts-ended.png .gif) notebooks/images/
 
 lint: $(VENV)/.dev ## check style, types, and the direction of imports
 	$(BIN)/ruff check .

@@ -21,7 +21,7 @@ project_copyright = "the agentlab authors. MIT licence"
 version = release = agentlab.__version__
 language = "en"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "house_style", "public_names"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "house_style", "public_names", "drawn_plots", "plain_pages"]
 root_doc = "docs/index"
 include_patterns = [
     "docs/**.md",

@@ -3,9 +3,10 @@ notebooks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from .lab_page import DARK, LabPage
 from .widget_page import LIVE
@@ -42,6 +43,27 @@ def let(lab: LabPage, *steps: int) -> None:
         (lab.jupyter.root / f"step-{step}").touch()
 
 
+NUMBER = """(part, number) => {
+    const box = part.getBoundingClientRect(), panel = part.closest('.agentlab-page').getBoundingClientRect();
+    const mark = document.createElement('div');
+    mark.className = 'picture-number';
+    mark.textContent = number;
+    const left = Math.min(box.right + 1, panel.right - 22), top = Math.max(box.top - 14, panel.top + 2);
+    mark.style.cssText = `position:fixed; left:${left}px; top:${top}px; width:20px; height:20px; border-radius:50%; z-index:99999;
+        font:bold 12px/20px sans-serif; text-align:center; color:#fff; background:#a3006d; box-shadow:0 0 0 2px #fff`;
+    document.body.append(mark);
+}"""
+
+
+def picture_of_parts(lab: LabPage, panel: Locator, path: Path, parts: Sequence[Locator]) -> None:
+    """Take a picture in which each part has its number, from 1, at its upper right corner; docs/howto/panel.md explains them."""
+    panel.scroll_into_view_if_needed()
+    for number, part in enumerate(parts, start=1):
+        part.evaluate(NUMBER, number)
+    lab.screenshot(path, of=panel)
+    lab.page.evaluate("document.querySelectorAll('.picture-number').forEach(mark => mark.remove())")
+
+
 FAILING_RUN = """
 from pathlib import Path
 import agentlab as lab
@@ -63,10 +85,26 @@ def test_idle_running_stopped_and_dark(lab: LabPage) -> None:
     lab.button("Run").click()
     lab.wait_for_steps(5)
     lab.screenshot(PICTURES / "panel-running.png", of=panel)
+    live = lab.live
+    parts = [
+        lab.status.get_by_text("running"), lab.status.locator("[data-total=steps]"), lab.button("Stop"),
+        live.locator(".page-scrubber button").last, live.locator("summary", has_text="search_lost_property").last,
+        live.locator(".page-branch-here").last,
+        live.get_by_text("Tokens and cost").first, live.locator(".page-limit-rows input").locator("visible=true").first,
+        live.locator(".page-limit-rows select").locator("visible=true").first, live.get_by_label("Next message"),
+        live.get_by_label("Save as file"),
+    ]  # fmt: skip
+    picture_of_parts(lab, panel, PICTURES / "panel-parts.png", parts)
     lab.kernel_value("run.limits.edit(stop=HasToolCall('finalize') | StepCountIs(7))")
     let(lab, 6, 7)
     lab.wait_for_status("ended")
     lab.screenshot(PICTURES / "panel-stopped.png", of=panel)
+    ended = [
+        live.get_by_text("Why it ended").first, live.get_by_text("The provider said").last,
+        live.get_by_role("button", name="Raise StepCountIs").first, live.get_by_role("button", name="Turn StepCountIs off").first,
+        live.locator(".page-reads").last,
+    ]  # fmt: skip
+    picture_of_parts(lab, panel, PICTURES / "panel-parts-ended.png", ended)
     lab.use_theme(DARK)
     assert lab.screenshot(PICTURES / "panel-dark.png", of=panel).stat().st_size > 10_000
 

@@ -84,6 +84,45 @@ def test_every_notebook_has_a_page(pages: dict[Path, Page], site: Path) -> None:
         assert site / f"{name}.html" in pages
 
 
+def test_every_page_is_markdown_too_and_in_the_index_for_programs(pages: dict[Path, Page], site: Path) -> None:
+    index = (site / "llms.txt").read_text(encoding="utf-8")
+    listed = re.findall(r"^- \[.+?\]\((\S+?)\)", index, re.MULTILINE)
+    assert index.startswith("# agentlab\n\n> ")
+    assert len(listed) == len(set(listed))
+    of_sources = {path for path in pages if path.with_suffix(".md").exists()}
+    assert {site / name for name in listed} == {path.with_suffix(".md") for path in of_sources} - {site / "docs" / "index.md"}
+    assert {str(path.relative_to(site)) for path in set(pages) - of_sources} <= {
+        "genindex.html",
+        "search.html",
+        "py-modindex.html",
+        "index.html",
+    }
+    for path in of_sources:
+        assert f'<link rel="alternate" type="text/markdown" href="{path.stem}.md">' in path.read_text(encoding="utf-8")
+        text = path.with_suffix(".md").read_text(encoding="utf-8")
+        assert text.startswith("# ")
+        assert not re.search(r"^(```\{|:::|\.\. \w)", text, re.MULTILINE), path
+
+
+def test_links_of_the_markdown_lead_to_markdown(site: Path) -> None:
+    wrong = {}
+    for path in [*(site / "docs").rglob("*.md"), *(site / "notebooks").glob("*.md")]:
+        text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        links = [link.partition("#")[0] for link in re.findall(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)", text) if not is_outside(link)]
+        if missing := [link for link in links if link.endswith(".md") and not (path.parent / link).exists()]:
+            wrong[str(path.relative_to(site))] = missing
+    assert wrong == {}
+
+
+def test_the_gallery_shows_a_picture_below_each_plot(site: Path) -> None:
+    page = (site / "docs" / "gallery.html").read_text(encoding="utf-8")
+    shown = re.findall(r'<a href="[^"]+"><img class="drawn" src="\.\./(_images/gallery-\d+\.png)" alt="([^"]+)"', page)
+    assert len(shown) == len(
+        re.findall(r"^lab\.plots\.", (REPOSITORY / "docs" / "gallery.md").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert all((site / file).read_bytes().startswith(b"\x89PNG") and len(alt) > 20 for file, alt in shown)
+
+
 def test_every_stop_reason_is_documented() -> None:
     reasons_page = (REPOSITORY / "docs" / "concepts" / "reasons.md").read_text(encoding="utf-8")
     for kind in (lab.FinishReason, lab.StopReason):
@@ -175,9 +214,11 @@ def test_the_search_finds_pages(browser: Any, address: str, asked: str, first: s
 
 
 WIDE, NARROW = 1280, 390
-READ_WITH_AXE = ("docs/concepts/reasons.html", "docs/reference/limits.html")
+READ_WITH_AXE = ("docs/gallery.html", "docs/concepts/reasons.html", "docs/reference/limits.html")
 LOOKED_AT = (
     "",
+    "docs/gallery.html",
+    "docs/howto/recipes.html",
     "docs/start/index.html",
     "docs/concepts/reasons.html",
     "docs/reference/limits.html",

@@ -26,11 +26,13 @@ PROGRAM = Path(__file__).with_name("core_program.py")
 INDIRECT = {"numpy", "ipython", "traitlets"}
 """Packages that others of the toolkit require, and that agentlab imports too."""
 
+BLOCKED = NOTEBOOK_PACKAGES - (set() if sys.platform == "linux" else {"psutil"})
+"""On macOS and Windows the core requires psutil too."""
 BLOCK = f"""
 import sys
 class Block:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {sorted(NOTEBOOK_PACKAGES)}:
+        if name.partition(".")[0] in {sorted(BLOCKED)}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Block())
 sys.argv = sys.argv[1:]
