@@ -11,6 +11,12 @@ import nbformat
 FOLDER = Path(__file__).parents[2] / "notebooks"
 PATHS = sorted(FOLDER.glob("0*.ipynb"))
 
+MINUTES = 10
+"""The longest time that a notebook takes to read."""
+
+BEING_REWRITTEN = ["01_quickstart", "02_termination", "03_compare_providers", "05_what_if"]
+"""Notebooks that do not have to take at most MINUTES yet, or say in their first cell who wrote or recorded the responses."""
+
 _DETAILS = re.compile(r"<details><summary>(.+?)</summary>\n(.*?)\n</details>", re.DOTALL)
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -42,3 +48,11 @@ def answers(notebook: nbformat.NotebookNode) -> list[Answer]:
         assert kinds in (["python"], ["python", "text"]), f"{title}: expected code and then its output, got {kinds}"
         found.append(Answer(title, fences[0][1], fences[1][1] if len(fences) > 1 else None))
     return found
+
+
+def minutes(notebook: nbformat.NotebookNode) -> float:
+    """Return the time to read a notebook without its hidden answers: a minute for 200 words, 30 lines of code or 4 code cells."""
+    words = len(_DETAILS.sub("", "\n".join(texts(notebook))).split())
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    lines = sum(bool(line.strip()) for source in code for line in source.splitlines())
+    return words / 200 + lines / 30 + len(code) / 4

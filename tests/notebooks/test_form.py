@@ -7,14 +7,17 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
+import nbformat
 import pytest
 
-from .course import FOLDER, PATHS, answers, read, texts
+from .course import BEING_REWRITTEN, FOLDER, MINUTES, PATHS, answers, minutes, read, texts
 
 HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)\)")
 PRINTED = re.compile(r"^```text\n.*?^```$", re.DOTALL | re.MULTILINE)
 WIDEST = 160
+
+WRITTEN, RECORDED = "written by hand", "recorded from a real model"
 
 every_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
@@ -30,6 +33,40 @@ def test_it_opens_with_the_learning_goals(path: Path) -> None:
     assert first.source.startswith("# ")
     assert "After this notebook you can\n\n1. " in first.source
     assert "neither an API key nor a network" in first.source
+
+
+rewritten = pytest.mark.parametrize(
+    "path", [path for path in PATHS if path.stem not in BEING_REWRITTEN], ids=lambda path: path.stem
+)
+
+
+@rewritten
+def test_it_takes_at_most_ten_minutes(path: Path) -> None:
+    assert minutes(read(path)) <= MINUTES
+
+
+def test_the_time_counts_words_lines_and_cells_but_no_hidden_answer() -> None:
+    hidden = "<details><summary>Answer 1</summary>\n" + "word " * 500 + "\n</details>"
+    prose = nbformat.v4.new_markdown_cell("word " * 400 + hidden)
+    code = nbformat.v4.new_code_cell("x = 1\n\n" * 60)
+    assert minutes(nbformat.v4.new_notebook(cells=[prose])) == 2
+    assert minutes(nbformat.v4.new_notebook(cells=[prose, code])) == 2 + 2 + 0.25
+
+
+@rewritten
+def test_its_first_cell_says_where_the_responses_come_from(path: Path) -> None:
+    first = re.sub(r"\s+", " ", read(path).cells[0].source)
+    assert WRITTEN in first or RECORDED in first
+    used = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "code")
+    assert (RECORDED in first) == ("../fixtures/local/" in used)
+    if RECORDED in first:
+        assert "Gemma 3 270M on llama.cpp's server" in first
+
+
+@rewritten
+def test_its_cells_are_numbered_in_order(path: Path) -> None:
+    cells = read(path).cells
+    assert [cell.id for cell in cells] == [f"cell-{number}" for number in range(len(cells))]
 
 
 @every_notebook
