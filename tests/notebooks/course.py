@@ -14,9 +14,6 @@ PATHS = sorted(FOLDER.glob("0*.ipynb"))
 MINUTES = 10
 """The longest time that a notebook takes to read."""
 
-BEING_REWRITTEN = ["01_quickstart", "02_termination", "03_compare_providers", "05_what_if"]
-"""Notebooks that do not have to take at most MINUTES yet, or say in their first cell who wrote or recorded the responses."""
-
 _DETAILS = re.compile(r"<details><summary>(.+?)</summary>\n(.*?)\n</details>", re.DOTALL)
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
