@@ -31,8 +31,8 @@ test-all: $(VENV)/.dev
 beside: lint
 	$(NBVAL)
 
-test-unit: $(VENV)/.dev ## run the tests that need neither a kernel nor a browser
-	$(BIN)/python -m pytest -m "not kernel and not browser and not live and not inspect"
+test-unit: $(VENV)/.dev ## run the tests that need neither a kernel nor a browser nor Pyodide
+	$(BIN)/python -m pytest -m "not kernel and not browser and not pyodide and not live and not inspect"
 
 notebooks: $(VENV)/.dev ## check that the notebooks give their committed outputs
 	$(NBVAL)
@@ -112,4 +112,4 @@ $(FUZZ_VENV)/.fuzz: pyproject.toml constraints.txt
 	touch $@
 
 clean: ## remove all generated files
-	rm -rf $(VENV) .venv-peers .venv-peers-node .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-binder .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-peers-node .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-binder .venv-pyodide .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """The one place that decides where sync work runs: on a thread, or on the caller's event loop where no thread can be started.
 
-Python in a browser (Pyodide, which JupyterLite uses) has one thread. What runs on a thread elsewhere then runs on the event loop itself:
+Python in a browser (Pyodide, which JupyterLite uses) has one thread. What runs on a thread elsewhere runs on the event loop there:
 sync tools, `run.start()`, the panel's buttons and its redraw. A sync function blocks the loop until it returns.
 """
 
