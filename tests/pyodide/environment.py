@@ -72,7 +72,12 @@ def requirements() -> list[str]:
 
 def _download(command: list[str]) -> None:
     done = subprocess.run(
-        command, cwd=ENVIRONMENT, capture_output=True, text=True, check=False, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        command,
+        cwd=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
     )
     said = done.stdout + done.stderr
     if done.returncode and any(word in said for word in _NO_REGISTRY):

@@ -30,7 +30,18 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     except UnreachableError as error:
         pytest.skip(f"Pyodide {PYODIDE} cannot be downloaded: {error}")
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "-w", str(folder)]
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--no-build-isolation",
+        "-w",
+        str(folder),
+    ]
     subprocess.run([*build, str(REPOSITORY)], check=True)
     (wheel,) = folder.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(folder / "site")
