@@ -1,8 +1,8 @@
 """Pyodide, and the packages that agentlab's core needs there, in `.venv-pyodide`. Downloaded once, from the npm and Python registries.
 
-The npm package of Pyodide has CPython and its standard library with sqlite3. Compiled packages come from PyPI as far as it has them for
-Pyodide: pydantic-core. PyYAML works without its compiled part. pandas, numpy, scipy, matplotlib, nh3 and rpds-py are not on PyPI for Pyodide,
-only on its own server, which JupyterLite uses: frames, plots, the panel and tools with a JSON schema are not tested here.
+The npm package of Pyodide has CPython and its standard library with sqlite3. Of the compiled packages, PyPI has pydantic-core for
+Pyodide, and PyYAML works without its compiled part. pandas, numpy, scipy, matplotlib, nh3 and rpds-py for Pyodide are only on its
+own server, which JupyterLite uses: frames, plots, the panel and tools with a JSON schema are not tested here.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tests.supply.declared import CONSTRAINTS, REPOSITORY, pins
 PYODIDE = "314.0.7"
 PYTHON, ABI, PLATFORM = "3.14", "cp314", "pyemscripten_2026_0_wasm32"
 PINNED = (
-    "annotated-types", "anyio", "attrs", "certifi", "genai-prices", "griffelib", "h11", "httpcore", "httpx", "httpx2", "idna", "pydantic",
-    "pydantic-core", "tenacity", "tqdm", "typing-extensions", "typing-inspection",
+    "annotated-types", "anyio", "certifi", "genai-prices", "griffelib", "h11", "httpcore", "httpx", "httpx2", "idna",
+    "pydantic", "pydantic-core", "tenacity", "tqdm", "typing-extensions", "typing-inspection",
 )  # fmt: skip
 """The versions of constraints.txt."""
 ONLY_THERE = ("httpx2-jsfetch==1.0",)
-"""What httpx2 needs in a browser, and what genai-prices needs to be imported: httpx2."""
+"""httpx2 needs it in a browser, and genai-prices needs httpx2 to be imported."""
 
 ENVIRONMENT = REPOSITORY / ".venv-pyodide"
 SITE = ENVIRONMENT / "site"
@@ -42,7 +42,10 @@ class UnreachableError(Exception):
 
 
 def environment() -> Path:
-    """Return the folder with Pyodide in `node_modules` and the packages in `site`. Raise UnreachableError if it cannot be downloaded."""
+    """Return the folder with Pyodide in `node_modules` and the packages in `site`.
+
+    Raise UnreachableError if they cannot be downloaded.
+    """
     ready, wanted = ENVIRONMENT / "ready", "\n".join([f"pyodide@{PYODIDE}", PLATFORM, *requirements()])
     if not ready.exists() or ready.read_text() != wanted:
         shutil.rmtree(ENVIRONMENT, ignore_errors=True)
@@ -80,6 +83,7 @@ def _download(command: list[str]) -> None:
         env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
     )
     said = done.stdout + done.stderr
-    if done.returncode and any(word in said for word in _NO_REGISTRY):
-        raise UnreachableError(said.strip().splitlines()[-1])
+    causes = [line for line in said.splitlines() if any(word in line for word in _NO_REGISTRY)]
+    if done.returncode and causes:
+        raise UnreachableError(causes[0])
     assert done.returncode == 0, said
