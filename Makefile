@@ -13,7 +13,7 @@ NBVAL = AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovid
 # Dozens of tests start a Python process. If this variable were set, each process would compile agentlab again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: audit beside binder lowest soak demo lab test test-all test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
+.PHONY: audit beside binder lowest versions soak demo lab test test-all test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -80,6 +80,9 @@ binder: $(VENV)/.dev ## check what Binder would build (ARGS=install: install it 
 lowest: $(VENV)/.dev ## run the tests with the lowest versions that pyproject.toml allows (ARGS=core: a subset; ARGS=lock: pin them again)
 	$(BIN)/python -m tests.supply.lowest $(ARGS)
 
+versions: $(VENV)/.dev ## run the unit tests on Python 3.11 to 3.14, as far as they can be had (ARGS="3.13 tests/storage": one version, some tests)
+	$(BIN)/python -m tests.supply.versions $(ARGS)
+
 test-live: $(VENV)/.dev ## run agents against a real local model (downloads and builds it first)
 	$(BIN)/python -m pytest -m live tests/live
 
@@ -112,4 +115,4 @@ $(FUZZ_VENV)/.fuzz: pyproject.toml constraints.txt
 	touch $@
 
 clean: ## remove all generated files
-	rm -rf $(VENV) .venv-peers .venv-peers-node .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-binder .venv-pyodide .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-peers-node .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-binder .venv-pyodide .venv-versions .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
