@@ -51,8 +51,9 @@ async def end_of(run: Any) -> Any:
 def test_whether_threads_start_is_tried_once_and_not_read_from_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[str] = []
     refuse = threading.Thread.start
-    monkeypatch.setattr(threading.Thread, "start", lambda thread: (tries.append(thread.name), refuse(thread)))
-    assert [threads.can_start_threads() for _ in range(3)] == [False] * 3
+    with monkeypatch.context() as patch:  # undone before the fixture lets threads start again
+        patch.setattr(threading.Thread, "start", lambda thread: (tries.append(thread.name), refuse(thread)))
+        assert [threads.can_start_threads() for _ in range(3)] == [False] * 3
     assert tries == ["agentlab-trial"]
 
 
