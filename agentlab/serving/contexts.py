@@ -54,7 +54,7 @@ class Contexts:
             raise ConfigurationError(
                 f"path={self.path!r} cannot be opened: {error}. Pass a file in a folder that exists."
             ) from error
-        weakref.finalize(self, self._database.close).atexit = False  # a chat in a notebook is rarely closed
+        weakref.finalize(self, self._database.close)  # a chat in a notebook is rarely closed
         try:
             self._prepare()
         except BaseException as error:
