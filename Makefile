@@ -13,7 +13,7 @@ NBVAL = AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovid
 # Dozens of tests start a Python process. If this variable were set, each process would compile agentlab again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: audit beside binder light lowest soak demo lab test test-all test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
+.PHONY: audit beside binder light lowest versions soak demo lab test test-all test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -31,8 +31,8 @@ test-all: $(VENV)/.dev
 beside: lint
 	$(NBVAL)
 
-test-unit: $(VENV)/.dev ## run the tests that need neither a kernel nor a browser
-	$(BIN)/python -m pytest -m "not kernel and not browser and not live and not inspect"
+test-unit: $(VENV)/.dev ## run the tests that need neither a kernel nor a browser nor Pyodide
+	$(BIN)/python -m pytest -m "not kernel and not browser and not pyodide and not live and not inspect"
 
 notebooks: $(VENV)/.dev ## check that the notebooks give their committed outputs
 	$(NBVAL)
@@ -83,6 +83,9 @@ lowest: $(VENV)/.dev ## run the tests with the lowest versions that pyproject.to
 light: $(VENV)/.dev ## build both distributions, install them into an empty environment, and print their sizes
 	$(BIN)/python -m tests.supply.light
 
+versions: $(VENV)/.dev ## run the unit tests on Python 3.11 to 3.14, as far as they can be had (ARGS="3.13 tests/storage": one version, some tests)
+	$(BIN)/python -m tests.supply.versions $(ARGS)
+
 test-live: $(VENV)/.dev ## run agents against a real local model (downloads and builds it first)
 	$(BIN)/python -m pytest -m live tests/live
 
@@ -116,4 +119,4 @@ $(FUZZ_VENV)/.fuzz: pyproject.toml constraints.txt
 	touch $@
 
 clean: ## remove all generated files
-	rm -rf $(VENV) .venv-peers .venv-peers-node .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-binder .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-peers-node .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-binder .venv-pyodide .venv-versions .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

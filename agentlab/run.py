@@ -338,7 +338,8 @@ class Run(Displayable, Generic[A, Out]):
         """Run to the end in the background and return at once, so that the panel is live.
 
         Without a front end, block until the end, or until the run waits for approval, so that executed notebooks are deterministic.
-        `loop="kernel"` runs on the caller's event loop, for clients that are bound to it.
+        `loop="kernel"` runs on the caller's event loop, for clients that are bound to it. A browser has no threads, so there every run
+        does, and start() returns at once: `await run` for the result.
 
         Example:
             >>> run = brief.run("?").start()  # without a front end it has ended when this returns

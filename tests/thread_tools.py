@@ -1,5 +1,5 @@
-"""Other threads in tests: wait for them, hold them back, or run their work here. Views draw on a separate thread,
-shortly after a change."""
+"""Other threads in tests: wait for them, hold them back, refuse them, or run their work here. Views draw on a separate
+thread, shortly after a change."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from agentlab._internal.threads import can_start_threads
 from agentlab.engine import worker
 
 if TYPE_CHECKING:
@@ -56,9 +57,27 @@ def nothing_in_the_background_yet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_new_threads() -> Iterator[None]:
-    """A process in which no further thread can be started: each would need a stack larger than its address space."""
+    """A process with threads in which no further one can be started: each would need a stack larger than its address space."""
+    assert can_start_threads()
     before = threading.stack_size(2**47)
     try:
         yield
     finally:
         threading.stack_size(before)
+
+
+@contextlib.contextmanager
+def python_without_threads() -> Iterator[None]:
+    """A Python that can start no thread at all, such as one in a browser."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    start, threading.Thread.start = threading.Thread.start, refuse  # type: ignore[method-assign]
+    can_start_threads.cache_clear()
+    try:
+        with nothing_in_the_background_yet():
+            yield
+    finally:
+        threading.Thread.start = start  # type: ignore[method-assign]
+        can_start_threads.cache_clear()

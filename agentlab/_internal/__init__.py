@@ -10,5 +10,6 @@ May import: nothing of agentlab.
     lazy           imports by name, and errors for unknown names and keywords
     display        displays values and errors in a notebook
     asyncio_tools  async helpers, and work that continues after a cancel
+    threads        decides whether sync work runs on a thread, or on the event loop where there are no threads, as in a browser
     kernel         the notebook's kernel: detects a live page, handles the stop button, works around ipykernel's problems
 """

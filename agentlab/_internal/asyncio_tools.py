@@ -8,6 +8,7 @@ import contextvars
 import functools
 import inspect
 import math
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
@@ -168,6 +169,8 @@ class NotAwaited(Coroutine[Any, Any, T]):
         raise TypeError(f"{self._call} was not awaited: write `(await {self._call})[{place!r}]`.")
 
     def __bool__(self) -> bool:
+        if sys._getframe(1).f_globals.get("__name__") == "asyncio.base_tasks":  # the repr of a task, since Python 3.14
+            return True
         raise TypeError(f"{self._call} was not awaited, so it is neither true nor false: write `await {self._call}`.")
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from agentlab._internal.asyncio_tools import discard
 from agentlab.analysis.records import Bools, Ints, Records, Rows, first_met, numbers, smallest
-from agentlab.engine.worker import submit
+from agentlab.engine.worker import result_of
 from agentlab.errors import ConfigurationError
 from agentlab.limits.combinators import AllOf, AnyOf, Custom, Not, Off, StopCondition
 from agentlab.limits.conditions import FinishReasonIs, HasToolCall
@@ -338,7 +338,7 @@ def await_tree(records: Records, tree: StopCondition) -> tuple[First, First]:
                     break
         return first, raised
 
-    return submit(over_all()).result()
+    return result_of(over_all())
 
 
 def cut_off_history(history: RunHistory, place: int, calls: int) -> RunHistory:
@@ -357,7 +357,7 @@ def cut_off_history(history: RunHistory, place: int, calls: int) -> RunHistory:
 def deciding_readings(history: RunHistory, tree: StopCondition) -> Sequence[Reading] | None:
     """Return the readings that caused a tree to be met after this history; None if it raises."""
     try:
-        reading = submit(read_condition(tree, history)).result() if tree.may_wait else tree.read(history)
+        reading = result_of(read_condition(tree, history)) if tree.may_wait else tree.read(history)
     except Exception:
         return None
     return list(reading.deciding())

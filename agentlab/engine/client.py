@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import math
 import time
@@ -17,6 +16,7 @@ from agentlab._internal import secrets as known_keys
 from agentlab._internal.display import Displayable
 from agentlab._internal.lazy import helps_with_keywords
 from agentlab._internal.redaction import Redactor, known_secrets, redact_url, secrets_in_headers
+from agentlab._internal.threads import off_the_loop
 from agentlab.errors import (
     ConfigurationError,
     LimitError,
@@ -313,7 +313,7 @@ class HttpModel:
         """Return the headers that authenticate this attempt: a signature is valid for a few minutes only."""
         sign: Callable[[HttpRequest], dict[str, str]] | None = getattr(self.provider, "sign", None)
         try:
-            auth = self.provider.auth_headers() if sign is None else await asyncio.to_thread(sign, http_request)
+            auth = self.provider.auth_headers() if sign is None else await off_the_loop(partial(sign, http_request))
         except MissingKeyError as error:
             raise self._with_spelling_hint(error) from None
         known_keys.remember(known_secrets(secrets_in_headers(auth)))

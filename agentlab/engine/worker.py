@@ -1,7 +1,8 @@
 """Takes steps on one event loop at a time: the caller's, or that of the background thread. Runs and locksteps each have a worker.
 
 `Worker` awaits the end, runs in the background, waits, and holds a pause. `LoopAffinity` keeps the work on one event loop. `submit`
-runs a coroutine on the daemon thread for notebooks, so that a blocking tool delays other agents but never the page.
+runs a coroutine on the daemon thread for notebooks, so that a blocking tool delays other agents but never the page. Where there are no
+threads, as in a browser, the background is a task on the caller's event loop.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from agentlab._internal.kernel import has_page, on_stop_button, waiting
+from agentlab._internal.threads import can_start_threads
 from agentlab.engine.control import Control
 from agentlab.errors import ConfigurationError
 from agentlab.limits.fields import in_seconds
@@ -158,10 +160,13 @@ class Worker(Generic[S_co, Outcome]):
     # In the background ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Run to the end in the background; without a front end where a person could click, block until the end."""
+        """Run to the end in the background; without a front end where a person could click, block until the end.
+
+        Without threads, never block: the work continues on the caller's event loop while the caller waits for something else.
+        """
         self.steps.refuse_if_ended()
         self.steps.refuse_without_key()
-        if has_page():
+        if has_page() or not can_start_threads():
             self.launch()
             return
         self.bind_loop(background_loop())
@@ -242,6 +247,8 @@ class Worker(Generic[S_co, Outcome]):
                 await steps.step_once()
                 if steps.is_waiting:  # and nobody is there
                     break
+                if not can_start_threads():
+                    await asyncio.sleep(0)  # the page's messages arrive on this loop too
         return steps.outcome
 
     async def _while_paused(self) -> None:
@@ -393,8 +400,19 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
-    """Return the running loop of the daemon thread for agents. Raises ConfigurationError if no thread can be started."""
+    """Return the running loop of the daemon thread for agents; without threads, the caller's.
+
+    Raises ConfigurationError if no further thread can be started, and without threads if no loop is running.
+    """
     global _loop  # noqa: PLW0603  one per process
+    if not can_start_threads():
+        here = running_loop()
+        if here is None:
+            raise ConfigurationError(
+                "Nothing can run in the background: this Python can't start threads, as in a browser, and no event loop is running "
+                "here. Call it in a notebook or in async code, where `await run` works too."
+            )
+        return here
     with _lock:
         if _loop is None or _loop.is_closed():
             new = asyncio.new_event_loop()
@@ -420,3 +438,19 @@ def submit(coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         coroutine.close()
         raise
     return asyncio.run_coroutine_threadsafe(coroutine, home)
+
+
+def result_of(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end and return its result; the caller's event loop, if any, is blocked until then.
+
+    Raises ConfigurationError without threads while an event loop is running here, since the loop would wait for itself.
+    """
+    if can_start_threads():
+        return submit(coroutine).result()
+    if running_loop() is None:
+        return asyncio.run(coroutine)
+    coroutine.close()
+    raise ConfigurationError(
+        "An async condition has to be awaited here, which needs a thread, and this Python starts none, as in a browser. Use a "
+        "condition that is not async, or a Python with threads."
+    )

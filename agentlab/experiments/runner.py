@@ -21,7 +21,7 @@ from agentlab._internal.redaction import Redactor
 from agentlab.agent import Agent, Run
 from agentlab.engine import call_context
 from agentlab.engine.client import CallContext, HttpModel, Model
-from agentlab.engine.worker import submit
+from agentlab.engine.worker import result_of
 from agentlab.errors import ConfigurationError, LimitError, StorageError
 from agentlab.experiments.identity import MADE_BY, with_task
 from agentlab.experiments.scorers.base import Scorer
@@ -313,7 +313,7 @@ def in_worker(common: bytes, job: Job) -> Outcome:
     """Run a cell in a process of an executor, on the background thread of that process, so that connections are reused."""
     shared = _unpacked(common)
     limiter = None if job.interval_s is None else RateLimiter(job.interval_s)
-    return submit(_in_worker(shared, job, limiter)).result()
+    return result_of(_in_worker(shared, job, limiter))
 
 
 async def _in_worker(common: Common, job: Job, limiter: RateLimiter | None) -> Outcome:

@@ -12,6 +12,7 @@ from typing import Any
 from agentlab._internal.kernel import has_page
 from agentlab._internal.redaction import Redactor, text_of
 from agentlab._internal.safe_text import one_line
+from agentlab._internal.threads import can_start_threads
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.grid import Cell, Grid
 from agentlab.experiments.identity import MADE_BY, differences, made_by, with_task
@@ -217,6 +218,8 @@ class Progress:
 def _bar(provider: str, total: int, done: int) -> Any:
     from tqdm.auto import tqdm
 
+    if not can_start_threads():
+        tqdm.monitor_interval = 0  # otherwise tqdm starts a thread that looks for bars that stand still
     return tqdm(desc=one_line(provider), total=total, initial=done, unit="run", mininterval=REDRAW_INTERVAL_S, miniters=0)
 
 

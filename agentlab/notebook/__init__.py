@@ -4,6 +4,7 @@ May import: `experiments` and what is below it; not `serving`.
 
     markup     pieces of HTML
     live_view  display of a live view, with a copy for readers without a kernel
+    redrawer   redraws a live view soon after each change
     page       `run.to_html()`
     report     `results.report()`
     panel      `run.panel()`, `lab.panel`
@@ -15,4 +16,4 @@ May import: `experiments` and what is below it; not `serving`.
     course     `python -m agentlab lab`
 """
 
-__all__ = ["markup", "live_view", "page", "report", "panel", "explorer", "browse", "label", "cards", "magics", "course"]
+__all__ = ["markup", "live_view", "redrawer", "page", "report", "panel", "explorer", "browse", "label", "cards", "magics", "course"]

@@ -1,14 +1,12 @@
-"""The base of the panel and the explorer: a live widget with one thread that redraws it, or static outputs without a live page."""
+"""The base of the panel and the explorer: a live widget that is redrawn, or static outputs without a live page."""
 
 from __future__ import annotations
 
 import base64
-import contextvars
 import threading
-import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,11 +27,6 @@ _OLD_WIDGETS = (
 Output = tuple[dict[str, str], dict[str, Any]]
 """One output of a cell: data and metadata by mime type."""
 
-SHORTEST_PAUSE_S = 0.2
-"""The page is redrawn five times a second at most."""
-PAUSE_PER_DRAWING = 10
-"""While a run is under way, each second of drawing is followed by this number of seconds without: both share one interpreter."""
-CLOCK_TICK_S = 1.0
 _KEPT = (
     "<style>.jp-OutputArea-child:has(+ .jp-OutputArea-child .agentlab-kept) > .jp-OutputArea-output.jupyter-widgets:not(:has(*)) "
     "{display:none}</style>"
@@ -241,60 +234,3 @@ class AskedView(LiveView):
 
     def _controls(self) -> Iterator[Any]:
         yield self.widget
-
-
-class Redrawer:
-    """Calls `draw` on its own thread, soon after `mark()` and every SHORTEST_PAUSE_S at most.
-
-    `ticks` returns True while time passes that the page shows; `over` returns True when nothing more is expected: the thread then
-    ends, and the next `mark()` starts another. The thread runs in a copy of the context in which this object was created, by which
-    ipykernel finds the cell of the widgets.
-    """
-
-    def __init__(self, draw: Callable[[], None], ticks: Callable[[], bool], over: Callable[[], bool]) -> None:
-        self._draw, self._ticks, self._over = draw, ticks, over
-        self._marked, self._hurried = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-        self._context = contextvars.copy_context()
-        self._drawn_at = 0.0
-        self._rest_s = 0.0
-
-    def mark(self, *, soon: bool = False) -> None:
-        """Request a redraw, from any thread; `soon` for an action of the person."""
-        if soon:
-            self._hurried.set()
-        if not self._marked.is_set():  # a streamed answer marks thousands of times a second
-            self._marked.set()
-            self.start()
-
-    def start(self) -> None:
-        """Start the thread unless it is running."""
-        with self._lock:
-            if self._thread is None:
-                work = self._context.copy().run
-                self._thread = threading.Thread(target=work, args=(self._work,), name="agentlab-panel", daemon=True)
-                self._thread.start()
-
-    def _work(self) -> None:
-        ticking = False
-        while True:
-            self._marked.wait(CLOCK_TICK_S if ticking else None)
-            self._rest()
-            self._marked.clear()
-            # Read before drawing: an end during the drawing, which no event reports, is drawn at the next tick.
-            ticking, last = self._ticks(), self._over()
-            took_s = -time.thread_time()
-            self._draw()
-            took_s += time.thread_time()
-            self._drawn_at, self._rest_s = time.monotonic(), PAUSE_PER_DRAWING * took_s if ticking else 0.0
-            if last:
-                with self._lock:
-                    if not self._marked.is_set():  # otherwise something changed meanwhile
-                        self._thread = None
-                        return
-
-    def _rest(self) -> None:
-        time.sleep(max(0.0, self._drawn_at + SHORTEST_PAUSE_S - time.monotonic()))
-        self._hurried.wait(max(0.0, self._drawn_at + self._rest_s - time.monotonic()))
-        self._hurried.clear()

@@ -28,6 +28,7 @@ from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redacted_repr, text_of
 from agentlab._internal.safe_text import whole
+from agentlab._internal.threads import off_the_loop
 from agentlab.engine.termination import is_cut_off
 from agentlab.errors import ChatInputError, ConfigurationError, ContextNotFoundError, LimitError, RunFailed, ToolDefinitionError
 from agentlab.limits.fields import unknown_name
@@ -424,7 +425,7 @@ def _shown(value: object) -> str:
 
 async def _in_thread(work: Callable[[], T]) -> T:
     """Run the work in a thread, so that a slow disk delays no other request. Wait for its end even if the request is cancelled."""
-    done = asyncio.ensure_future(asyncio.to_thread(work))
+    done = asyncio.ensure_future(off_the_loop(work))
     try:
         return await asyncio.shield(done)
     except asyncio.CancelledError:

@@ -11,6 +11,7 @@ import concurrent.futures
 import contextlib
 import sqlite3
 import threading
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -53,6 +54,7 @@ class Contexts:
             raise ConfigurationError(
                 f"path={self.path!r} cannot be opened: {error}. Pass a file in a folder that exists."
             ) from error
+        weakref.finalize(self, self._database.close)  # a chat in a notebook is rarely closed
         try:
             self._prepare()
         except BaseException as error:

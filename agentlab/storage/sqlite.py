@@ -10,6 +10,7 @@ import sqlite3
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -103,6 +104,8 @@ class SqliteStorage:
         self._process = os.getpid()
         self._database = _copy_in_memory(self.path) if self._is_read_only else _connection(self.path)
         self._is_open = True
+        # A notebook rarely closes its store; since Python 3.13 a connection that is freed without being closed is a warning.
+        weakref.finalize(self, _close_own, self._database, self._process, self._lock)
         self._database.execute("PRAGMA synchronous = FULL")
 
     def _prepare(self, database: sqlite3.Connection) -> None:
@@ -309,6 +312,15 @@ class SqliteStorage:
             yield
         except sqlite3.Error as error:
             raise StorageError(f"{self.path!r} cannot be {what}: {error}.{_hint(str(error))}") from error
+
+
+def _close_own(database: sqlite3.Connection, process: int, lock: contextlib.AbstractContextManager[object]) -> None:
+    """Close a connection that nobody uses any more, or at exit, unless this process was forked from its own."""
+    if process == os.getpid():
+        with lock:  # at exit a run in the background may be in the middle of a transaction
+            database.close()
+    else:
+        _INHERITED.append(database)
 
 
 def _use_wal(database: sqlite3.Connection) -> None:

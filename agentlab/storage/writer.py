@@ -7,8 +7,10 @@ import itertools
 import json
 import os
 import socket
+import sys
 import threading
 import time
+import uuid
 import warnings
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from decimal import Decimal
@@ -368,6 +370,8 @@ def _parse_writer_name(name: str) -> tuple[str, int, str]:
 
 @cache
 def _start_reader() -> Callable[[int], str]:
+    if sys.platform == "emscripten":
+        return _from_this_page
     return _from_proc if Path("/proc/self/stat").exists() else _from_psutil
 
 
@@ -396,3 +400,11 @@ def _from_psutil(process: int) -> str:
         return ""
     except psutil.AccessDenied:
         return "running"  # another user's process
+
+
+_this_page = uuid.uuid4().hex
+
+
+def _from_this_page(process: int) -> str:
+    """Return the start of a process in a browser: each page has one process, with the same id every time."""
+    return _this_page if process == os.getpid() else ""

@@ -45,6 +45,7 @@ from agentlab._internal.asyncio_tools import GRACE_S, call_on_thread, cancel_and
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import FixtureError, StopRequested, ToolDefinitionError
 from agentlab._internal.redaction import in_words, redact
+from agentlab._internal.threads import can_start_threads
 from agentlab.limits.fields import in_seconds, seconds
 from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
 from agentlab.model.parts import as_content, as_text, without_keys
@@ -74,7 +75,8 @@ class Tool(Displayable):
     """A function that a model can call.
 
     `timeout_s` limits one call (None: only the run's timeout does). A sync function runs on a separate thread, so that it cannot block
-    other agents, unless `inline` is set. A thread that does not return by its timeout is abandoned, since Python cannot end it.
+    other agents, unless `inline` is set. A thread that does not return by its timeout is abandoned, since Python cannot end it. In a
+    browser, which has no threads, a sync function runs as with `inline`: nothing else runs until it returns, and no timeout ends it.
 
     `on_cancel` applies when the run is cancelled, interrupted or out of time. With `cancel`, an async function is cancelled (its
     `finally` is awaited, at most 2 s), and one on a thread is abandoned; its outcome is unknown. With `wait`, the run ends when the
@@ -469,7 +471,7 @@ class _Outcome:
 
 async def _call(target: Tool, arguments: dict[str, Any]) -> _Outcome:
     until_s = None if target.timeout_s is None else time.monotonic() + target.timeout_s
-    if target.is_async or target.inline:
+    if target.is_async or target.inline or not can_start_threads():
         value, error = _call_inline(target.function, arguments)
     else:
         future = call_on_thread(target.function, arguments, f"agentlab-tool-{target.name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -222,7 +223,7 @@ def test_a_damaged_run_is_listed_and_does_not_hide_the_others(tmp_path: Path) ->
     store = lab.Store(tmp_path / "runs.db")
     kept(store, "good")
     bad = kept(store, "bad")
-    with sqlite3.connect(tmp_path / "runs.db") as database:
+    with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
         database.execute("UPDATE runs SET head = '{\"agent\":' WHERE run_id = ?", (bad.run_id,))
     assert [row["state"] for row in listed(store)] == ["damaged", "ended"]
     with pytest.raises(StorageError, match="is damaged"):
@@ -234,7 +235,7 @@ def test_values_that_sqlite_does_not_read_as_json(tmp_path: Path) -> None:
     store = lab.Store(tmp_path / "runs.db")
     kept(store, "half \ud83d")
     ended = kept(store, "nan")
-    with sqlite3.connect(tmp_path / "runs.db") as database:
+    with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
         database.execute(
             'UPDATE runs SET ended = replace(ended, \'"output":\', \'"output":NaN,"was":\') WHERE run_id = ?', (ended.run_id,)
         )
@@ -256,7 +257,7 @@ def many(path: Path, number: int) -> lab.Store:
             script=[*[looking(None, step) for step in range(place)], say("Found." * 300)],
         )
     runs = few.storage.runs()
-    with sqlite3.connect(path) as database:
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
         for place in range(number):
             run = runs[place % 5]
             steps = few.storage.steps(run.head.run_id)
@@ -411,7 +412,7 @@ def test_what_is_not_a_store(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a database, but long enough to be read as one" * 20)
     with pytest.raises(StorageError, match="not a database"):
         lab.browse(tmp_path / "notes.txt")
-    with sqlite3.connect(tmp_path / "other.db") as other:
+    with contextlib.closing(sqlite3.connect(tmp_path / "other.db")) as other, other:
         other.execute("CREATE TABLE cakes (name TEXT)")
     with pytest.raises(StorageError, match="a database of another program"):
         lab.browse(tmp_path / "other.db")

@@ -17,9 +17,9 @@ from agentlab.agent import Run
 from agentlab.engine.lockstep import Lockstep
 from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError, MissingKeyError
-from agentlab.notebook.live_view import Redrawer
 from agentlab.notebook.panel import Panel
 from agentlab.notebook.panel.actions import live_data, together, why_not
+from agentlab.notebook.redrawer import Redrawer
 from agentlab.testing import ScriptedProvider, call
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import re
@@ -219,7 +220,7 @@ def test_hostile_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     for number, (name, spoil) in enumerate(STORES.items()):
         path = tmp_path / f"{number}.sqlite"
         _kept(path)
-        with sqlite3.connect(path) as database:
+        with contextlib.closing(sqlite3.connect(path)) as database, database:
             spoil(database)
         database.close()
         rows.append([name, outcome_of(lambda path=path: _all_of(path))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def test_the_bytes_are_in_the_file_once_for_all_runs(tmp_path: Path) -> None:
     store = lab.Store(tmp_path / "runs.db")
     first, second = run_in(store), run_in(store)
     image = lab.Image(NOISE)
-    with sqlite3.connect(tmp_path / "runs.db") as database:
+    with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
         assert database.execute("SELECT count(*) FROM parts").fetchone() == (2,)
         texts = database.execute(
             "SELECT body FROM steps UNION ALL SELECT head FROM runs UNION ALL SELECT row FROM steps"
@@ -71,13 +72,13 @@ def test_the_bytes_are_in_the_file_once_for_all_runs(tmp_path: Path) -> None:
     store.delete(first.id)
     assert store.load(second.id).messages[0].parts[0].data == NOISE
     store.delete(second.id)
-    with sqlite3.connect(tmp_path / "runs.db") as database:
+    with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
         assert database.execute("SELECT count(*) FROM parts").fetchone() == (0,)
 
 
 def test_a_run_whose_bytes_are_missing_can_be_read_but_not_sent(tmp_path: Path) -> None:
     run_id = run_in(lab.Store(tmp_path / "runs.db")).id
-    with sqlite3.connect(tmp_path / "runs.db") as database:
+    with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
         database.execute("DELETE FROM parts")
         database.execute("DELETE FROM notes")
     parts._held.clear()

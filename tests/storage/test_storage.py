@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import multiprocessing
 import os
@@ -52,6 +53,15 @@ def is_sound(path: Path) -> bool:
         return bool(database.execute("PRAGMA integrity_check").fetchone() == ("ok",))
     finally:
         database.close()
+
+
+def test_a_storage_that_is_freed_closes_its_connection(tmp_path: Path) -> None:
+    storage = SqliteStorage(tmp_path / "runs.db")
+    database = storage._database
+    del storage
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        database.execute("SELECT 1")
 
 
 # Read-only disks ---------------------------------------------------------------------------------------------------------------

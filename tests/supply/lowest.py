@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> int:
         return lock()
     chosen = CORE if arguments == ["core"] else ("tests",)
     leave = [*(f"--ignore={one}" for one in LEFT_OUT), *(f"--deselect={one}" for one in ORACLES)]
-    marks = "not kernel and not browser and not live and not inspect and not soak"
+    marks = "not kernel and not browser and not pyodide and not live and not inspect and not soak"
     at_once = ["--numprocesses", os.environ.get("WORKERS", "2"), "--dist", "loadfile"]  # as `make test` does
     command = [str(environment()), "-m", "pytest", "-q", "-p", "no:cacheprovider", *at_once, "-m", marks, *leave, *chosen]
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode

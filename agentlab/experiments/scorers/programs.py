@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import re
@@ -12,10 +11,11 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import IO
 
-import psutil
-
+from agentlab._internal.threads import off_the_loop
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.scorers.base import Score
 from agentlab.experiments.tasks import Task
@@ -77,21 +77,13 @@ class Code:
             raise ConfigurationError(
                 f"Code: the task {task.id!r} has no tests: pass tests=…, metadata={{'tests': …}}, or tests as the target."
             )
-        return await asyncio.to_thread(self._run, program_in(result.text), tests)
+        return await off_the_loop(partial(self._run, program_in(result.text), tests))
 
     def _run(self, program: str, tests: str) -> Score:
         sign = secrets.token_hex(16)
         with tempfile.TemporaryDirectory(prefix="agentlab-", ignore_cleanup_errors=True) as folder:
             with Path(folder, "errors").open("wb") as errors:
-                process = subprocess.Popen(  # noqa: S603  this interpreter
-                    [sys.executable, "-I", "-B", "-c", _HARNESS],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=errors,
-                    cwd=folder,
-                    env={"PATH": os.defpath, "HOME": folder, "TMPDIR": folder, "PYTHONIOENCODING": "utf-8"},
-                    start_new_session=True,
-                )
+                process = _started(folder, errors)
                 head = f"{sign} {self.memory_mb * 2**20} {int(self.timeout_s) + 1}\n"
                 try:
                     process.communicate((head + program + sign + tests).encode("utf-8", "replace"), timeout=self.timeout_s)
@@ -109,6 +101,26 @@ class Code:
         return Score(False, lines[-1][:300] if lines else f"ended before the tests, with exit code {process.returncode}")
 
 
+def _started(folder: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start this interpreter in the folder. Raises ConfigurationError if it starts no processes, as in a browser."""
+    system = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # Windows starts no Python without it
+    try:
+        return subprocess.Popen(  # noqa: S603  this interpreter
+            [sys.executable, "-I", "-B", "-X", "utf8", "-c", _HARNESS],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            cwd=folder,
+            env={"PATH": os.defpath, "HOME": folder, "TMPDIR": folder, **system},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ConfigurationError(
+            f"Code runs each answer in a process of its own, and none can be started here: {error.strerror}. Score these runs on a "
+            "Python outside the browser, with results.rescore(…)."
+        ) from error
+
+
 def _kill(process: subprocess.Popen[bytes], folder: str) -> None:
     """End the process, everything in its group, and what has left the group: it still has the environment that it was given."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -117,6 +129,8 @@ def _kill(process: subprocess.Popen[bytes], folder: str) -> None:
         else:
             process.kill()
     process.wait()
+    import psutil
+
     for other in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if other.environ().get("TMPDIR") == folder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -14,8 +15,10 @@ import pandas as pd
 
 from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import AS_WRITTEN, label, printable
+from agentlab._internal.threads import can_start_threads
 from agentlab.analysis.backtest import Goal
 from agentlab.analysis.sources import Recorded, records_of
+from agentlab.engine.worker import running_loop
 from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import StopCondition
 from agentlab.notebook import markup
@@ -44,7 +47,8 @@ from agentlab.notebook.explorer.limits import (
     recorded_limits,
     stop_of,
 )
-from agentlab.notebook.live_view import LiveView, Picture, Redrawer, StaticOutputs
+from agentlab.notebook.live_view import LiveView, Picture, StaticOutputs
+from agentlab.notebook.redrawer import redrawer
 
 SETTLED_S = 0.8
 """Time between the last change and saving the choice in the notebook's file."""
@@ -157,7 +161,7 @@ class Explorer(LiveView):
     def widget(self) -> widgets.VBox:
         """The live widget, created on first access."""
         if self._widget is None:
-            self._redrawer = Redrawer(self._draw_safely, self._is_under_way, lambda: not self._is_under_way())
+            self._redrawer = redrawer(self._draw_safely, self._is_under_way)
             self._widget = widgets.VBox(_dom_classes=("agentlab-panel",))
             self._compose()
         return self._widget
@@ -189,10 +193,23 @@ class Explorer(LiveView):
         with self._drawing:
             self.widget.children = [style, body, self.fault]
             self._draw_safely()  # last: from here on, events request redraws
-        threading.Thread(target=self._try_others, name="agentlab-explorer", daemon=True).start()
+        if can_start_threads():
+            threading.Thread(target=self._try_others, name="agentlab-explorer", daemon=True).start()
+        elif running_loop() is not None:
+            self._trying = asyncio.ensure_future(self._try_others_here())  # kept, since a loop has only weak references to tasks
 
     def _try_others(self) -> None:
         """Try the grid on a thread. It sleeps as long as it works, so that sliders stay responsive."""
+        for rest_s in self._tries():
+            time.sleep(rest_s)
+
+    async def _try_others_here(self) -> None:
+        """Try the grid on the event loop, where there are no threads."""
+        for rest_s in self._tries():
+            await asyncio.sleep(rest_s)
+
+    def _tries(self) -> Iterator[float]:
+        """Try the grid one by one. Yields the seconds to sleep after each."""
         shown_at = time.monotonic()
         while not self._others.over:
             began = time.monotonic()
@@ -201,7 +218,7 @@ class Explorer(LiveView):
             if ended > shown_at + SHOW_OTHERS_EVERY_S:
                 shown_at = ended
                 self._redrawer.mark()
-            time.sleep(ended - began)
+            yield ended - began
         self._redrawer.mark()
 
     def _changed(self) -> None:

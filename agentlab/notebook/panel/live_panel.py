@@ -13,12 +13,13 @@ from agentlab.engine.lockstep import Lockstep
 from agentlab.engine.run_tree import family_of
 from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError
-from agentlab.notebook.live_view import LiveView, Redrawer
+from agentlab.notebook.live_view import LiveView
 from agentlab.notebook.page import to_html
 from agentlab.notebook.panel import actions, branching, feed, settings
 from agentlab.notebook.panel.feed import Feed
 from agentlab.notebook.panel.page_widget import PageWidget
 from agentlab.notebook.panel.static import StaticPanel
+from agentlab.notebook.redrawer import redrawer
 from agentlab.records.events import Event
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Panel(LiveView):
     def widget(self) -> PageWidget:
         """The live widget, created on first access."""
         if self._widget is None:
-            self._redrawer = Redrawer(self._draw_safely, self._is_under_way, lambda: not self._is_under_way())
+            self._redrawer = redrawer(self._draw_safely, self._is_under_way)
             self._widget = PageWidget(self.carry_out, self._kept_class)
             self._watch()
         return self._widget  # type: ignore[no-any-return]

@@ -1,0 +1,1 @@
+"""The wheel of agentlab in Pyodide, the CPython of browsers, run by Node."""
