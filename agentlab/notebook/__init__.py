@@ -16,4 +16,17 @@ May import: `experiments` and what is below it; not `serving`.
     course     `python -m agentlab lab`
 """
 
-__all__ = ["markup", "live_view", "redrawer", "page", "report", "panel", "explorer", "browse", "label", "cards", "magics", "course"]
+__all__ = [
+    "markup",
+    "live_view",
+    "redrawer",
+    "page",
+    "report",
+    "panel",
+    "explorer",
+    "browse",
+    "label",
+    "cards",
+    "magics",
+    "course",
+]

@@ -14,7 +14,8 @@ from agentlab.transport.cassette import load_cassette
 
 from .record_study import experiment, hashes, known_hashes, recording, study
 
-AGENTS = study.agents()
+AGENTS = {name: study.agents()[name] for name in known_hashes()}
+"""The agents that were recorded."""
 
 
 def replayed(agent: lab.Agent) -> lab.ExperimentResults:
@@ -41,6 +42,12 @@ def test_a_recording_says_where_it_comes_from(name: str) -> None:
         sent = json.loads(interaction.body)
         assert sent["model"] == study.MODELS[name.partition(" ")[0]] == json.loads(interaction.response.body)["model"]
         assert sent["temperature"] == study.TEMPERATURES[name.split()[1]]
+
+
+def test_both_models_are_recorded_and_each_recording_has_its_hashes() -> None:
+    assert {file.name for file in study.FOLDER.glob("*.gz")} == {recording(agent).name for agent in AGENTS.values()}
+    for model in study.MODELS:
+        assert {f"{model} {how} chat" for how in study.TEMPERATURES} <= AGENTS.keys()
 
 
 def test_the_recordings_are_small() -> None:

@@ -19,6 +19,9 @@ from agentlab._internal.threads import off_the_loop
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.scorers.base import Score
 from agentlab.experiments.tasks import Task
+
+if sys.platform != "emscripten":  # which starts no processes
+    import psutil
 from agentlab.records.result import RunResult
 
 _HARNESS = """
@@ -129,8 +132,6 @@ def _kill(process: subprocess.Popen[bytes], folder: str) -> None:
         else:
             process.kill()
     process.wait()
-    import psutil
-
     for other in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if other.environ().get("TMPDIR") == folder:
