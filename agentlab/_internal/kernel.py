@@ -37,7 +37,7 @@ def _detected_page() -> bool:
         return False
     kernel = running_kernel()
     if kernel is None:
-        return "pyodide_kernel" in sys.modules or has_marimo_page()  # JupyterLite's kernel, which runs in the page itself
+        return has_marimo_page()
     if "google.colab" in sys.modules:
         return not has_old_widgets()
     if os.environ.get("SERVER_SOFTWARE", "").startswith("voila/"):

@@ -86,4 +86,4 @@ def _files() -> Iterator[tuple[str, Path]]:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201  a command tells its user what it does
+    print(text, file=sys.stderr)  # noqa: T201  a command prints what it does

@@ -29,7 +29,7 @@ class Marimo(JupyterServer):
     def write_notebook(self, name: str, cells: Sequence[str]) -> Path:
         """Write a notebook of these cells under the server's root; a server of apps has a single one.
 
-        Each has a file of its own, since the server resumes the session of a notebook whose test is run a second time.
+        Each test has its own file, since the server resumes the session of a notebook whose test is run a second time.
         """
         path = self.root / (f"{name}-{len([*self.root.glob(f'{name}*.py')])}.py" if self.mode == "edit" else APP)
         bodies = [f"@app.cell\nasync def _():\n{textwrap.indent(cell.strip(), '    ')}\n" for cell in cells]

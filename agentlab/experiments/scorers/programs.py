@@ -19,10 +19,10 @@ from agentlab._internal.threads import off_the_loop
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.scorers.base import Score
 from agentlab.experiments.tasks import Task
+from agentlab.records.result import RunResult
 
 if sys.platform != "emscripten":  # which starts no processes
     import psutil
-from agentlab.records.result import RunResult
 
 _HARNESS = """
 import sys
