@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import agentlab as lab
+from tests.supply.wheels import build_wheels
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -154,22 +155,7 @@ REVEALED = [
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the contents of the wheel, as pip would install it."""
     folder = tmp_path_factory.mktemp("installed")
-    wheels = folder / "wheels"
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-index",
-        "--no-build-isolation",
-        "-w",
-        str(wheels),
-    ]
-    done = subprocess.run([*build, str(REPOSITORY)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (wheel,) = wheels.glob("*.whl")
+    wheel = build_wheels(folder / "wheels")["agentlab_core"]
     zipfile.ZipFile(wheel).extractall(folder / "site")
     return folder
 

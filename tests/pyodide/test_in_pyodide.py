@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.supply.declared import REPOSITORY, declared
+from tests.supply.wheels import build_wheels
 
 from .environment import NODE, PYODIDE, UnreachableError, environment
 
@@ -31,20 +31,7 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     except UnreachableError as error:
         pytest.skip(f"Pyodide {PYODIDE} cannot be downloaded: {error}")
     folder = tmp_path_factory.mktemp("wheel")
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-index",
-        "--no-build-isolation",
-        "-w",
-        str(folder),
-    ]
-    subprocess.run([*build, str(REPOSITORY)], check=True)
-    (wheel,) = folder.glob("*.whl")
+    wheel = build_wheels(folder)["agentlab_core"]
     zipfile.ZipFile(wheel).extractall(folder / "site")
     mounts = {made / "site": "/site", folder / "site": "/wheel", REPOSITORY / "fixtures": "/fixtures"}
     command = [str(NODE), str(HERE / "run.mjs"), str(PROGRAM), str(made / "node_modules")]
