@@ -13,7 +13,7 @@ NBVAL = AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovid
 # Dozens of tests start a Python process. If this variable were set, each process would compile agentlab again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: audit beside binder light lowest versions soak demo lab test test-all test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
+.PHONY: audit beside chromium binder light lowest versions soak demo lab test test-all test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -21,9 +21,11 @@ demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no networ
 lab: $(VENV)/.lab ## open the quickstart in JupyterLab
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --LabApp.default_url=/lab/tree/notebooks/01_quickstart.ipynb
 
-test: $(VENV)/.dev ## run every test: unit, kernel, browser, notebooks; lint and notebooks run in parallel with the others
-	tests/install_chromium
+test: $(VENV)/.dev chromium ## run every test: unit, kernel, browser, notebooks; lint and notebooks run in parallel with the others
 	$(MAKE) --no-print-directory --jobs 2 test-all beside
+
+chromium:
+	tests/install_chromium
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 20
