@@ -14,10 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from agentlab._internal.values import dataclass
 from agentlab.engine.plan import RunSnapshot
 from agentlab.engine.step_builder import OpenChild, StepBuilder, Used
 from agentlab.errors import ConfigurationError

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import pydantic_core
@@ -40,6 +40,7 @@ from agentlab._internal.asyncio_tools import discard, name_of, needs_await
 from agentlab._internal.display import Displayable
 from agentlab._internal.lazy import module_hooks
 from agentlab._internal.safe_text import whole
+from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError
 from agentlab.limits.combinators import as_condition
 from agentlab.limits.evaluation import read_condition

@@ -18,8 +18,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
+from agentlab._internal.asyncio_tools import can_start_threads
 from agentlab._internal.kernel import has_page, on_stop_button, waiting
-from agentlab._internal.threads import can_start_threads
 from agentlab.engine.control import Control
 from agentlab.errors import ConfigurationError
 from agentlab.limits.fields import in_seconds

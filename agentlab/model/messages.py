@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.redaction import redacted_repr
+from agentlab._internal.values import dataclass
 from agentlab.model.parts import Content, Part, joined, split
 
 # Messages --------------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 from weakref import WeakValueDictionary
@@ -28,6 +28,7 @@ from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import redact_known, redact_url
 from agentlab._internal.safe_text import one_line
+from agentlab._internal.values import dataclass
 
 MAX_BYTES = 100 * 10**6
 """More than any provider takes within a request."""

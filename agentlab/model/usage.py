@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from decimal import Decimal
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from agentlab._internal.display import Displayable
+from agentlab._internal.values import dataclass
 
 T = TypeVar("T", "Usage", "Cost")
 

@@ -19,11 +19,12 @@ import logging
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from agentlab._internal.lazy import module_hooks
 from agentlab._internal.redaction import in_words
+from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
 from agentlab.model.messages import JSON

@@ -10,12 +10,13 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 import agentlab
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redact, redact_url, redacted_repr, text_of
+from agentlab._internal.values import dataclass
 from agentlab.model import messages as message_json
 from agentlab.model.messages import JSON, Message
 from agentlab.records.history import RunHistory

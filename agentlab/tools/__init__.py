@@ -34,18 +34,17 @@ import sys
 import time
 import typing
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
 import pydantic
 
 from agentlab._internal import lazy
-from agentlab._internal.asyncio_tools import GRACE_S, call_on_thread, cancel_and_wait, is_async
+from agentlab._internal.asyncio_tools import GRACE_S, call_on_thread, can_start_threads, cancel_and_wait, is_async
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import FixtureError, StopRequested, ToolDefinitionError
 from agentlab._internal.redaction import in_words, redact
-from agentlab._internal.threads import can_start_threads
+from agentlab._internal.values import dataclass
 from agentlab.limits.fields import in_seconds, seconds
 from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
 from agentlab.model.parts import as_content, as_text, without_keys
