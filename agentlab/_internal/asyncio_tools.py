@@ -14,6 +14,7 @@ import math
 import sys
 import threading
 import time
+import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -117,6 +118,8 @@ P = ParamSpec("P")
 
 def is_async(function: object) -> bool:
     """True if a call of this function certainly returns an awaitable. Recognises partials and an async `__call__`."""
+    if type(function) is types.FunctionType and function.__code__.co_flags & inspect.CO_COROUTINE:
+        return True
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

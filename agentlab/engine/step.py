@@ -34,7 +34,7 @@ from agentlab.limits.budget import LIMIT_REASONS, DefaultTurns
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.conditions import HasToolCall
 from agentlab.limits.evaluation import read_condition
-from agentlab.limits.reading import Action, Decision, Reading
+from agentlab.limits.reading import Action, Decision, Reading, Remaining
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import Message, ToolResult
@@ -44,6 +44,7 @@ from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
     from agentlab.engine.call_context import RunContext
+    from agentlab.engine.timeline import Timeline
 
 LAST_ANSWER = (
     "The budget of this run is nearly used up. Give your final answer now, from what you have found so far. "
@@ -107,13 +108,21 @@ def _begin(run: RunContext) -> StepBuilder:
     timeline, settings = run.timeline, run.in_force
     started_s = timeline.clock.elapsed_s()
     run.builder = builder = StepBuilder(settings, started_s)
-    remaining = settings.budget.remaining(timeline.history, started_s)
-    timeline.emit(events.StepStarted(started_s, timeline.next_step, remaining))
+    timeline.emit(events.StepStarted(started_s, timeline.next_step, _remaining(timeline, settings, started_s)))
     builder.last_answer = _nearly_used_up(run, settings)
     if builder.last_answer:
         timeline.conversation.append(Message("system", LAST_ANSWER))
         timeline.emit(events.LastAnswerAsked(timeline.clock.elapsed_s(), timeline.next_step, builder.last_answer))
     return builder
+
+
+def _remaining(timeline: Timeline, settings: RunSettings, now_s: float) -> Remaining:
+    """Return what is left of the budget: that after the last step, if only the time has passed and has no limit."""
+    history, budget = timeline.history, settings.budget
+    last = history.last
+    if last is not None and last.settings.budget is budget and budget.timeout is None and not history.cut_off:
+        return last.remaining
+    return budget.remaining(history, now_s)
 
 
 def _nearly_used_up(run: RunContext, settings: RunSettings, before: str = "") -> str:
@@ -132,7 +141,8 @@ def _limit_reached(run: RunContext, settings: RunSettings) -> Ending | None:
     if terminating is not None and (calls := history.own_calls) >= terminating.max_invocations:
         detail = f"The model was called {calls} times (max_invocations) without calling a terminating tool."
         return Ending(StopReason.CALL_LIMIT, detail)
-    reached = settings.budget.exhausted(history, run.timeline.clock.elapsed_s())
+    budget = settings.budget
+    reached = budget.exhausted(history, 0.0 if budget.timeout is None else run.timeline.clock.elapsed_s())
     if reached is None:
         return None
     default = ", the default: Budget(max_turns=…) raises it" if isinstance(reached.limit, DefaultTurns) else ""
@@ -289,9 +299,9 @@ def _complete(run: RunContext, builder: StepBuilder, reading: Reading | None, en
     if ending is not None and builder.notice and "cut off" not in ending.detail:
         full_stop = "" if ending.detail.endswith((".", "!", "?")) else "."
         ending = replace(ending, detail=f"{ending.detail}{full_stop} {builder.notice}")
-    remaining = builder.settings.budget.remaining(timeline.history, timeline.clock.elapsed_s())
-    builder.complete(step, remaining, reading, ending)
+    now_s = timeline.clock.elapsed_s()
+    builder.complete(step, builder.settings.budget.remaining(timeline.history, now_s), reading, ending)
     run.ending = ending
     timeline.complete()
-    timeline.emit(events.StepCompleted(timeline.clock.elapsed_s(), step, timeline.history.usage))
+    timeline.emit(events.StepCompleted(now_s, step, timeline.history.usage))
     return step

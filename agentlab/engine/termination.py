@@ -29,6 +29,7 @@ A truncated tool call is never executed, whatever a policy returns.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -269,12 +270,15 @@ def is_cut_off(tool_call: ToolCall) -> bool:
         >>> lab.termination.is_cut_off(call("search", '{"words": "umb').tool_calls[0])
         True
     """
-    if not tool_call.closed:
-        return True
-    if not tool_call.arguments.strip():
+    return not tool_call.closed or _breaks_off(tool_call.arguments)
+
+
+@functools.lru_cache(maxsize=8)  # each call is asked about twice: for the decision, and for the conversation
+def _breaks_off(arguments: str) -> bool:
+    if not arguments.strip():
         return False
     try:
-        pydantic_core.from_json(whole(tool_call.arguments))
+        pydantic_core.from_json(whole(arguments))
     except ValueError as error:
         return "EOF while parsing" in str(error)
     return False

@@ -243,7 +243,8 @@ class Worker(Generic[S_co, Outcome]):
         steps = self.steps
         async with steps.affinity.driver:  # a second driver waits for the end, and can be cancelled without any effect on the run
             while not steps.has_ended:
-                await self._while_paused()
+                if steps.is_held:
+                    await self._while_paused()
                 await steps.step_once()
                 if steps.is_waiting:  # and nobody is there
                     break

@@ -55,6 +55,11 @@ __all__ = [
 ]
 
 
+@functools.lru_cache(maxsize=64)
+def _either(words: tuple[str, ...]) -> str:
+    return " or ".join(map(str, words))
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class StepCountIs(StopCondition):
     """Met after this many steps.
@@ -157,7 +162,7 @@ class HasToolCall(StopCondition):
     def read(self, history: Totals) -> Reading:
         """Count the calls; the limit lists the names."""
         count = sum([history.tool_count(name) for name in self.names])
-        return Reading("HasToolCall", count, " or ".join(self.names), count > 0, goal=self.goal)
+        return Reading("HasToolCall", count, _either(self.names), count > 0, goal=self.goal)
 
     def __repr__(self) -> str:
         return f"HasToolCall({words_as_code(self.names)})"
@@ -195,8 +200,8 @@ class FinishReasonIs(StopCondition):
         """Check all responses. The value is the newest finish reason; the limit lists the reasons."""
         last = history.last
         met = any(map(history.has_finish, self.reasons))
-        seen = str(last.finish_reason) if last is not None and last.finish_reason is not None else None
-        return Reading("FinishReasonIs", seen, " or ".join(map(str, self.reasons)), met)
+        reason = None if last is None else last.finish_reason
+        return Reading("FinishReasonIs", None if reason is None else reason._value_, _either(self.reasons), met)
 
     def __repr__(self) -> str:
         return f"FinishReasonIs({words_as_code(self.reasons)})"

@@ -120,7 +120,8 @@ class ToolResult(Displayable):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        _join(self, "content", self.content)
+        if not isinstance(self.content, str):
+            _join(self, "content", self.content)
 
     @property
     def pieces(self) -> list[str | Part]:
@@ -194,7 +195,8 @@ class Message(Displayable):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        _join(self, "text", self.text)
+        if not isinstance(self.text, str):
+            _join(self, "text", self.text)
         if self.parts and self.role != "user":
             raise ConfigurationError(
                 f"Message({self.role!r}, …): only a user message has images and files, and results of tools have."
@@ -219,13 +221,12 @@ class Message(Displayable):
 
 def _join(value: Message | ToolResult, name: str, content: Content) -> None:
     """Replace a list of texts and parts by the text, and the parts beside it."""
-    if not isinstance(content, str):
-        where = f"{type(value).__name__}({name}=…)"
-        if not isinstance(content, list | tuple):
-            raise ConfigurationError(f"{where}: {content!r} is neither text nor a list of texts and parts.")
-        text, parts = joined(content, where)
-        object.__setattr__(value, name, text)
-        object.__setattr__(value, "parts", parts)
+    where = f"{type(value).__name__}({name}=…)"
+    if not isinstance(content, list | tuple):
+        raise ConfigurationError(f"{where}: {content!r} is neither text nor a list of texts and parts.")
+    text, parts = joined(content, where)
+    object.__setattr__(value, name, text)
+    object.__setattr__(value, "parts", parts)
 
 
 def user_message(content: Content, refusal: str) -> Message:

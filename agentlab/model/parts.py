@@ -363,6 +363,8 @@ def as_text(value: object) -> str:
 def as_content(value: object) -> tuple[str, tuple[Part, ...]]:
     """Return a tool's value as text for the model, and its parts: a part, a PIL image, a matplotlib figure or a DataFrame, or a list
     that has one beside texts and values. Raises ValueError for a value that is not JSON."""
+    if type(value) is str:
+        return value, ()
     items = value if isinstance(value, list | tuple) else (value,)
     found = [as_part(item) or as_table(item) for item in items]
     if all(one is None for one in found):

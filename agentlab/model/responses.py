@@ -145,7 +145,7 @@ class ModelResponse(Displayable):
             >>> say("Paris.").is_spoilt
             False
         """
-        return any(not hole.in_reasoning for hole in self.holes) or bool(self.holes and self.tool_calls)
+        return bool(self.holes) and (bool(self.tool_calls) or any(not hole.in_reasoning for hole in self.holes))
 
 
 # Events of a stream, as a parser emits them -----------------------------------------------------------------------------------

@@ -25,13 +25,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import importlib
 import inspect
 import json
 import math
 import sys
 import time
+import types
 import typing
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -138,12 +138,12 @@ class Tool(Displayable):
             >>> lab.tool(search).validate('{"words": "umbrella"}')
             {'words': 'umbrella'}
         """
-        model = self.arguments_model.model_validate_json(arguments if arguments.strip() else "{}")
+        model = self.arguments_model.__pydantic_validator__.validate_json(arguments if arguments.strip() else "{}")
         if isinstance(model, schemas.JsonArguments):
             return dict(model.root)
         if self.takes:
             return {self.takes: model}
-        return {name.removeprefix(PREFIX): getattr(model, name) for name in type(model).model_fields}
+        return {name.removeprefix(PREFIX): value for name, value in vars(model).items()}
 
     def __repr__(self) -> str:
         return redact(f"Tool({self.name})")
@@ -393,13 +393,10 @@ async def execute_call(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Execut
     """Run one call. Raises only an interrupt."""
     started = time.perf_counter()
     executed = await _execute(tool_call, tools)
-    result = executed.result
-    executed.result = dataclasses.replace(
-        result,
-        content=without_keys(result.content, result.parts),  # the model's server must not get keys of this process
-        arguments=tool_call.arguments,
-        duration_s=time.perf_counter() - started,
-    )
+    result, fill = executed.result, object.__setattr__  # no one else holds the result yet
+    fill(result, "content", without_keys(result.content, result.parts))  # the model's server must not get keys of this process
+    fill(result, "arguments", tool_call.arguments)
+    fill(result, "duration_s", time.perf_counter() - started)
     return executed
 
 
@@ -480,16 +477,19 @@ async def _call(target: Tool, arguments: dict[str, Any]) -> _Outcome:
         value, error = future.result()
         if cut is not None:
             return _Outcome(value, error, cut=cut)
-    if error is not None or not inspect.isawaitable(value):
+    if error is not None or not (type(value) is types.CoroutineType or inspect.isawaitable(value)):
         return _Outcome(value, error)
     return await _awaited(target, value, until_s)
 
 
 async def _awaited(target: Tool, awaitable: Awaitable[Any], until_s: float | None) -> _Outcome:
     """Await the result of an async function in a separate task, which is abandoned if it does not end."""
-    task = asyncio.create_task(_settle(awaitable), name=f"agentlab-tool-{target.name}")
+    end = asyncio.get_running_loop().create_future()
+    work = _settle(awaitable, end)
+    work.send(None)
+    task = asyncio.create_task(work, name=f"agentlab-tool-{target.name}")
     try:
-        cut = await _wait(task, until_s)
+        cut = await (_wait(end, until_s) if until_s is not None else _cut_before(end))
         late, out_of_time = not task.done(), cut is None
         if late:
             grace_s = None if getattr(target.function, "ends_when_cancelled", False) else GRACE_S
@@ -505,12 +505,24 @@ async def _awaited(target: Tool, awaitable: Awaitable[Any], until_s: float | Non
     return _Outcome(value, error, out_of_time=late and out_of_time, cut=cut)
 
 
-async def _settle(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
-    """Return the value or the exception of an awaitable. If a task raised them, asyncio would let some escape its loop."""
+async def _settle(awaitable: Awaitable[Any], end: asyncio.Future[None]) -> tuple[Any, BaseException | None]:
+    """Return the value or the exception of an awaitable, and resolve `end`. If a task raised them, asyncio would let some escape.
+
+    The first `send` leads into the `try`: `end` is resolved even if the task is cancelled before it begins.
+    """
     try:
+        await _until_next_send()
         return await awaitable, None
     except BaseException as error:
         return None, error
+    finally:
+        if not end.done():
+            end.set_result(None)
+
+
+@types.coroutine
+def _until_next_send() -> Generator[None, None, None]:
+    yield
 
 
 def _call_inline(function: Function, arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:
@@ -521,6 +533,15 @@ def _call_inline(function: Function, arguments: dict[str, Any]) -> tuple[Any, Ba
         raise
     except BaseException as error:
         return None, error
+
+
+async def _cut_before(end: asyncio.Future[None]) -> asyncio.CancelledError | None:
+    """Wait for `end`; return a cancellation that arrives before."""
+    try:
+        await end
+    except asyncio.CancelledError as cut:
+        return cut
+    return None
 
 
 async def _wait(work: asyncio.Future[Any], until_s: float | None) -> asyncio.CancelledError | None:

@@ -246,6 +246,8 @@ def tool_calls(
 def unique_call_ids(response: ModelResponse) -> ModelResponse:
     """Return the response with a new id for each call without an id, or with the id of an earlier call, since results are sent by id.
     The native form of the turn gets the same ids."""
+    if len(response.tool_calls) == 1 and response.tool_calls[0].id:
+        return response
     ids = {call.id for call in response.tool_calls}
     if "" not in ids and len(ids) == len(response.tool_calls):
         return response
