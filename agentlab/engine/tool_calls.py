@@ -16,10 +16,9 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-import pydantic
-
 from agentlab._internal.asyncio_tools import GRACE_S, sheltered
 from agentlab._internal.formatting import counted
+from agentlab._internal.lazy import Later
 from agentlab._internal.redaction import in_words, redact_known
 from agentlab.engine import call_context
 from agentlab.engine.control import Given, PendingCall, StepSuspended, StopRequest
@@ -33,7 +32,12 @@ from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.result import MODIFY_PROMPT
-from agentlab.tools import INTERRUPTED, Executed, Tool, execute_call, problems
+from agentlab.tools import INTERRUPTED, Executed, Tool, execute_call, schemas
+
+if TYPE_CHECKING:
+    import pydantic
+else:
+    pydantic = Later("pydantic")
 
 if TYPE_CHECKING:
     from agentlab.engine.call_context import RunContext
@@ -327,7 +331,7 @@ def problem_with(arguments: str, target: Tool) -> str:
     try:
         target.validate(arguments)
     except pydantic.ValidationError as error:
-        return problems(error)
+        return schemas.problems(error)
     except Exception as error:  # a validator raised what pydantic does not catch, such as a KeyError
         return f"their validation raised {in_words(error)}"
     return ""

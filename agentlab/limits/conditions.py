@@ -14,12 +14,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
 
 from agentlab._internal.errors import LimitError
 from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.values import dataclass
 from agentlab.limits.combinators import AllOf, AnyOf, Custom, Not, Off, Predicate, StopCondition, as_condition, read_off
 from agentlab.limits.fields import (
     amounts_as_code,

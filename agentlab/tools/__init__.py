@@ -37,8 +37,6 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, S
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
-import pydantic
-
 from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import GRACE_S, call_on_thread, can_start_threads, cancel_and_wait, is_async
 from agentlab._internal.display import Displayable
@@ -48,17 +46,21 @@ from agentlab._internal.values import dataclass
 from agentlab.limits.fields import in_seconds, seconds
 from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
 from agentlab.model.parts import as_content, as_text, without_keys
-from agentlab.tools import schemas
-from agentlab.tools.schemas import PREFIX, Schema
-from agentlab.tools.schemas import Function as Function
-from agentlab.tools.schemas import problems as problems
 
 __all__ = ["McpServer", "Tool", "from_mcp", "tool"]
 
 if TYPE_CHECKING:
     import os
+
+    import pydantic
+
+    from agentlab.tools import schemas
+    from agentlab.tools.schemas import Schema
 else:
+    pydantic, schemas = lazy.Later("pydantic"), lazy.Later("agentlab.tools.schemas")
     __getattr__, __dir__ = lazy.module_hooks(__name__, __all__)
+
+Function: TypeAlias = Callable[..., Any]
 
 OnCancel: TypeAlias = Literal["cancel", "wait"]
 
@@ -143,7 +145,7 @@ class Tool(Displayable):
             return dict(model.root)
         if self.takes:
             return {self.takes: model}
-        return {name.removeprefix(PREFIX): value for name, value in vars(model).items()}
+        return {name.removeprefix(schemas.PREFIX): value for name, value in vars(model).items()}
 
     def __repr__(self) -> str:
         return redact(f"Tool({self.name})")
@@ -412,7 +414,9 @@ async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
     try:
         arguments = target.validate(tool_call.arguments)
     except pydantic.ValidationError as error:
-        return _failed(tool_call, "invalid_arguments", f"The arguments are not valid, nothing was executed. {problems(error)}")
+        return _failed(
+            tool_call, "invalid_arguments", f"The arguments are not valid, nothing was executed. {schemas.problems(error)}"
+        )
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a validator raised what pydantic does not catch, such as a KeyError

@@ -13,14 +13,18 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pydantic_core import from_json
-
+from agentlab._internal.lazy import Later
 from agentlab._internal.safe_text import whole
 from agentlab.model.messages import JSON, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage
+
+if TYPE_CHECKING:
+    import pydantic_core
+else:
+    pydantic_core = Later("pydantic_core")
 
 MAX_COUNT = 2**63 - 1
 """The largest token count that fits into a frame's column."""
@@ -92,7 +96,7 @@ def loads(text: str | bytes) -> JSON:
     not UTF-8): the standard library parses text that pydantic refuses.
     """
     try:
-        return from_json(text)
+        return pydantic_core.from_json(text)
     except (TypeError, ValueError):  # a TypeError for text that cannot be encoded
         pass
     try:
@@ -107,7 +111,7 @@ def ends_early(text: str | bytes) -> bool:
     if not text.startswith(("{", "[")):
         return False
     try:
-        from_json(text)
+        pydantic_core.from_json(text)
     except (TypeError, ValueError) as error:
         if "EOF while parsing" in str(error):
             return True

@@ -6,16 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pydantic_core import from_json
-
+from agentlab._internal.lazy import Later
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
 from agentlab.model.messages import JSON, ToolCall
 from agentlab.model.responses import Hole, ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, find_error, not_whole
 from agentlab.providers.wires.incoming import UNREADABLE, Incoming
+
+if TYPE_CHECKING:
+    import pydantic_core
+else:
+    pydantic_core = Later("pydantic_core")
 
 BlockReader: TypeAlias = Callable[[JSON, tuple[ToolCall, ...] | None, Ended, bool], ModelResponse]
 Signaller: TypeAlias = Callable[[JSON, Facts], TerminationSignal]
@@ -69,7 +73,7 @@ class BodyParser:
                 self._event(name, event, events)
                 continue
             try:  # the fast path for a chunk without an error
-                chunk = from_json(event)
+                chunk = pydantic_core.from_json(event)
             except ValueError:
                 self._event(name, event, events)
                 continue
