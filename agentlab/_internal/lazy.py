@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from importlib import import_module
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 _EVENTS = (
     "RunStarted", "RunPaused", "RunResumed", "RunEnded", "StepStarted", "StepCompleted", "Nudged", "LastAnswerAsked", "CallRetried",
@@ -179,6 +179,8 @@ def module_hooks(
                 explain_missing(f"{module.replace('agentlab', 'lab', 1)}.{name}", error)
                 raise
             return found if places[name].endswith(f".{name}") else getattr(found, name)
+        if name.startswith("__"):  # asked for by Python itself, at each import of the module
+            raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
         raise unknown_name_error(module, name, names)
 
     return missing, lambda: list(names)
@@ -319,6 +321,19 @@ class Later:
     def __getattr__(self, attribute: str) -> Any:
         value = vars(self)[attribute] = getattr(import_module(self._name), attribute)
         return value
+
+
+if TYPE_CHECKING:
+    import asyncio as asyncio  # noqa: PLC0414  imported from here
+    import hashlib as hashlib  # noqa: PLC0414
+    import logging as logging  # noqa: PLC0414
+    import traceback as traceback  # noqa: PLC0414
+
+    import pydantic as pydantic  # noqa: PLC0414
+    import pydantic_core as pydantic_core  # noqa: PLC0414
+else:
+    asyncio, hashlib, logging, traceback = map(Later, ("asyncio", "hashlib", "logging", "traceback"))
+    pydantic, pydantic_core = map(Later, ("pydantic", "pydantic_core"))
 
 
 def call(target: str, *args: Any, **kwargs: Any) -> Any:

@@ -6,7 +6,6 @@ run is the outermost one: its limits and its agent's `max_depth` apply to every 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import os
@@ -17,6 +16,7 @@ from contextvars import ContextVar, Token
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from agentlab._internal.lazy import asyncio
 from agentlab._internal.values import dataclass
 from agentlab.engine.plan import RunSnapshot
 from agentlab.engine.step_builder import OpenChild, StepBuilder, Used

@@ -15,12 +15,12 @@ recorded as a step before anything else happens.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentlab._internal.formatting import in_words as number_in_words
+from agentlab._internal.lazy import asyncio
 from agentlab._internal.redaction import in_words, redact
 from agentlab.engine import call_context
 from agentlab.engine.ask import BudgetExhausted

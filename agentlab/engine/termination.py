@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from agentlab._internal.asyncio_tools import discard, name_of, needs_await
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import Later, module_hooks
+from agentlab._internal.lazy import module_hooks, pydantic_core
 from agentlab._internal.safe_text import whole
 from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError
@@ -51,11 +51,6 @@ from agentlab.model.responses import ModelResponse
 from agentlab.records.history import RunHistory
 from agentlab.records.result import INCREASE_BUDGET, MODIFY_PROMPT, RETRY, STOP, for_error, larger_cap
 from agentlab.records.step import StepResult
-
-if TYPE_CHECKING:
-    import pydantic_core
-else:
-    pydantic_core = Later("pydantic_core")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ A tool that needs approval is executed once a person has decided; until then the
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import itertools
 import time
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from agentlab._internal.asyncio_tools import GRACE_S, sheltered
 from agentlab._internal.formatting import counted
-from agentlab._internal.lazy import Later
+from agentlab._internal.lazy import asyncio, pydantic
 from agentlab._internal.redaction import in_words, redact_known
 from agentlab.engine import call_context
 from agentlab.engine.control import Given, PendingCall, StepSuspended, StopRequest
@@ -33,11 +32,6 @@ from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.result import MODIFY_PROMPT
 from agentlab.tools import INTERRUPTED, Executed, Tool, execute_call, schemas
-
-if TYPE_CHECKING:
-    import pydantic
-else:
-    pydantic = Later("pydantic")
 
 if TYPE_CHECKING:
     from agentlab.engine.call_context import RunContext

@@ -11,28 +11,22 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import io
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 from weakref import WeakValueDictionary
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.formatting import counted
-from agentlab._internal.lazy import Later
+from agentlab._internal.lazy import hashlib, pydantic_core
 from agentlab._internal.redaction import redact_known, redact_url
 from agentlab._internal.safe_text import one_line
 from agentlab._internal.values import dataclass
-
-if TYPE_CHECKING:
-    import pydantic_core
-else:
-    pydantic_core = Later("pydantic_core")
 
 MAX_BYTES = 100 * 10**6
 """More than any provider takes within a request."""

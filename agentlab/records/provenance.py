@@ -6,7 +6,6 @@ A run collects it when it is first asked for, or stored. Versions and the commit
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 import agentlab
 from agentlab._internal.display import Displayable
+from agentlab._internal.lazy import hashlib
 from agentlab._internal.redaction import redact, redact_url, redacted_repr, text_of
 from agentlab._internal.values import dataclass
 from agentlab.model import messages as message_json

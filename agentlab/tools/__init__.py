@@ -23,7 +23,6 @@ May import: `limits` and what is below it.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib
 import inspect
@@ -41,6 +40,7 @@ from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import GRACE_S, call_on_thread, can_start_threads, cancel_and_wait, is_async
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import FixtureError, StopRequested, ToolDefinitionError
+from agentlab._internal.lazy import asyncio, pydantic
 from agentlab._internal.redaction import in_words, redact
 from agentlab._internal.values import dataclass
 from agentlab.limits.fields import in_seconds, seconds
@@ -52,12 +52,10 @@ __all__ = ["McpServer", "Tool", "from_mcp", "tool"]
 if TYPE_CHECKING:
     import os
 
-    import pydantic
-
     from agentlab.tools import schemas
     from agentlab.tools.schemas import Schema
 else:
-    pydantic, schemas = lazy.Later("pydantic"), lazy.Later("agentlab.tools.schemas")
+    schemas = lazy.Later("agentlab.tools.schemas")
     __getattr__, __dir__ = lazy.module_hooks(__name__, __all__)
 
 Function: TypeAlias = Callable[..., Any]

@@ -13,18 +13,13 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from agentlab._internal.lazy import Later
+from agentlab._internal.lazy import pydantic_core
 from agentlab._internal.safe_text import whole
 from agentlab.model.messages import JSON, ToolCall
 from agentlab.model.responses import ModelResponse
 from agentlab.model.usage import Usage
-
-if TYPE_CHECKING:
-    import pydantic_core
-else:
-    pydantic_core = Later("pydantic_core")
 
 MAX_COUNT = 2**63 - 1
 """The largest token count that fits into a frame's column."""

@@ -6,20 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from agentlab._internal.lazy import Later
+from agentlab._internal.lazy import pydantic_core
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
 from agentlab.model.messages import JSON, ToolCall
 from agentlab.model.responses import Hole, ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
 from agentlab.providers.wires import read
 from agentlab.providers.wires.finish_rules import Ended, Facts, find_error, not_whole
 from agentlab.providers.wires.incoming import UNREADABLE, Incoming
-
-if TYPE_CHECKING:
-    import pydantic_core
-else:
-    pydantic_core = Later("pydantic_core")
 
 BlockReader: TypeAlias = Callable[[JSON, tuple[ToolCall, ...] | None, Ended, bool], ModelResponse]
 Signaller: TypeAlias = Callable[[JSON, Facts], TerminationSignal]
