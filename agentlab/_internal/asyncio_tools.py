@@ -15,11 +15,13 @@ import threading
 import time
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from agentlab._internal.lazy import asyncio
 
 T = TypeVar("T")
+Settled: TypeAlias = "tuple[T | None, BaseException | None]"
+"""A value, or the exception in its place."""
 
 GRACE_S = 2.0
 """The time that a cancelled task has to end, including its `finally`. Then it is abandoned."""
@@ -60,6 +62,40 @@ def _dropped(work: asyncio.Future[Any]) -> None:
     _left_behind.discard(work)
     if not work.cancelled():
         work.exception()  # retrieve it, otherwise asyncio reports it
+
+
+def settling(awaitable: Awaitable[T], name: str) -> tuple[asyncio.Task[Settled[T]], asyncio.Future[None]]:
+    """Await in a task; return it and a future that is resolved when it ends, one iteration of the loop before `asyncio.wait` would
+    return. The result of the task is the value and the exception: if a task raised them, asyncio would let some escape its loop."""
+    end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    work = _settle(awaitable, end)
+    work.send(None)  # into its `try`: `end` is resolved even if the task is cancelled before it begins
+    return asyncio.create_task(work, name=name), end
+
+
+async def _settle(awaitable: Awaitable[T], end: asyncio.Future[None]) -> Settled[T]:
+    try:
+        await _until_next_send()
+        return await awaitable, None
+    except BaseException as error:
+        return None, error
+    finally:
+        if not end.done():
+            end.set_result(None)
+
+
+@types.coroutine
+def _until_next_send() -> Generator[None, None, None]:
+    yield
+
+
+async def cut_before(end: asyncio.Future[None]) -> asyncio.CancelledError | None:
+    """Wait for a future of its own; return a cancel of the caller that arrives before."""
+    try:
+        await end
+    except asyncio.CancelledError as cut:
+        return cut
+    return None
 
 
 async def sheltered(work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.CancelledError | None]:

@@ -92,7 +92,8 @@ class _Init:
 def _compiled(kind: Any) -> Any:
     """Return the `__init__` of a class. The values of a subclass are not given the class of the twin."""
     named: dict[str, Any] = {"_kind": kind, "_open": _twin(kind), "_set": object.__setattr__, "_FACTORY": _FACTORY}
-    parameters, lines, by_keyword = ["self"], [], []
+    parameters, by_keyword, lines = ["self"], list[str](), list[str]()
+    assigned: list[tuple[str, str]] = []
     for field in dataclasses.fields(kind):
         name, value = field.name, field.name
         default, factory = field.default, field.default_factory
@@ -108,8 +109,7 @@ def _compiled(kind: Any) -> Any:
             if default is dataclasses.MISSING:
                 continue  # __post_init__ sets it
             value = f"_d_{name}"
-        named.setdefault("", []).append((name, value))
-    assigned = named.pop("", [])
+        assigned.append((name, value))
     parameters += ["*", *by_keyword] if by_keyword else []
     text = [f"def __init__({', '.join(parameters)}):", *(f"  {line}" for line in lines), "  if self.__class__ is _kind:"]
     text += ["    _set(self, '__class__', _open)", *(f"    self.{name} = {value}" for name, value in assigned)]

@@ -124,8 +124,10 @@ class RunContext:
 
     def budget_of(self, settings: RunSettings) -> Budget:
         """Return the limits of the step under way: without what is held back for a last answer, unless this is its step."""
-        is_last = self.builder is not None and self.builder.last_answer
-        return settings.budget if is_last else settings.budget.before_last_answer()
+        budget = settings.budget
+        if budget.last_answer is None or (self.builder is not None and self.builder.last_answer):
+            return budget
+        return budget.before_last_answer()
 
     def refresh_settings(self) -> RunSettings:
         """Apply the current limits and return them."""

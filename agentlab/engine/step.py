@@ -74,20 +74,20 @@ async def take_step(run: RunContext) -> StepResult | None:
     except Exception as error:
         builder.fail(error)
     except BaseException as error:  # a cancel or an interrupt: record what is there, then raise it
-        _append(run, builder, error)
-        _complete(run, builder, None, _cancelled(f"during step {len(run.timeline.history)}", error))
+        step = _append(run, builder, error)
+        _complete(run, builder, step, None, _cancelled(f"during step {step.index}", error))
         raise
-    _append(run, builder)
+    step = _append(run, builder)
     try:
         reading, failure = await _read(run, builder)
     except BaseException as error:
-        _complete(run, builder, None, _cancelled(f"after step {len(run.timeline.history)}", error))
+        _complete(run, builder, step, None, _cancelled(f"after step {step.index}", error))
         raise
     ending, output = _end(run, builder, reading, failure), run.agent.output_type
     if ending is not None and output is not None:
         typed = output.accept(ending.output) if builder.output is None and ending.output is not None else builder.output
         ending = replace(ending, output=typed)
-    step = _complete(run, builder, reading, ending)
+    _complete(run, builder, step, reading, ending)
     if builder.to_raise is not None:
         raise builder.to_raise
     return step
@@ -202,26 +202,26 @@ async def _act(run: RunContext, builder: StepBuilder) -> None:
 # read ---------------------------------------------------------------------------------------------------------------------------
 
 
-def _append(run: RunContext, builder: StepBuilder, error: BaseException | None = None) -> None:
-    """Append the step to the history. An interrupted step keeps the settings that it began with."""
+def _append(run: RunContext, builder: StepBuilder, error: BaseException | None = None) -> StepResult:
+    """Append the step to the history and return it. An interrupted step keeps the settings that it began with."""
     timeline = run.timeline
-    timeline.conversation.answer_open_calls(builder.tool_results)
     if error is None:
         builder.settings = run.refresh_settings()
     else:
         builder.error = error
     step, run.builder = builder.build(timeline), None
+    timeline.conversation.answer_open_calls(step.tool_results)
     timeline.append(step)
     if run.control.approvals.asked:
         run.control.approvals.clear()
+    return step
 
 
 def abandon(run: RunContext, builder: StepBuilder, ending: Ending) -> None:
     """Record the step that waits for approval, without the calls that were not executed: the run ends."""
     give_up_children(run, builder)
     builder.decision = Decision(Action.ABORT, ending.detail, ending.stop_reason, "retry")
-    _append(run, builder)
-    _complete(run, builder, None, ending)
+    _complete(run, builder, _append(run, builder), None, ending)
 
 
 async def _read(run: RunContext, builder: StepBuilder) -> tuple[Reading | None, Exception | None]:
@@ -230,6 +230,8 @@ async def _read(run: RunContext, builder: StepBuilder) -> tuple[Reading | None, 
     if condition is None:
         return None, None
     try:
+        if not condition.may_wait:
+            return condition.read(run.timeline.history), None
         left_s = None if timeout_s is None else max(0.0, timeout_s - run.timeline.clock.elapsed_s())
         return await read_condition(condition, run.timeline.history, left_s), None
     except Exception as error:
@@ -292,10 +294,9 @@ def goal_output(stop: StopCondition | None, met: Sequence[Reading], results: Seq
     return next((result.value for result in reversed(results) if result.name in names and not result.is_error), None)
 
 
-def _complete(run: RunContext, builder: StepBuilder, reading: Reading | None, ending: Ending | None) -> StepResult:
+def _complete(run: RunContext, builder: StepBuilder, step: StepResult, reading: Reading | None, ending: Ending | None) -> None:
     """Add the readings to the step and notify the observers."""
     timeline = run.timeline
-    step = timeline.history[-1]
     if ending is not None and builder.notice and "cut off" not in ending.detail:
         full_stop = "" if ending.detail.endswith((".", "!", "?")) else "."
         ending = replace(ending, detail=f"{ending.detail}{full_stop} {builder.notice}")
@@ -304,4 +305,3 @@ def _complete(run: RunContext, builder: StepBuilder, reading: Reading | None, en
     run.ending = ending
     timeline.complete()
     timeline.emit(events.StepCompleted(now_s, step, timeline.history.usage))
-    return step

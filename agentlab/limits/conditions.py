@@ -60,6 +60,12 @@ def _either(words: tuple[str, ...]) -> str:
     return " or ".join(map(str, words))
 
 
+@functools.lru_cache(maxsize=256)
+def _often(name: str, value: int | str | None, limit: str, met: bool, goal: bool = False) -> Reading:
+    """Return a reading that is the same after most steps: it is made once, and kept once."""
+    return Reading(name, value, limit, met, goal=goal)
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class StepCountIs(StopCondition):
     """Met after this many steps.
@@ -162,7 +168,7 @@ class HasToolCall(StopCondition):
     def read(self, history: Totals) -> Reading:
         """Count the calls; the limit lists the names."""
         count = sum([history.tool_count(name) for name in self.names])
-        return Reading("HasToolCall", count, _either(self.names), count > 0, goal=self.goal)
+        return _often("HasToolCall", count, _either(self.names), count > 0, self.goal)
 
     def __repr__(self) -> str:
         return f"HasToolCall({words_as_code(self.names)})"
@@ -201,7 +207,7 @@ class FinishReasonIs(StopCondition):
         last = history.last
         met = any(map(history.has_finish, self.reasons))
         reason = None if last is None else last.finish_reason
-        return Reading("FinishReasonIs", None if reason is None else reason._value_, _either(self.reasons), met)
+        return _often("FinishReasonIs", None if reason is None else reason.value, _either(self.reasons), met)
 
     def __repr__(self) -> str:
         return f"FinishReasonIs({words_as_code(self.reasons)})"

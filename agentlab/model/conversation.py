@@ -42,8 +42,11 @@ class Conversation(Sequence[Message]):
         last = self._messages[-1]
         if last.role != "assistant" or not last.tool_calls:
             return
-        rest = [ToolResult(call.id, call.name, NOT_DONE, error="not_executed") for call in last.tool_calls[len(results) :]]
-        self._messages.append(Message("tool", tool_results=(*results, *rest)))
+        results = tuple(results)
+        if len(results) < len(last.tool_calls):
+            rest = last.tool_calls[len(results) :]
+            results += tuple([ToolResult(call.id, call.name, NOT_DONE, error="not_executed") for call in rest])
+        self._messages.append(Message("tool", tool_results=results))
 
     def replace_last(self, message: Message) -> None:
         """Replace the last message."""

@@ -37,7 +37,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
 from agentlab._internal import lazy
-from agentlab._internal.asyncio_tools import GRACE_S, call_on_thread, can_start_threads, cancel_and_wait, is_async
+from agentlab._internal.asyncio_tools import (
+    GRACE_S,
+    call_on_thread,
+    can_start_threads,
+    cancel_and_wait,
+    cut_before,
+    is_async,
+    settling,
+)
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import FixtureError, StopRequested, ToolDefinitionError
 from agentlab._internal.lazy import asyncio, pydantic
@@ -53,12 +61,11 @@ if TYPE_CHECKING:
     import os
 
     from agentlab.tools import schemas
+    from agentlab.tools.schemas import Function as Function
     from agentlab.tools.schemas import Schema
 else:
-    schemas = lazy.Later("agentlab.tools.schemas")
+    schemas, Function = lazy.Later("agentlab.tools.schemas"), Callable[..., Any]
     __getattr__, __dir__ = lazy.module_hooks(__name__, __all__)
-
-Function: TypeAlias = Callable[..., Any]
 
 OnCancel: TypeAlias = Literal["cancel", "wait"]
 
@@ -486,12 +493,9 @@ async def _call(target: Tool, arguments: dict[str, Any]) -> _Outcome:
 
 async def _awaited(target: Tool, awaitable: Awaitable[Any], until_s: float | None) -> _Outcome:
     """Await the result of an async function in a separate task, which is abandoned if it does not end."""
-    end = asyncio.get_running_loop().create_future()
-    work = _settle(awaitable, end)
-    work.send(None)
-    task = asyncio.create_task(work, name=f"agentlab-tool-{target.name}")
+    task, end = settling(awaitable, f"agentlab-tool-{target.name}")
     try:
-        cut = await (_wait(end, until_s) if until_s is not None else _cut_before(end))
+        cut = await (_wait(end, until_s) if until_s is not None else cut_before(end))
         late, out_of_time = not task.done(), cut is None
         if late:
             grace_s = None if getattr(target.function, "ends_when_cancelled", False) else GRACE_S
@@ -507,26 +511,6 @@ async def _awaited(target: Tool, awaitable: Awaitable[Any], until_s: float | Non
     return _Outcome(value, error, out_of_time=late and out_of_time, cut=cut)
 
 
-async def _settle(awaitable: Awaitable[Any], end: asyncio.Future[None]) -> tuple[Any, BaseException | None]:
-    """Return the value or the exception of an awaitable, and resolve `end`. If a task raised them, asyncio would let some escape.
-
-    The first `send` leads into the `try`: `end` is resolved even if the task is cancelled before it begins.
-    """
-    try:
-        await _until_next_send()
-        return await awaitable, None
-    except BaseException as error:
-        return None, error
-    finally:
-        if not end.done():
-            end.set_result(None)
-
-
-@types.coroutine
-def _until_next_send() -> Generator[None, None, None]:
-    yield
-
-
 def _call_inline(function: Function, arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:
     """Return the value or the exception of a function. An interrupt is raised: on the loop's thread it comes from a person."""
     try:
@@ -535,15 +519,6 @@ def _call_inline(function: Function, arguments: dict[str, Any]) -> tuple[Any, Ba
         raise
     except BaseException as error:
         return None, error
-
-
-async def _cut_before(end: asyncio.Future[None]) -> asyncio.CancelledError | None:
-    """Wait for `end`; return a cancellation that arrives before."""
-    try:
-        await end
-    except asyncio.CancelledError as cut:
-        return cut
-    return None
 
 
 async def _wait(work: asyncio.Future[Any], until_s: float | None) -> asyncio.CancelledError | None:

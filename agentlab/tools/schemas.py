@@ -15,8 +15,8 @@ import functools
 import inspect
 import json
 import typing
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import pydantic
 import pydantic_core
@@ -27,8 +27,7 @@ from agentlab._internal.values import dataclass
 from agentlab.model.messages import JSON
 from agentlab.model.parts import Audio, Document, Image, Part, part_of
 
-if TYPE_CHECKING:
-    from agentlab.tools import Function
+Function: typing.TypeAlias = Callable[..., Any]
 
 Schema: typing.TypeAlias = type[pydantic.BaseModel] | Mapping[str, JSON]
 """The arguments of a tool: a pydantic class, a JSON schema, or a vendor's function definition."""
