@@ -120,7 +120,7 @@ class ToolResult(Displayable):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        if not isinstance(self.content, str):
+        if type(self.content) is not str:
             _join(self, "content", self.content)
 
     @property
@@ -195,7 +195,7 @@ class Message(Displayable):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        if not isinstance(self.text, str):
+        if type(self.text) is not str:
             _join(self, "text", self.text)
         if self.parts and self.role != "user":
             raise ConfigurationError(
@@ -221,12 +221,13 @@ class Message(Displayable):
 
 def _join(value: Message | ToolResult, name: str, content: Content) -> None:
     """Replace a list of texts and parts by the text, and the parts beside it."""
-    where = f"{type(value).__name__}({name}=…)"
-    if not isinstance(content, list | tuple):
-        raise ConfigurationError(f"{where}: {content!r} is neither text nor a list of texts and parts.")
-    text, parts = joined(content, where)
-    object.__setattr__(value, name, text)
-    object.__setattr__(value, "parts", parts)
+    if not isinstance(content, str):
+        where = f"{type(value).__name__}({name}=…)"
+        if not isinstance(content, list | tuple):
+            raise ConfigurationError(f"{where}: {content!r} is neither text nor a list of texts and parts.")
+        text, parts = joined(content, where)
+        object.__setattr__(value, name, text)
+        object.__setattr__(value, "parts", parts)
 
 
 def user_message(content: Content, refusal: str) -> Message:
