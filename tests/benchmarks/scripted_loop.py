@@ -1,7 +1,6 @@
 """A run whose model needs no network: the cost of the loop itself, with its history, readings and recorder.
 
-`needed` shows which part of a step no faster code could save: the values that the step keeps, and the task of its tool. Where a goal is
-below that, the row of the step prints both.
+`needed` shows which part of a step no faster code could save: the values that the step keeps, and the task of its tool.
 """
 
 import asyncio
