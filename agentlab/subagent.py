@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Any, cast
 
@@ -17,6 +17,7 @@ from pydantic import Field
 
 from agentlab._internal.formatting import counted
 from agentlab._internal.formatting import in_words as amount_in_words
+from agentlab._internal.values import dataclass
 from agentlab.agent import Agent, Run
 from agentlab.engine import call_context, next_actions
 from agentlab.engine.branches import set_caller, set_parent

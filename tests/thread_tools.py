@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from agentlab._internal.threads import can_start_threads
+from agentlab._internal.asyncio_tools import can_start_threads
 from agentlab.engine import worker
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ May import: nothing of agentlab.
     formatting     formats numbers, money and durations
     lazy           imports by name, and errors for unknown names and keywords
     display        displays values and errors in a notebook
-    asyncio_tools  async helpers, and work that continues after a cancel
-    threads        decides whether sync work runs on a thread, or on the event loop where there are no threads, as in a browser
+    values         frozen dataclasses that are quick to define and to make
+    asyncio_tools  async helpers, work that continues after a cancel, and where sync work runs: on a thread, or on the event loop
     kernel         the notebook's kernel: detects a live page, handles the stop button, works around ipykernel's problems
 """

@@ -1,8 +1,10 @@
-"""Async helpers: work that continues after its awaiter is cancelled, functions that may be async, and forgotten awaits."""
+"""Async helpers: work that continues after its awaiter is cancelled, functions that may be async, and forgotten awaits.
+
+The one place that decides where sync work runs: on a thread, or on the caller's event loop where no thread can be started.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import contextvars
 import functools
@@ -11,10 +13,15 @@ import math
 import sys
 import threading
 import time
+import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+
+from agentlab._internal.lazy import asyncio
 
 T = TypeVar("T")
+Settled: TypeAlias = "tuple[T | None, BaseException | None]"
+"""A value, or the exception in its place."""
 
 GRACE_S = 2.0
 """The time that a cancelled task has to end, including its `finally`. Then it is abandoned."""
@@ -55,6 +62,40 @@ def _dropped(work: asyncio.Future[Any]) -> None:
     _left_behind.discard(work)
     if not work.cancelled():
         work.exception()  # retrieve it, otherwise asyncio reports it
+
+
+def settling(awaitable: Awaitable[T], name: str) -> tuple[asyncio.Task[Settled[T]], asyncio.Future[None]]:
+    """Await in a task; return it and a future that is resolved when it ends, one iteration of the loop before `asyncio.wait` would
+    return. The result of the task is the value and the exception: if a task raised them, asyncio would let some escape its loop."""
+    end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    work = _settle(awaitable, end)
+    work.send(None)  # into its `try`: `end` is resolved even if the task is cancelled before it begins
+    return asyncio.create_task(work, name=name), end
+
+
+async def _settle(awaitable: Awaitable[T], end: asyncio.Future[None]) -> Settled[T]:
+    try:
+        await _until_next_send()
+        return await awaitable, None
+    except BaseException as error:
+        return None, error
+    finally:
+        if not end.done():
+            end.set_result(None)
+
+
+@types.coroutine
+def _until_next_send() -> Generator[None, None, None]:
+    yield
+
+
+async def cut_before(end: asyncio.Future[None]) -> asyncio.CancelledError | None:
+    """Wait for a future of its own; return a cancel of the caller that arrives before."""
+    try:
+        await end
+    except asyncio.CancelledError as cut:
+        return cut
+    return None
 
 
 async def sheltered(work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.CancelledError | None]:
@@ -114,6 +155,8 @@ P = ParamSpec("P")
 
 def is_async(function: object) -> bool:
     """True if a call of this function certainly returns an awaitable. Recognises partials and an async `__call__`."""
+    if type(function) is types.FunctionType and function.__code__.co_flags & inspect.CO_COROUTINE:
+        return True
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
@@ -188,3 +231,31 @@ def needs_await(call: str) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Ca
         return called
 
     return decorated
+
+
+# Threads ------------------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def can_start_threads() -> bool:
+    """True if this Python can start threads. Tried once per process: builds of one platform differ in it.
+
+    Python in a browser (Pyodide, which JupyterLite uses) has one thread. What runs on a thread elsewhere runs on the event loop there:
+    sync tools, `run.start()`, the panel's buttons and its redraw. A sync function blocks the loop until it returns.
+    """
+    thread = threading.Thread(target=_nothing, name="agentlab-trial", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # "can't start new thread"
+        return False
+    thread.join()
+    return True
+
+
+def _nothing() -> None:
+    pass
+
+
+async def off_the_loop(work: Callable[[], T]) -> T:
+    """Return the result of sync work: done on a thread, so that the loop stays free, or here where there are no threads."""
+    return await asyncio.to_thread(work) if can_start_threads() else work()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +11,7 @@ from typing import Any
 
 import agentlab
 from agentlab._internal import lazy
+from agentlab._internal.lazy import traceback
 
 
 class Displayable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 import os
@@ -12,6 +11,8 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import FrameType
 from typing import Any
+
+from agentlab._internal.lazy import asyncio
 
 # The page -----------------------------------------------------------------------------------------------------------------------
 
@@ -336,5 +337,5 @@ async def waiting() -> AsyncIterator[None]:
 
 
 async def _tick() -> None:
-    while True:  # noqa: ASYNC110  only wakes the loop
+    while True:
         await asyncio.sleep(TICK_S)

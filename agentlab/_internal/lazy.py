@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from importlib import import_module
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 _EVENTS = (
     "RunStarted", "RunPaused", "RunResumed", "RunEnded", "StepStarted", "StepCompleted", "Nudged", "LastAnswerAsked", "CallRetried",
@@ -179,6 +179,8 @@ def module_hooks(
                 explain_missing(f"{module.replace('agentlab', 'lab', 1)}.{name}", error)
                 raise
             return found if places[name].endswith(f".{name}") else getattr(found, name)
+        if name.startswith("__"):  # asked for by Python itself, at each import of the module
+            raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
         raise unknown_name_error(module, name, names)
 
     return missing, lambda: list(names)
@@ -216,20 +218,28 @@ def helps_with_keywords(target: C) -> C:
 
 
 def _checking(function: C, owner: str, kind: str) -> C:
-    parameters = [each for each in inspect.signature(function).parameters.values() if each.name != "self"]
-    known = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-    listed = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
+    known: list[str] = []  # read when a keyword is first given: a signature is slow to make
 
     @functools.wraps(function)
     def checked(*args: Any, **given: Any) -> Any:
+        if given and not known:
+            known.extend(_keywords(function))
         for name, value in given.items():
             if name not in known:
+                parameters = inspect.signature(function).parameters.values()
+                listed = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
                 positional = f"Write its {listed} without a keyword: {owner}(…)." if listed and not known else ""
                 hint = positional or advice(name, known, owner=owner, value=value)
                 raise getattr(import_module("agentlab.errors"), kind)(f"{owner} takes no {name!r}. {hint}")
         return function(*args, **given)
 
     return checked  # type: ignore[return-value]
+
+
+def _keywords(function: Callable[..., Any]) -> list[str]:
+    parameters = inspect.signature(function).parameters.values()
+    named = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    return [name for name in named if name != "self"]
 
 
 def advice(name: str, known: Sequence[str], *, owner: str = "", value: object = None, lists: str = "It takes") -> str:
@@ -299,7 +309,31 @@ def _fields(keyword: str) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(getattr(import_module(module), name))}
 
 
-# Calls by name --------------------------------------------------------------------------------------------------------------
+# Modules and calls by name ----------------------------------------------------------------------------------------------------
+
+
+class Later:
+    """A module that is imported when one of its names is first used, for libraries that most imports of agentlab do not need."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = vars(self)[attribute] = getattr(import_module(self._name), attribute)
+        return value
+
+
+if TYPE_CHECKING:
+    import asyncio as asyncio  # noqa: PLC0414  imported from here
+    import hashlib as hashlib  # noqa: PLC0414
+    import logging as logging  # noqa: PLC0414
+    import traceback as traceback  # noqa: PLC0414
+
+    import pydantic as pydantic  # noqa: PLC0414
+    import pydantic_core as pydantic_core  # noqa: PLC0414
+else:
+    asyncio, hashlib, logging, traceback = map(Later, ("asyncio", "hashlib", "logging", "traceback"))
+    pydantic, pydantic_core = map(Later, ("pydantic", "pydantic_core"))
 
 
 def call(target: str, *args: Any, **kwargs: Any) -> Any:

@@ -206,6 +206,8 @@ class Redactor:
 
     def known(self, text: str) -> str:
         """Return the text with the known secrets replaced, and nothing else."""
+        if not self._known and not known_keys.spellings():
+            return text
         data = text.encode("utf-8", "surrogatepass")
         places = _merged(self._known_places(data))
         return _replaced(data, places)[0].decode("utf-8", "surrogatepass") if places else text

@@ -27,7 +27,7 @@ from agentlab.limits.reading import Action, Decision
 from agentlab.model.messages import Message, ModelRequest
 from agentlab.model.pricing import cost_of
 from agentlab.model.responses import ModelResponse, RateLimit
-from agentlab.model.usage import Usage, UsageSource
+from agentlab.model.usage import Cost, CostSource, Usage, UsageSource
 from agentlab.providers.finish_detection import log_signal
 from agentlab.providers.wires.read import unique_call_ids
 from agentlab.records import events
@@ -61,7 +61,7 @@ async def ask(run: RunContext, builder: StepBuilder, continuation: ContinuationR
     request, response, failure = await _ask_until_complete(run, builder, continuation)
     response = _add_to_answer(run, builder, response, continuation, before)
     builder.decision = await _decide(run, builder, request, response)
-    for call in builder.calls[before:]:
+    for call in builder.calls[before:] if before else builder.calls:
         known = call.usage.total_tokens is not None
         if (not known or call.cost.usd is None) and run.warned_unknown != (builder.settings, known):
             _warn_of_unknown_use(run, builder.settings, call)
@@ -234,7 +234,7 @@ async def _send(run: RunContext, builder: StepBuilder, request: ModelRequest) ->
         raise BudgetExhausted
     timeline, agent = run.timeline, run.agent
     index, step = timeline.history.own_calls + builder.calls_made + 1, timeline.next_step
-    retries = 0
+    is_below, retries = run.outermost is not run, 0
 
     def on_retry(attempt: int, wait_s: float, reason: str, rate_limit: RateLimit | None = None) -> None:
         nonlocal retries
@@ -252,7 +252,8 @@ async def _send(run: RunContext, builder: StepBuilder, request: ModelRequest) ->
     context = CallContext(run.transport, run.replay_key, index, on_text, on_retry, on_arguments)
     started_s, started = timeline.clock.elapsed_s(), time.perf_counter()
     builder.open_calls += 1
-    call_context.count_outside_history(run, calls=1)
+    if is_below:
+        call_context.count_outside_history(run, calls=1)
     try:
         response = await agent.model.respond(request, context)
         if response.tool_calls:
@@ -279,13 +280,16 @@ def record_call(  # noqa: PLR0917  all of them describe the call
     """Add a response to the step, with its cost, and emit why it ended."""
     timeline, model, signal = run.timeline, run.agent.model, response.signal
     usage = _charged_usage(run, builder, request, response)
-    at = datetime.now(UTC) if response.source is None else response.source.at  # without HTTP, the answer was made just now
-    address = getattr(model, "address", "")
-    named = response.model or model.model
-    cost = cost_of(model.name, named, usage, response.cost_usd, at=at, address=address, requested=model.model)
+    if response.cost_usd is not None:
+        cost = Cost(response.cost_usd, CostSource.REPORTED)
+    else:
+        at = datetime.now(UTC) if response.source is None else response.source.at  # without HTTP, the answer was made just now
+        address, named = getattr(model, "address", ""), response.model or model.model
+        cost = cost_of(model.name, named, usage, at=at, address=address, requested=model.model)
     log_signal(signal, model.name, model.model)
     builder.calls.append(ModelCall(index, response, usage, cost, started_s, duration_s, request.max_output_tokens, retries))
-    call_context.count_outside_history(run, tokens=usage.known_tokens, cost_usd=cost.known_usd)
+    if run.outermost is not run:
+        call_context.count_outside_history(run, tokens=usage.known_tokens, cost_usd=cost.known_usd)
     now_s = timeline.clock.elapsed_s()
     timeline.emit(
         events.StopReasonObserved(
@@ -316,10 +320,10 @@ def choose_response(
 
 def _assistant_message(response: ModelResponse) -> Message:
     """Return the message for the conversation, without calls that were cut off: providers reject them."""
-    whole = tuple([call for call in response.tool_calls if not is_cut_off(call)]) if response.tool_calls else ()
-    if len(whole) < len(response.tool_calls):
-        return Message("assistant", response.text, whole)
-    return Message("assistant", response.text, whole, native=response.native)
+    calls = response.tool_calls
+    if any(map(is_cut_off, calls)):
+        return Message("assistant", response.text, tuple([call for call in calls if not is_cut_off(call)]))
+    return Message("assistant", response.text, calls, native=response.native)
 
 
 def no_call_left(run: RunContext, builder: StepBuilder) -> bool:

@@ -6,7 +6,6 @@ run is the outermost one: its limits and its agent's `max_depth` apply to every 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import os
@@ -14,10 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from agentlab._internal.lazy import asyncio
+from agentlab._internal.values import dataclass
 from agentlab.engine.plan import RunSnapshot
 from agentlab.engine.step_builder import OpenChild, StepBuilder, Used
 from agentlab.errors import ConfigurationError
@@ -124,8 +124,10 @@ class RunContext:
 
     def budget_of(self, settings: RunSettings) -> Budget:
         """Return the limits of the step under way: without what is held back for a last answer, unless this is its step."""
-        is_last = self.builder is not None and self.builder.last_answer
-        return settings.budget if is_last else settings.budget.before_last_answer()
+        budget = settings.budget
+        if budget.last_answer is None or (self.builder is not None and self.builder.last_answer):
+            return budget
+        return budget.before_last_answer()
 
     def refresh_settings(self) -> RunSettings:
         """Apply the current limits and return them."""

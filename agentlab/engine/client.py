@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 from agentlab._internal import secrets as known_keys
+from agentlab._internal.asyncio_tools import off_the_loop
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.lazy import hashlib, helps_with_keywords
 from agentlab._internal.redaction import Redactor, known_secrets, redact_url, secrets_in_headers
-from agentlab._internal.threads import off_the_loop
+from agentlab._internal.values import dataclass
 from agentlab.errors import (
     ConfigurationError,
     LimitError,

@@ -11,8 +11,9 @@ space or line break, since data, code and songs repeat whole lines. Nothing is e
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from agentlab._internal.values import dataclass
 from agentlab.engine.termination import is_cut_off
 from agentlab.limits.policies import ContinuationPolicy
 from agentlab.limits.reading import Action, Decision

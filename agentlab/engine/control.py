@@ -6,13 +6,13 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias, get_args
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.redaction import in_words, redacted_repr, text_of
+from agentlab._internal.values import dataclass
 
 # Approvals ----------------------------------------------------------------------------------------------------------------------
 

@@ -6,11 +6,12 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import ROUND_UP, Decimal
 from typing import Any, TypeVar
 
 from agentlab._internal.formatting import in_words
+from agentlab._internal.values import dataclass
 from agentlab.limits.budget import TOTAL_OF, USED, DefaultTurns
 from agentlab.limits.combinators import Not, Off, StopCondition
 from agentlab.limits.condition_tree import describe

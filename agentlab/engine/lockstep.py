@@ -10,7 +10,6 @@ both.pause()  both.resume()  both.stop("enough")  both.cancel()
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from agentlab._internal.asyncio_tools import needs_await
 from agentlab._internal.display import Displayable
+from agentlab._internal.lazy import asyncio
 from agentlab._internal.safe_text import one_line
 from agentlab.engine.branches import RunLike
 from agentlab.engine.control import Control

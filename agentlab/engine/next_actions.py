@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redacted_repr
+from agentlab._internal.values import dataclass
 from agentlab.engine.limit_increases import LimitIncrease, conditions_off, raised_conditions, raised_limits, twice
 from agentlab.errors import ConfigurationError, MissingUsageError
 from agentlab.limits.combinators import StopCondition

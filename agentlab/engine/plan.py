@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
+from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError
 from agentlab.limits.reading import Reading
 from agentlab.model.conversation import Conversation

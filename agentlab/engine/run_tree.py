@@ -6,10 +6,10 @@ The first run is `1`, its branches and children are `1.1` and `1.2` in the order
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from agentlab._internal.safe_text import one_line
+from agentlab._internal.values import dataclass
 from agentlab.engine.branches import RunLike
 from agentlab.engine.plan import Origin
 from agentlab.limits.settings import RunSettings

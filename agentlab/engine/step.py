@@ -15,12 +15,12 @@ recorded as a step before anything else happens.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentlab._internal.formatting import in_words as number_in_words
+from agentlab._internal.lazy import asyncio
 from agentlab._internal.redaction import in_words, redact
 from agentlab.engine import call_context
 from agentlab.engine.ask import BudgetExhausted
@@ -34,7 +34,7 @@ from agentlab.limits.budget import LIMIT_REASONS, DefaultTurns
 from agentlab.limits.combinators import StopCondition
 from agentlab.limits.conditions import HasToolCall
 from agentlab.limits.evaluation import read_condition
-from agentlab.limits.reading import Action, Decision, Reading
+from agentlab.limits.reading import Action, Decision, Reading, Remaining
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import Message, ToolResult
@@ -44,6 +44,7 @@ from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
     from agentlab.engine.call_context import RunContext
+    from agentlab.engine.timeline import Timeline
 
 LAST_ANSWER = (
     "The budget of this run is nearly used up. Give your final answer now, from what you have found so far. "
@@ -73,20 +74,20 @@ async def take_step(run: RunContext) -> StepResult | None:
     except Exception as error:
         builder.fail(error)
     except BaseException as error:  # a cancel or an interrupt: record what is there, then raise it
-        _append(run, builder, error)
-        _complete(run, builder, None, _cancelled(f"during step {len(run.timeline.history)}", error))
+        step = _append(run, builder, error)
+        _complete(run, builder, step, None, _cancelled(f"during step {step.index}", error))
         raise
-    _append(run, builder)
+    step = _append(run, builder)
     try:
         reading, failure = await _read(run, builder)
     except BaseException as error:
-        _complete(run, builder, None, _cancelled(f"after step {len(run.timeline.history)}", error))
+        _complete(run, builder, step, None, _cancelled(f"after step {step.index}", error))
         raise
     ending, output = _end(run, builder, reading, failure), run.agent.output_type
     if ending is not None and output is not None:
         typed = output.accept(ending.output) if builder.output is None and ending.output is not None else builder.output
         ending = replace(ending, output=typed)
-    step = _complete(run, builder, reading, ending)
+    _complete(run, builder, step, reading, ending)
     if builder.to_raise is not None:
         raise builder.to_raise
     return step
@@ -107,13 +108,21 @@ def _begin(run: RunContext) -> StepBuilder:
     timeline, settings = run.timeline, run.in_force
     started_s = timeline.clock.elapsed_s()
     run.builder = builder = StepBuilder(settings, started_s)
-    remaining = settings.budget.remaining(timeline.history, started_s)
-    timeline.emit(events.StepStarted(started_s, timeline.next_step, remaining))
+    timeline.emit(events.StepStarted(started_s, timeline.next_step, _remaining(timeline, settings, started_s)))
     builder.last_answer = _nearly_used_up(run, settings)
     if builder.last_answer:
         timeline.conversation.append(Message("system", LAST_ANSWER))
         timeline.emit(events.LastAnswerAsked(timeline.clock.elapsed_s(), timeline.next_step, builder.last_answer))
     return builder
+
+
+def _remaining(timeline: Timeline, settings: RunSettings, now_s: float) -> Remaining:
+    """Return what is left of the budget: that after the last step, if only the time has passed and has no limit."""
+    history, budget = timeline.history, settings.budget
+    last = history.last
+    if last is not None and last.settings.budget is budget and budget.timeout is None and not history.cut_off:
+        return last.remaining
+    return budget.remaining(history, now_s)
 
 
 def _nearly_used_up(run: RunContext, settings: RunSettings, before: str = "") -> str:
@@ -132,7 +141,8 @@ def _limit_reached(run: RunContext, settings: RunSettings) -> Ending | None:
     if terminating is not None and (calls := history.own_calls) >= terminating.max_invocations:
         detail = f"The model was called {calls} times (max_invocations) without calling a terminating tool."
         return Ending(StopReason.CALL_LIMIT, detail)
-    reached = settings.budget.exhausted(history, run.timeline.clock.elapsed_s())
+    budget = settings.budget
+    reached = budget.exhausted(history, 0.0 if budget.timeout is None else run.timeline.clock.elapsed_s())
     if reached is None:
         return None
     default = ", the default: Budget(max_turns=…) raises it" if isinstance(reached.limit, DefaultTurns) else ""
@@ -192,26 +202,26 @@ async def _act(run: RunContext, builder: StepBuilder) -> None:
 # read ---------------------------------------------------------------------------------------------------------------------------
 
 
-def _append(run: RunContext, builder: StepBuilder, error: BaseException | None = None) -> None:
-    """Append the step to the history. An interrupted step keeps the settings that it began with."""
+def _append(run: RunContext, builder: StepBuilder, error: BaseException | None = None) -> StepResult:
+    """Append the step to the history and return it. An interrupted step keeps the settings that it began with."""
     timeline = run.timeline
-    timeline.conversation.answer_open_calls(builder.tool_results)
     if error is None:
         builder.settings = run.refresh_settings()
     else:
         builder.error = error
     step, run.builder = builder.build(timeline), None
+    timeline.conversation.answer_open_calls(step.tool_results)
     timeline.append(step)
     if run.control.approvals.asked:
         run.control.approvals.clear()
+    return step
 
 
 def abandon(run: RunContext, builder: StepBuilder, ending: Ending) -> None:
     """Record the step that waits for approval, without the calls that were not executed: the run ends."""
     give_up_children(run, builder)
     builder.decision = Decision(Action.ABORT, ending.detail, ending.stop_reason, "retry")
-    _append(run, builder)
-    _complete(run, builder, None, ending)
+    _complete(run, builder, _append(run, builder), None, ending)
 
 
 async def _read(run: RunContext, builder: StepBuilder) -> tuple[Reading | None, Exception | None]:
@@ -220,6 +230,8 @@ async def _read(run: RunContext, builder: StepBuilder) -> tuple[Reading | None, 
     if condition is None:
         return None, None
     try:
+        if not condition.may_wait:
+            return condition.read(run.timeline.history), None
         left_s = None if timeout_s is None else max(0.0, timeout_s - run.timeline.clock.elapsed_s())
         return await read_condition(condition, run.timeline.history, left_s), None
     except Exception as error:
@@ -282,16 +294,14 @@ def goal_output(stop: StopCondition | None, met: Sequence[Reading], results: Seq
     return next((result.value for result in reversed(results) if result.name in names and not result.is_error), None)
 
 
-def _complete(run: RunContext, builder: StepBuilder, reading: Reading | None, ending: Ending | None) -> StepResult:
+def _complete(run: RunContext, builder: StepBuilder, step: StepResult, reading: Reading | None, ending: Ending | None) -> None:
     """Add the readings to the step and notify the observers."""
     timeline = run.timeline
-    step = timeline.history[-1]
     if ending is not None and builder.notice and "cut off" not in ending.detail:
         full_stop = "" if ending.detail.endswith((".", "!", "?")) else "."
         ending = replace(ending, detail=f"{ending.detail}{full_stop} {builder.notice}")
-    remaining = builder.settings.budget.remaining(timeline.history, timeline.clock.elapsed_s())
-    builder.complete(step, remaining, reading, ending)
+    now_s = timeline.clock.elapsed_s()
+    builder.complete(step, builder.settings.budget.remaining(timeline.history, now_s), reading, ending)
     run.ending = ending
     timeline.complete()
-    timeline.emit(events.StepCompleted(timeline.clock.elapsed_s(), step, timeline.history.usage))
-    return step
+    timeline.emit(events.StepCompleted(now_s, step, timeline.history.usage))

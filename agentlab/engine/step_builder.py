@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from agentlab._internal.redaction import in_words
+from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError, FixtureError, MissingUsageError, ProviderError
 from agentlab.limits.reading import Action, Decision, Reading, Remaining
 from agentlab.model.finish_reasons import StopReason

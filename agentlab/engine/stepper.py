@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import threading
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentlab._internal.asyncio_tools import cancel_and_wait
+from agentlab._internal.lazy import asyncio
 from agentlab._internal.redaction import in_words, redact
 from agentlab.engine import call_context
 from agentlab.engine.call_context import RunContext
@@ -111,27 +111,24 @@ class Stepper:
         clock.start()
         step: StepResult | None = None
         try:
-            step = await self._step()
+            try:
+                step = await take_step(self.context)
+            finally:
+                if (ending := self.context.ending) is not None:
+                    self.end(ending)
         except asyncio.CancelledError:
             if not self._interrupts or self._uncancel(task) > cancels_before:  # the task was cancelled from outside
                 raise
             step = self.timeline.history.last
         else:
-            self._uncancel(task)  # a tool or a middleware suppressed the cancel
+            if self._interrupts:
+                self._uncancel(task)  # a tool or a middleware suppressed the cancel
         finally:
             clock.stop()
             self._task = None
         if self.control.must_end:  # too late for the step to see it
             self._end_between_steps()
         return None if step is None else self.timeline.history.last
-
-    async def _step(self) -> StepResult | None:
-        """Take a step, and end the run if a limit, a condition or the model ends it."""
-        try:
-            return await take_step(self.context)
-        finally:
-            if (ending := self.context.ending) is not None:
-                self.end(ending)
 
     async def step_quietly(self) -> StepResult | None:
         """Take one step for a lockstep or an experiment. Returns None if there was none; errors go into the result."""

@@ -29,17 +29,17 @@ A truncated tool call is never executed, whatever a policy returns.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
-
-import pydantic_core
 
 from agentlab._internal.asyncio_tools import discard, name_of, needs_await
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import module_hooks
+from agentlab._internal.lazy import module_hooks, pydantic_core
 from agentlab._internal.safe_text import whole
+from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError
 from agentlab.limits.combinators import as_condition
 from agentlab.limits.evaluation import read_condition
@@ -268,12 +268,15 @@ def is_cut_off(tool_call: ToolCall) -> bool:
         >>> lab.termination.is_cut_off(call("search", '{"words": "umb').tool_calls[0])
         True
     """
-    if not tool_call.closed:
-        return True
-    if not tool_call.arguments.strip():
+    return not tool_call.closed or _breaks_off(tool_call.arguments)
+
+
+@functools.lru_cache(maxsize=8)  # each call is asked about twice: for the decision, and for the conversation
+def _breaks_off(arguments: str) -> bool:
+    if not arguments.strip():
         return False
     try:
-        pydantic_core.from_json(whole(tool_call.arguments))
+        pydantic_core.from_json(whole(arguments))
     except ValueError as error:
         return "EOF while parsing" in str(error)
     return False

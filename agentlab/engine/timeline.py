@@ -16,6 +16,8 @@ from agentlab.records import events
 from agentlab.records.history import RunHistory
 from agentlab.records.step import StepResult
 
+_NOT_KEPT = frozenset({events.TextReceived, events.ArgumentsReceived})
+
 
 class Clock:
     """Counts the active seconds of a run, without pauses and the time between manual steps. Starts and stops may nest."""
@@ -46,11 +48,14 @@ class Clock:
 
     def elapsed_s(self) -> float:
         """Return the active seconds so far."""
-        return self._before + (time.monotonic() - self._since if self._active else 0.0)
+        return self._before + (time.monotonic() - self._since) if self._active else self._before
 
 
 class Timeline:
-    """The record of one run. `observers` receive each event; forks and child runs begin with `inherited`."""
+    """The record of one run. `observers` receive each event; forks and child runs begin with `inherited`.
+
+    `next_step` is the number of the step under way, or of the next one.
+    """
 
     __slots__ = (
         "_faulty",
@@ -65,6 +70,7 @@ class Timeline:
         "first_length",
         "history",
         "inherited",
+        "next_step",
         "observers",
         "prompt",
     )
@@ -78,6 +84,7 @@ class Timeline:
         self.prompt = prefix.prompt
         self.conversation = Conversation(prefix.messages)
         self.history: RunHistory = prefix.history
+        self.next_step = len(self.history) + 1
         self.events: list[events.Event] = []
         self.clock = Clock(self.history.elapsed_s)
         self.observers: tuple[events.RunObserver, ...] = tuple(observers)
@@ -89,11 +96,6 @@ class Timeline:
         self._warned: set[str] = set()
         self._faulty: set[int] = set()
         self._lock = threading.Lock()
-
-    @property
-    def next_step(self) -> int:
-        """The number of the step under way, or of the next one."""
-        return len(self.history) + 1
 
     @property
     def complete_steps(self) -> int:
@@ -120,6 +122,7 @@ class Timeline:
     def append(self, step: StepResult) -> None:
         """Record a step; `complete` follows once its readings are known."""
         self.history.append(step)
+        self.next_step += 1
 
     def complete(self) -> None:
         """Mark the last step as complete: stores may write it, and forks may begin after it."""
@@ -136,7 +139,7 @@ class Timeline:
                 return
             if kind is events.RunEnded:
                 self._has_ended = True
-            if kind is not events.TextReceived and kind is not events.ArgumentsReceived:
+            if kind not in _NOT_KEPT:
                 self.events.append(event)
         for observer in self.observers:
             try:

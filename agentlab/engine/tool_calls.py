@@ -6,7 +6,6 @@ A tool that needs approval is executed once a person has decided; until then the
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import itertools
 import time
@@ -16,10 +15,9 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-import pydantic
-
 from agentlab._internal.asyncio_tools import GRACE_S, sheltered
 from agentlab._internal.formatting import counted
+from agentlab._internal.lazy import asyncio, pydantic
 from agentlab._internal.redaction import in_words, redact_known
 from agentlab.engine import call_context
 from agentlab.engine.control import Given, PendingCall, StepSuspended, StopRequest
@@ -33,7 +31,7 @@ from agentlab.model.messages import Message, ToolCall, ToolResult
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
 from agentlab.records.result import MODIFY_PROMPT
-from agentlab.tools import INTERRUPTED, Executed, Tool, execute_call, problems
+from agentlab.tools import INTERRUPTED, Executed, Tool, execute_call, schemas
 
 if TYPE_CHECKING:
     from agentlab.engine.call_context import RunContext
@@ -108,13 +106,14 @@ async def execute_tools(run: RunContext, builder: StepBuilder, response: ModelRe
     number = 0
     for calls in _together(run, builder, response):
         number += len(calls)
-        done = {result.call_id for result in builder.tool_results}
-        todo = [call for call in calls if call.id not in done]  # the others ended before the step waited for approval
-        given: list[Given | None] = []
+        todo = calls
+        if builder.tool_results:  # some ended before the step waited for approval
+            done = {result.call_id for result in builder.tool_results}
+            todo = [call for call in calls if call.id not in done]
+        given: list[Given | None] = [None] * len(todo)
         for place in range(len(todo)):
-            is_asked = bool(run.limits.snapshot().approve or run.control.approvals.asked)
-            rest = (*todo[place:], *response.tool_calls[number:])
-            given.append(await _approval_of(run, builder, rest) if is_asked else None)
+            if run.limits.snapshot().approve or run.control.approvals.asked:
+                given[place] = await _approval_of(run, builder, (*todo[place:], *response.tool_calls[number:]))
         if len(todo) == 1:
             cut = await _execute_and_record(run, builder, todo[0], given[0])
         else:
@@ -126,8 +125,10 @@ async def execute_tools(run: RunContext, builder: StepBuilder, response: ModelRe
             raise cut
         if builder.waiting_children:  # their results come when the child runs continue
             raise StepSuspended
-        ids = {call.id for call in calls}
-        results = [result for result in builder.tool_results if result.call_id in ids]
+        results = builder.tool_results
+        if len(results) > len(calls):
+            ids = {call.id for call in calls}
+            results = [result for result in results if result.call_id in ids]
         last = results[-1]  # a terminating tool is never executed with others
         is_answer = output is not None and last.name == output.spec.name
         if not last.is_error and (is_answer or (terminating is not None and last.name in terminating.tools)):
@@ -150,6 +151,10 @@ def _together(run: RunContext, builder: StepBuilder, response: ModelResponse) ->
     """Yield the calls that may run at the same time: neighbours whose tools are all parallel; any other call alone."""
     tools, terminating = run.agent.tools, builder.settings.terminating
     ends = () if terminating is None else terminating.tools
+
+    if len(response.tool_calls) == 1:
+        yield list(response.tool_calls)
+        return
 
     def is_parallel(tool_call: ToolCall) -> bool:
         target = tools.get(tool_call.name)
@@ -320,7 +325,7 @@ def problem_with(arguments: str, target: Tool) -> str:
     try:
         target.validate(arguments)
     except pydantic.ValidationError as error:
-        return problems(error)
+        return schemas.problems(error)
     except Exception as error:  # a validator raised what pydantic does not catch, such as a KeyError
         return f"their validation raised {in_words(error)}"
     return ""

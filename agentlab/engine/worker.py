@@ -7,8 +7,6 @@ threads, as in a browser, the background is a task on the caller's event loop.
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import contextlib
 import contextvars
 import threading
@@ -16,13 +14,17 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from agentlab._internal.asyncio_tools import can_start_threads
 from agentlab._internal.kernel import has_page, on_stop_button, waiting
-from agentlab._internal.threads import can_start_threads
+from agentlab._internal.lazy import asyncio
 from agentlab.engine.control import Control
 from agentlab.errors import ConfigurationError
 from agentlab.limits.fields import in_seconds
+
+if TYPE_CHECKING:
+    import concurrent.futures
 
 T = TypeVar("T")
 S_co = TypeVar("S_co", covariant=True)
@@ -243,7 +245,8 @@ class Worker(Generic[S_co, Outcome]):
         steps = self.steps
         async with steps.affinity.driver:  # a second driver waits for the end, and can be cancelled without any effect on the run
             while not steps.has_ended:
-                await self._while_paused()
+                if steps.is_held:
+                    await self._while_paused()
                 await steps.step_once()
                 if steps.is_waiting:  # and nobody is there
                     break

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from agentlab._internal.asyncio_tools import can_start_threads
 from agentlab._internal.kernel import has_page
 from agentlab._internal.redaction import Redactor, text_of
 from agentlab._internal.safe_text import one_line
-from agentlab._internal.threads import can_start_threads
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.grid import Cell, Grid
 from agentlab.experiments.identity import MADE_BY, differences, made_by, with_task

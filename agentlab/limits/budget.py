@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import LimitError
 from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.values import dataclass
 from agentlab.limits.fields import NO_LIMIT, check_limits, limit_field, limit_fields, reached
 from agentlab.limits.reading import Reading, Remaining, Totals
 from agentlab.model.finish_reasons import StopReason
@@ -27,6 +27,7 @@ class DefaultTurns(int):
 
 
 DEFAULT_TURNS = DefaultTurns(20)
+
 
 USED: Mapping[str, Callable[[Totals], tuple[Any, Any]]] = {
     "steps": lambda history: (len(history), len(history)),
@@ -207,12 +208,16 @@ class Budget(Displayable):
             >>> lab.Budget(max_turns=4).exhausted(result.history, elapsed_s=1.0)
             Reading(name='max_turns', value=4, limit=4, met=True, children=(), goal=False)
         """
-        for name, total in TOTAL_OF.items():  # called twice per step: readings are created only if a limit is met
-            limit = getattr(self, name)
-            if limit is not None and (elapsed_s if total == "time" else USED[total](history)[1]) >= limit:
-                met = [reading for reading in self.readings(history, elapsed_s) if reading.met]
-                return next((reading for reading in met if not isinstance(reading.limit, DefaultTurns)), met[0])
-        return None
+        if not (  # called twice per step: readings are created only if a limit is met
+            (self.max_turns is not None and len(history) >= self.max_turns)
+            or (self.max_calls is not None and history.calls >= self.max_calls)
+            or (self.max_tokens is not None and history.known_tokens >= self.max_tokens)
+            or (self.max_cost is not None and history.known_cost_usd >= self.max_cost)
+            or (self.timeout is not None and elapsed_s >= self.timeout)
+        ):
+            return None
+        met = [reading for reading in self.readings(history, elapsed_s) if reading.met]
+        return next((reading for reading in met if not isinstance(reading.limit, DefaultTurns)), met[0])
 
     def remaining(self, history: Totals, elapsed_s: float) -> Remaining:
         """Return the rest of each limit, at least 0; None if there is no limit or the usage is unknown.
@@ -222,12 +227,13 @@ class Budget(Displayable):
             >>> left.turns, left.tokens, left.cost_usd
             (4, 1854, None)
         """
-        left = []
-        for name, total in TOTAL_OF.items():
-            limit = getattr(self, name)
-            used = None if limit is None else elapsed_s if total == "time" else USED[total](history)[0]
-            left.append(_left(limit, used))
-        return Remaining(*left)
+        return Remaining(
+            None if self.max_turns is None else _left(self.max_turns, len(history)),
+            None if self.max_calls is None else _left(self.max_calls, history.calls),
+            None if self.max_tokens is None else _left(self.max_tokens, history.tokens),
+            None if self.max_cost is None else _left(self.max_cost, history.cost_usd),
+            None if self.timeout is None else _left(self.timeout, elapsed_s),
+        )
 
     def remaining_within(self, history: Totals, calls: Sequence[Any], elapsed_s: float) -> Remaining:
         """Return the rest of each limit within a step, after these calls, less the step itself and its next call."""
@@ -258,7 +264,7 @@ def _left(limit: Any, used: Any) -> Any:
     if limit is None or used is None:
         return None
     left = limit - used
-    return max(type(left)(), left)
+    return left if left > 0 else type(left)()
 
 
 def _sum(parts: Sequence[Any]) -> Any:

@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, NoReturn, TypeAlias
@@ -20,6 +19,7 @@ from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.lazy import helps_with_keywords
 from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.safe_text import one_line
+from agentlab._internal.values import dataclass
 from agentlab.limits.fields import in_seconds, limit_fields
 from agentlab.limits.reading import Reading, Scalar, Totals
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 from agentlab._internal.errors import ConfigurationError, LimitError
 from agentlab._internal.redaction import redact
+from agentlab._internal.values import dataclass
 from agentlab.limits.combinators import AllOf, AnyOf, Custom, Not, Off, Predicate, StopCondition, as_condition, variadic_field
 from agentlab.limits.conditions import HasToolCall
 from agentlab.limits.fields import Choices, limit_fields, start_of, unknown_name

@@ -14,12 +14,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
 
 from agentlab._internal.errors import LimitError
 from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.values import dataclass
 from agentlab.limits.combinators import AllOf, AnyOf, Custom, Not, Off, Predicate, StopCondition, as_condition, read_off
 from agentlab.limits.fields import (
     amounts_as_code,
@@ -53,6 +53,17 @@ __all__ = [
     "as_condition",
     "read_off",
 ]
+
+
+@functools.lru_cache(maxsize=64)
+def _either(words: tuple[str, ...]) -> str:
+    return " or ".join(map(str, words))
+
+
+@functools.lru_cache(maxsize=256)
+def _often(name: str, value: int | str | None, limit: str, met: bool, goal: bool = False) -> Reading:
+    """Return a reading that is the same after most steps: it is made once, and kept once."""
+    return Reading(name, value, limit, met, goal=goal)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -157,7 +168,7 @@ class HasToolCall(StopCondition):
     def read(self, history: Totals) -> Reading:
         """Count the calls; the limit lists the names."""
         count = sum([history.tool_count(name) for name in self.names])
-        return Reading("HasToolCall", count, " or ".join(self.names), count > 0, goal=self.goal)
+        return _often("HasToolCall", count, _either(self.names), count > 0, self.goal)
 
     def __repr__(self) -> str:
         return f"HasToolCall({words_as_code(self.names)})"
@@ -195,8 +206,8 @@ class FinishReasonIs(StopCondition):
         """Check all responses. The value is the newest finish reason; the limit lists the reasons."""
         last = history.last
         met = any(map(history.has_finish, self.reasons))
-        seen = str(last.finish_reason) if last is not None and last.finish_reason is not None else None
-        return Reading("FinishReasonIs", seen, " or ".join(map(str, self.reasons)), met)
+        reason = None if last is None else last.finish_reason
+        return _often("FinishReasonIs", None if reason is None else reason.value, _either(self.reasons), met)
 
     def __repr__(self) -> str:
         return f"FinishReasonIs({words_as_code(self.reasons)})"

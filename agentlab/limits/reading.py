@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import as_set, read_of
 from agentlab._internal.redaction import redact, redacted_repr
+from agentlab._internal.values import dataclass
 from agentlab.model.finish_reasons import StopReason
 from agentlab.model.messages import JSON
 from agentlab.model.usage import Usage

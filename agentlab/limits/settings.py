@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar, cast
 
@@ -12,6 +11,7 @@ from agentlab._internal.display import Displayable
 from agentlab._internal.errors import ConfigurationError, LimitError
 from agentlab._internal.lazy import helps_with_keywords
 from agentlab._internal.redaction import redacted_repr
+from agentlab._internal.values import dataclass
 from agentlab.limits.budget import DEFAULT_TURNS, Budget, DefaultTurns
 from agentlab.limits.combinators import StopCondition, as_condition
 from agentlab.limits.fields import choices_of, limit_fields

@@ -17,33 +17,43 @@ class Conversation(Sequence[Message]):
     bytes of each message per wire, so that each request of a long run encodes only the new messages.
     """
 
-    __slots__ = ("_encoded", "_messages", "characters")
+    __slots__ = ("_characters", "_counted", "_encoded", "_messages")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages: list[Message] = []
+        self._messages.extend(messages)
         self._encoded: dict[str, list[bytes | None]] = {}
-        self.characters = 0
-        for message in messages:
-            self.append(message)
+        self._counted = self._characters = 0
+
+    @property
+    def characters(self) -> int:
+        """The characters of all messages; each is counted at most once."""
+        for message in self._messages[self._counted :]:
+            self._characters += _characters(message)
+        self._counted = len(self._messages)
+        return self._characters
 
     def append(self, message: Message) -> None:
-        """Append a message and count its characters."""
+        """Append a message."""
         self._messages.append(message)
-        self.characters += _characters(message)
 
     def answer_open_calls(self, results: Sequence[ToolResult]) -> None:
         """Answer the tool calls of the last message with these results, in order. The remaining calls get the error `not_executed`."""
         last = self._messages[-1]
         if last.role != "assistant" or not last.tool_calls:
             return
-        rest = [ToolResult(call.id, call.name, NOT_DONE, error="not_executed") for call in last.tool_calls[len(results) :]]
-        self.append(Message("tool", tool_results=(*results, *rest)))
+        results = tuple(results)
+        if len(results) < len(last.tool_calls):
+            rest = last.tool_calls[len(results) :]
+            results += tuple([ToolResult(call.id, call.name, NOT_DONE, error="not_executed") for call in rest])
+        self._messages.append(Message("tool", tool_results=results))
 
     def replace_last(self, message: Message) -> None:
         """Replace the last message."""
-        self.characters -= _characters(self._messages[-1])
+        if self._counted == len(self._messages):
+            self._characters -= _characters(self._messages[-1])
+            self._counted -= 1
         self._messages[-1] = message
-        self.characters += _characters(message)
         for done in self._encoded.values():
             del done[len(self._messages) - 1 :]
 

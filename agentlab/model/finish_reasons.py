@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.redaction import clean_json, redact, redacted_repr
+from agentlab._internal.values import dataclass
 from agentlab.model.messages import JSON
 
 # Finish reasons --------------------------------------------------------------------------------------------------------------

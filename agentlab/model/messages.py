@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.redaction import redacted_repr
+from agentlab._internal.values import dataclass
 from agentlab.model.parts import Content, Part, joined, split
 
 # Messages --------------------------------------------------------------------------------------------------------------------
@@ -119,7 +120,8 @@ class ToolResult(Displayable):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        _join(self, "content", self.content)
+        if type(self.content) is not str:
+            _join(self, "content", self.content)
 
     @property
     def pieces(self) -> list[str | Part]:
@@ -193,7 +195,8 @@ class Message(Displayable):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        _join(self, "text", self.text)
+        if type(self.text) is not str:
+            _join(self, "text", self.text)
         if self.parts and self.role != "user":
             raise ConfigurationError(
                 f"Message({self.role!r}, …): only a user message has images and files, and results of tools have."

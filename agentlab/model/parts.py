@@ -11,23 +11,22 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import io
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 from weakref import WeakValueDictionary
 
-import pydantic_core
-
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.formatting import counted
+from agentlab._internal.lazy import hashlib, pydantic_core
 from agentlab._internal.redaction import redact_known, redact_url
 from agentlab._internal.safe_text import one_line
+from agentlab._internal.values import dataclass
 
 MAX_BYTES = 100 * 10**6
 """More than any provider takes within a request."""
@@ -362,6 +361,8 @@ def as_text(value: object) -> str:
 def as_content(value: object) -> tuple[str, tuple[Part, ...]]:
     """Return a tool's value as text for the model, and its parts: a part, a PIL image, a matplotlib figure or a DataFrame, or a list
     that has one beside texts and values. Raises ValueError for a value that is not JSON."""
+    if type(value) is str:
+        return value, ()
     items = value if isinstance(value, list | tuple) else (value,)
     found = [as_part(item) or as_table(item) for item in items]
     if all(one is None for one in found):

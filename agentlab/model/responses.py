@@ -6,13 +6,14 @@ Tokens are counts, money is `Decimal` US dollars, times are seconds. `None` mean
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import TypeAlias
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redacted_repr
+from agentlab._internal.values import dataclass
 from agentlab.model.finish_reasons import TerminationSignal
 from agentlab.model.messages import JSON, NativeContent, ToolCall
 from agentlab.model.usage import Usage
@@ -144,7 +145,7 @@ class ModelResponse(Displayable):
             >>> say("Paris.").is_spoilt
             False
         """
-        return any(not hole.in_reasoning for hole in self.holes) or bool(self.holes and self.tool_calls)
+        return bool(self.holes) and (bool(self.tool_calls) or any(not hole.in_reasoning for hole in self.holes))
 
 
 # Events of a stream, as a parser emits them -----------------------------------------------------------------------------------

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from decimal import Decimal
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from agentlab._internal.display import Displayable
+from agentlab._internal.values import dataclass
 
 T = TypeVar("T", "Usage", "Cost")
 
@@ -153,7 +154,7 @@ class Cost(Displayable):
 
 _COUNTS = tuple(part.name for part in fields(Usage) if part.name not in ("source", "service_tier", "also_charged"))
 _FURTHER = _COUNTS[5:]
-_main_counts, _further_counts = attrgetter(*_COUNTS[:5]), attrgetter(*_FURTHER)
+_further_counts = attrgetter(*_FURTHER)
 _NONE_FURTHER = (None,) * len(_FURTHER)
 _USAGE_ORDER = (UsageSource.REPORTED, UsageSource.ESTIMATED, UsageSource.CHARGED_CAP, UsageSource.UNKNOWN)
 _COST_ORDER = (CostSource.REPORTED, CostSource.PRICED, CostSource.UNKNOWN)
@@ -168,7 +169,6 @@ FREE = Cost(Decimal(0), CostSource.REPORTED)
 
 def add_usage(left: Usage, right: Usage) -> Usage:
     """Return the sum of two usages. Counts that are unknown in one are unknown in the sum; the source is the less reliable one."""
-    tokens = [None if a is None or b is None else a + b for a, b in zip(_main_counts(left), _main_counts(right), strict=True)]
     source = left.source if left.source is right.source else max(left.source, right.source, key=_USAGE_ORDER.index)
     more: dict[str, Any] = {}
     if left.service_tier or right.service_tier:
@@ -177,8 +177,20 @@ def add_usage(left: Usage, right: Usage) -> Usage:
         more["also_charged"] = tuple(dict.fromkeys(left.also_charged + right.also_charged))
     if (ours := _further_counts(left)) != _NONE_FURTHER and (others := _further_counts(right)) != _NONE_FURTHER:
         for name, a, b in zip(_FURTHER, ours, others, strict=True):
-            more[name] = None if a is None or b is None else a + b
-    return Usage(tokens[0], tokens[1], tokens[2], tokens[3], tokens[4], source, **more)
+            more[name] = _plus(a, b)
+    return Usage(
+        _plus(left.input_tokens, right.input_tokens),
+        _plus(left.output_tokens, right.output_tokens),
+        _plus(left.cache_read_tokens, right.cache_read_tokens),
+        _plus(left.cache_write_tokens, right.cache_write_tokens),
+        _plus(left.reasoning_tokens, right.reasoning_tokens),
+        source,
+        **more,
+    )
+
+
+def _plus(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else left + right
 
 
 def add_cost(left: Cost, right: Cost) -> Cost:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from agentlab._internal.threads import can_start_threads
+from agentlab._internal.asyncio_tools import can_start_threads
 from agentlab.engine.worker import running_loop
 
 SHORTEST_PAUSE_S = 0.2

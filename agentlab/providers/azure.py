@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, ClassVar
 from urllib.parse import quote
 
+from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import JSON, OutputForm
 from agentlab.providers.base import Capabilities, clean_url, find_key

@@ -12,13 +12,14 @@ import os
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from typing import Any, ClassVar, Protocol, get_args
 from urllib.parse import quote
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redact
+from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.model.finish_reasons import FinishReason, TerminationSignal
 from agentlab.model.messages import JSON, TOOL_CHOICES, Effort, ModelRequest, OutputForm, Parameters

@@ -13,7 +13,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from agentlab._internal import secrets as known_keys
 from agentlab._internal.display import Displayable
+from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError, MissingKeyError
 from agentlab.model.conversation import encode_messages
 from agentlab.model.finish_reasons import FinishReason, TerminationSignal

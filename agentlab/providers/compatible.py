@@ -18,12 +18,13 @@ is the day on which the vendor closed the service: recordings of it still replay
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from functools import partialmethod
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import JSON, OutputForm

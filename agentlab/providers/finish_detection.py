@@ -15,15 +15,15 @@ no text.
 from __future__ import annotations
 
 import functools
-import logging
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from agentlab._internal.lazy import module_hooks
+from agentlab._internal.lazy import logging, module_hooks
 from agentlab._internal.redaction import in_words
+from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
 from agentlab.model.messages import JSON
@@ -34,7 +34,11 @@ from agentlab.providers.registry import names, split_version
 from agentlab.providers.wires.finish_rules import not_whole
 from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES
 
-logger = logging.getLogger("agentlab.signals")
+
+@functools.cache
+def _logger() -> logging.Logger:
+    return logging.getLogger("agentlab.signals")
+
 
 _PLAIN_VALUE = re.compile(r"[A-Za-z][A-Za-z_.-]{,63}")
 
@@ -97,7 +101,7 @@ class BodyReaderDetector:
         except Exception as error:
             problem = f"raised {in_words(error)}"
         message = f"The detector registered for {self.provider!r} {problem}."
-        logger.warning(message)
+        _logger().warning(message)
         return TerminationSignal(FinishReason.UNKNOWN, Confidence.LOW, self.provider, message=message)
 
 
@@ -293,12 +297,13 @@ def _own_detector(name: str, model: str = "") -> BodyDetector:
     try:
         return provider_detector(name)
     except UnknownProviderError as error:
-        logger.warning("%s Its responses are read by their pattern; signals.register(%r, …) sets a detector.", error, name)
+        _logger().warning("%s Its responses are read by their pattern; signals.register(%r, …) sets a detector.", error, name)
         return PatternDetector(name)
 
 
 def log_signal(signal: TerminationSignal, provider: str, model: str) -> None:
     """Log why a response ended, at DEBUG: the reason and the provider's value, but no text."""
+    logger = _logger()
     if logger.isEnabledFor(logging.DEBUG):
         value = signal.raw_value
         if isinstance(value, str) and not _PLAIN_VALUE.fullmatch(value):

@@ -10,10 +10,10 @@ read 2026-11-22.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError
 from agentlab.model.conversation import encode_messages
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
+from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import JSON, ModelRequest, OutputForm
 from agentlab.providers.base import Capabilities

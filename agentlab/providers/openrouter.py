@@ -10,9 +10,9 @@ finish reasons of Responses are in `wires/responses.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from agentlab._internal.values import dataclass
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import JSON
 from agentlab.providers.base import Capabilities

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from agentlab._internal.values import dataclass
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import JSON, OutputForm
 from agentlab.model.responses import ModelResponse, StreamEvent

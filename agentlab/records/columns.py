@@ -9,12 +9,12 @@ import itertools
 import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentlab._internal.errors import ConfigurationError, StoredError
 from agentlab._internal.redaction import in_words
+from agentlab._internal.values import dataclass
 from agentlab.limits.condition_tree import unique_name
 from agentlab.limits.reading import Decision, Reading
 from agentlab.model.finish_reasons import StopReason, TerminationSignal

@@ -6,12 +6,12 @@ for LimitsChanged, the thread that made the change. If an observer raises, a war
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from agentlab._internal.formatting import as_set, counted
 from agentlab._internal.lazy import defined_in, module_hooks
 from agentlab._internal.redaction import redacted_repr
+from agentlab._internal.values import dataclass
 from agentlab.limits.reading import Remaining
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import ToolCall, ToolResult

@@ -83,15 +83,16 @@ class RunHistory(Sequence[StepResult], Displayable):
         self.elapsed_s = step.started_s + step.duration_s
         self.calls += len(step.calls)
         for call in step.calls:
-            self.known_tokens += call.usage.known_tokens
-            self.known_output_tokens += call.usage.output_tokens or 0
+            usage, signal = call.usage, call.response.signal
+            self.known_tokens += usage.known_tokens
+            self.known_output_tokens += usage.output_tokens or 0
             self.known_cost_usd += call.cost.known_usd
-            signal = call.response.signal
-            for value in (signal.finish_reason.value, signal.raw_value):
-                if value is not None:
-                    self._finish_values.add(str(value))
-        self.tool_calls += len(step.tool_calls)
-        for tool_call in step.tool_calls:
+            self._finish_values.add(signal.finish_reason)
+            if signal.raw_value is not None:
+                self._finish_values.add(str(signal.raw_value))
+        tool_calls = step.tool_calls
+        self.tool_calls += len(tool_calls)
+        for tool_call in tool_calls:
             self._tool_counts[tool_call.name] = self._tool_counts.get(tool_call.name, 0) + 1
 
     def _add_children(self, step: StepResult) -> None:

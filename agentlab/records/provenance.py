@@ -6,16 +6,17 @@ A run collects it when it is first asked for, or stored. Versions and the commit
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 import agentlab
 from agentlab._internal.display import Displayable
+from agentlab._internal.lazy import hashlib
 from agentlab._internal.redaction import redact, redact_url, redacted_repr, text_of
+from agentlab._internal.values import dataclass
 from agentlab.model import messages as message_json
 from agentlab.model.messages import JSON, Message
 from agentlab.records.history import RunHistory

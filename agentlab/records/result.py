@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic
 
 from agentlab._internal import lazy
@@ -11,6 +11,7 @@ from agentlab._internal.errors import AgentlabError, ConfigurationError, Fixture
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import is_free_of_keys, redacted_repr, text_of
 from agentlab._internal.safe_text import cut
+from agentlab._internal.values import dataclass
 from agentlab.limits.reading import Reading
 from agentlab.model.finish_reasons import StopReason, TerminationSignal
 from agentlab.model.messages import JSON, Message

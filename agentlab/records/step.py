@@ -6,13 +6,13 @@ All values are frozen; times are seconds, money is US dollars.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, TypeVar
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.formatting import exactly
 from agentlab._internal.redaction import redact, redacted_repr
+from agentlab._internal.values import dataclass
 from agentlab.limits.reading import Decision, Reading, Remaining
 from agentlab.model.finish_reasons import FinishReason, StopReason, TerminationSignal
 from agentlab.model.messages import ToolCall, ToolResult

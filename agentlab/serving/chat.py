@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
 
 import pydantic_core
 
-from agentlab._internal.asyncio_tools import needs_await
+from agentlab._internal.asyncio_tools import needs_await, off_the_loop
 from agentlab._internal.display import Displayable
 from agentlab._internal.redaction import redacted_repr, text_of
 from agentlab._internal.safe_text import whole
-from agentlab._internal.threads import off_the_loop
 from agentlab.engine.termination import is_cut_off
 from agentlab.errors import ChatInputError, ConfigurationError, ContextNotFoundError, LimitError, RunFailed, ToolDefinitionError
 from agentlab.limits.fields import unknown_name

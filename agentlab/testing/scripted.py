@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 from agentlab._internal.redaction import redacted_repr
+from agentlab._internal.values import dataclass
 from agentlab.engine.client import CallContext
 from agentlab.errors import FixtureError
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal

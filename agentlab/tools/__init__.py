@@ -23,42 +23,48 @@ May import: `limits` and what is below it.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import dataclasses
 import importlib
 import inspect
 import json
 import math
 import sys
 import time
+import types
 import typing
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
-import pydantic
-
 from agentlab._internal import lazy
-from agentlab._internal.asyncio_tools import GRACE_S, call_on_thread, cancel_and_wait, is_async
+from agentlab._internal.asyncio_tools import (
+    GRACE_S,
+    call_on_thread,
+    can_start_threads,
+    cancel_and_wait,
+    cut_before,
+    is_async,
+    settling,
+)
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import FixtureError, StopRequested, ToolDefinitionError
+from agentlab._internal.lazy import asyncio, pydantic
 from agentlab._internal.redaction import in_words, redact
-from agentlab._internal.threads import can_start_threads
+from agentlab._internal.values import dataclass
 from agentlab.limits.fields import in_seconds, seconds
 from agentlab.model.messages import Stop, ToolCall, ToolResult, ToolSpec
 from agentlab.model.parts import as_content, as_text, without_keys
-from agentlab.tools import schemas
-from agentlab.tools.schemas import PREFIX, Schema
-from agentlab.tools.schemas import Function as Function
-from agentlab.tools.schemas import problems as problems
 
 __all__ = ["McpServer", "Tool", "from_mcp", "tool"]
 
 if TYPE_CHECKING:
     import os
+
+    from agentlab.tools import schemas
+    from agentlab.tools.schemas import Function as Function
+    from agentlab.tools.schemas import Schema
 else:
+    schemas, Function = lazy.Later("agentlab.tools.schemas"), Callable[..., Any]
     __getattr__, __dir__ = lazy.module_hooks(__name__, __all__)
 
 OnCancel: TypeAlias = Literal["cancel", "wait"]
@@ -139,12 +145,12 @@ class Tool(Displayable):
             >>> lab.tool(search).validate('{"words": "umbrella"}')
             {'words': 'umbrella'}
         """
-        model = self.arguments_model.model_validate_json(arguments if arguments.strip() else "{}")
+        model = self.arguments_model.__pydantic_validator__.validate_json(arguments if arguments.strip() else "{}")
         if isinstance(model, schemas.JsonArguments):
             return dict(model.root)
         if self.takes:
             return {self.takes: model}
-        return {name.removeprefix(PREFIX): getattr(model, name) for name in type(model).model_fields}
+        return {name.removeprefix(schemas.PREFIX): value for name, value in vars(model).items()}
 
     def __repr__(self) -> str:
         return redact(f"Tool({self.name})")
@@ -394,13 +400,10 @@ async def execute_call(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Execut
     """Run one call. Raises only an interrupt."""
     started = time.perf_counter()
     executed = await _execute(tool_call, tools)
-    result = executed.result
-    executed.result = dataclasses.replace(
-        result,
-        content=without_keys(result.content, result.parts),  # the model's server must not get keys of this process
-        arguments=tool_call.arguments,
-        duration_s=time.perf_counter() - started,
-    )
+    result, fill = executed.result, object.__setattr__  # no one else holds the result yet
+    fill(result, "content", without_keys(result.content, result.parts))  # the model's server must not get keys of this process
+    fill(result, "arguments", tool_call.arguments)
+    fill(result, "duration_s", time.perf_counter() - started)
     return executed
 
 
@@ -416,7 +419,9 @@ async def _execute(tool_call: ToolCall, tools: Mapping[str, Tool]) -> Executed:
     try:
         arguments = target.validate(tool_call.arguments)
     except pydantic.ValidationError as error:
-        return _failed(tool_call, "invalid_arguments", f"The arguments are not valid, nothing was executed. {problems(error)}")
+        return _failed(
+            tool_call, "invalid_arguments", f"The arguments are not valid, nothing was executed. {schemas.problems(error)}"
+        )
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a validator raised what pydantic does not catch, such as a KeyError
@@ -481,16 +486,16 @@ async def _call(target: Tool, arguments: dict[str, Any]) -> _Outcome:
         value, error = future.result()
         if cut is not None:
             return _Outcome(value, error, cut=cut)
-    if error is not None or not inspect.isawaitable(value):
+    if error is not None or not (type(value) is types.CoroutineType or inspect.isawaitable(value)):
         return _Outcome(value, error)
     return await _awaited(target, value, until_s)
 
 
 async def _awaited(target: Tool, awaitable: Awaitable[Any], until_s: float | None) -> _Outcome:
     """Await the result of an async function in a separate task, which is abandoned if it does not end."""
-    task = asyncio.create_task(_settle(awaitable), name=f"agentlab-tool-{target.name}")
+    task, end = settling(awaitable, f"agentlab-tool-{target.name}")
     try:
-        cut = await _wait(task, until_s)
+        cut = await (_wait(end, until_s) if until_s is not None else cut_before(end))
         late, out_of_time = not task.done(), cut is None
         if late:
             grace_s = None if getattr(target.function, "ends_when_cancelled", False) else GRACE_S
@@ -504,14 +509,6 @@ async def _awaited(target: Tool, awaitable: Awaitable[Any], until_s: float | Non
     if isinstance(error, KeyboardInterrupt):  # from a person: it must end the run, not only the task
         raise error
     return _Outcome(value, error, out_of_time=late and out_of_time, cut=cut)
-
-
-async def _settle(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
-    """Return the value or the exception of an awaitable. If a task raised them, asyncio would let some escape its loop."""
-    try:
-        return await awaitable, None
-    except BaseException as error:
-        return None, error
 
 
 def _call_inline(function: Function, arguments: dict[str, Any]) -> tuple[Any, BaseException | None]:

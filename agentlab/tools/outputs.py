@@ -10,7 +10,6 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pydantic
@@ -19,6 +18,7 @@ import pydantic_core
 from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.redaction import in_words, redact_known
 from agentlab._internal.safe_text import cut
+from agentlab._internal.values import dataclass
 from agentlab.model.messages import JSON, OutputForm, ToolCall, ToolResult, ToolSpec
 from agentlab.tools.schemas import problems
 

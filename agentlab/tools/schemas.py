@@ -16,7 +16,6 @@ import inspect
 import json
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pydantic
@@ -24,6 +23,7 @@ import pydantic_core
 
 from agentlab._internal.errors import ConfigurationError, ToolDefinitionError
 from agentlab._internal.redaction import in_words
+from agentlab._internal.values import dataclass
 from agentlab.model.messages import JSON
 from agentlab.model.parts import Audio, Document, Image, Part, part_of
 

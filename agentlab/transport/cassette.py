@@ -23,13 +23,13 @@ import re
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from agentlab._internal.redaction import redacted_repr
 from agentlab._internal.safe_text import one_line
+from agentlab._internal.values import dataclass
 from agentlab.errors import FixtureNotFoundError, MalformedCassetteError
 from agentlab.model.messages import JSON
 from agentlab.transport.cassette_text import UnreadableText, read_document

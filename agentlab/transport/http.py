@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
 from agentlab._internal.redaction import redacted_repr
+from agentlab._internal.values import dataclass
 from agentlab.model.messages import JSON
 from agentlab.model.responses import RateLimit
 

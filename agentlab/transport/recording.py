@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, date, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -28,6 +28,7 @@ from agentlab._internal.redaction import (
     secrets_in_headers,
     secrets_in_url,
 )
+from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError, FixtureError
 from agentlab.model.messages import JSON
 from agentlab.model.parts import sniff

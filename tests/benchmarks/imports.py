@@ -70,8 +70,8 @@ def rows(with_peers: bool) -> Iterator[Row]:
         yield Row(
             benchmark=benchmark,
             unit="ms",
-            goal="<= 1/2 of the fastest peer",
-            at_most=1 / 2,
+            goal="<= 1/5 of the fastest peer",
+            at_most=1 / 5,
             floor=bare,
             peer=best,
             ours=times[name] - bare if name in times else None,

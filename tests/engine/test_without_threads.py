@@ -13,7 +13,7 @@ import tqdm.auto
 from thread_tools import python_without_threads
 
 import agentlab as lab
-from agentlab._internal import threads
+from agentlab._internal import asyncio_tools as threads
 from agentlab.engine.worker import RunState
 from agentlab.errors import ConfigurationError
 from agentlab.experiments import status

@@ -79,3 +79,6 @@ def test_characters_are_counted() -> None:
     conversation.append(Message("assistant", "ab", (ToolCall("1", "look", "{}"),)))
     conversation.append(Message("tool", tool_results=(ToolResult("1", "look", "xyz"),)))
     assert conversation.characters == 4 + 2 + 6 + 3
+    conversation.replace_last(Message("user", "more"))
+    conversation.append(Message("assistant", "a"))
+    assert conversation.characters == 4 + 2 + 6 + 4 + 1

@@ -98,13 +98,12 @@ def test_the_plots_module_offers_only_plots() -> None:
 def test_a_file_that_starts_a_thread_asks_first_whether_there_are_threads() -> None:
     """Without them, as in a browser, it does the work on the event loop."""
     never_without = {
-        "asyncio_tools.py",  # the tools ask before they call it
         "kernel.py",  # ipykernel has threads of its own
         "contracts.py",  # tests of storages
     }
     starts = re.compile(r"threading\.(Thread|Timer)\(|to_thread\(|run_in_executor\(|ThreadPoolExecutor\(|multiprocessing\.")
     starting = {path.name for path in FILES if starts.search(path.read_text())}
-    assert {"explorer.py", "redrawer.py", "threads.py", "worker.py"} <= starting - never_without
+    assert {"asyncio_tools.py", "explorer.py", "redrawer.py", "worker.py"} <= starting - never_without
     asking = {path.name for path in FILES if "can_start_threads()" in path.read_text()}
     assert starting - asking == never_without
 

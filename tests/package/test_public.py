@@ -303,7 +303,8 @@ heavy = {"pandas", "matplotlib", "ipywidgets", "IPython", "httpx", "pydantic", "
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 assert set(os.listdir()) == before
 from agentlab import Agent, Budget, StepCountIs, tool
-assert not {"pandas", "matplotlib", "ipywidgets", "IPython", "genai_prices"} & set(sys.modules)
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+assert not {"asyncio", "logging", "hashlib"} & set(sys.modules)  # the slow ones of the standard library
 """
 
 

@@ -44,7 +44,7 @@ def looking(looks: int) -> lab.Agent:
 
 
 async def check_import() -> None:
-    from agentlab._internal.threads import can_start_threads
+    from agentlab._internal.asyncio_tools import can_start_threads
 
     assert sys.platform == "emscripten"
     assert not can_start_threads()

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from agentlab._internal.threads import off_the_loop
+from agentlab._internal.asyncio_tools import off_the_loop
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.scorers.base import Score
 from agentlab.experiments.tasks import Task

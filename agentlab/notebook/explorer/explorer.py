@@ -13,9 +13,9 @@ from typing import Any
 import ipywidgets as widgets
 import pandas as pd
 
+from agentlab._internal.asyncio_tools import can_start_threads
 from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import AS_WRITTEN, label, printable
-from agentlab._internal.threads import can_start_threads
 from agentlab.analysis.backtest import Goal
 from agentlab.analysis.sources import Recorded, records_of
 from agentlab.engine.worker import running_loop

@@ -18,11 +18,12 @@ https://api-docs.deepseek.com/guides/kv_cache, https://console.groq.com/docs/api
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import Any
 
+from agentlab._internal.values import dataclass
 from agentlab.model.conversation import encode_messages
 from agentlab.model.finish_reasons import FinishReason, TerminationSignal
 from agentlab.model.messages import JSON, TOOL_CHOICES, Message, ModelRequest, NativeContent, ToolCall

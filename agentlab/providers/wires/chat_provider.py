@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
+from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError
 from agentlab.model.finish_reasons import TerminationSignal
 from agentlab.model.messages import JSON, ModelRequest

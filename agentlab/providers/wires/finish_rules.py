@@ -16,17 +16,16 @@ documented reason is kept, at LOW. A tool call in such a response counts as cut.
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
+from agentlab._internal.lazy import logging
+from agentlab._internal.values import dataclass
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
 from agentlab.model.messages import JSON
 from agentlab.model.responses import Hole
 from agentlab.providers.wires.read import as_dict, as_text, dumps, whole_text
-
-logger = logging.getLogger("agentlab.providers")
 
 Ended: TypeAlias = Literal["whole", "marked", "unmarked"]
 """How a response ended: as a whole body, as a stream with the wire's end marker, or as a stream without it."""
@@ -259,7 +258,7 @@ def body_message(payload: JSON) -> str:
 @functools.lru_cache(1_000)
 def log_unknown(provider: str, model: str, value: str | int) -> None:
     """Log a value that no table lists, once per provider, model and value."""
-    logger.warning(
+    logging.getLogger("agentlab.providers").warning(
         "%s (%s) ended a response with %r, which is not a documented finish reason", provider, model or "model unknown", value
     )
 

@@ -15,8 +15,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
-from pydantic_core import from_json
-
+from agentlab._internal.lazy import pydantic_core
 from agentlab._internal.safe_text import whole
 from agentlab.model.messages import JSON, ToolCall
 from agentlab.model.responses import ModelResponse
@@ -92,7 +91,7 @@ def loads(text: str | bytes) -> JSON:
     not UTF-8): the standard library parses text that pydantic refuses.
     """
     try:
-        return from_json(text)
+        return pydantic_core.from_json(text)
     except (TypeError, ValueError):  # a TypeError for text that cannot be encoded
         pass
     try:
@@ -107,7 +106,7 @@ def ends_early(text: str | bytes) -> bool:
     if not text.startswith(("{", "[")):
         return False
     try:
-        from_json(text)
+        pydantic_core.from_json(text)
     except (TypeError, ValueError) as error:
         if "EOF while parsing" in str(error):
             return True
@@ -246,6 +245,8 @@ def tool_calls(
 def unique_call_ids(response: ModelResponse) -> ModelResponse:
     """Return the response with a new id for each call without an id, or with the id of an earlier call, since results are sent by id.
     The native form of the turn gets the same ids."""
+    if len(response.tool_calls) == 1 and response.tool_calls[0].id:
+        return response
     ids = {call.id for call in response.tool_calls}
     if "" not in ids and len(ids) == len(response.tool_calls):
         return response

@@ -11,10 +11,11 @@ of the vendor's client (openai 3.54), which are generated from the same specific
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from agentlab._internal.values import dataclass
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
 from agentlab.model.messages import JSON, NativeContent, ToolCall
 from agentlab.model.parts import Part

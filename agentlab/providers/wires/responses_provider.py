@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from pydantic_core import from_json
 
+from agentlab._internal.values import dataclass
 from agentlab.model.conversation import encode_messages
 from agentlab.model.finish_reasons import TerminationSignal
 from agentlab.model.messages import JSON, TOOL_CHOICES, Message, ModelRequest, ToolCall

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from pydantic_core import from_json
-
+from agentlab._internal.lazy import pydantic_core
 from agentlab.model.finish_reasons import Confidence, FinishReason, TerminationSignal
 from agentlab.model.messages import JSON, ToolCall
 from agentlab.model.responses import Hole, ModelResponse, ReasoningDelta, SignalSeen, StreamEvent, TextDelta, ToolCallDelta
@@ -69,7 +68,7 @@ class BodyParser:
                 self._event(name, event, events)
                 continue
             try:  # the fast path for a chunk without an error
-                chunk = from_json(event)
+                chunk = pydantic_core.from_json(event)
             except ValueError:
                 self._event(name, event, events)
                 continue
