@@ -448,7 +448,7 @@ def _array(values: list[Any], dtype: Any) -> Any:
     if dtype in _MASKED:
         return _masked(values, dtype)
     if dtype == "string":
-        return pd.array(_as_unicode(values), dtype="string")
+        return pd.array(as_unicode(values), dtype="string")
     if dtype == "object":
         values = [whole(redact(value)) if type(value) is str else value for value in values]
     return pd.Series(values, dtype=dtype).array
@@ -470,7 +470,7 @@ def _masked(values: list[Any], dtype: str) -> Any:
     return kind(data, mask if dtype == "Int64" else np.isnan(data))
 
 
-def _as_unicode(values: list[Any]) -> list[Any]:
+def as_unicode(values: list[Any]) -> list[Any]:
     """Redact texts, and replace half surrogate pairs, which Arrow rejects, by `?`: an answer may be cut within an escaped emoji."""
     joined = "\n".join(filter(None, values))
     if redact(joined) != joined:  # one search for all: most columns have no keys
