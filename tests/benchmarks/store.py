@@ -139,8 +139,8 @@ def rows(with_peers: bool) -> Iterator[Row]:
     yield Row(
         benchmark="a durable step, beyond one that is not kept",
         unit="us",
-        goal="<= 4 x insert and commit of the same bytes",
-        at_most=4.0,
+        goal="<= 2 x insert and commit of the same bytes",
+        at_most=2.0,
         floor=taken.get("bare"),
         ours=more,
         against=taken.get("bare"),
