@@ -23,19 +23,9 @@ from agentlab._internal.redaction import redact
 from agentlab.analysis.conditions import First, latches, reading_name
 from agentlab.analysis.grids import Conditions, Grid, Limits, grids, plain_value
 from agentlab.analysis.groups import columns_of, in_order, names_of
-from agentlab.analysis.intervals import (
-    EVEN_UNITS,
-    FEW,
-    MEAN_UNITS,
-    MIN_UNITS,
-    checked_level,
-    mean_ends,
-    normal,
-    share_ends,
-    student,
-)
-from agentlab.analysis.records import Bools, Floats, Ints, Records, numbers, reordered, units_of
-from agentlab.analysis.simulate import FINISHED, OUTCOMES, STOPPED, UNKNOWN, Judge, Verdict
+from agentlab.analysis.intervals import POWERS, checked_level, mean_of_sums, share_of_sums
+from agentlab.analysis.records import Bools, Floats, Ints, Records, Rows, numbers, reordered, units_of
+from agentlab.analysis.simulate import FINISHED, OUTCOMES, STOPPED, UNKNOWN, Ends, Judge, Sweep, Verdict
 from agentlab.analysis.sources import Recorded, records_of
 from agentlab.errors import ConfigurationError
 from agentlab.limits.combinators import StopCondition, as_condition
@@ -193,6 +183,12 @@ MAX_FIRST_ROWS = 32_000_000
 MAX_RUNS_PER_PART = 10_000
 """Maximum number of runs per part. Their usage then stays in the processor's cache from one configuration to the next."""
 
+MAX_CHANGES = 2_000_000
+"""Maximum number of ends, configurations times runs, that are compared at a time."""
+
+MAX_LOSS = 2.0**6
+"""A sum is made of differences unless they are larger than it by this factor: it then keeps about thirteen digits."""
+
 MAX_ROWS = 5_000_000
 """Maximum number of rows of a frame."""
 
@@ -339,8 +335,15 @@ def of_configurations(task: Task, by: Sequence[str] = (), *, level: float = 0.95
     for runs, judge in task.parts():
         whole = {name: values[runs] for name, values in last.items()}
         cells = Cells(None if task.units is None else task.units[runs], codes[runs] if groups > 1 else None, groups)
-        for number, (grid, point) in enumerate(task.configurations()):
-            sums.add(number, judge.verdict(grid, point), whole, cells)
+        number = 0
+        for grid in task.grids:
+            sweep = judge.sweep(grid) if grid.size > judge.records.longest else None  # it costs about a verdict for each step
+            if sweep is not None:
+                sums.add_sweep(number, sweep, whole, cells)
+            else:
+                for place, point in enumerate(grid.points(), number):
+                    sums.add(place, judge.verdict(grid, point), whole, cells)
+            number += grid.size
     named = {name: values.take(np.repeat(np.arange(task.size), groups)) for name, values in task.named().items()}
     front = {name: values.take(np.tile(np.arange(groups), task.size)) for name, values in front.items()}
     figures = sums.columns(level)
@@ -372,12 +375,88 @@ class Cells:
     def of_units(self, values: Any) -> Floats:
         """Return the sum over each unit, one row per group."""
         assert self.units is not None  # noqa: S101  for the type checker
-        sums: Floats = np.bincount(self.units, values.astype(float), self._number * self._wide).astype(float)
-        return sums.reshape(self._number, self._wide)
+        return summed(self.units, values, (self._number, self._wide))
+
+    def changes(self, rows: Rows) -> Changes:
+        """Return the units in which a run ends in another step than in the configuration before; a run alone is a unit."""
+        of, run = np.divmod(np.flatnonzero(rows[1:] != rows[:-1]), rows.shape[1])
+        if self.units is None:
+            return Changes(of, np.zeros(len(of), np.int64) if self.groups is None else self.groups[run], run, of, None)
+        every = self._number * self._wide
+        changed = np.zeros((len(rows) - 1, every), bool)
+        changed[of, self.units[run]] = True
+        of, unit = np.divmod(np.flatnonzero(changed), every)
+        sizes = np.bincount(self.units, minlength=every)
+        starts, size = np.cumsum(sizes) - sizes, sizes[unit]
+        begin = np.cumsum(size) - size
+        places = np.arange(int(size.sum())) - np.repeat(begin - starts[unit], size)
+        runs = np.argsort(self.units, kind="stable")[places]
+        return Changes(of, unit // self._wide, runs, np.repeat(of, size), begin)
 
 
 ONE = Cells()
-"""True if all runs are in one group and independent."""
+"""All runs are in one group and independent."""
+
+
+def summed(places: Ints, values: Any, shape: tuple[int, int]) -> Floats:
+    """Return the sum of the values at each place of a matrix."""
+    found: Floats = np.bincount(places, values.astype(float), shape[0] * shape[1]).astype(float)
+    return found.reshape(shape)
+
+
+def measures(ends: Ends, whole: Mapping[str, Floats], *, of_units: bool) -> Iterator[tuple[str, Floats, bool]]:
+    """Yield the name and the values of each measure, NaN if unknown, and True if it needs the spread between units."""
+    yield "goal", ends.goal, of_units  # of a share the mean has it
+    step = ends.row + 1.0 + ends.answered
+    step[ends.outcome == UNKNOWN] = np.nan
+    yield "step", step, True
+    for name, values in ends.used.items():
+        yield name, values, True
+        yield f"{name} saved", whole[name] - values, False
+
+
+def _powers(s: Floats, n: Floats) -> dict[str, Floats]:
+    """Return the products of units' sums `s` and numbers `n` of known runs, by their names in `Sums`."""
+    ss, nn = s * s, n * n
+    return dict(zip(POWERS, ((n > 0).astype(float), ss, s * n, nn, ss * s, ss * n, s * nn, nn * n), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Units that change from one configuration to the next: `of` has the former configuration, `group` the group of each unit.
+
+    `runs` are the runs of all these units, unit by unit, `configurations` their configurations, and `begin` where the runs of each unit
+    begin; None if each run is a unit.
+    """
+
+    of: Ints
+    group: Ints
+    runs: Ints
+    configurations: Ints
+    begin: Ints | None
+
+    def products(self, ends: Ends, whole: Mapping[str, Floats]) -> Iterator[tuple[str, Floats]]:
+        """Yield what each unit adds to the sums of a configuration, by their names, if its runs end like this."""
+        for code, name in COUNTED.items():
+            yield name, self._sums(ends.outcome == code)
+        for name, values, spread in measures(ends, whole, of_units=self.begin is not None):
+            known = ~np.isnan(values)
+            s, n = self._sums(np.where(known, values, 0.0)), self._sums(known)
+            yield f"{name} n", n
+            yield f"{name} sum", s
+            if spread and self.begin is not None:
+                for power, product in _powers(s, n).items():
+                    yield f"{name} {power}", product
+            elif spread:
+                yield f"{name} ss", s * s
+                yield f"{name} sss", s * s * s
+
+    def _sums(self, values: Any) -> Floats:
+        found: Floats = values.astype(float) if self.begin is None else np.add.reduceat(values.astype(float), self.begin)
+        return found
+
+
+COUNTED = {STOPPED: "stopped", FINISHED: "finished", UNKNOWN: "unknown"}
 
 
 class Sums:
@@ -387,23 +466,18 @@ class Sums:
         self.shape = (configurations, groups)
         self._kept: dict[str, Floats] = {}
 
-    def add(self, number: int, verdict: Verdict, whole: dict[str, Floats], cells: Cells = ONE) -> None:
+    def add(self, number: int, ends: Ends, whole: dict[str, Floats], cells: Cells = ONE) -> None:
         """Add some runs of a configuration."""
-        outcome, codes = verdict.outcome, cells.groups
+        outcome, codes = ends.outcome, cells.groups
         counts = np.bincount(outcome, minlength=3) if codes is None else None
         every = np.ones(len(outcome))
         self._count("runs", number, len(outcome) if codes is None else every, codes)
         if cells.units is not None:
             self._add("units", number, (cells.runs > 0).sum(axis=1))
-        for code, name in ((STOPPED, "stopped"), (FINISHED, "finished"), (UNKNOWN, "unknown")):
+        for code, name in COUNTED.items():
             self._count(name, number, outcome == code if counts is None else counts[code], codes)
-        self._measure("goal", number, verdict.goal, cells, spread=cells.units is not None)
-        step = verdict.row + 1.0 + verdict.answered
-        step[outcome == UNKNOWN] = np.nan
-        self._measure("step", number, step, cells)
-        for name, values in verdict.used.items():
-            self._measure(name, number, values, cells)
-            self._measure(f"{name} saved", number, whole[name] - values, cells, spread=False)
+        for name, values, spread in measures(ends, whole, of_units=cells.units is not None):
+            self._measure(name, number, values, cells, spread=spread)
 
     def _measure(self, name: str, number: int, values: Floats, cells: Cells, *, spread: bool = True) -> None:
         codes = cells.groups
@@ -418,8 +492,7 @@ class Sums:
             self._count(f"{name} sum", number, filled, codes)
         if spread and cells.units is not None:
             s, n = cells.of_units(filled), cells.of_units(~unknown) if some else cells.runs
-            ss, nn = s * s, n * n
-            for power, product in zip(_POWERS, (n > 0, ss, s * n, nn, ss * s, ss * n, s * nn, nn * n), strict=True):
+            for power, product in _powers(s, n).items():
                 self._add(f"{name} {power}", number, product.sum(axis=1))
         elif spread:
             squares = filled * filled
@@ -436,6 +509,53 @@ class Sums:
             kept = self._kept[name] = np.zeros(self.shape)
         kept[number] += values
 
+    def add_sweep(self, number: int, sweep: Sweep, whole: dict[str, Floats], cells: Cells = ONE) -> None:
+        """Add some runs in all configurations of a grid, the first of which is `number`."""
+        at_once = max(2, MAX_CHANGES // max(1, sweep.rows.shape[1]))
+        for begin in range(0, len(sweep.rows), at_once):
+            rows = sweep.rows[begin : begin + at_once]
+            for name, values in self._swept(rows, sweep, whole, cells)._kept.items():
+                kept = self._kept.setdefault(name, np.zeros(self.shape))
+                kept[number + begin : number + begin + len(rows)] += values
+
+    def _swept(self, rows: Rows, sweep: Sweep, whole: dict[str, Floats], cells: Cells) -> Sums:
+        """Return the sums of some configurations.
+
+        The first and the last are added up run by run. From one to the next only the differences are added, those of the units in
+        which a run ends in another step: forwards from the first or backwards from the last, whichever adds the smaller numbers. A sum
+        that is much smaller than these would have lost digits: that configuration is added up run by run too.
+        """
+        found = Sums(len(rows), self.shape[1])
+        for place in {0, len(rows) - 1}:
+            found.add(place, sweep.at(rows[place]), whole, cells)
+        if len(rows) < 3:
+            return found
+        changes = cells.changes(rows)
+        before, after = (sweep.at(rows[changes.configurations + later, changes.runs], changes.runs) for later in (0, 1))
+        of_runs = {name: values[changes.runs] for name, values in whole.items()}
+        key, cut = changes.of * self.shape[1] + changes.group, (len(rows) - 1, self.shape[1])
+        inexact = np.zeros(cut, bool)[1:]
+        for name in {"runs", "units"} & set(found._kept):
+            found._kept[name][:] = found._kept[name][0]
+        for (name, old), (_, new) in zip(changes.products(before, of_runs), changes.products(after, of_runs), strict=True):
+            kept, difference = found._kept[name], new - old
+            if not difference.any():
+                kept[1:-1] = kept[0]
+                continue
+            steps = summed(key, difference, cut)
+            one_way = (difference >= 0).all() or (difference <= 0).all()
+            sizes = np.abs(steps) if one_way else summed(key, np.abs(difference), cut)
+            forwards, added = np.cumsum(steps, axis=0)[:-1], np.cumsum(sizes, axis=0)[:-1] + np.abs(kept[0])
+            backwards, taken = (np.cumsum(one[::-1], axis=0)[::-1][1:] for one in (steps, sizes))
+            taken += np.abs(kept[-1])
+            kept[1:-1] = np.where(added <= taken, kept[0] + forwards, kept[-1] - backwards)
+            inexact |= np.minimum(added, taken) > MAX_LOSS * np.abs(kept[1:-1])
+        for place in map(int, np.flatnonzero(inexact.any(axis=1)) + 1):
+            for values in found._kept.values():
+                values[place] = 0.0
+            found.add(place, sweep.at(rows[place]), whole, cells)
+        return found
+
     def first(self, configurations: int) -> Sums:
         """Return the sums of the first configurations."""
         found = Sums(configurations, self.shape[1])
@@ -451,61 +571,18 @@ class Sums:
         found["unknown_share"] = _floats(flat["unknown"] / flat["runs"])
         with np.errstate(all="ignore"):
             found["success_rate"] = _mean(flat, "goal")
-            found["success_low"], found["success_high"] = share_interval(flat, level)
+            found["success_low"], found["success_high"] = map(_floats, share_of_sums(flat, "goal", level))
             found["success_at_least"] = _floats(flat["goal sum"] / flat["runs"])
             found["success_at_most"] = _floats(1 - (flat["goal n"] - flat["goal sum"]) / flat["runs"])
             found["success_unknown"] = _floats(1 - flat["goal n"] / flat["runs"])
             for name, prefix in {"step": "step", **FIGURES}.items():
                 found[f"{prefix}_mean"] = _mean(flat, name)
-                found[f"{prefix}_low"], found[f"{prefix}_high"] = _mean_interval(flat, name, level)
+                found[f"{prefix}_low"], found[f"{prefix}_high"] = map(_floats, mean_of_sums(flat, name, level))
                 if name != "step":
                     found[f"{prefix}_unknown"] = _floats(1 - flat[f"{name} n"] / flat["runs"])
                     found[f"{prefix}_saved"] = _mean(flat, f"{name} saved")
         return found
 
 
-_POWERS = ("units", "ss", "sn", "nn", "sss", "ssn", "snn", "nnn")
-"""Products of a unit's sum s and its number n of known runs, for the variance and the skewness between units."""
-
-
 def _mean(flat: dict[str, Floats], name: str) -> Any:
     return _floats(flat[f"{name} sum"] / flat[f"{name} n"])
-
-
-def _between(flat: dict[str, Floats], name: str) -> tuple[Floats, Floats, Floats]:
-    """Return the number of units, and the sums of the squares and cubes of their errors: a unit's sum minus n times the mean."""
-    n, total = flat[f"{name} n"], flat[f"{name} sum"]
-    ss, sss = flat.get(f"{name} ss", total), flat.get(f"{name} sss", total)
-    alone = {"units": n, "sn": total, "nn": n, "ssn": ss, "snn": total, "nnn": n}  # each run a unit: n is 1
-    units, sn, nn, ssn, snn, nnn = (flat.get(f"{name} {power}", values) for power, values in alone.items())
-    mean = total / n
-    squares = ss - 2 * mean * sn + mean**2 * nn
-    return units, np.where(squares > 1e-12 * ss, squares, 0.0), sss - 3 * mean * ssn + 3 * mean**2 * snn - mean**3 * nnn
-
-
-def _mean_interval(flat: dict[str, Floats], name: str, level: float) -> tuple[Any, Any]:
-    """Return the interval of a mean of values from 0 on, as `intervals.of_mean` computes it; NA if all units are the same."""
-    n = flat[f"{name} n"]
-    mean = flat[f"{name} sum"] / n
-    units, squares, cubes = _between(flat, name)
-    spread = np.sqrt(squares / (units - 1))
-    worth = n * n / flat.get(f"{name} nn", n)
-    skewness = units / ((units - 1) * (units - 2)) * cubes / spread**3
-    low, high = mean_ends(mean, spread * np.sqrt(units) / n, skewness, worth, student(level, worth - 1), from_0=True)
-    there, low = (units >= MEAN_UNITS) & (worth >= EVEN_UNITS) & (spread > 0), np.clip(low, 0.0, mean)
-    return _floats(np.where(there, low, np.nan)), _floats(np.where(there, np.maximum(high, mean), np.nan))
-
-
-def share_interval(flat: dict[str, Floats], level: float) -> tuple[Any, Any]:
-    """Return the interval of the share that reached its goal, as `intervals.of_share` computes it."""
-    n, total = flat["goal n"], flat["goal sum"]
-    share, least, z = total / n, n * n / flat.get("goal nn", n), normal(level)
-    units, squares, _ = _between(flat, "goal")
-    alone, together = n * share * (1 - share) / (n - 1), squares / (units - 1) * units / n
-    worth, student_z = n * alone / np.maximum(alone, together), student(level, least - 1)
-    ss, sn, nn = (flat.get(f"goal {power}", values) for power, values in (("ss", total), ("sn", total), ("nn", n)))
-    few = np.minimum(total**2 - FEW * ss, (n - total) ** 2 - FEW * (nn - 2 * sn + ss)) < 0  # units that reached it, or did not
-    varied = (units < n) & (alone > 0) & ~few & (student_z**2 / worth < z**2 / least)
-    low, high = share_ends(share, np.where(varied, worth * (z / student_z) ** 2, least), level)
-    lacking = units < MIN_UNITS
-    return _floats(np.where(lacking, np.nan, low)), _floats(np.where(lacking, np.nan, high))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -184,6 +184,15 @@ def latches(tree: StopCondition) -> bool:
 def all_in_arrays(tree: StopCondition) -> bool:
     """True if every leaf can be read from the arrays."""
     return all(map(is_in_arrays, tree.leaves()))
+
+
+def alternatives(tree: StopCondition) -> Iterator[StopCondition]:
+    """Yield the leaves each of which meets the tree alone."""
+    if not tree.parts:
+        yield tree
+    elif isinstance(tree, AnyOf):
+        for part in tree.parts:
+            yield from alternatives(part)
 
 
 # By first rows -------------------------------------------------------------------------------------------------------------------

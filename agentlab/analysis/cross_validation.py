@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from agentlab.analysis.backtest import Cells, Sums, Task, share_interval
+from agentlab.analysis.backtest import Cells, Sums, Task
 from agentlab.analysis.conditions import First
 from agentlab.analysis.grids import BOUNDS, Grid, plain_value
+from agentlab.analysis.intervals import share_of_sums
 from agentlab.analysis.records import USED, Bools, Floats, Ints, Records
 from agentlab.analysis.simulate import STOPPED, Verdict
 from agentlab.errors import ConfigurationError
@@ -193,7 +194,7 @@ def confirmed(  # noqa: PLR0917
             for name, values in zip(sums, (n, s, n > 0, s * s, s * n, n * n), strict=True):
                 sums[name][number] += values.sum()
     with np.errstate(all="ignore"):
-        low = share_interval(sums, 2 * confidence - 1)[0].to_numpy(dtype=float, na_value=np.nan)
+        low = share_of_sums(sums, "goal", 2 * confidence - 1)[0]
     sequence = np.lexsort(
         (-order, -first.spent.sum(axis=1), -np.nan_to_num(first.share, nan=-1.0))
     )  # of equal ones the loosest first

@@ -18,7 +18,7 @@ less often, and no sample shows that; a median has no such problem.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -312,6 +312,51 @@ def kaplan_meier(times: Sequence[float], ended: Sequence[bool], units: Any = Non
     low, high = (tuple(float(end) if there else None for end, there in zip(side, fine, strict=True)) for side in ends)
     method = "Clopper-Pearson, effective n by Greenwood" if fine.any() else ""
     return Survival(tuple(map(float, at)), tuple(map(float, alive)), low, high, number, method)
+
+
+# From sums -----------------------------------------------------------------------------------------------------------------------
+
+POWERS = ("units", "ss", "sn", "nn", "sss", "ssn", "snn", "nnn")
+"""Products of a unit's sum s and its number n of known values, for the variance and the skewness between units."""
+
+
+def _between(flat: Mapping[str, Any], name: str) -> tuple[Any, Any, Any]:
+    """Return the number of units, and the sums of the squares and cubes of their errors: a unit's sum minus n times the mean."""
+    n, total = flat[f"{name} n"], flat[f"{name} sum"]
+    ss, sss = flat.get(f"{name} ss", total), flat.get(f"{name} sss", total)
+    alone = {"units": n, "sn": total, "nn": n, "ssn": ss, "snn": total, "nnn": n}  # each run a unit: n is 1
+    units, sn, nn, ssn, snn, nnn = (flat.get(f"{name} {power}", values) for power, values in alone.items())
+    mean = total / n
+    squares = ss - 2 * mean * sn + mean**2 * nn
+    return units, np.where(squares > 1e-12 * ss, squares, 0.0), sss - 3 * mean * ssn + 3 * mean**2 * snn - mean**3 * nnn
+
+
+def mean_of_sums(flat: Mapping[str, Any], name: str, level: float) -> tuple[Any, Any]:
+    """Return the interval of a mean of values from 0 on, as `of_mean` computes it; NaN if all units are the same."""
+    n = flat[f"{name} n"]
+    mean = flat[f"{name} sum"] / n
+    units, squares, cubes = _between(flat, name)
+    spread = np.sqrt(squares / (units - 1))
+    worth = n * n / flat.get(f"{name} nn", n)
+    skewness = units / ((units - 1) * (units - 2)) * cubes / spread**3
+    low, high = mean_ends(mean, spread * np.sqrt(units) / n, skewness, worth, student(level, worth - 1), from_0=True)
+    there, low = (units >= MEAN_UNITS) & (worth >= EVEN_UNITS) & (spread > 0), np.clip(low, 0.0, mean)
+    return np.where(there, low, np.nan), np.where(there, np.maximum(high, mean), np.nan)
+
+
+def share_of_sums(flat: Mapping[str, Any], name: str, level: float) -> tuple[Any, Any]:
+    """Return the interval of a share of 0 and 1, as `of_share` computes it."""
+    n, total = flat[f"{name} n"], flat[f"{name} sum"]
+    share, least, z = total / n, n * n / flat.get(f"{name} nn", n), normal(level)
+    units, squares, _ = _between(flat, name)
+    alone, together = n * share * (1 - share) / (n - 1), squares / (units - 1) * units / n
+    worth, student_z = n * alone / np.maximum(alone, together), student(level, least - 1)
+    ss, sn, nn = (flat.get(f"{name} {power}", values) for power, values in (("ss", total), ("sn", total), ("nn", n)))
+    few = np.minimum(total**2 - FEW * ss, (n - total) ** 2 - FEW * (nn - 2 * sn + ss)) < 0  # units that reached it, or did not
+    varied = (units < n) & (alone > 0) & ~few & (student_z**2 / worth < z**2 / least)
+    low, high = share_ends(share, np.where(varied, worth * (z / student_z) ** 2, least), level)
+    lacking = units < MIN_UNITS
+    return np.where(lacking, np.nan, low), np.where(lacking, np.nan, high)
 
 
 # Parts ---------------------------------------------------------------------------------------------------------------------------

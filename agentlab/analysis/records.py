@@ -15,7 +15,9 @@ import pandas as pd
 from agentlab._internal.formatting import counted
 from agentlab.analysis import groups
 from agentlab.errors import ConfigurationError
-from agentlab.limits.fields import unknown_name
+from agentlab.limits.budget import LIMIT_REASONS, Budget
+from agentlab.limits.fields import limit_fields, unknown_name
+from agentlab.model.finish_reasons import StopReason
 from agentlab.model.usage import add_cost, add_usage
 from agentlab.records.history import RunHistory
 
@@ -143,7 +145,7 @@ class Records:
         """Return the runs from `first` to `last`, exclusive."""
         rows = slice(int(self.start[first]), int(self.start[last]))
         runs, histories = slice(first, last), self.histories
-        return Records(
+        part = Records(
             self.about.iloc[runs].reset_index(drop=True),
             self.start[first : last + 1] - self.start[first],
             self.steps.iloc[rows].reset_index(drop=True),
@@ -154,6 +156,11 @@ class Records:
             self.goal[runs],
             None if histories is None else (lambda run: histories(first + run)),
         )
+        vars(part)["used"], vars(part)["totals"] = (
+            _Made(lambda name, whole=whole: whole[name][rows])  # type: ignore[misc]
+            for whole in (self.used, self.totals)
+        )
+        return part
 
     def column(self, name: str, needed_by: str) -> pd.Series[Any]:
         """Return a column of the steps. Raises ConfigurationError if there is none."""
@@ -277,6 +284,46 @@ def calls_inside(history: RunHistory, place: int) -> Iterator[AfterCall]:
 def numbers(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
     """Return a column as floats, with NaN for NA or a missing column. Raises ConfigurationError for text that is not a number."""
     return groups.numbers(frame, name).astype(float)
+
+
+# Limits ------------------------------------------------------------------------------------------------------------------------
+
+_MEASURES = {"steps": "steps", "calls": "calls", "tokens": "tokens", "USD": "cost_usd", "s": "time_s"}
+
+BOUNDED = {field.name: _MEASURES[field.metadata["unit"]] for field in limit_fields(Budget) if field.name in LIMIT_REASONS}
+"""The running total that each limit bounds, by the limit's unit. Steps are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit over all runs, with the first row of each run at which it is met."""
+
+    name: str
+    value: Any
+    first: Rows
+
+    @property
+    def reason(self) -> StopReason:
+        """The stop reason of a run that reaches the limit."""
+        return LIMIT_REASONS[self.name]
+
+    @property
+    def measure(self) -> str:
+        """The running total that the limit bounds."""
+        return BOUNDED[self.name]
+
+    def is_met(self, used: dict[str, float]) -> bool:
+        """True if the usage reaches the limit. Not for limits on steps."""
+        return bool(used[self.measure] >= float(self.value))
+
+
+def limits_over(records: Records, name: str, values: list[Any]) -> list[Limit]:
+    """Return a limit with each of several values."""
+    if BOUNDED[name] == "steps":
+        firsts = list(np.minimum(np.array(values)[:, None] - 1, records.lengths[None, :]))
+    else:
+        firsts = list(first_met(records.used[BOUNDED[name]], records.start, np.array([float(value) for value in values])))
+    return [Limit(name, value, first) for value, first in zip(values, firsts, strict=True)]
 
 
 # Running totals ------------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from agentlab.analysis.conditions import (
     CustomAnswers,
     First,
     all_in_arrays,
+    alternatives,
     answers_of,
     ask_custom,
     await_tree,
@@ -34,50 +35,24 @@ from agentlab.analysis.conditions import (
     without_off,
 )
 from agentlab.analysis.grids import BOUNDS, Grid
-from agentlab.analysis.records import USED, Bools, Floats, Ints, Records, Rows, calls_inside, first_met
-from agentlab.limits.budget import LIMIT_REASONS, Budget
+from agentlab.analysis.records import (
+    BOUNDED,
+    USED,
+    Bools,
+    Floats,
+    Ints,
+    Limit,
+    Records,
+    Rows,
+    calls_inside,
+    limits_over,
+    smallest,
+)
+from agentlab.limits.budget import Budget
 from agentlab.limits.combinators import Custom, Not, StopCondition
 from agentlab.limits.condition_tree import describe
-from agentlab.limits.fields import limit_fields
 from agentlab.limits.reading import Reading
 from agentlab.model.finish_reasons import StopReason
-
-_MEASURES = {"steps": "steps", "calls": "calls", "tokens": "tokens", "USD": "cost_usd", "s": "time_s"}
-
-BOUNDED = {field.name: _MEASURES[field.metadata["unit"]] for field in limit_fields(Budget) if field.name in LIMIT_REASONS}
-"""The running total that each limit bounds, by the limit's unit. Steps are counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """One limit over all runs, with the first row of each run at which it is met."""
-
-    name: str
-    value: Any
-    first: First
-
-    @property
-    def reason(self) -> StopReason:
-        """The stop reason of a run that reaches the limit."""
-        return LIMIT_REASONS[self.name]
-
-    @property
-    def measure(self) -> str:
-        """The running total that the limit bounds."""
-        return BOUNDED[self.name]
-
-    def is_met(self, used: dict[str, float]) -> bool:
-        """True if the usage reaches the limit. Not for limits on steps."""
-        return bool(used[self.measure] >= float(self.value))
-
-
-def limits_over(records: Records, name: str, values: list[Any]) -> list[Limit]:
-    """Return a limit with each of several values."""
-    if BOUNDED[name] == "steps":
-        firsts = list(np.minimum(np.array(values)[:, None] - 1, records.lengths[None, :]))
-    else:
-        firsts = list(first_met(records.used[BOUNDED[name]], records.start, np.array([float(value) for value in values])))
-    return [Limit(name, value, first) for value, first in zip(values, firsts, strict=True)]
 
 
 @dataclass(slots=True)
@@ -184,6 +159,8 @@ def _record_cut(cuts: CutSteps, run: int, complete: int, used: dict[str, float],
 
 STOPPED, FINISHED, UNKNOWN = 0, 1, 2
 
+Outcome: TypeAlias = npt.NDArray[np.uint8]
+
 MAX_FIRST_ROWS = 32_000_000
 """Maximum number of first rows in one array: configurations times runs."""
 
@@ -206,19 +183,49 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The ends of the runs under a configuration, one entry per run.
+class Ends:
+    """Ends of runs, one entry per run.
 
-    `row`: the step in which a run ends, from 0; the run's length if unknown. `answered`: one last answer follows that step. `used`: its
-    usage up to its end, NaN if unknown, as after a last answer. `goal`: 1 if the run had reached its goal, 0 if not, NaN if unknown.
+    `row`: the step in which a run ends, from 0; the run's length if unknown. `used`: its usage up to its end, NaN if unknown, as after
+    a last answer. `goal`: 1 if the run had reached its goal, 0 if not, NaN if unknown. `answered`: one last answer follows the step.
     """
 
-    outcome: npt.NDArray[np.uint8]
+    outcome: Outcome
     row: First
     used: dict[str, Floats]
     goal: Floats
-    found: Found
     answered: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Ends):
+    """The ends of all runs under a configuration, and why they end there."""
+
+    found: Found
+
+
+Which: TypeAlias = slice | Ints
+"""Some runs, or all."""
+ALL = slice(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """All configurations of a grid whose limits decide only in which step each run ends.
+
+    `rows` has that step for each configuration (row) and run (column), the run's length if it would not end. `ends` has an entry for
+    each step in which a run may end, and for its length; those of run r begin at `first[r]`.
+    """
+
+    rows: Rows
+    first: Ints
+    ends: Ends
+
+    def at(self, rows: Rows, runs: Which = ALL) -> Ends:
+        """Return the ends of these runs in these steps."""
+        places, ends = self.first[runs] + rows, self.ends
+        used = {name: values[places] for name, values in ends.used.items()}
+        return Ends(ends.outcome[places], ends.row[places], used, ends.goal[places], ends.answered[places])
 
 
 class Judge:
@@ -306,10 +313,7 @@ class Judge:
         reached_here = self.goal == row
         unsure = unsure_from(records, counted)
         failed = np.zeros(len(records), bool) if raised is records.lengths else self._failed(row, raised, cuts)
-        outcome = self._outcome(row, cuts, failed, unsure_from=unsure)
-        row = np.where(outcome == UNKNOWN, records.lengths, np.where(outcome == FINISHED, records.lengths - 1, row))
-        used = self._used(outcome, row, cuts)
-        goal = self._goal(outcome, row, cuts.is_cut, unsure)
+        outcome, row, used, goal = self._ended(ALL, row, cuts, failed, unsure)
         goal[reached_here & cuts.unsure] = np.nan
         if self.goal_is_the_end:
             goal[failed & reached_here] = 0.0  # the run ends with an error
@@ -319,7 +323,7 @@ class Judge:
             values[answered] = np.nan
         if not self.goal_is_the_end:
             goal[answered & (goal == 0)] = np.nan
-        verdict = Verdict(outcome, row, used, goal, found, answered)
+        verdict = Verdict(outcome, row, used, goal, answered, found)
         self._count_declared_goals(verdict)
         return verdict
 
@@ -406,15 +410,11 @@ class Judge:
         return self._limits_of(budget.before_last_answer())
 
     def _limits_of(self, budget: Budget) -> list[Limit]:
-        found = []
-        for name in BOUNDS:
-            value = getattr(budget, name)
-            if value is None:
-                continue
+        given = [(name, value) for name in BOUNDS if (value := getattr(budget, name)) is not None]
+        for name, value in given:
             if (name, value) not in self._limits:
                 self._limits[name, value] = limits_over(self.records, name, [value])[0]
-            found.append(self._limits[name, value])
-        return found
+        return [self._limits[one] for one in given]
 
     # Outcome, usage, goal -----------------------------------------------------------------------------------------------
 
@@ -425,27 +425,38 @@ class Judge:
         found: Bools = (row < records.lengths) & (raised == row) & ~cuts.is_cut & ~won
         return found
 
-    def _outcome(self, row: First, cuts: CutSteps, failed: Bools, *, unsure_from: First) -> npt.NDArray[np.uint8]:
+    def _ended(
+        self, runs: Which, row: First, cuts: CutSteps, failed: Bools, unsure_from: First
+    ) -> tuple[Outcome, First, dict[str, Floats], Floats]:
+        """Return outcome, last step, usage and goal of these runs if their limits are met in these rows."""
         records = self.records
-        stops = row < records.lengths
-        at_end = stops & (row == records.lengths - 1)
-        ends = at_end | ~stops
-        own_wins = records.own_end & ends & ~failed
+        lengths, unsure = records.lengths[runs], None if unsure_from is records.lengths else unsure_from[runs]
+        outcome = self._outcome(runs, row, cuts, failed, unsure)
+        row = np.where(outcome == UNKNOWN, lengths, np.where(outcome == FINISHED, lengths - 1, row))
+        return outcome, row, self._used(runs, outcome, row, cuts), self._goal(runs, outcome, row, cuts.is_cut, unsure)
+
+    def _outcome(self, runs: Which, row: First, cuts: CutSteps, failed: Bools, unsure_from: First | None) -> Outcome:
+        records, lengths = self.records, self.records.lengths[runs]
+        stops = row < lengths
+        at_end = stops & (row == lengths - 1)
+        own_end = records.own_end[runs]
+        own_wins = own_end & (at_end | ~stops) & ~failed
         if cuts.is_cut.any():
             own_wins &= ~cuts.is_cut
         outcome = np.where(own_wins, FINISHED, np.where(stops, STOPPED, UNKNOWN)).astype(np.uint8)
-        unknown = at_end & ((records.cut_short & ~cuts.is_cut) | (records.own_end & cuts.unsure & ~cuts.is_cut))
-        if unsure_from is not records.lengths:
-            unsure = (unsure_from < records.lengths) & (row >= unsure_from)
+        unknown = at_end & ((records.cut_short[runs] & ~cuts.is_cut) | (own_end & cuts.unsure & ~cuts.is_cut))
+        if unsure_from is not None:
+            unsure = (unsure_from < lengths) & (row >= unsure_from)
             unknown |= unsure & ~failed
         outcome[unknown] = UNKNOWN
         return outcome
 
-    def _used(self, outcome: npt.NDArray[np.uint8], row: First, cuts: CutSteps) -> dict[str, Floats]:
+    def _used(self, runs: Which, outcome: Outcome, row: First, cuts: CutSteps) -> dict[str, Floats]:
         """Return the usage of each run up to its end."""
         records = self.records
         end = len(records.run)  # the two places after the rows are for a run without a step, and for an unknown end
-        places = np.where(outcome == UNKNOWN, end + 1, np.where(records.lengths > 0, records.start[:-1] + row, end))
+        places = np.where(records.lengths[runs] > 0, records.start[:-1][runs] + row, end)
+        places = np.where(outcome == UNKNOWN, end + 1, places)
         if cuts.unsure.any():
             places[cuts.unsure & (outcome == STOPPED)] = end + 1
         used = {name: records.at_stop[name].take(places) for name in USED}
@@ -455,16 +466,66 @@ class Judge:
                 values[off] = cuts.used[name][off]
         return used
 
-    def _goal(self, outcome: npt.NDArray[np.uint8], row: First, off: Bools, unsure_from: First) -> Floats:
-        lengths = self.records.lengths
-        here = self.goal == row
+    def _goal(self, runs: Which, outcome: Outcome, row: First, off: Bools, unsure_from: First | None) -> Floats:
+        lengths, goal = self.records.lengths[runs], self.goal[runs]
+        here = goal == row
         if off.any():
             here &= ~off
-        reached: Floats = ((self.goal < lengths) & ((self.goal < row) | here)).astype(float)
-        reached[(outcome == UNKNOWN) & (self.goal >= np.minimum(lengths, unsure_from + 1))] = np.nan
+        reached: Floats = ((goal < lengths) & ((goal < row) | here)).astype(float)
+        known_to = lengths if unsure_from is None else np.minimum(lengths, unsure_from + 1)
+        reached[(outcome == UNKNOWN) & (goal >= known_to)] = np.nan
         if self.goal_open.any():
-            reached[self.goal_open & (row >= lengths - 1)] = np.nan
+            reached[self.goal_open[runs] & (row >= lengths - 1)] = np.nan
         return reached
+
+    # All configurations at once -----------------------------------------------------------------------------------------
+
+    def sweep(self, grid: Grid) -> Sweep | None:
+        """Return the ends of the runs in all configurations. None if more than the step depends on the limits, as in a step that a
+        limit may cut off, or if first rows are not enough or would need too much memory."""
+        records = self.records
+        tree = None if grid.stop is None else without_off(grid.stop)
+        if not self._decides_only_the_step(grid, tree) or grid.size * len(records) > MAX_FIRST_ROWS:
+            return None
+        rows = records.lengths[None].astype(smallest(records.longest)) if tree is None else self.rows(grid)
+        assert rows is not None  # noqa: S101  for the type checker
+        sizes = records.lengths + 1
+        first = np.cumsum(sizes) - sizes
+        runs = np.repeat(np.arange(len(records)), sizes)
+        row = np.arange(len(runs)) - first[runs]
+        no, nothing = np.zeros(len(runs), bool), np.zeros(0, np.int64)
+        cuts = CutSteps(no, no, nothing, nothing, {})
+        ends = Ends(*self._ended(runs, row, cuts, no, unsure_from(records, tree)), no)
+        for leaf in self._declared_goals(tree):
+            ends.goal[(ends.outcome == STOPPED) & (self.first_of(leaf)[runs] <= row)] = 1.0
+        return Sweep(self._with_budget(grid, rows), first, ends)
+
+    def _decides_only_the_step(self, grid: Grid, tree: StopCondition | None) -> bool:
+        if tree is not None and not (latches(tree) and all_in_arrays(tree)):
+            return False
+        bounded = {BOUNDED.get(name) for name in (*grid.budget, *(axis.field for axis in grid.axes if axis.leaf is None))}
+        if bounded & {None, "time_s"} or (bounded - {"steps"} and self.records.several_calls.any()):  # None: a last answer
+            return False
+        leaves = {} if grid.stop is None else describe(grid.stop)
+        changing = [leaves[axis.leaf] for axis in grid.axes if axis.leaf is not None]
+        alone = [] if tree is None else list(alternatives(tree))
+        return all(any(goal is leaf for leaf in alone) and goal not in changing for goal in self._declared_goals(tree))
+
+    def _declared_goals(self, tree: StopCondition | None) -> list[StopCondition]:
+        return [leaf for leaf in tree.leaves() if leaf.goal] if tree is not None and self.goal_is_the_end else []
+
+    def _with_budget(self, grid: Grid, rows: Rows) -> Rows:
+        """Return one row per configuration: the first row at which the condition, in `rows`, or the budget is met."""
+        lengths = [len(axis.values) for axis in grid.axes]
+        for place, axis in enumerate(grid.axes):
+            if axis.leaf is None:
+                firsts = np.stack([self._limits[axis.field, value].first for value in axis.values]).astype(rows.dtype)
+                rows = np.minimum(
+                    rows, firsts.reshape(*(-1 if at == place else 1 for at in range(len(lengths))), len(self.records))
+                )
+        for limit in [limits_over(self.records, name, [value])[0] for name, value in grid.budget.items()]:
+            rows = np.minimum(rows, limit.first.astype(rows.dtype))
+        return np.broadcast_to(rows, (*lengths, len(self.records))).reshape(grid.size, len(self.records))
 
     def _count_declared_goals(self, verdict: Verdict) -> None:
         """Count runs as successes if the condition that stops them declares itself a goal, such as HasToolCall."""

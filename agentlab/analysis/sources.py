@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,20 +45,21 @@ def from_frames(
     whole = numbers(steps, "step")
     if (uneven := whole != whole.round()).any():
         raise ConfigurationError(f"Step {whole[uneven].iloc[0]:g} is not a whole number: the column `step` counts from 1.")
-    about = _about(steps, runs)
-    if runs is not None and len(about) and len(steps) and not steps["run_id"].isin(about["run_id"]).any():
+    codes, different = pd.factorize(steps["run_id"])
+    about = _about(steps, runs, codes)
+    place = pd.Index(about["run_id"]).get_indexer(pd.Index(different))
+    if runs is not None and len(about) and len(steps) and (place < 0).all():
         one, other = cut(repr(steps["run_id"].tolist()[0]), 80), cut(repr(about["run_id"].tolist()[0]), 80)
         raise ConfigurationError(
             f"The steps belong to none of these runs: run_id is {one} in the steps and {other} in runs=…. Pass two frames of the same "
             "runs, with the same dtype of run_id."
         )
-    place = pd.Series(range(len(about)), index=about["run_id"])
-    run = place.reindex(steps["run_id"]).to_numpy()
-    known = ~np.isnan(run.astype(float))
-    run, kept = run[known].astype(np.int64), steps[known]
-    number = whole[known].to_numpy(dtype=np.int64)
-    order = np.lexsort((number, run))
-    if not np.array_equal(order, np.arange(len(order))):
+    run, number, kept = place[codes].astype(np.int64), whole.to_numpy(dtype=np.int64), steps
+    if (place < 0).any():
+        known = run >= 0
+        run, number, kept = run[known], number[known], steps[known]
+    if len(run) > 1 and not _is_sorted(run, number):
+        order = np.lexsort((number, run))
         run, number, kept = run[order], number[order], kept.iloc[order]
     kept = kept.reset_index(drop=True)
     lengths = np.bincount(run, minlength=len(about))
@@ -83,11 +84,18 @@ def from_frames(
     return Records(about, start, kept, own, short, more, reason, goal, by_place)
 
 
-def _about(steps: pd.DataFrame, runs: pd.DataFrame | None) -> pd.DataFrame:
+def _is_sorted(run: Ints, number: Ints) -> bool:
+    """True if the rows are in the order of runs and steps."""
+    return bool(((run[1:] > run[:-1]) | ((run[1:] == run[:-1]) & (number[1:] >= number[:-1]))).all())
+
+
+def _about(steps: pd.DataFrame, runs: pd.DataFrame | None, codes: Ints) -> pd.DataFrame:
+    """Return one row per run. `codes` number the runs of the steps in the order of their first rows."""
     kept = [name for name in ("run_id", "provider", "model") if name in steps.columns]
     if runs is None:
         of_frame = [name for name in ("agent", "prompt_id", "settings", "repeat", "score") if name in steps.columns]
-        return steps[kept + of_frame].drop_duplicates("run_id", ignore_index=True)
+        firsts = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+        return steps[kept + of_frame].iloc[firsts].reset_index(drop=True)
     if "run_id" not in runs.columns:
         raise ConfigurationError("The runs have no column 'run_id': pass the frame of lab.frame(results, 'runs').")
     there = groups.each_once(runs[runs["run_id"].notna()].reset_index(drop=True))
@@ -102,14 +110,18 @@ def _last(steps: pd.DataFrame, name: str, start: Ints) -> npt.NDArray[np.object_
     found = np.full(len(start) - 1, None, dtype=object)
     there = np.diff(start) > 0
     if name in steps.columns:
-        values = steps[name].iloc[start[1:][there] - 1].astype(object)
-        found[there] = [None if pd.isna(value) else value for value in values]
+        values = steps[name].iloc[start[1:][there] - 1]
+        found[there] = _objects(values)
     return found
 
 
 def _last_number(steps: pd.DataFrame, name: str, start: Ints) -> Floats:
     """Return the same for numbers and booleans of any dtype, with NaN for None."""
-    return numbers(pd.DataFrame({name: _last(steps, name, start)}), name).to_numpy(dtype=float)
+    found = np.full(len(start) - 1, np.nan)
+    there = np.diff(start) > 0
+    if name in steps.columns:
+        found[there] = numbers(steps[[name]].iloc[start[1:][there] - 1], name)
+    return found
 
 
 def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools, Bools, Bools, npt.NDArray[np.object_]]:
@@ -139,8 +151,16 @@ def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools,
 
 
 def _values_of_runs(about: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
-    values: Sequence[Any] = about[name].tolist() if name in about.columns else [None] * len(about)
-    return np.array([None if value is None or pd.isna(value) else value for value in values], dtype=object)
+    if name not in about.columns:
+        return np.full(len(about), None, dtype=object)
+    return _objects(about[name])
+
+
+def _objects(values: pd.Series[Any]) -> npt.NDArray[np.object_]:
+    """Return the values with None for NA."""
+    found = values.astype(object).to_numpy(copy=True)
+    found[values.isna().to_numpy(dtype=bool)] = None
+    return found
 
 
 def _is_true(about: pd.DataFrame, name: str) -> Bools:

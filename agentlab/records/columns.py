@@ -134,6 +134,11 @@ class StepRow:
         """The settings of the step, usually the same as in the step before."""
         return self.step.settings
 
+    @property
+    def seams(self) -> tuple[Seam, ...] | None:
+        """The places where texts meet; None for a step with several texts that was stored by a version without seams."""
+        return seams_of(self.step)
+
     def then(self, step: StepResult) -> StepRow:
         """Return the row of the next step."""
         tokens, cost = step.all_tokens, step.all_cost_usd
@@ -200,21 +205,15 @@ def _names_of(tool_calls: tuple[ToolCall, ...]) -> str:
     return tool_calls[0].name if len(tool_calls) == 1 else ", ".join([call.name for call in tool_calls])
 
 
-def _seams_of(step: StepResult) -> tuple[Seam, ...] | None:
+def seams_of(step: StepResult) -> tuple[Seam, ...] | None:
     """Return the places where texts meet; None for a step with several texts that was stored by a version without seams."""
     if len(step.calls) == 1 or step.seams:
         return step.seams
     return None if sum([call.used and bool(call.response.text) for call in step.calls]) > 1 else ()
 
 
-def _seam_count(step: StepResult) -> int | None:
-    seams = _seams_of(step)
-    return None if seams is None else len(seams)
-
-
-def _dropped_characters(step: StepResult) -> int | None:
-    seams = _seams_of(step)
-    return None if seams is None else sum([len(seam.dropped) for seam in seams])
+def _dropped_characters(seams: tuple[Seam, ...]) -> int:
+    return sum([len(seam.dropped) for seam in seams])
 
 
 def _errors_of(results: tuple[ToolResult, ...]) -> int:
@@ -263,8 +262,8 @@ STEP_COLUMNS: tuple[Column, ...] = (
     _of_step("text", "string", "the model's text", "text"),
     _of_step("holes", "Int64", "places where a stream lost a piece of the answer; 0: none", "holes", len),
     _of_step("last_answer", "boolean", "the model was asked for its final answer, without tools", "last_answer"),
-    _of_step("seams", "Int64", "places in the text where the texts of two calls meet", _seam_count),
-    _of_step("dropped_characters", "Int64", "characters dropped from the text at seams", _dropped_characters),
+    _of_step_row("seams", "Int64", "places in the text where the texts of two calls meet", "seams", len),
+    _of_step_row("dropped_characters", "Int64", "characters dropped from the text at seams", "seams", _dropped_characters),
     _of_step_row("max_turns", "Int64", "the limit that applied", "settings.budget.max_turns"),
     _of_step_row("max_calls", "Int64", "the limit that applied", "settings.budget.max_calls"),
     _of_step_row("max_tokens", "Int64", "the limit that applied", "settings.budget.max_tokens"),

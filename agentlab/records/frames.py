@@ -46,6 +46,7 @@ from agentlab.records.columns import (
     known_tokens_of,
     named_leaves,
     plain,
+    seams_of,
     source_of,
     word,
 )
@@ -77,6 +78,18 @@ class StepRows:
         self.repeats: dict[str, list[int]] = {"run": list(map(len, taken)), "settings": times}
         self._known: dict[str, list[Any]] = {"run": list(sources), "step": steps, "settings": settings}
         self._converted: dict[tuple[int, Callable[[Any], Any]], list[Any]] = {}
+        self._read_single_calls()
+
+    def _read_single_calls(self) -> None:
+        """If each step is one call, as most are, read what is then a field of its response without a step's own properties."""
+        calls, known = self.at("step.calls"), self._known
+        if any(self.at("step.answer")) or list(map(len, calls)).count(1) < len(calls):
+            return
+        only = [one for (one,) in calls]
+        if all(attributes(only, "used")):
+            responses = attributes(only, "response")
+            known |= {f"step.{name}": attributes(responses, name) for name in ("signal", "text", "holes", "tool_calls")}
+            known["seams"] = self.at("step.seams")
 
     def read(self, column: Column) -> list[Any]:
         """Return the values of a column."""
@@ -93,7 +106,14 @@ class StepRows:
         known = self._known.get(path)
         if known is None:
             part, _, name = path.rpartition(".")
-            known = self._known[path] = attributes(self.at(part), name) if part else self._sums(path)
+            known = (
+                attributes(self.at(part), name)
+                if part
+                else list(map(seams_of, self.at("step")))
+                if path == "seams"
+                else self._sums(path)
+            )
+            self._known[path] = known
         return known
 
     def _sums(self, name: str) -> list[Any]:
@@ -138,11 +158,17 @@ def batches(sources: Iterable[Source]) -> Iterator[StepRows]:
 
 def attributes(parts: list[Any], name: str) -> list[Any]:
     """Return an attribute of each part; None for a part that is None."""
-    get = operator.attrgetter(name)
     try:
-        return list(map(get, parts))
+        return _reader(name)(parts)
     except AttributeError:
-        return [None if part is None else get(part) for part in parts]
+        return [None if part is None else getattr(part, name) for part in parts]
+
+
+@functools.cache
+def _reader(name: str) -> Callable[[list[Any]], list[Any]]:
+    """Return the function that reads this attribute. Python speeds up an attribute in code of its own, which `map` has not."""
+    read: Callable[[list[Any]], list[Any]] = eval(f"lambda parts: [part.{name} for part in parts]")  # noqa: S307  a column's path
+    return read
 
 
 def _converted(values: list[Any], then: Callable[[Any], Any]) -> list[Any]:
@@ -376,21 +402,71 @@ def _is_recorded(given: object, what: str) -> bool:
 
 
 def _steps_frame(sources: list[Source]) -> pd.DataFrame:
-    values: dict[str, list[Any]] = {column.name: [] for column in STEP_COLUMNS}
+    columns: dict[str, _Numbers | _Values] = {
+        column.name: _Numbers(column.dtype) if column.dtype in _MASKED else _Values(column.dtype) for column in STEP_COLUMNS
+    }
     repeats: dict[str, list[int]] = {}
     leaves = Leaves()
     for rows in batches(sources):
         for column in STEP_COLUMNS:
-            values[column.name] += rows.read(column)
+            columns[column.name].add(rows.read(column))
         for part, times in rows.repeats.items():
             repeats.setdefault(part, []).extend(times)
         leaves.add(rows.at("step.readings"))
-    arrays = {column.name: array(values.pop(column.name), column.dtype) for column in STEP_COLUMNS}
+    arrays = {column.name: columns.pop(column.name).array() for column in STEP_COLUMNS}
     for column in STEP_COLUMNS:
         part, _, _ = column.path.partition(".")
         if part in repeats:
             arrays[column.name] = arrays[column.name].repeat(repeats[part])
     return pd.DataFrame({**arrays, **_reading_columns(leaves)}, copy=False)
+
+
+class _Values:
+    """The values of a column, batch by batch."""
+
+    __slots__ = ("_dtype", "_values")
+
+    def __init__(self, dtype: str) -> None:
+        self._dtype = dtype
+        self._values: list[Any] = []
+
+    def add(self, values: list[Any]) -> None:
+        self._values += values
+
+    def array(self) -> Any:
+        return array(self._values, self._dtype)
+
+
+class _Numbers:
+    """The numbers of a column, turned into an array batch by batch, while they are in the processor's cache."""
+
+    __slots__ = ("_dtype", "_parts")
+
+    def __init__(self, dtype: str) -> None:
+        self._dtype = dtype
+        self._parts: list[tuple[Any, Any]] = []
+
+    def add(self, values: list[Any]) -> None:
+        _, code, unknown = _MASKED[self._dtype]
+        if values and values[0] is None and values.count(None) == len(values):  # for example limits that are not set
+            self._parts.append((np.full(len(values), unknown, code), True))
+            return
+        try:
+            self._parts.append((array_of(code, values), False))
+        except (TypeError, OverflowError):
+            read = _masked(values, self._dtype)
+            self._parts.append((read._data, read._mask))
+
+    def array(self) -> Any:
+        kind, code, _ = _MASKED[self._dtype]
+        lengths = [len(data) for data, _ in self._parts]
+        data, mask = np.empty(sum(lengths), code), np.zeros(sum(lengths), bool)
+        end = 0
+        for (some, is_unknown), length in zip(self._parts, lengths, strict=True):
+            begin, end = end, end + length
+            data[begin:end] = some
+            mask[begin:end] = is_unknown
+        return kind(data, mask if self._dtype == "Int64" else mask | np.isnan(data))
 
 
 _COUNTED_BY = ["provider", "model", "finish_reason", "raw_finish_reason", "confidence", "action", "stop_reason", "suggestion"]
@@ -448,7 +524,7 @@ def _array(values: list[Any], dtype: Any) -> Any:
     if dtype in _MASKED:
         return _masked(values, dtype)
     if dtype == "string":
-        return pd.array(_as_unicode(values), dtype="string")
+        return pd.array(as_unicode(values), dtype="string")
     if dtype == "object":
         values = [whole(redact(value)) if type(value) is str else value for value in values]
     return pd.Series(values, dtype=dtype).array
@@ -470,7 +546,7 @@ def _masked(values: list[Any], dtype: str) -> Any:
     return kind(data, mask if dtype == "Int64" else np.isnan(data))
 
 
-def _as_unicode(values: list[Any]) -> list[Any]:
+def as_unicode(values: list[Any]) -> list[Any]:
     """Redact texts, and replace half surrogate pairs, which Arrow rejects, by `?`: an answer may be cut within an escaped emoji."""
     joined = "\n".join(filter(None, values))
     if redact(joined) != joined:  # one search for all: most columns have no keys

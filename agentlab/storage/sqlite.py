@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -42,6 +43,21 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("CREATE TABLE notes (run INTEGER NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (run, name)) WITHOUT ROWID",),
     # Notes with the bytes of images and files, which are equal for all runs: the body in `notes` is then empty.
     ("CREATE TABLE parts (name TEXT PRIMARY KEY, body TEXT NOT NULL)",),
+    # Columns of the steps of consecutive runs, made of their rows. A change of any of these runs removes them, whoever makes it.
+    (
+        "CREATE TABLE step_columns (last INTEGER PRIMARY KEY, first INTEGER NOT NULL, made_as TEXT NOT NULL, body BLOB)",
+        *(
+            f"CREATE TRIGGER {name} AFTER {change} BEGIN DELETE FROM step_columns WHERE last >= {run} AND first <= {run}; END"  # noqa: S608  constants
+            for name, change, run in (
+                ("step_added", "INSERT ON steps", "(new.id >> 32)"),
+                ("step_changed", "UPDATE ON steps", "(old.id >> 32)"),
+                ("step_moved", "UPDATE OF id ON steps", "(new.id >> 32)"),
+                ("step_removed", "DELETE ON steps", "(old.id >> 32)"),
+                ("run_changed", "UPDATE OF number, run_id, head, ended ON runs", "old.number"),
+                ("run_removed", "DELETE ON runs", "old.number"),
+            )
+        ),
+    ),
 )
 """The statements from each version of the format to the next; a new file executes all of them."""
 
@@ -210,9 +226,14 @@ class SqliteStorage:
     def rows(self, run_ids: Sequence[str] | None = None) -> Iterator[tuple[str, str]]:
         """Yield (run_id, row) for every step, read for RUNS_AT_ONCE runs at a time, so that others can write in between."""
         found = self._numbered(run_ids)
-        at_once = RUNS_AT_ONCE if run_ids is None else 1
-        for begin in range(0, len(found), at_once):
-            ids = {number: run.head.run_id for number, run in found[begin : begin + at_once]}
+        begin = 0
+        for end in range(1, len(found) + 1):
+            # Deleted runs have no steps, so without `run_ids` a gap between numbers costs nothing.
+            is_next = end < len(found) and (run_ids is None or found[end][0] == found[end - 1][0] + 1)
+            if is_next and end - begin < RUNS_AT_ONCE:
+                continue
+            ids = {number: run.head.run_id for number, run in found[begin:end]}
+            begin = end
             with self._errors("read"), self._lock:
                 rows = (
                     self._open()
@@ -223,6 +244,30 @@ class SqliteStorage:
                     .fetchall()
                 )
             yield from ((ids[number], row) for number, row in rows if number in ids)
+
+    def kept_columns(self, made_as: str) -> list[tuple[str, str, bytes]]:
+        """Return the columns that were made this way: the ids of the first and the last of the consecutive runs, and the columns."""
+        query = (
+            "SELECT one.run_id, other.run_id, body FROM step_columns JOIN runs AS one ON one.number = first "
+            "JOIN runs AS other ON other.number = last WHERE made_as = ? ORDER BY last"
+        )
+        with self._errors("read"), self._lock:
+            return self._open().execute(query, (made_as,)).fetchall()
+
+    def announce_columns(self, first: str, last: str) -> str:
+        """Return the name under which to keep columns of these consecutive runs. To be called before their rows are read: if one of
+        the runs changes afterwards, nothing is kept."""
+        name = uuid.uuid4().hex
+        with self._errors("written to"), self._write() as database:
+            numbers = (self._find(database, first)[0], self._find(database, last)[0])
+            database.execute("DELETE FROM step_columns WHERE last >= ? AND first <= ?", numbers)
+            database.execute("INSERT INTO step_columns (first, last, made_as) VALUES (?, ?, ?)", (*numbers, name))
+        return name
+
+    def keep_columns(self, announced: str, made_as: str, body: bytes) -> None:
+        """Keep columns beside the rows that they were made of, unless a run of theirs has changed since they were announced."""
+        with self._errors("written to"), self._write() as database:
+            database.execute("UPDATE step_columns SET made_as = ?, body = ? WHERE made_as = ?", (made_as, body, announced))
 
     def note(self, run_id: str, name: str, text: str) -> None:
         """Store a text beside a run."""

@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ from agentlab.analysis.backtest import Cells, Sums
 from agentlab.analysis.grids import Grid, grids, plain_value
 from agentlab.analysis.intervals import MEAN_UNITS, MIN_UNITS
 from agentlab.analysis.records import USED, Bools, Records, units_of
-from agentlab.analysis.simulate import FINISHED, STOPPED, UNKNOWN, Judge, Verdict
+from agentlab.analysis.simulate import FINISHED, STOPPED, UNKNOWN, Ends, Judge, Verdict
 from agentlab.model.finish_reasons import StopReason
 from agentlab.notebook import markup
 from agentlab.notebook.explorer.limits import KINDS, Offer, RecordedLimits, Value, grid_of
@@ -110,7 +110,7 @@ class Trials:
                 values[stayed] = was.used[name][stayed]
         return verdict, stayed
 
-    def _of_verdict(self, chosen: Mapping[str, Value], verdict: Verdict, ends: Sequence[tuple[str, int]]) -> Tried:
+    def _of_verdict(self, chosen: Mapping[str, Value], verdict: Ends, ends: Sequence[tuple[str, int]]) -> Tried:
         sums = Sums(1, 1)
         sums.add(0, verdict, self._last, self._cells)
         columns = sums.columns(LEVEL)
@@ -152,12 +152,12 @@ class Trials:
             counts[limit.name] += int((by_limit == place).sum())
         return +counts
 
-    def _as_recorded(self) -> Verdict:
-        """Return the verdict of the record itself."""
+    def _as_recorded(self) -> Ends:
+        """Return the ends in the record itself."""
         records, judge = self.records, self.judge
         outcome = np.where(records.own_end, FINISHED, STOPPED).astype(np.uint8)
         done = np.where(judge.goal_open, np.nan, (judge.goal < records.lengths).astype(float))
-        return Verdict(outcome, records.lengths - 1, self._last, done, cast(Any, None), np.zeros(len(records), bool))
+        return Ends(outcome, records.lengths - 1, self._last, done, np.zeros(len(records), bool))
 
 
 def _together(names: Mapping[str, Bools], where: Bools) -> Counter[str]:
