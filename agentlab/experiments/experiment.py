@@ -355,9 +355,10 @@ class Experiment(Displayable):
         grid_, scored_by = self.grid, code_version(self.score)
         common = Common(grid_.agents, grid_.tasks, grid_.settings, transport, self.store, self.score, made_by, scored_by)
         if executor is None:
+            saver = runner.Saver(self.store)
 
             async def here(job: Job) -> Outcome:
-                return await runner.run_cell(common, job, shared_budget, self._limiters.get(job.provider))
+                return await runner.run_cell(common, job, shared_budget, self._limiters.get(job.provider), saver)
 
             return await schedule.run_jobs(to_do, here, concurrency=concurrency, may_start=may_start, done=done)
         within_reach = runner.is_shared_by_processes(self.store)

@@ -50,7 +50,7 @@ from agentlab.records.step import StepResult
 from agentlab.storage import MemoryStorage, StoredRun, StoredStep
 from agentlab.storage.loader import RESUMED_NOTE, SUB_AGENTS_NOTE, find
 from agentlab.storage.store import ENDED, INTERRUPTED, OPEN, Store
-from agentlab.storage.writer import NOBODY, RunWriter, secrets_of, store_note
+from agentlab.storage.writer import NOBODY, RunWriter, save_together, secrets_of, store_note
 from agentlab.transport import Transport
 from agentlab.transport.http import HttpAnswer, HttpRequest
 
@@ -131,9 +131,15 @@ class Outcome:
         return self.stop_reason in FAILED or bool(self.problem)
 
 
-async def run_cell(common: Common, job: Job, shared_budget: SharedBudget, limiter: RateLimiter | None = None) -> Outcome:
-    """Run the cell to its end and store its score. If the shared budget is spent, release the run after a step. Raises StorageError
-    if the run cannot be stored."""
+async def run_cell(
+    common: Common,
+    job: Job,
+    shared_budget: SharedBudget,
+    limiter: RateLimiter | None = None,
+    saver: Saver | None = None,
+) -> Outcome:
+    """Run the cell to its end and store its score. If the shared budget is spent, release the run after a step. Cells that run at the
+    same time share the `saver`. Raises StorageError if the run cannot be stored."""
     store = common.store
     if store is None:
         raise ConfigurationError("This process has no store.")
@@ -146,8 +152,11 @@ async def run_cell(common: Common, job: Job, shared_budget: SharedBudget, limite
         for part, spent in spent_before(store.storage, [stored])[job.run_id].items():
             shared_budget.book(job.run_id, spent, part)
     else:
-        run = _run(common, store, job, stored, shared_budget)
+        run, observer = _run(common, store, job, stored, shared_budget)
         apply_rate_limit(run, limiter)
+        saver = saver or Saver(store)
+        if stored is None:
+            await saver.begin(observer, run)
         of_tools = OtherRuns(store.storage, job.run_id, shared_budget, TOOLS, refuse=False)
         while run.result is None:
             if why := shared_budget.spent_up():
@@ -159,6 +168,7 @@ async def run_cell(common: Common, job: Job, shared_budget: SharedBudget, limite
                 run.stepper.end_waiting()
             if not _was_cancelled(run):  # an interrupted step is booked already
                 shared_budget.book(job.run_id, spent_by(run.history))
+            await saver.save(observer)
         result, reason = run.result, run.result.stop_reason.value
         if store.unsaved.get(job.run_id) is not None:
             store.save()
@@ -194,13 +204,18 @@ def detail_of(stored: StoredRun | None) -> str:
 # The run ------------------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _CellObserver:
-    """Records the runs of a cell in a store. A cancelled run is released as interrupted, so it can be resumed."""
+    """Records the runs of a cell in a store: the steps of its own run are saved by `Saver`, those of sub-agents at once. A cancelled
+    run is released as interrupted, so it can be resumed."""
 
     store: Store
     shared_budget: SharedBudget
+    run_id: str
     made_by: Mapping[str, Any] | None
+    due: tuple[RunWriter, events.Event] | None = None
+    begun_by: RunWriter | None = None
+    has_note: bool = False
 
     def follow_run(self, run: Run) -> Callable[[events.Event], None]:
         """Return the observer of this run."""
@@ -210,18 +225,26 @@ class _CellObserver:
         """Do nothing: an event does not name its run."""
 
     def _observe(self, run: Run, writer: RunWriter, event: events.Event) -> None:
-        store, made_by = self.store, self.made_by
+        store = self.store
         if isinstance(event, events.StepCompleted) and event.step.stop_reason is StopReason.CANCELLED:
             store.let_go(run)
             if run.origin.caller is None:
                 self._book_interrupted(run, event.step)
         elif isinstance(event, events.RunEnded) and event.result.stop_reason is StopReason.CANCELLED:
             store.let_go(run)
+        elif isinstance(event, events.StepCompleted | events.RunEnded) and run.id == self.run_id:
+            self.due = writer, event
         else:
             writer(event)
             is_new = isinstance(event, events.RunStarted) and not run.history  # a resumed run has its note already
-            if is_new and made_by and run.origin.caller is None and run.id not in store.unsaved:
-                store_note(store.storage, run.id, MADE_BY, made_by, Redactor(secrets_of(run.agent)).text)
+            if is_new and run.origin.caller is None and run.id not in store.unsaved:
+                self.note(run)
+
+    def note(self, run: Run) -> None:
+        """Note what a new run is made by."""
+        if self.made_by and not self.has_note:
+            store_note(self.store.storage, run.id, MADE_BY, self.made_by, Redactor(secrets_of(run.agent)).text)
+            self.has_note = True
 
     def _book_interrupted(self, run: Run, step: StepResult) -> None:
         """Book the usage of a step that was interrupted and is not stored: it will be taken again."""
@@ -230,10 +253,65 @@ class _CellObserver:
         note_beside(self.store.storage, run.id, CUT_OFF, lost)
 
 
-def _run(common: Common, store: Store, job: Job, stored: StoredRun | None, shared_budget: SharedBudget) -> Run:
+class Saver:
+    """Saves the steps that the runs of a store complete in the same turn of the event loop in one transaction, which takes about as
+    long as the save of one step. Each run waits for it: its next step begins when the last one is durable.
+
+    If the transaction fails, or the storage has none, each run is saved by itself, with a warning about those that cannot be saved.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._due: dict[RunWriter, tuple[Callable[[], None] | None, events.Event | None]] = {}
+        self._saved: asyncio.Future[None] | None = None
+
+    async def begin(self, observer: _CellObserver, run: Run) -> None:
+        """Store a new run before its first step. If this fails, the start of the run stores it."""
+        if hasattr(self._store.storage, "together"):
+            observer.begun_by = self._store.follow_run(run)  # which is kept until the run has it as an observer
+            await self._wait(observer.begun_by, lambda: observer.note(run), None)
+
+    async def save(self, observer: _CellObserver) -> None:
+        """Save the newest step of a run, and its end."""
+        due, observer.due = observer.due, None
+        if due is not None:
+            await self._wait(due[0], None, due[1])
+
+    async def _wait(self, writer: RunWriter, beside: Callable[[], None] | None, event: events.Event | None) -> None:
+        self._due[writer] = beside, event
+        if self._saved is None:
+            loop = asyncio.get_running_loop()
+            self._saved = loop.create_future()
+            loop.call_soon(self._save)
+        try:
+            await asyncio.shield(self._saved)
+        except asyncio.CancelledError:
+            self._save()
+            self._store.let_go(writer.run)
+            raise
+
+    def _save(self) -> None:
+        due, saved, self._due, self._saved = self._due, self._saved, {}, None
+        if saved is None:
+            return
+        try:
+            if not save_together(self._store.storage, {writer: beside for writer, (beside, _) in due.items()}):
+                for writer, (_, event) in due.items():
+                    if event is not None:
+                        writer(event)
+        except BaseException as error:
+            saved.set_exception(error)
+        else:
+            saved.set_result(None)
+
+
+def _run(
+    common: Common, store: Store, job: Job, stored: StoredRun | None, shared_budget: SharedBudget
+) -> tuple[Run, _CellObserver]:
     """Return the run of the cell, new or resumed, with the store as observer."""
     agent, task = common.agents[job.agent], common.tasks[job.prompt_id]
-    observer = _CellObserver(store, shared_budget, with_task(common.made_by.get((job.agent, job.settings)), task))
+    made_by = with_task(common.made_by.get((job.agent, job.settings)), task)
+    observer = _CellObserver(store, shared_budget, job.run_id, made_by)
     fresh = agent.run(task.prompt, transport=common.transport, observers=[observer], **common.settings[job.settings])
     if stored is None:
         run = fresh.with_id(job.run_id, label=job.label)
@@ -249,7 +327,7 @@ def _run(common: Common, store: Store, job: Job, stored: StoredRun | None, share
     if task.tools:
         run.stepper.context.agent = copy.copy(run.agent)
         run.stepper.context.agent.tool_middleware = (*run.agent.tool_middleware, _ResultsOfTask(task.tools, run))
-    return run
+    return run, observer
 
 
 class _ResultsOfTask:

@@ -12,7 +12,8 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from copy import copy
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -40,6 +41,8 @@ from agentlab.storage.loader import BEGUN_TOOLS_NOTE, SUB_AGENTS_NOTE, WAITING_N
 
 RUN_CONSTANT_COLUMNS = ("run_id", "provider", "model")
 """Columns of the steps frame that are constant within a run: they are not stored, but added on reading."""
+
+_PROGRESS = ("_begun", "_steps", "_events", "_row_before", "_end", "_kept", "_children", "_tools")
 
 active_writers: WeakValueDictionary[str, RunWriter] = WeakValueDictionary()
 """The writers of this process, of all stores, by their names."""
@@ -116,6 +119,15 @@ class RunWriter:
                 self._unsaved_writers[self.run.id] = self
                 raise
             self._unsaved_writers.pop(self.run.id, None)
+
+    def progress(self) -> dict[str, Any]:
+        """Return what is stored so far, for `set_back`."""
+        return {name: copy(getattr(self, name)) for name in _PROGRESS}
+
+    def set_back(self, progress: dict[str, Any]) -> None:
+        """Forget writes that were taken back."""
+        for name, value in progress.items():
+            setattr(self, name, value)
 
     def _note_child(self, event: events.ChildStarted) -> None:
         """Note a sub-agent before it starts, so that its usage is known if the step is interrupted."""
@@ -351,6 +363,26 @@ def store_note(storage: Storage, run_id: str, name: str, value: object, redact: 
     storage.note(run_id, name, redact_json(_to_text(value), redact))
 
 
+def save_together(storage: Storage, saves: Mapping[RunWriter, Callable[[], None] | None]) -> bool:
+    """Save several runs in one transaction, each with what its function stores beside it. False, and nothing is saved, if that fails or
+    if the storage has no such transaction: the runs are then to be saved one by one, which shows the error of each."""
+    together = getattr(storage, "together", None)
+    if together is None:
+        return False
+    before = [(writer, writer.progress()) for writer in saves]
+    try:
+        with together():
+            for writer, beside in saves.items():
+                writer.save()
+                if beside is not None:
+                    beside()
+    except StorageError:
+        for writer, progress in before:
+            writer.set_back(progress)
+        return False
+    return True
+
+
 # Writers ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -363,7 +395,7 @@ NOBODY = "nobody"
 
 def new_writer_name() -> str:
     """Return a unique name for a writer of this process."""
-    return json.dumps([socket.gethostname(), os.getpid(), _begun_at(os.getpid()), next(_numbers)])
+    return json.dumps([socket.gethostname(), os.getpid(), _begun_here(os.getpid()), next(_numbers)])
 
 
 def is_writer_alive(name: str) -> bool | None:
@@ -378,7 +410,7 @@ def is_writer_alive(name: str) -> bool | None:
 
 def is_writer_here(name: str) -> bool:
     """True if the writer belongs to this process."""
-    return _parse_writer_name(name) == (socket.gethostname(), os.getpid(), _begun_at(os.getpid()))
+    return _parse_writer_name(name) == (socket.gethostname(), os.getpid(), _begun_here(os.getpid()))
 
 
 def writer_text(name: str) -> str:
@@ -402,6 +434,12 @@ def _start_reader() -> Callable[[int], str]:
     if sys.platform == "emscripten":
         return _from_this_page
     return _from_proc if Path("/proc/self/stat").exists() else _from_psutil
+
+
+@cache
+def _begun_here(process: int) -> str:
+    """Return the start of this process, read once: it is part of the name of each writer."""
+    return _begun_at(process)
 
 
 def _begun_at(process: int) -> str:

@@ -1,4 +1,4 @@
-"""One call over loopback HTTP with 60 messages of history: JSON, and streams of a thousand chunks."""
+"""One call over loopback HTTP with 60 messages of history: JSON, and streams of a thousand chunks; and the growth with more of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,26 +8,29 @@ from typing import Any
 import httpx
 
 from tests.benchmarks.measure import Prepare, Thunk, await_it, interleaved
-from tests.benchmarks.server import running
+from tests.benchmarks.server import LONG, running
 from tests.benchmarks.streams import CHUNKS
 from tests.benchmarks.table import Figure, Row, attempt
 
 HISTORY = 60
+MOST_GROWTH = 1.15
+"""The goal for the cost per request with four times the history (whose new messages are as many), and per chunk of a longer stream."""
+
 REQUESTS = 15
 """Number of calls timed together: JSON answers, or one stream with its many chunks."""
 
 
-def history() -> list[dict[str, object]]:
-    """Sixty messages on the wire: a task, then tool calls and their results."""
+def history(length: int = HISTORY) -> list[dict[str, object]]:
+    """That many messages on the wire: a task, then tool calls and their results."""
     messages: list[dict[str, object]] = [{"role": "user", "content": "Compare the lighthouses of the northern coast."}]
-    for number in range(1, HISTORY, 2):
+    for number in range(1, length, 2):
         function = {"name": "search", "arguments": f'{{"query": "lighthouse {number}", "limit": 5}}'}
         call = {"id": f"call_{number}", "type": "function", "function": function}
         messages.append({"role": "assistant", "content": "Next I look for more.", "tool_calls": [call]})
         messages.append(
             {"role": "tool", "tool_call_id": f"call_{number}", "content": f"Result {number}: " + "a tall tower. " * 20}
         )
-    return messages[:HISTORY]
+    return messages[:length]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def peers(wire: Wire, base: str, stream: bool) -> Prepare:
     return lambda: lambda: await_it(streamed() if stream else whole())
 
 
-def ours(wire: Wire, base: str, stream: bool) -> Prepare:
+def ours(wire: Wire, base: str, stream: bool, length: int = HISTORY) -> Prepare:
     """A provider's request over the live transport with a parsed answer; only the last two messages of the history are new."""
     from agentlab import FinishReason, Provider
     from agentlab.engine.client import CallContext, HttpModel
@@ -115,7 +118,7 @@ def ours(wire: Wire, base: str, stream: bool) -> Prepare:
     provider = Provider(wire.provider, model="scripted", base_url=base, api_key="none")
     model = HttpModel(provider)
     context = CallContext(current(), "", 1, on_text=lambda text: None, on_retry=lambda *failure: None)
-    messages = [message(sent) for sent in history()]
+    messages = [message(sent) for sent in history(length)]
 
     def request() -> ModelRequest:
         conversation = Conversation(messages[:-2])
@@ -137,20 +140,22 @@ def ours(wire: Wire, base: str, stream: bool) -> Prepare:
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """One row for a JSON request and one per wire for a chunk of a stream."""
-    asked = [(CHAT, False, "loopback, a JSON request", REQUESTS, 1.25), (CHAT, True, "loopback, a streamed chunk", CHUNKS, 1.5)]
-    asked += [(wire, True, f"loopback, a streamed chunk, {wire.provider}", CHUNKS, 1.5) for wire in OTHERS]
-    with running() as base:
-        for wire, stream, benchmark, units, at_most in asked:
+    """A JSON request, and a chunk of a stream on each wire: of a stream that arrives at once, and of one whose chunks arrive alone."""
+    asked = [(CHAT, False, "", "a JSON request", REQUESTS, 1.0), (CHAT, True, "", "a streamed chunk", CHUNKS, 1.15)]
+    asked += [(wire, True, "", f"a streamed chunk, {wire.provider}", CHUNKS, 1.15) for wire in OTHERS]
+    asked += [(CHAT, True, "/alone", "a streamed chunk that arrives alone", CHUNKS, 1.15)]
+    with running() as server:
+        for wire, stream, place, benchmark, units, at_most in asked:
+            base = server.replace("/v1", f"{place}/v1")
             candidate, why_not = attempt(partial(ours, wire, base, stream))
             candidates: dict[str, Prepare] = {"floor": floor(wire, base, stream)}
             if with_peers:
                 candidates[wire.client] = peers(wire, base, stream)
             if candidate:
                 candidates["ours"] = candidate
-            taken = {name: us / units for name, us in interleaved(candidates, repeats=12).items()}
+            taken = {name: us / units for name, us in interleaved(candidates, repeats=4 if place else 12).items()}
             yield Row(
-                benchmark=benchmark,
+                benchmark=f"loopback, {benchmark}",
                 unit="us",
                 goal=f"<= {at_most} x httpx",
                 at_most=at_most,
@@ -160,3 +165,28 @@ def rows(with_peers: bool) -> Iterator[Row]:
                 against=taken["floor"],
                 why_not=why_not,
             )
+        yield from growth(server)
+
+
+def growth(server: str) -> Iterator[Row]:
+    """The cost per request and per chunk at four times the size, against that at the usual size."""
+    long = server.replace("/v1", "/long/v1")
+    pairs = {
+        f"a JSON request, {HISTORY * 4} messages of history": (
+            ours(CHAT, server, False),
+            ours(CHAT, server, False, HISTORY * 4),
+            1,
+        ),
+        f"a streamed chunk, {CHUNKS * LONG:,} in the stream": (ours(CHAT, server, True), ours(CHAT, long, True), LONG),
+    }
+    for benchmark, (small, large, times) in pairs.items():
+        taken = interleaved({"small": small, "large": large}, repeats=12)
+        units = CHUNKS if times > 1 else REQUESTS
+        yield Row(
+            benchmark=f"loopback, {benchmark}",
+            unit="us",
+            goal=f"<= {MOST_GROWTH} x the small one" if times > 1 else "growth",
+            at_most=MOST_GROWTH if times > 1 else None,
+            ours=taken["large"] / units / times,
+            against=taken["small"] / units,
+        )

@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -24,6 +25,9 @@ import httpx
 from tests.benchmarks.table import Row
 
 RUNS = (10, 100, 1_000, 5_000)
+RUNS_OF_STUDY = (100, 1_000)
+"""Runs at once of an experiment that is kept in a file."""
+
 STEPS = 3
 CALL_S = 0.05
 AT_MOST = 2.0
@@ -37,6 +41,8 @@ PARTS = (
     ("served", "sockets of the server", "sockets"),
     ("delay_s", "largest delay of the loop", "s"),
 )
+MOST = {"errors": 0.0, "sockets": CONNECTIONS + 4.0}
+"""Goals: no run fails; no more connections than one host may have, and the few sockets of the loop."""
 
 # The server, in a separate process ----------------------------------------------------------------------------------------------
 
@@ -100,15 +106,15 @@ def running() -> Iterator[str]:
 # The measurement, in a separate process ------------------------------------------------------------------------------------------
 
 
-async def ours(base: str, runs: int) -> int:
-    """Make this many concurrent runs; return the number of those that did not take their steps."""
+def asker(base: str) -> Any:
+    """An agent that takes STEPS steps."""
     from agentlab import Agent, Budget, Provider, TerminatingTools
 
     def finalize(answer: str) -> str:
         """Submit the answer."""
         return answer
 
-    agent = Agent(  # the server always gives the same answer: a reminder after each answer turns it into steps
+    return Agent(  # the server always gives the same answer: a reminder after each answer turns it into steps
         Provider("compatible", model="scripted", base_url=base, api_key="none"),
         tools=[finalize],
         stream=True,
@@ -116,11 +122,28 @@ async def ours(base: str, runs: int) -> int:
         budget=Budget(max_turns=STEPS),
     )
 
+
+async def ours(base: str, runs: int) -> int:
+    """Make this many concurrent runs; return the number of those that did not take their steps."""
+    agent = asker(base)
+
     async def run() -> bool:
         result = await agent.run("How high is the lighthouse?")
         return result.stop_reason == "turn_limit" and all(step.text.endswith("47 m. ") for step in result.history)
 
     return runs - sum(await asyncio.gather(*[run() for _ in range(runs)]))
+
+
+async def study(base: str, runs: int) -> int:
+    """The same runs as an experiment that is kept in a file; return the number of those that did not take their steps."""
+    from agentlab import Experiment
+
+    with TemporaryDirectory(prefix="agentlab-study-") as folder:
+        experiment = Experiment([asker(base)], ["How high is the lighthouse?"], repeats=runs, store=f"{folder}/runs.db")
+        results = await experiment.run(concurrency=runs, progress=False)
+        lost = [one for one in results.statuses if one.failed or one.stored is None or one.stored.steps != STEPS]
+        experiment.store.close()
+    return len(lost)
 
 
 async def floor(base: str, runs: int) -> int:
@@ -176,7 +199,7 @@ async def watched(seen: dict[str, float]) -> AsyncIterator[None]:
 
 async def measure(what: str, base: str, runs: int) -> dict[str, float]:
     """Seconds, errors, memory, sockets and loop delay of this many concurrent runs."""
-    work = {"ours": ours, "floor": floor}[what]
+    work = {"ours": ours, "study": study, "floor": floor}[what]
     await work(base, 1)  # imports
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     httpx.get(base)  # the server's counts so far
@@ -199,22 +222,41 @@ def measured(what: str, base: str, runs: int) -> dict[str, float]:
 
 
 def rows(with_peers: bool) -> Iterator[Row]:
-    """Five rows for each number of concurrent runs."""
+    """Six rows for each number of concurrent runs, and of runs of an experiment; and the growth of the latter."""
     with running() as base:
+        least = {runs: measured("floor", base, runs) for runs in RUNS}
         for runs in RUNS:
-            least, taken = measured("floor", base, runs), measured("ours", base, runs)
-            name = f"{runs:,} runs at once"
-            yield Row(
-                benchmark=f"{name}, time",
-                unit="s",
-                goal=f"<= {AT_MOST} x httpx",
-                at_most=AT_MOST,
-                floor=least["seconds"],
-                ours=taken["seconds"],
-                against=least["seconds"],
-            )
-            for part, what, unit in PARTS:
-                yield Row(benchmark=f"{name}, {what}", unit=unit, floor=least[part], ours=taken[part])
+            yield from _rows(f"{runs:,} runs at once", least[runs], measured("ours", base, runs))
+        each_s: dict[int, float] = {}
+        for runs in RUNS_OF_STUDY:
+            taken = measured("study", base, runs)
+            each_s[runs] = taken["seconds"] / runs
+            yield from _rows(f"an experiment of {runs:,} runs at once, kept in a file", least[runs], taken)
+        few, many = RUNS_OF_STUDY
+        yield Row(benchmark=f"an experiment, {many:,} at once, time per run", unit="s", ours=each_s[many], against=each_s[few])
+
+
+def _rows(name: str, least: dict[str, float], taken: dict[str, float]) -> Iterator[Row]:
+    yield Row(
+        benchmark=f"{name}, time",
+        unit="s",
+        goal=f"<= {AT_MOST} x httpx",
+        at_most=AT_MOST,
+        floor=least["seconds"],
+        ours=taken["seconds"],
+        against=least["seconds"],
+    )
+    for part, what, unit in PARTS:
+        most = MOST.get(part)
+        yield Row(
+            benchmark=f"{name}, {what}",
+            unit=unit,
+            goal="" if most is None else f"<= {most:g}",
+            at_most=None if most is None else float(most > 0),
+            floor=least[part],
+            ours=taken[part],
+            against=None if most is None else most or 1.0,
+        )
 
 
 if __name__ == "__main__":

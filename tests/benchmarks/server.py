@@ -15,6 +15,12 @@ HEAD_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-e
 STREAMED = {b"/chat/completions": compatible, b"/responses": openai_responses, b"/messages": anthropic}
 """By the end of the path: the events of the streamed answer, each in its own chunk."""
 
+LONG = 4
+"""How many times as long the stream is if the path has `/long/`."""
+
+PAUSE_S = 0.0002
+"""The pause before each chunk if the path has `/alone/`, so that it arrives by itself."""
+
 
 def completion() -> bytes:
     """A whole answer of the chat completions wire."""
@@ -31,15 +37,17 @@ def whole_answer() -> bytes:
     return HEAD_WHOLE % len(body) + body
 
 
-def streamed_answers() -> dict[bytes, bytes]:
-    """Heads and bodies of the streams, in chunked encoding."""
-    chunks = {path: b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in make()) for path, make in STREAMED.items()}
-    return {path: HEAD_STREAM + body + b"0\r\n\r\n" for path, body in chunks.items()}
+def chunks_of(path: bytes, events: list[bytes]) -> list[bytes]:
+    """The stream that a path asks for: its head and its chunks."""
+    if b"/long/" in path:
+        events = [*events[:1], *events[1:-3] * LONG, *events[-3:]]
+    return [HEAD_STREAM, *[b"%x\r\n%b\r\n" % (len(event), event) for event in events], b"0\r\n\r\n"]
 
 
 async def serve() -> None:
     """Print the port, then answer every request: with the stream if its body asks for one, otherwise with JSON."""
-    whole, streamed = whole_answer(), streamed_answers()
+    whole, events = whole_answer(), {path: make() for path, make in STREAMED.items()}
+    streams: dict[bytes, list[bytes]] = {}
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -48,9 +56,18 @@ async def serve() -> None:
                 path = head.split(b" ", 2)[1]
                 length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
                 body = await reader.readexactly(length)
-                stream = next(answer for end, answer in streamed.items() if path.endswith(end))
-                writer.write(stream if b'"stream":true' in body.replace(b" ", b"") else whole)
-                await writer.drain()
+                if b'"stream":true' not in body.replace(b" ", b""):
+                    writer.write(whole)
+                    continue
+                if path not in streams:
+                    streams[path] = chunks_of(path, next(made for end, made in events.items() if path.endswith(end)))
+                if b"/alone/" not in path:
+                    writer.write(b"".join(streams[path]))
+                    await writer.drain()
+                    continue
+                for chunk in streams[path]:
+                    writer.write(chunk)
+                    await asyncio.sleep(PAUSE_S)
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
