@@ -34,7 +34,7 @@ INNER: Mapping[str, tuple[str, ...]] = {
     "scorers.Code": ("needs_target",),
     "scorers.Matches": ("needs_target",),
     "scorers.ToolUse": ("needs_target",),
-    "storage.SqliteStorage": ("announce_columns", "excerpts", "keep_columns", "kept_columns"),
+    "storage.SqliteStorage": ("announce_columns", "excerpts", "keep_columns", "kept_columns", "together"),
     "plots.PlotAxes": ("set",),
     "plots.PlotFigure": ("bundle", "set"),
     "providers.Dialect": ("says_nothing", "table_of"),

@@ -40,7 +40,13 @@ async def run_jobs(
         waiting.setdefault((job.provider, job.agent, job.settings), deque()).append((place, job))
     running: dict[asyncio.Task[Outcome], tuple[tuple[str, str, str], int, Job]] = {}
     running_by_provider: Counter[str] = Counter()
+    finished: deque[asyncio.Task[Outcome]] = deque()  # asyncio.wait would look at all running jobs whenever one ends
+    has_finished = asyncio.Event()
     failures: list[StorageError] = []
+
+    def finish(task: asyncio.Task[Outcome]) -> None:
+        finished.append(task)
+        has_finished.set()
 
     def next_job() -> tuple[tuple[str, str, str], int, Job] | None:
         free = [
@@ -58,12 +64,16 @@ async def run_jobs(
     try:
         while True:
             while len(running) < concurrency and not failures and (chosen := next_job()) is not None:
-                running[asyncio.ensure_future(_outcome(start, chosen[2], failures))] = chosen
+                task = asyncio.ensure_future(_outcome(start, chosen[2], failures))
+                task.add_done_callback(finish)
+                running[task] = chosen
                 running_by_provider[chosen[0][0]] += 1
             if not running:
                 return failures
-            finished, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in finished:
+            await has_finished.wait()
+            has_finished.clear()
+            while finished:
+                task = finished.popleft()
                 group, place, job = running.pop(task)
                 running_by_provider[group[0]] -= 1
                 if done(job, task.result()):

@@ -63,6 +63,9 @@ class Storage(Protocol):
 
     Every method raises StorageError if it fails (a full disk, a damaged file), without a loss of stored data.
 
+    A storage may also have `together()`, a context manager that makes all writes in its block one transaction, all or nothing: an
+    experiment then stores the steps of many runs in the time of one.
+
     `lab.Store` takes a storage. `agentlab.testing.StorageContract` has the tests that it has to pass.
 
     Example:
