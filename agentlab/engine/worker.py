@@ -379,24 +379,21 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-BEGIN_TOGETHER = 8
-
-_beginning: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = weakref.WeakKeyDictionary()
+_beginning: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
 _beginning_lock = threading.Lock()
 
 
 async def wait_to_begin() -> None:
-    """Let a few runs begin per iteration of the loop: thousands that begin at once would block it for seconds, and one per iteration
-    would be slow where iterations are long."""
+    """Let one run begin per iteration of the loop: thousands that begin at once would block it for seconds."""
     loop = asyncio.get_running_loop()
     with _beginning_lock:
         if loop not in _beginning:
-            for other in [other for other in _beginning if other.is_closed()]:  # a semaphore keeps its loop alive
+            for other in [other for other in _beginning if other.is_closed()]:  # an asyncio.Lock keeps its loop alive
                 del _beginning[other]
-            _beginning[loop] = asyncio.Semaphore(BEGIN_TOGETHER)
-        places = _beginning[loop]
-    await places.acquire()
-    loop.call_soon(places.release)
+            _beginning[loop] = asyncio.Lock()
+        lock = _beginning[loop]
+    await lock.acquire()
+    loop.call_soon(lock.release)
 
 
 # The background thread ----------------------------------------------------------------------------------------------------------

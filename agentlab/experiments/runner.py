@@ -61,6 +61,9 @@ NOT_STARTED = "not_started"
 NOTES = (SCORE_NOTE, MORE_SCORES, BESIDE, MADE_BY, RESUMED_NOTE)
 """The notes that are sent with a run to another process and back."""
 
+QUIET_TURNS, SAVE_WITHIN_S = 4, 0.05
+"""A step waits for those of other runs, to be saved with them, until so many turns of the loop bring none, and so long at most."""
+
 WAIT_FOR_OTHERS_S = 5.0
 """The time to wait for a run that another process is running."""
 
@@ -254,8 +257,8 @@ class _CellObserver:
 
 
 class Saver:
-    """Saves the steps that the runs of a store complete in the same turn of the event loop in one transaction, which takes about as
-    long as the save of one step. Each run waits for it: its next step begins when the last one is durable.
+    """Saves the steps that the runs of a store complete at the same time in one transaction, which takes about as long as the save of
+    one step. Each run waits for it: its next step begins when the last one is durable.
 
     If the transaction fails, or the storage has none, each run is saved by itself, with a warning about those that cannot be saved.
     """
@@ -282,13 +285,21 @@ class Saver:
         if self._saved is None:
             loop = asyncio.get_running_loop()
             self._saved = loop.create_future()
-            loop.call_soon(self._save)
+            loop.call_soon(self._save_when_quiet, loop, loop.time() + SAVE_WITHIN_S, 0, QUIET_TURNS)
         try:
             await asyncio.shield(self._saved)
         except asyncio.CancelledError:
             self._save()
             self._store.let_go(writer.run)
             raise
+
+    def _save_when_quiet(self, loop: asyncio.AbstractEventLoop, until_s: float, before: int, turns: int) -> None:
+        """Save when the next turns of the loop have brought no further step."""
+        turns = QUIET_TURNS if len(self._due) > before else turns - 1
+        if turns and loop.time() < until_s:
+            loop.call_soon(self._save_when_quiet, loop, until_s, len(self._due), turns)
+        else:
+            self._save()
 
     def _save(self) -> None:
         due, saved, self._due, self._saved = self._due, self._saved, {}, None

@@ -66,7 +66,7 @@ def test_a_step_is_durable_before_the_next_one_and_runs_share_transactions(tmp_p
     results = asyncio.run(study.run(concurrency=runs, progress=False))
     assert len(results) == runs
     assert Counter(model.stored) == dict.fromkeys(range(STEPS), runs)  # each found all steps before it in the file
-    assert counted["COMMIT"] <= 1 + STEPS + STEPS * runs // 8  # in turns of the loop in which fewer are complete
+    assert STEPS <= counted["COMMIT"] <= 2 * (1 + STEPS)  # the runs, then their steps; a few may be complete a turn later
     assert set(results.steps.groupby("run_id").size()) == {STEPS}
 
 
