@@ -61,7 +61,7 @@ NOT_STARTED = "not_started"
 NOTES = (SCORE_NOTE, MORE_SCORES, BESIDE, MADE_BY, RESUMED_NOTE)
 """The notes that are sent with a run to another process and back."""
 
-QUIET_TURNS, SAVE_WITHIN_S = 4, 0.05
+QUIET_TURNS, SAVE_WITHIN_S = 4, 0.1
 """A step waits for those of other runs, to be saved with them, until so many turns of the loop bring none, and so long at most."""
 
 WAIT_FOR_OTHERS_S = 5.0
