@@ -186,6 +186,9 @@ MAX_RUNS_PER_PART = 10_000
 MAX_CHANGES = 2_000_000
 """Maximum number of ends, configurations times runs, that are compared at a time."""
 
+STEPS_PER_SWEEP = 4
+"""A sweep is worth it for more configurations than this times the steps of the longest run: it looks at each change of an end."""
+
 MAX_LOSS = 2.0**6
 """A sum is made of differences unless they are larger than it by this factor: it then keeps about thirteen digits."""
 
@@ -337,7 +340,7 @@ def of_configurations(task: Task, by: Sequence[str] = (), *, level: float = 0.95
         cells = Cells(None if task.units is None else task.units[runs], codes[runs] if groups > 1 else None, groups)
         number = 0
         for grid in task.grids:
-            sweep = judge.sweep(grid) if grid.size > judge.records.longest else None  # it costs about a verdict for each step
+            sweep = judge.sweep(grid) if grid.size > STEPS_PER_SWEEP * judge.records.longest else None
             if sweep is not None:
                 sums.add_sweep(number, sweep, whole, cells)
             else:

@@ -47,7 +47,7 @@ def from_frames(
         raise ConfigurationError(f"Step {whole[uneven].iloc[0]:g} is not a whole number: the column `step` counts from 1.")
     codes, different = pd.factorize(steps["run_id"])
     about = _about(steps, runs, codes)
-    place = pd.Index(about["run_id"]).get_indexer(pd.Index(different))
+    place = np.arange(len(different)) if runs is None else pd.Index(about["run_id"]).get_indexer(pd.Index(different))
     if runs is not None and len(about) and len(steps) and (place < 0).all():
         one, other = cut(repr(steps["run_id"].tolist()[0]), 80), cut(repr(about["run_id"].tolist()[0]), 80)
         raise ConfigurationError(
@@ -133,7 +133,7 @@ def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools,
     reason = np.where(reason == None, of_runs, reason)  # noqa: E711  element by element
     aborted = action == "abort"
     by_tool = (reason == StopReason.EXPLICIT_STOP) & _is_true(about, "terminated")
-    own: Bools = np.isin(reason.astype(str), [str(one) for one in OWN_ENDS]) | by_tool
+    own: Bools = _is_one_of(reason, OWN_ENDS) | by_tool
     own |= (reason == StopReason.ERROR) & (aborted | (np.diff(start) == 0))
     completed = (action == "complete") & ~own
     own |= completed
@@ -141,13 +141,18 @@ def _ends(steps: pd.DataFrame, about: pd.DataFrame, start: Ints) -> tuple[Bools,
     own, completed = own & ~last_answer, completed & ~last_answer  # under other limits, that step would have been another one
     reason = np.where(completed, str(StopReason.COMPLETED), reason)
     short: Bools = ~own & (aborted | (error != None))  # noqa: E711
-    by_time = np.isin(reason.astype(str), [StopReason.TIMEOUT, StopReason.CANCELLED, StopReason.EXPLICIT_STOP])
+    by_time = _is_one_of(reason, (StopReason.TIMEOUT, StopReason.CANCELLED, StopReason.EXPLICIT_STOP))
     short |= last_answer
     more: Bools = short & aborted & ~by_time & ~last_answer
     calls = _last_number(steps, "calls", start)
-    failed = np.array([isinstance(one, str) and not one.startswith("MissingUsageError") for one in error], dtype=bool)
+    failed = error != None  # noqa: E711
+    failed[failed] = [isinstance(one, str) and not one.startswith("MissingUsageError") for one in error[failed]]
     more |= (reason == StopReason.ERROR) & aborted & (calls > 0) & failed  # the further call failed
     return own, short, more, reason
+
+
+def _is_one_of(values: npt.NDArray[np.object_], words: Iterable[str]) -> Bools:
+    return pd.Series(values, dtype=object).isin([str(word) for word in words]).to_numpy(dtype=bool)
 
 
 def _values_of_runs(about: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
@@ -173,7 +178,7 @@ def _finished_at(steps: pd.DataFrame, about: pd.DataFrame, start: Ints, reason: 
     if "terminated" in about.columns:
         done = _is_true(about, "terminated") | (reason == StopReason.COMPLETED)
     else:
-        done = np.isin(reason.astype(str), [StopReason.COMPLETED, StopReason.TERMINATING_TOOL])
+        done = _is_one_of(reason, (StopReason.COMPLETED, StopReason.TERMINATING_TOOL))
         for name in [name for name in map(str, steps.columns) if name.startswith("HasToolCall") and name.endswith(".met")]:
             done |= (reason == StopReason.STOP_CONDITION) & (_last_number(steps, name, start) == 1)
     return np.where(done, np.maximum(lengths - 1, 0), lengths)

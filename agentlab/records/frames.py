@@ -106,17 +106,13 @@ class StepRows:
         known = self._known.get(path)
         if known is None:
             part, _, name = path.rpartition(".")
-            known = (
-                attributes(self.at(part), name)
-                if part
-                else list(map(seams_of, self.at("step")))
-                if path == "seams"
-                else self._sums(path)
-            )
+            known = attributes(self.at(part), name) if part else self._sums(path)
             self._known[path] = known
         return known
 
     def _sums(self, name: str) -> list[Any]:
+        if name == "seams":
+            return list(map(seams_of, self.at("step")))
         if name.startswith("known_"):
             whole = self.at(name.removeprefix("known_"))
             if not any(map(operator.is_, whole, repeat(None))):  # `None in whole` would compare: slow for Decimals
@@ -402,39 +398,28 @@ def _is_recorded(given: object, what: str) -> bool:
 
 
 def _steps_frame(sources: list[Source]) -> pd.DataFrame:
-    columns: dict[str, _Numbers | _Values] = {
-        column.name: _Numbers(column.dtype) if column.dtype in _MASKED else _Values(column.dtype) for column in STEP_COLUMNS
-    }
+    values: dict[str, list[Any]] = {column.name: [] for column in STEP_COLUMNS if column.dtype not in _MASKED}
+    numbers = {column.name: _Numbers(column.dtype) for column in STEP_COLUMNS if column.dtype in _MASKED}
     repeats: dict[str, list[int]] = {}
     leaves = Leaves()
     for rows in batches(sources):
         for column in STEP_COLUMNS:
-            columns[column.name].add(rows.read(column))
+            if column.name in numbers:
+                numbers[column.name].add(rows.read(column))
+            else:
+                values[column.name] += rows.read(column)
         for part, times in rows.repeats.items():
             repeats.setdefault(part, []).extend(times)
         leaves.add(rows.at("step.readings"))
-    arrays = {column.name: columns.pop(column.name).array() for column in STEP_COLUMNS}
+    arrays = {
+        column.name: numbers.pop(column.name).array() if column.name in numbers else array(values.pop(column.name), column.dtype)
+        for column in STEP_COLUMNS
+    }
     for column in STEP_COLUMNS:
         part, _, _ = column.path.partition(".")
         if part in repeats:
             arrays[column.name] = arrays[column.name].repeat(repeats[part])
     return pd.DataFrame({**arrays, **_reading_columns(leaves)}, copy=False)
-
-
-class _Values:
-    """The values of a column, batch by batch."""
-
-    __slots__ = ("_dtype", "_values")
-
-    def __init__(self, dtype: str) -> None:
-        self._dtype = dtype
-        self._values: list[Any] = []
-
-    def add(self, values: list[Any]) -> None:
-        self._values += values
-
-    def array(self) -> Any:
-        return array(self._values, self._dtype)
 
 
 class _Numbers:

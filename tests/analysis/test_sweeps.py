@@ -78,6 +78,7 @@ def swept(monkeypatch: pytest.MonkeyPatch) -> Any:
         return found
 
     monkeypatch.setattr(Judge, "sweep", counting)
+    monkeypatch.setattr(module, "STEPS_PER_SWEEP", 1)
     return count
 
 
