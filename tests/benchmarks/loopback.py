@@ -141,7 +141,7 @@ def ours(wire: Wire, base: str, stream: bool, length: int = HISTORY) -> Prepare:
 
 def rows(with_peers: bool) -> Iterator[Row]:
     """A JSON request, and a chunk of a stream on each wire: of a stream that arrives at once, and of one whose chunks arrive alone."""
-    asked = [(CHAT, False, "", "a JSON request", REQUESTS, 1.0), (CHAT, True, "", "a streamed chunk", CHUNKS, 1.15)]
+    asked = [(CHAT, False, "", "a JSON request", REQUESTS, 1.25), (CHAT, True, "", "a streamed chunk", CHUNKS, 1.15)]
     asked += [(wire, True, "", f"a streamed chunk, {wire.provider}", CHUNKS, 1.15) for wire in OTHERS]
     asked += [(CHAT, True, "/alone", "a streamed chunk that arrives alone", CHUNKS, 1.15)]
     with running() as server:
