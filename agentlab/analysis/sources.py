@@ -180,7 +180,7 @@ def _finished_at(steps: pd.DataFrame, about: pd.DataFrame, start: Ints, reason: 
     else:
         done = _is_one_of(reason, (StopReason.COMPLETED, StopReason.TERMINATING_TOOL))
         for name in [name for name in map(str, steps.columns) if name.startswith("HasToolCall") and name.endswith(".met")]:
-            done |= (reason == StopReason.STOP_CONDITION) & (_last_number(steps, name, start) == 1)
+            done = done | (reason == StopReason.STOP_CONDITION) & (_last_number(steps, name, start) == 1)
     return np.where(done, np.maximum(lengths - 1, 0), lengths)
 
 

@@ -46,6 +46,7 @@ from agentlab.model.messages import ModelRequest, ToolCall, ToolResult
 from agentlab.model.parts import as_text
 from agentlab.model.responses import ModelResponse
 from agentlab.records import events
+from agentlab.records.result import RunResult
 from agentlab.records.step import StepResult
 from agentlab.storage import MemoryStorage, StoredRun, StoredStep
 from agentlab.storage.loader import RESUMED_NOTE, SUB_AGENTS_NOTE, find
@@ -157,22 +158,14 @@ async def run_cell(
     else:
         run, observer = _run(common, store, job, stored, shared_budget)
         apply_rate_limit(run, limiter)
-        saver = saver or Saver(store)
-        if stored is None:
-            await saver.begin(observer, run)
-        of_tools = OtherRuns(store.storage, job.run_id, shared_budget, TOOLS, refuse=False)
-        while run.result is None:
-            if why := shared_budget.spent_up():
-                run.cancel()  # observers are notified of an end, but the store releases the run, so it can be resumed
-                state = INTERRUPTED if len(run.history) else NOT_STARTED
-                return Outcome(job.run_id, state, shared_budget.parts(job.run_id), held_back=why)
-            with call_context.watched(of_tools):
-                await run.stepper.step_quietly()
-                run.stepper.end_waiting()
-            if not _was_cancelled(run):  # an interrupted step is booked already
-                shared_budget.book(job.run_id, spent_by(run.history))
-            await saver.save(observer)
-        result, reason = run.result, run.result.stop_reason.value
+        try:
+            end = await _to_the_end(run, observer, shared_budget, saver or Saver(store), is_new=stored is None)
+        except asyncio.CancelledError:  # perhaps before its first step, of which observers would be notified
+            store.let_go(run)
+            raise
+        if isinstance(end, Outcome):
+            return end
+        result, reason = end, end.stop_reason.value
         if store.unsaved.get(job.run_id) is not None:
             store.save()
     held_back = ""
@@ -187,6 +180,27 @@ async def run_cell(
             if score is not None:
                 store_note(store.storage, job.run_id, SCORE_NOTE, score)
     return Outcome(job.run_id, ENDED, shared_budget.parts(job.run_id), reason, held_back=held_back)
+
+
+async def _to_the_end(
+    run: Run, observer: _CellObserver, shared_budget: SharedBudget, saver: Saver, *, is_new: bool
+) -> RunResult | Outcome:
+    """Take the steps of a run and save each; return its result, or an outcome if the shared budget is spent before its end."""
+    if is_new:
+        await saver.begin(observer, run)
+    of_tools = OtherRuns(observer.store.storage, run.id, shared_budget, TOOLS, refuse=False)
+    while run.result is None:
+        if why := shared_budget.spent_up():
+            run.cancel()  # observers are notified of an end, but the store releases the run, so it can be resumed
+            state = INTERRUPTED if len(run.history) else NOT_STARTED
+            return Outcome(run.id, state, shared_budget.parts(run.id), held_back=why)
+        with call_context.watched(of_tools):
+            await run.stepper.step_quietly()
+            run.stepper.end_waiting()
+        if not _was_cancelled(run):  # an interrupted step is booked already
+            shared_budget.book(run.id, spent_by(run.history))
+        await saver.save(observer)
+    return run.result
 
 
 async def _wait_until_free(store: Store, run_id: str) -> StoredRun | None:
@@ -290,7 +304,6 @@ class Saver:
             await asyncio.shield(self._saved)
         except asyncio.CancelledError:
             self._save()
-            self._store.let_go(writer.run)
             raise
 
     def _save_when_quiet(self, loop: asyncio.AbstractEventLoop, until_s: float, before: int, turns: int) -> None:

@@ -395,7 +395,7 @@ NOBODY = "nobody"
 
 def new_writer_name() -> str:
     """Return a unique name for a writer of this process."""
-    return json.dumps([socket.gethostname(), os.getpid(), _begun_here(os.getpid()), next(_numbers)])
+    return json.dumps([socket.gethostname(), os.getpid(), _begun_at(os.getpid()), next(_numbers)])
 
 
 def is_writer_alive(name: str) -> bool | None:
@@ -410,7 +410,7 @@ def is_writer_alive(name: str) -> bool | None:
 
 def is_writer_here(name: str) -> bool:
     """True if the writer belongs to this process."""
-    return _parse_writer_name(name) == (socket.gethostname(), os.getpid(), _begun_here(os.getpid()))
+    return _parse_writer_name(name) == (socket.gethostname(), os.getpid(), _begun_at(os.getpid()))
 
 
 def writer_text(name: str) -> str:
@@ -434,12 +434,6 @@ def _start_reader() -> Callable[[int], str]:
     if sys.platform == "emscripten":
         return _from_this_page
     return _from_proc if Path("/proc/self/stat").exists() else _from_psutil
-
-
-@cache
-def _begun_here(process: int) -> str:
-    """Return the start of this process, read once: it is part of the name of each writer."""
-    return _begun_at(process)
 
 
 def _begun_at(process: int) -> str:
