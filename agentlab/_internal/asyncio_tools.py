@@ -90,7 +90,7 @@ def _until_next_send() -> Generator[None, None, None]:
 
 
 async def cut_before(end: asyncio.Future[None]) -> asyncio.CancelledError | None:
-    """Wait for a future of its own; return a cancel of the caller that arrives before."""
+    """Wait for a future that only the caller awaits; return a cancel of the caller that arrives before."""
     try:
         await end
     except asyncio.CancelledError as cut:

@@ -3,7 +3,7 @@
 `dataclass` here takes the place of the standard one, which it uses for everything that is not frozen and slotted. The standard one
 compiles seven functions per class at import, and its `__init__` sets each field of a frozen value by a call of `object.__setattr__`.
 This one compiles `__init__` alone, when it is first needed. A value is filled in while it has the class of its open twin, a subclass
-without slots of its own whose attributes can be set; the last statement gives the value its own class.
+without added slots whose attributes can be set; the last statement gives the value its own class.
 """
 
 from __future__ import annotations

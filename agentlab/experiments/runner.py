@@ -186,14 +186,15 @@ async def _to_the_end(
     run: Run, observer: _CellObserver, shared_budget: SharedBudget, saver: Saver, *, is_new: bool
 ) -> RunResult | Outcome:
     """Take the steps of a run and save each; return its result, or an outcome if the shared budget is spent before its end."""
-    if is_new:
-        await saver.begin(observer, run)
     of_tools = OtherRuns(observer.store.storage, run.id, shared_budget, TOOLS, refuse=False)
     while run.result is None:
         if why := shared_budget.spent_up():
             run.cancel()  # observers are notified of an end, but the store releases the run, so it can be resumed
             state = INTERRUPTED if len(run.history) else NOT_STARTED
             return Outcome(run.id, state, shared_budget.parts(run.id), held_back=why)
+        if is_new:  # after that check: a run that takes no step is not stored
+            await saver.begin(observer, run)
+            is_new = False
         with call_context.watched(of_tools):
             await run.stepper.step_quietly()
             run.stepper.end_waiting()

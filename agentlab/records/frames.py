@@ -162,7 +162,7 @@ def attributes(parts: list[Any], name: str) -> list[Any]:
 
 @functools.cache
 def _reader(name: str) -> Callable[[list[Any]], list[Any]]:
-    """Return the function that reads this attribute. Python speeds up an attribute in code of its own, which `map` has not."""
+    """Return the function that reads this attribute. Python speeds up an attribute in compiled code, which `map` does not have."""
     read: Callable[[list[Any]], list[Any]] = eval(f"lambda parts: [part.{name} for part in parts]")  # noqa: S307  a column's path
     return read
 

@@ -43,7 +43,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("CREATE TABLE notes (run INTEGER NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (run, name)) WITHOUT ROWID",),
     # Notes with the bytes of images and files, which are equal for all runs: the body in `notes` is then empty.
     ("CREATE TABLE parts (name TEXT PRIMARY KEY, body TEXT NOT NULL)",),
-    # Columns of the steps of consecutive runs, made of their rows. A change of any of these runs removes them, whoever makes it.
+    # Columns of the steps of consecutive runs, made of their rows. A change of any of these runs removes them, in any program.
     (
         "CREATE TABLE step_columns (last INTEGER PRIMARY KEY, first INTEGER NOT NULL, made_as TEXT NOT NULL, body BLOB)",
         *(

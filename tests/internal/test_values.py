@@ -46,7 +46,7 @@ def made_by(decorator: Any) -> tuple[Any, Any, Any]:
 
     @decorator(frozen=True, slots=True, repr=False, eq=False)
     class Plain(Base):
-        """A value with methods of its own."""
+        """A value that defines methods."""
 
         size: int
 
