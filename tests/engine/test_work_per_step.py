@@ -32,8 +32,8 @@ def run_of(steps: int) -> Callable[[], RunResult]:
 
 
 def test_a_step_makes_as_many_calls_in_a_long_run_as_in_a_short_one() -> None:
-    run_of(2)()  # imports, and what is compiled at its first use
-    ten, twenty, hundred = (calls_in(run_of(steps)) for steps in (10, 20, 100))
+    """The least of several counts: a first one includes imports, and the event loop's turns differ a little."""
+    ten, twenty, hundred = (min(calls_in(run_of(steps)) for _ in range(4)) for steps in (10, 20, 100))
     assert hundred - ten <= 9 * (twenty - ten) * 1.02
 
 
