@@ -67,7 +67,8 @@ class MarimoPage(WidgetPage):
         self.page.goto(self.marimo.page_url(notebook))
         if self.marimo.mode == "edit":
             stale = self.page.locator(".needs-run")
-            expect(stale.or_(self.button("Run")).first).to_be_visible()  # marimo executes the cells itself after a lost connection
+            # After a lost connection, marimo has already executed the cells.
+            expect(stale.or_(self.button("Run")).first).to_be_visible()
             while stale.count():  # a click before the page is connected is lost
                 self.page.get_by_test_id("run-button").last.click()
                 self.page.wait_for_timeout(500)
