@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,13 +26,14 @@ class Marimo(JupyterServer):
     def __init__(self, environment: Mapping[str, str], mode: Literal["edit", "run"] = "edit") -> None:
         super().__init__(environment=environment)
         self.mode = mode
+        self._written = itertools.count()
 
     def write_notebook(self, name: str, cells: Sequence[str]) -> Path:
         """Write a notebook of these cells under the server's root; a server of apps has a single one.
 
         Each test has its own file, since the server resumes the session of a notebook whose test is run a second time.
         """
-        path = self.root / (f"{name}-{len([*self.root.glob(f'{name}*.py')])}.py" if self.mode == "edit" else APP)
+        path = self.root / (f"{name}-{next(self._written)}.py" if self.mode == "edit" else APP)
         bodies = [f"@app.cell\nasync def _():\n{textwrap.indent(cell.strip(), '    ')}\n" for cell in cells]
         path.write_text("\n\n".join(["import marimo\n\napp = marimo.App(width='full')", *bodies]), encoding="utf-8")
         return path
@@ -67,8 +69,7 @@ class MarimoPage(WidgetPage):
         self.page.goto(self.marimo.page_url(notebook))
         if self.marimo.mode == "edit":
             stale = self.page.locator(".needs-run")
-            # After a lost connection, marimo has already executed the cells.
-            expect(stale.or_(self.button("Run")).first).to_be_visible()
+            expect(stale.first).to_be_visible()
             while stale.count():  # a click before the page is connected is lost
                 self.page.get_by_test_id("run-button").last.click()
                 self.page.wait_for_timeout(500)

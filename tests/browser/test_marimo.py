@@ -99,7 +99,7 @@ def test_a_cell_run_again_shows_the_same_panel_live(marimo_page: MarimoPage) -> 
     marimo_page.wait_for_steps(2)
 
 
-def test_the_focus_stays_where_it_is(marimo_page: MarimoPage) -> None:
+def test_the_focus_stays_where_it_is_and_a_click_counts_although_steps_arrive(marimo_page: MarimoPage) -> None:
     """The page is in a shadow tree, whose host is the document's active element."""
     with_branch = SLOW_RUN.replace("run.panel()", "branch = run.fork(0)\nrun.panel()")
     marimo_page.open(marimo_page.marimo.write_notebook("focus", [with_branch]))
@@ -112,6 +112,11 @@ def test_the_focus_stays_where_it_is(marimo_page: MarimoPage) -> None:
     other.focus()
     marimo_page.wait_for_steps(6)
     expect(other).to_be_focused()
+    other.hover()
+    marimo_page.page.mouse.down()
+    marimo_page.page.wait_for_timeout(500)  # steps arrive between the two halves of a click
+    marimo_page.page.mouse.up()
+    expect(runs.locator("tr[aria-current=true]")).to_contain_text("the same from step 1")
 
 
 def test_a_person_who_types_keeps_the_focus_when_a_call_waits(marimo_page: MarimoPage) -> None:

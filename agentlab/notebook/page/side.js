@@ -193,35 +193,45 @@ function makeChips(store, button) {
 
 /** The tree of runs with what each has used: the names say what differs. */
 function makeRuns(store) {
-  const body = make("div", { class: "page-scroll" });
+  const heads = ["Run", "Steps", "Tokens", "Cost"].map((title) => make("th", { scope: "col" }, title));
+  const lines = make("tbody", {});
+  const body = make("div", { class: "page-scroll" }, make("table", { class: "page-table" }, make("thead", {}, make("tr", {}, heads)), lines));
   const { node, aside } = section("Runs", body, { name: "runs", open: false });
+  const made = new Map();
   return part(node, allRuns, ({ view }) => {
     const rows = treeOf(store.runs());
-    const place = [...body.querySelectorAll("button")].indexOf(focused());
     node.hidden = rows.length < 2;
     aside.textContent = count(rows.length);
-    const heads = ["Run", "Steps", "Tokens", "Cost"].map((title) => make("th", { scope: "col" }, title));
-    const lines = rows.map(({ run, depth }) => runRow(store, run, depth, run.id === view.open));
-    const table = make("table", { class: "page-table" }, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, lines));
-    body.replaceChildren(table);
-    body.querySelectorAll("button")[place]?.focus();
+    rows.forEach(({ run, depth }, place) => {
+      if (!made.has(run.id)) made.set(run.id, runRow(store, run.id));
+      const row = made.get(run.id);
+      row.update(run, depth, run.id === view.open);
+      if (lines.children[place] !== row.node) lines.insertBefore(row.node, lines.children[place] ?? null);
+    });
+    while (lines.children.length > rows.length) lines.lastChild.remove();
   });
 }
 
-function runRow(store, run, depth, isOpen) {
-  const [shape, tone, word] = stateOf(run);
-  const about = [run.end ? words(run.end.stop_reason) : word, originOf(run, store, false)].filter(Boolean).join(", ");
-  const open = make("button", { type: "button", class: "page-link" }, run.name || run.agent);
-  open.addEventListener("click", () => store.set({ open: run.id }));
-  const name = make("div", { class: "page-run" }, mark(shape, tone, 9), open, make("small", {}, about));
-  name.style.paddingLeft = `${Math.min(depth, 6) * 14}px`;
-  const cells = [count(run.totals.steps), count(run.totals.tokens), dollars(run.totals.cost_usd)];
-  return make(
-    "tr",
-    { "aria-current": isOpen && "true" },
-    make("th", { scope: "row" }, name),
-    ...cells.map((cell) => make("td", {}, cell)),
-  );
+/** A row stays the same element while steps arrive: a click that begins before a step ends on it, and it keeps the focus. */
+function runRow(store, id) {
+  const open = make("button", { type: "button", class: "page-link" });
+  open.addEventListener("click", () => store.set({ open: id }));
+  const about = make("small", {});
+  const name = make("div", { class: "page-run" }, make("span", {}), open, about);
+  const cells = ["steps", "tokens", "cost"].map(() => make("td", {}));
+  const node = make("tr", {}, make("th", { scope: "row" }, name), ...cells);
+  const update = (run, depth, isOpen) => {
+    const [shape, tone, word] = stateOf(run);
+    name.firstChild.replaceWith(mark(shape, tone, 9));
+    name.style.paddingLeft = `${Math.min(depth, 6) * 14}px`;
+    open.textContent = run.name || run.agent;
+    about.textContent = [run.end ? words(run.end.stop_reason) : word, originOf(run, store, false)].filter(Boolean).join(", ");
+    const shown = [count(run.totals.steps), count(run.totals.tokens), dollars(run.totals.cost_usd)];
+    cells.forEach((cell, place) => (cell.textContent = shown[place]));
+    if (isOpen) node.setAttribute("aria-current", "true");
+    else node.removeAttribute("aria-current");
+  };
+  return { node, update };
 }
 
 // The drawer -----------------------------------------------------------------------------------------------------------------
