@@ -190,5 +190,6 @@ def readable_body(body: bytes, *, as_json: bool) -> str | bytes:
     compact = _TOKENS.sub(r"\1", text)
     for ascii_only in (False, True):
         if json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":")) == compact:
-            return json.dumps(value, ensure_ascii=ascii_only, indent=2)
+            indented = json.dumps(value, ensure_ascii=ascii_only, indent=2)
+            return indented if len(indented) <= 40 * len(text) else text  # the spaces grow with the square of the nesting
     return text

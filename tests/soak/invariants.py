@@ -96,7 +96,7 @@ def assert_static_panel_agrees(run: lab.Run) -> None:
     """Assert what a reader without a kernel sees."""
     result = run.result
     assert result is not None
-    html = run.panel()._static().html()
+    html = run.panel().bundle()["text/html"]
     assert f"Why it ended: {result.stop_reason.replace('_', ' ')}" in html
     assert f"{len(run.history)} step{'s' * (len(run.history) != 1)} · " in html
 

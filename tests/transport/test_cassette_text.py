@@ -110,7 +110,7 @@ def test_a_json_body_is_formatted_over_lines_without_a_change(value: Any, ascii_
         '{"a": "\\u00e9é"}',
         "{not json}",
         "data: {}\n\n",
-        "[" * 100_000 + "]" * 100_000,
+        "[" * 5000 + "]" * 5000,
     ],
 )
 def test_a_body_that_would_change_is_left_alone(body: str) -> None:
