@@ -9,7 +9,7 @@ WORKERS ?= 3
 PROVIDER ?= all
 # uv installs in a third of the time; pip does it where uv cannot, such as with a package index that only pip is configured for.
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt uv && $(BIN)/uv pip install --quiet --python $(BIN)/python $(PINNED) || $(BIN)/python -m pip install --quiet $(PINNED)
-NBVAL = AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p no:cacheprovider --nbval-current-env --override-ini addopts= --timeout 300 notebooks
+NBVAL = AGENTLAB_FRONTEND=none $(BIN)/python -m pytest --nbval -p tests.notebooks.answered -p no:cacheprovider --nbval-current-env --override-ini addopts= --timeout 300 notebooks
 
 # Dozens of tests start a Python process. If this variable were set, each process would compile agentlab again.
 unexport PYTHONDONTWRITEBYTECODE

@@ -216,6 +216,10 @@ class _Search:
             )
         if isinstance(storage, Path) or (isinstance(storage, str) and "://" not in storage):
             storage = f"sqlite:///{storage}"
+        if isinstance(storage, str) and storage.startswith("sqlite:///") and ":memory:" not in storage:
+            from sqlalchemy.pool import NullPool  # Optuna requires it; kept connections to a file would stay open for good
+
+            storage = optuna.storages.RDBStorage(storage, engine_kwargs={"poolclass": NullPool})
         self.prunes = pruner is not None
         level = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would print that a study was created

@@ -76,7 +76,7 @@ def environment(version: str, interpreter: Path) -> Path:
     made, ready, uv = folder / "bin" / "python", folder / "ready", [sys.executable, "-m", "uv"]
     wanted = (REPOSITORY / "pyproject.toml").read_text() + CONSTRAINTS.read_text()
     if not ready.exists() or ready.read_text() != wanted:
-        subprocess.run([*uv, "venv", "--quiet", "--clear", "--python", str(interpreter), str(folder)], check=True)
+        subprocess.run([*uv, "venv", "--quiet", "--clear", "--seed", "--python", str(interpreter), str(folder)], check=True)
         install = [*uv, "pip", "install", "--quiet", "--python", str(made), "--constraint", str(CONSTRAINTS)]
         subprocess.run([*install, "--editable", ".[lab,dev]"], check=True, cwd=REPOSITORY)
         ready.write_text(wanted)
