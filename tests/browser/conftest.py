@@ -23,7 +23,7 @@ from .widget_page import WidgetPage
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
 PICTURES = REPOSITORY / "test-output" / "browser"  # of failed tests
-CHROMIUMS = (os.environ.get("AGENTLAB_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
+CHROMIUMS = (os.environ.get("AGENTLAB_CHROMIUM", ""), "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 CHROMIUM_FLAGS = [
     "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
@@ -62,7 +62,7 @@ def chromium() -> str:
         path = shutil.which(name)
         if path is not None:
             return path
-    pytest.fail("browser tests need chromium: apt-get install chromium (or leave them out with -m 'not browser')", pytrace=False)
+    pytest.fail("browser tests need chromium: apt-get install chromium-headless-shell (or leave them out with -m 'not browser')", pytrace=False)
 
 
 @pytest.fixture(scope="package")

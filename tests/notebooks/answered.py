@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import nbformat
@@ -49,7 +50,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
             name = "Answer " + re.sub(r"\W+", "-", answer.title)
             # without a count, nbval would not check the output
             cell = nbformat.v4.new_code_cell(answer.code, execution_count=number)
-            added = AnswerCell.from_parent(collector, name=name, cell_num=number, cell=cell, options={"check": True})
+            added = AnswerCell.from_parent(collector, name=name, cell_num=number, cell=cell, options=defaultdict(bool, check=True))
             added.answer = answer
             cells.append(added)
     return report

@@ -54,12 +54,12 @@ function makeChart(store, measure, onLimit) {
   const cursor = draw("g", { class: "page-cursor" });
   const limitHandle = onLimit ? makeLimitHandle(store, plot, measure, onLimit, redraw) : null;
   let scale = null;
+  let width = 0; // of the plot, in pixels; to read it while the page is being drawn would lay the page out once more
   let under = null; // the step under the pointer
 
   function redraw() {
     const run = store.run();
     const beside = runsBeside(store);
-    const width = plot.clientWidth;
     if (!run || width === 0) return;
     scale = scaleOf(run, beside, measure, width, limitHandle?.reach());
     picture.setAttribute("width", width);
@@ -111,7 +111,10 @@ function makeChart(store, measure, onLimit) {
   reader.addEventListener("pointerleave", () => hover(null));
   reader.addEventListener("click", (event) => scale && store.choose(stepAt(event)));
   reader.addEventListener("keydown", (event) => chooseByKey(event, store));
-  new ResizeObserver(redraw).observe(plot);
+  new ResizeObserver(([{ contentRect }]) => {
+    width = Math.round(contentRect.width);
+    redraw();
+  }).observe(plot);
 
   const curve = part(node, (state) => [state.run, runsBeside(store).length, ...runsBeside(store)], redraw);
   const chosen = part(

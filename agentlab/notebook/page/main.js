@@ -83,6 +83,7 @@ function mountPage(root, store, send = null) {
       "main",
       { class: "page-main", "aria-label": "The conversation" },
       transcript.node,
+      make("div", { class: "page-ring" }), // around the transcript when it has the focus
       diff.node,
       live.map((one) => one.node),
     ),
@@ -93,7 +94,7 @@ function mountPage(root, store, send = null) {
   root.replaceChildren(frame);
 
   new ResizeObserver(() => grow(false)).observe(transcript.node);
-  const parts = [bar, chips, inCode, transcript, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...all, ...live];
+  const parts = [bar, chips, inCode, diff, scrubber, search, ...charts, ...drawerParts, ...controls, ...all, ...live];
   let last = {};
   let waiting = 0;
   let growing = 0;
@@ -121,11 +122,15 @@ function mountPage(root, store, send = null) {
     const state = { store, view: store.view, run, step: run?.steps[store.view.step - 1] || null };
     const beside = store.view.compare !== null;
     const hidden = beside || areBeside(store.view);
+    frame.classList.toggle("beside", areBeside(store.view));
     if (state.step?.html === null) store.need(run.id, [state.step.n]).catch(() => {}); // the drawer shows it
     transcript.node.hidden = hidden;
     diff.node.hidden = !beside;
     const had = root.contains(focused());
-    parts.forEach((one) => one.update(state));
+    // The transcript first: it reads its place, for which the browser would otherwise lay out what the others have changed. Of another
+    // run last: its height depends on what is above it.
+    const order = last.open === store.view.open ? [transcript, ...parts] : [...parts, transcript];
+    order.forEach((one) => one.update(state));
     if (had && !root.contains(focused())) conversation().focus(); // what had the focus is gone, such as a button of a run that has ended
     grow(hidden);
     // What a person chooses is brought into view; a step that arrives is not: at the end, the list keeps to the end by itself.

@@ -28,10 +28,10 @@ function makeScrubber(store) {
     label,
   );
   let hits = new Set();
+  let width = 0; // of the track, in pixels
 
   function redraw() {
     const run = store.run();
-    const width = track.clientWidth;
     if (!run || !width) return;
     ticks.setAttribute("width", width);
     ticks.replaceChildren(...ticksOf(run, width, hits));
@@ -45,7 +45,10 @@ function makeScrubber(store) {
     label.textContent = `Step ${count(step)} of ${count(steps.length)}`;
     slider.setAttribute("aria-valuetext", [label.textContent, words(steps[step - 1]?.finish)].filter(Boolean).join(", "));
   }
-  new ResizeObserver(redraw).observe(track);
+  new ResizeObserver(([{ contentRect }]) => {
+    width = Math.round(contentRect.width);
+    redraw();
+  }).observe(track);
   const drawn = part(node, (state) => [state.run, state.run?.steps], redraw);
   const chosen = part(node, (state) => [state.run, state.view.step], point);
   return {

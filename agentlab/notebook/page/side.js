@@ -185,6 +185,7 @@ function makeChips(store, button) {
       if (row.children[place] !== chip.node) row.insertBefore(chip.node, row.children[place] || null);
       place++;
     }
+    row.classList.toggle("one", row.querySelectorAll(".page-chip:not(.below)").length < 2);
     if (brought !== `${view.open} ${place}`) bring(); // else a person may have scrolled
     brought = `${view.open} ${place}`;
     button.setAttribute("aria-pressed", String(view.compare !== null));

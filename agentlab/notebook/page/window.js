@@ -118,7 +118,9 @@ function makeWindow(scroller, source, onDrawn = () => {}) {
     let from = 0;
     let to = 0;
     for (let round = 0; round < 5; round++) {
-      [from, to] = range(hold);
+      const [first, end] = range(hold);
+      if (round && first === from && end === to) break;
+      [from, to] = [first, end];
       place(from, to);
       if (!measure()) break;
     }
