@@ -13,7 +13,7 @@ from typing import TypeVar
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from .desk import VIEWPORT, Desk
+from .desk import Desk, context_of
 from .jupyter import JupyterLab, JupyterServer, Notebook7, Voila
 from .lab_page import LabPage
 from .marimo_page import Marimo, MarimoPage
@@ -62,7 +62,10 @@ def chromium() -> str:
         path = shutil.which(name)
         if path is not None:
             return path
-    pytest.fail("browser tests need chromium: apt-get install chromium-headless-shell (or leave them out with -m 'not browser')", pytrace=False)
+    pytest.fail(
+        "browser tests need Chromium: run tests/install_chromium, or leave them out with -m 'not browser'",
+        pytrace=False,
+    )
 
 
 @pytest.fixture(scope="package")
@@ -177,12 +180,11 @@ def fresh_page(
     request: pytest.FixtureRequest,
     keep: str | None = None,
 ) -> Iterator[APage]:
-    """A page in a new browser context (cookies, storage); files that explain a failure are kept."""
-    context = browser.new_context(viewport=VIEWPORT)
-    page = kind(context.new_page(), server)
+    """A new page; files that explain a failure are kept."""
+    page = kind(context_of(server, browser).new_page(), server)
     yield page
     keep_if_failed(page, server, request)
-    context.close()
+    page.page.close()
     server.tidy(keep)
 
 

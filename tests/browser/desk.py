@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import urllib.error
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Error, Page, ViewportSize
+from playwright.sync_api import Browser, BrowserContext, Error, Page, ViewportSize
 
-from .jupyter import KERNEL_NAME, JupyterLab
+from .jupyter import KERNEL_NAME, JupyterLab, JupyterServer
 from .lab_page import LIGHT, NOTEBOOK, OPEN_TIMEOUT_S, LabPage
 
 VIEWPORT: ViewportSize = {"width": 1280, "height": 900}
@@ -56,6 +57,12 @@ CLOSE = """() => {
 }"""
 
 OPEN = "async path => { await window.jupyterapp.commands.execute('docmanager:open', { path, factory: 'Notebook' }); }"
+
+
+@cache
+def context_of(server: JupyterServer, browser: Browser) -> BrowserContext:
+    """The browser context of all pages of a server: they share what the browser keeps, such as JupyterLab's compiled code."""
+    return browser.new_context(viewport=VIEWPORT)
 
 
 class SharedPage(LabPage):
@@ -117,7 +124,7 @@ class Desk:
     def lend(self) -> SharedPage:
         """The page in its initial state."""
         if self._page is None:
-            self._page = SharedPage(self.browser.new_context(viewport=VIEWPORT).new_page(), self.jupyter)
+            self._page = SharedPage(context_of(self.jupyter, self.browser).new_page(), self.jupyter)
         return self._page
 
     def take_back(self, *, broken: bool) -> None:
@@ -137,5 +144,5 @@ class Desk:
         """Close the page and end its kernel."""
         if self._page is not None:
             self._page.end_kernel()
-            self._page.page.context.close()
+            self._page.page.close()
             self._page = None

@@ -185,7 +185,7 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     path = next((found for name in CHROMIUMS if (found := shutil.which(name))), None)
-    assert path is not None, "this test needs chromium: apt-get install chromium-headless-shell (or leave it out with -m 'not browser')"
+    assert path is not None, "this test needs Chromium: run tests/install_chromium, or leave it out with -m 'not browser'"
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=path, args=[*CHROMIUM_FLAGS, "--no-sandbox"])
         yield opened

@@ -1,4 +1,4 @@
-"""A pytest plugin for nbval: a notebook's hidden answers run after its cells, in the same kernel, and print the output shown to the reader."""
+"""A pytest plugin for nbval: a notebook's hidden answers run after its cells, and print the output shown to the reader."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
             name = "Answer " + re.sub(r"\W+", "-", answer.title)
             # without a count, nbval would not check the output
             cell = nbformat.v4.new_code_cell(answer.code, execution_count=number)
-            added = AnswerCell.from_parent(collector, name=name, cell_num=number, cell=cell, options=defaultdict(bool, check=True))
+            added = AnswerCell.from_parent(
+                collector, name=name, cell_num=number, cell=cell, options=defaultdict(bool, check=True)
+            )
             added.answer = answer
             cells.append(added)
     return report
