@@ -537,6 +537,29 @@ def more(page: Page, first: int, last: int) -> None:
     page.evaluate("steps => store.append('long', steps)", [a_step(n, says(f"Shelf {n}.")) for n in range(first, last + 1)])
 
 
+def test_a_step_that_arrives_is_styled_and_laid_out_with_little_work(opened: Opened) -> None:
+    page = opened(family())
+    live(page, 30)
+    at_step(page, 30)
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+
+    def done() -> tuple[float, float]:
+        metrics = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+        return metrics["LayoutCount"], metrics["RecalcStyleCount"]
+
+    append = """steps => new Promise(drawn => {
+        store.append('long', steps);
+        requestAnimationFrame(() => requestAnimationFrame(drawn));
+    })"""
+    before = done()
+    for n in range(31, 51):
+        page.evaluate(append, [a_step(n, says(f"Shelf {n}."))])
+    layouts, styles = [(now - then) / 20 for then, now in zip(before, done(), strict=True)]
+    assert layouts <= 4, "a part reads sizes while others are being drawn"
+    assert styles <= 8, "a rule with :has() looks at all that is inserted, or a part reads sizes"
+
+
 def test_new_steps_are_followed_by_a_reader_at_the_end_only(opened: Opened) -> None:
     page = opened(family())
     live(page, 0)
