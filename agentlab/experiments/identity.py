@@ -125,7 +125,7 @@ def _function(function: Any, seen: set[int]) -> Iterator[object]:
     if (function.__module__ or "").startswith("agentlab."):  # a new version of agentlab is not a change
         yield function.__qualname__
         return
-    yield from _code(function.__code__, function.__doc__)
+    yield from _code(function.__code__)
     yield _value((*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())), seen)
     counted = {one.argval for one in dis.get_instructions(function.__code__) if one.opname == "STORE_DEREF"}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -142,13 +142,14 @@ def _function(function: Any, seen: set[int]) -> Iterator[object]:
             yield name, _value(other, seen)
 
 
-def _code(code: types.CodeType, doc: str | None = None) -> Iterator[object]:
+def _code(code: types.CodeType) -> Iterator[object]:
     yield code.co_code.hex()
     yield code.co_names
+    is_first_read = any(one.arg == 0 for one in dis.get_instructions(code) if one.opcode in dis.hasconst)
     for place, constant in enumerate(code.co_consts):
         if isinstance(constant, types.CodeType):
             yield from _code(constant)
-        elif place or doc is None or constant != doc:
+        elif place or constant is None or is_first_read:  # else it is the docstring, or (Python 3.14) left over
             yield sorted(map(repr, constant)) if isinstance(constant, frozenset) else repr(constant)
 
 

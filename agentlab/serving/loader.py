@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import dis
 import importlib
 import importlib.util
 import io
 import json
 import os
-import symtable
 import sys
 import types
 from collections.abc import Iterator
@@ -128,8 +128,8 @@ def _parsed(source: str, name: str) -> ast.Module:
 
 def _bound(tree: ast.Module) -> set[str]:
     """Return the names that a cell defines at its top level."""
-    symbols = symtable.symtable(ast.unparse(tree), "cell", "exec").get_symbols()
-    return {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+    code = compile(tree, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    return {one.argval for one in dis.get_instructions(code) if one.opname in ("STORE_NAME", "STORE_GLOBAL")}
 
 
 async def _execute(cell: _Cell, path: Path, names: dict[str, Any]) -> None:
