@@ -11,7 +11,8 @@ REPOSITORY = Path(__file__).parents[2]
 CONSTRAINTS = REPOSITORY / "constraints.txt"
 
 OF_A_USER = ("notebook", "bedrock", "vertex", "telemetry", "cluster", "parquet", "tune", "serve", "lab")
-"""The extras for users of agentlab; `inspect` conflicts with the others and has a separate environment."""
+"""The extras for users of agentlab that can be installed at their lowest versions together: `inspect` has a separate environment, and
+`mcp` requires a newer pydantic than agentlab itself."""
 
 
 def name_of(requirement: str) -> str:
