@@ -318,28 +318,28 @@ class Judge:
         if self.goal_is_the_end:
             goal[failed & reached_here] = 0.0  # the run ends with an error
         found = Found(counted, met, raised, limits, cuts)
-        answered = self._last_answers(grid.budget_at(point), outcome == STOPPED, row, found)
+        answered, unclear = self._last_answers(grid.budget_at(point), outcome == STOPPED, row, found)
+        goal[unclear & (self.goal >= row)] = np.nan
+        outcome[unclear], row[unclear] = UNKNOWN, records.lengths[unclear]
         for values in used.values():
-            values[answered] = np.nan
+            values[answered | unclear] = np.nan
         if not self.goal_is_the_end:
             goal[answered & (goal == 0)] = np.nan
         verdict = Verdict(outcome, row, used, goal, answered, found)
         self._count_declared_goals(verdict)
         return verdict
 
-    def _last_answers(self, budget: Budget, stopped: Bools, row: First, found: Found) -> Bools:
-        """Return the runs that a limit stops with one last answer, since its whole value is not reached yet. Where it is, `cuts.by`
-        becomes the first limit whose whole value is reached."""
-        answered = np.zeros(len(self.records), bool)
+    def _last_answers(self, budget: Budget, stopped: Bools, row: First, found: Found) -> tuple[Bools, Bools]:
+        """Return the runs that a limit stops with one last answer, since its whole value is not reached yet, and those of which this is
+        unknown. Where it is reached, `cuts.by` becomes the first limit whose whole value is reached."""
+        answered, unclear = np.zeros((2, len(self.records)), bool)
         if budget.last_answer is None:
-            return answered
+            return answered, unclear
         cuts, whole = found.cuts, self._limits_of(dataclasses.replace(budget, last_answer=None))
         by_limit = stopped & (cuts.is_cut | ((found.met > row) & (found.raised > row)))
         if found.tree is not None:
             for run, readings in self.read_cut_steps(found.tree, found, row, stopped).items():
-                by_limit[run] &= (
-                    readings is not None and not readings
-                )  # a condition that the cut step meets, or raises, ends the run
+                by_limit[run] &= readings is not None and not readings  # one that the cut step meets, or raises, ends the run
         for run in map(int, np.flatnonzero(by_limit)):
             used = self._known_at_cut(run, int(row[run]), cuts) if cuts.is_cut[run] else None
             reached = [
@@ -349,7 +349,8 @@ class Judge:
             answered[run] = not any(reached)
             if any(reached):
                 cuts.by[run] = reached.index(True)
-        return answered
+                unclear[run] = cuts.unsure[run] and not cuts.is_cut[run] and whole[cuts.by[run]].measure != "steps"
+        return answered, unclear
 
     def _known_at_cut(self, run: int, row: int, cuts: CutSteps) -> dict[str, float]:
         """Return the known usage of a run at the point where its step is cut off."""
@@ -441,8 +442,7 @@ class Judge:
         at_end = stops & (row == lengths - 1)
         own_end = records.own_end[runs]
         own_wins = own_end & (at_end | ~stops) & ~failed
-        if cuts.is_cut.any():
-            own_wins &= ~cuts.is_cut
+        own_wins &= ~cuts.is_cut
         outcome = np.where(own_wins, FINISHED, np.where(stops, STOPPED, UNKNOWN)).astype(np.uint8)
         unknown = at_end & ((records.cut_short[runs] & ~cuts.is_cut) | (own_end & cuts.unsure & ~cuts.is_cut))
         if unsure_from is not None:

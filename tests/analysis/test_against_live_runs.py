@@ -105,6 +105,19 @@ def test_backtest_agrees_with_the_live_loop(
             assert_agrees(answer, record, live, limits)
 
 
+def test_a_continued_answer_that_the_last_one_might_have_cut_off_is_unknown() -> None:
+    """Under the limit, the second call has another output cap, and there may be no third: whether one last answer follows is open."""
+    cut = FinishReason.MAX_TOKENS
+    script = [
+        say("some", finish=cut, tokens=(None, None)),
+        say("words", finish=cut, tokens=(12, 30)),
+        call("look", {}, tokens=(0, 1)),
+    ]
+    answer = only(lab.backtest(run(script), budget={"max_tokens": 43, "last_answer": 0.5}, per="run"))
+    assert answer["outcome"] == "unknown"
+    assert answer["step"] is None
+
+
 @pytest.mark.timeout(300)
 @settings(max_examples=200, deadline=None)
 @given(scripts, st.one_of(st.none(), built_in_tree), budgets, st.floats(0.05, 0.9), st.booleans())
