@@ -207,6 +207,7 @@ def test_a_notebook_is_executed_up_to_the_cell_that_defines_the_name(folder: Pat
         (["agent ="], "Cell 2 of book.ipynb failed with SyntaxError"),
         (["agents = 1"], "There is no name defined in book.ipynb: 'agent'. Did you mean 'agents'?"),
         (["def f():\n    agent = 1"], "Choose from: f."),
+        (["if False:\n    agent = 1"], "There is no name defined in book.ipynb: 'agent'"),  # Python leaves such a line out
         (["if []:\n    agent = 1"], "There is no name defined in book.ipynb, cell 2,: 'agent'"),
     ],
 )
