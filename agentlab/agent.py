@@ -6,7 +6,6 @@ The methods of a Run are in `agentlab.run`.
 from __future__ import annotations
 
 import copy
-import difflib
 import types
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overlo
 from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import name_of
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import helps_with_keywords
+from agentlab._internal.lazy import difflib, helps_with_keywords
 from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context
 from agentlab.engine.client import HttpModel, Model, RetryPolicy

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
 
 from agentlab._internal import lazy
@@ -42,6 +41,8 @@ from agentlab.records.result import Out, RunResult
 from agentlab.records.step import StepResult
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agentlab.engine.client import Model
     from agentlab.engine.plan import RunPlan
     from agentlab.engine.termination import Policy

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -23,7 +22,7 @@ class Displayable:
         return lazy.mime_bundle("agentlab.notebook.cards:bundle", self)
 
 
-HERE = str(Path(agentlab.__file__).parent)
+HERE = agentlab.__path__[0]
 
 SHORTENED = ("Context", "Plain")
 """IPython's modes (`%xmode`) in which frames are left out."""

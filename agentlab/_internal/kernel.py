@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from agentlab._internal.lazy import asyncio
+from agentlab._internal.lazy import asyncio, signal
 
 # The page -----------------------------------------------------------------------------------------------------------------------
 

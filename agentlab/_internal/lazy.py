@@ -6,7 +6,6 @@ Other modules of agentlab are imported only when an error is created, since they
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import inspect
 import re
@@ -313,7 +312,7 @@ def _fields(keyword: str) -> dict[str, dataclasses.Field[Any]]:
 
 
 class Later:
-    """A module that is imported when one of its names is first used, for libraries that most imports of agentlab do not need."""
+    """A module that is imported when one of its names is first used, for libraries that the import of agentlab does not need."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -323,17 +322,39 @@ class Later:
         return value
 
 
+class Regex:
+    """A regular expression that is compiled when it is first used."""
+
+    def __init__(self, text: Any, flags: int = 0) -> None:
+        self._given = text, flags
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = vars(self)[attribute] = getattr(re.compile(*self._given), attribute)
+        return value
+
+
 if TYPE_CHECKING:
     import asyncio as asyncio  # noqa: PLC0414  imported from here
+    import base64 as base64  # noqa: PLC0414
+    import difflib as difflib  # noqa: PLC0414
     import hashlib as hashlib  # noqa: PLC0414
+    import html as html  # noqa: PLC0414
     import logging as logging  # noqa: PLC0414
+    import pathlib as pathlib  # noqa: PLC0414
+    import pkgutil as pkgutil  # noqa: PLC0414
+    import signal as signal  # noqa: PLC0414
     import traceback as traceback  # noqa: PLC0414
+    import urllib.parse
 
     import pydantic as pydantic  # noqa: PLC0414
     import pydantic_core as pydantic_core  # noqa: PLC0414
+
+    regex, urllib_parse = re.compile, urllib.parse
 else:
-    asyncio, hashlib, logging, traceback = map(Later, ("asyncio", "hashlib", "logging", "traceback"))
-    pydantic, pydantic_core = map(Later, ("pydantic", "pydantic_core"))
+    asyncio, base64, difflib, hashlib, html, logging = map(Later, ("asyncio", "base64", "difflib", "hashlib", "html", "logging"))
+    pathlib, pkgutil, signal, traceback = map(Later, ("pathlib", "pkgutil", "signal", "traceback"))
+    urllib_parse, pydantic, pydantic_core = map(Later, ("urllib.parse", "pydantic", "pydantic_core"))
+    regex = Regex
 
 
 def call(target: str, *args: Any, **kwargs: Any) -> Any:

@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from pathlib import PurePath
 from typing import TypeAlias
+
+from agentlab._internal.lazy import pathlib, regex
 
 Spelling: TypeAlias = tuple[bytes, "re.Pattern[bytes]"]
 """A word that is part of the key in any spelling, for a fast search, and the pattern of the whole key."""
@@ -25,13 +26,13 @@ MAX_REMEMBERED = 256
 """The number of keys that are remembered, the most recently sent ones. Signed requests send a new one each time."""
 _ENVIRONMENT_INTERVAL_S = 1.0
 
-_NAME = re.compile(
+_NAME = regex(
     r"(?i)(?:.*_)?(?:(?:api|access|secret|private|account|subscription|master|encryption|signing|service)_?key|secret|token|password"
     r"|passwd|passphrase|credentials?|pat|secret_access_key|api_?secret|auth)(?:_id|_value|_[0-9]+|_bedrock)?"
 )
 """Names of environment variables with keys: OPENAI_API_KEY, AWS_SESSION_TOKEN, DB_PASSWORD, …"""
-_NO_KEY = re.compile(r"(?i)(?:true|false|yes|no|none|null|disabled|enabled|[0-9]+)")
-_WORD = re.compile(rb"[A-Za-z0-9]+")
+_NO_KEY = regex(r"(?i)(?:true|false|yes|no|none|null|disabled|enabled|[0-9]+)")
+_WORD = regex(rb"[A-Za-z0-9]+")
 
 _lock = threading.Lock()
 _sent: dict[str, None] = {}
@@ -82,7 +83,7 @@ def is_distinctive(value: str) -> bool:
     """True if a key looks so unlike a word, a number or a path that it can safely be replaced everywhere."""
     if len(value) < MIN_LENGTH or _NO_KEY.fullmatch(value) or any(character.isspace() for character in value):
         return False
-    if value.startswith(("/", "./", "~/")) and (PurePath(value).suffix or os.path.exists(value)):  # noqa: PTH110  any text
+    if value.startswith(("/", "./", "~/")) and (pathlib.PurePath(value).suffix or os.path.exists(value)):  # noqa: PTH110  any text
         return False
     digits = sum(character.isdigit() for character in value)
     return 0 < digits < len(value) or len(value) >= MIN_LENGTH_WITHOUT_DIGIT

@@ -9,6 +9,7 @@ without added slots whose attributes can be set; the last statement gives the va
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import reprlib
 from collections.abc import Callable
 from operator import attrgetter
@@ -38,19 +39,27 @@ _FACTORY = _Factory()
 """The default of a parameter whose field has a default_factory, as signatures show it."""
 
 
+_NO_FIELDS = ("ClassVar", "typing.ClassVar", "InitVar", "dataclasses.InitVar", "KW_ONLY", "dataclasses.KW_ONLY")
+"""What the standard decorator looks for in each annotation, with regular expressions: it sees other annotations as `object`."""
+
+
 def _frozen(kind: Any, init: bool, with_repr: bool, eq: bool) -> Any:
-    own = vars(kind)
+    own, types = vars(kind), inspect.get_annotations(kind)
     has_hash = own.get("__hash__") is not None or ("__hash__" in own and "__eq__" not in own)
     bases = [
         params for base in kind.__mro__[1:] if (params := vars(base).get("__dataclass_params__")) is not None and params.frozen
     ]
     for params in bases:
         params.frozen = False  # the class is declared without `frozen` below, which its bases would not allow
+    kind.__annotations__ = {name: text if str(text).startswith(_NO_FIELDS) else object for name, text in types.items()}
     try:
         made: Any = dataclasses.dataclass(kind, init=False, repr=False, eq=False, slots=True)
     finally:
         for params in bases:
             params.frozen = True
+    made.__annotations__ = types
+    for name, field in made.__dataclass_fields__.items():
+        field.type = types.get(name, field.type)
     params, own, fields = made.__dataclass_params__, vars(made), dataclasses.fields(made)
     params.frozen, params.init, params.repr, params.eq = True, init, with_repr, eq
     names = tuple([field.name for field in fields])
@@ -141,7 +150,10 @@ def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     """Return a function that returns these attributes of a value as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
-    return lambda value: tuple([getattr(value, name) for name in names])
+    if not names:
+        return lambda _: ()
+    get = attrgetter(names[0])
+    return lambda value: (get(value),)
 
 
 def _eq(values: Callable[[Any], tuple[Any, ...]]) -> Any:

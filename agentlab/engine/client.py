@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
+import agentlab.providers.finish_detection as signals
 from agentlab._internal import secrets as known_keys
 from agentlab._internal.asyncio_tools import off_the_loop
 from agentlab._internal.display import Displayable
@@ -33,7 +34,6 @@ from agentlab.model.parts import Part
 from agentlab.model.pricing import misspelling_hint
 from agentlab.model.responses import ModelResponse, RateLimit, ResponseSource, TextDelta, ToolCallDelta
 from agentlab.model.usage import UsageSource
-from agentlab.providers import finish_detection as signals
 from agentlab.providers.base import Provider, Server
 from agentlab.providers.detectors import MAX_ERROR_BODY_BYTES
 from agentlab.providers.wires.incoming import MAX_ANSWER_BYTES

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
@@ -12,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agentlab._internal.errors import LimitError
-from agentlab._internal.lazy import advice
+from agentlab._internal.lazy import advice, difflib
 
 NO_LIMIT = " None means no limit, and so does leaving it out."
 

@@ -9,21 +9,17 @@ Media types are read from the first bytes, never from the name of a file.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import io
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 from weakref import WeakValueDictionary
 
 from agentlab._internal.display import Displayable
 from agentlab._internal.errors import ConfigurationError
 from agentlab._internal.formatting import counted
-from agentlab._internal.lazy import hashlib, pydantic_core
+from agentlab._internal.lazy import base64, hashlib, pathlib, pydantic_core, regex
 from agentlab._internal.redaction import redact_known, redact_url
 from agentlab._internal.safe_text import one_line
 from agentlab._internal.values import dataclass
@@ -115,21 +111,21 @@ class Part(Displayable):
             head, _, encoded = source.partition(",")
             try:
                 return base64.b64decode(encoded, validate=True), f"'{one_line(head, 40)},…'", ""
-            except (binascii.Error, ValueError):
+            except ValueError:
                 raise ConfigurationError(f"lab.{label}('{one_line(head, 40)},…'): this data URI is not base64.") from None
         if isinstance(source, str | os.PathLike) and source:
-            return self._read_file(Path(source).expanduser(), one_line(repr(str(source)), 120))
+            return self._read_file(pathlib.Path(source).expanduser(), one_line(repr(str(source)), 120))
         if (made := self._drawn(source)) is not None:
             return made, f"<{type(source).__name__}>", ""
         raise ConfigurationError(f"lab.{label}({one_line(repr(source))}): pass {self._sources()}.")
 
-    def _read_file(self, path: Path, shown: str) -> tuple[bytes, str, str]:
+    def _read_file(self, path: pathlib.Path, shown: str) -> tuple[bytes, str, str]:
         label = type(self).__name__
         try:
             size = path.stat().st_size
             data = path.read_bytes() if size <= MAX_BYTES else b""
         except FileNotFoundError:
-            where = "" if path.is_absolute() else f" in {Path.cwd()}"
+            where = "" if path.is_absolute() else f" in {pathlib.Path.cwd()}"
             hint = " Of URLs, only http and https are sent; other files need a path." if "://" in shown else ""
             raise ConfigurationError(f"lab.{label}({shown}): there is no such file{where}.{hint}") from None
         except (OSError, ValueError) as error:
@@ -521,7 +517,7 @@ def _webp(data: bytes) -> tuple[int, int]:
     return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(data[28:30], "little") & 0x3FFF
 
 
-_FRAME = re.compile(rb"[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]")
+_FRAME = regex(rb"[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]")
 
 
 def _jpeg(data: bytes) -> tuple[int, int]:

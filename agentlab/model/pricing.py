@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
+from agentlab._internal.lazy import difflib, regex, urllib_parse
 from agentlab.model.usage import Cost, CostSource, Usage
 
 if TYPE_CHECKING:
@@ -96,8 +95,8 @@ _NO_EXACT_SEARCH_PRICE = {
 }
 """Sellers and models for which the number of web searches does not give their price."""
 
-_IN_REGION = re.compile(r"https://([a-z0-9-]+-aiplatform|aiplatform\.[a-z]+\.rep)\.googleapis\.com")
-_DEARER_IN_REGION = re.compile(r"claude|gemini-[3-9]")
+_IN_REGION = regex(r"https://([a-z0-9-]+-aiplatform|aiplatform\.[a-z]+\.rep)\.googleapis\.com")
+_DEARER_IN_REGION = regex(r"claude|gemini-[3-9]")
 """Google Cloud's addresses in one region, and the models that cost more there: https://platform.claude.com/docs/en/about-claude/pricing,
 read 2026-11-23, and the uplifts in litellm 1.109's table for Vertex AI, read 2026-11-24."""
 
@@ -107,7 +106,7 @@ _ROUTER = "https://router.huggingface.co/v1"
 _SAME_SERVER = {"https://api.together.ai": "https://api.together.xyz"}
 """Addresses that the price list has under an older name."""
 
-_SEARCHES_ALWAYS = re.compile(r"search-(?:preview|api)\b")
+_SEARCHES_ALWAYS = regex(r"search-(?:preview|api)\b")
 """OpenAI's chat completion models that search the web in each call, for a fee that depends on settings not in the response."""
 
 _NO_USAGE = Cost(reason="The provider reports no usage.")
@@ -296,7 +295,7 @@ class _Book:
             name = PRICE_BOOK_NAMES.get(provider, provider)
             seller = next((one for one in self.snapshot.providers if one.id == name), None)
         if seller is None:
-            label = f"the server {urlsplit(address).hostname}" if address else f"the provider {provider!r}"
+            label = f"the server {urllib_parse.urlsplit(address).hostname}" if address else f"the provider {provider!r}"
             return Cost(reason=f"The price list does not have {label}.")
         if _DEARER_IN_REGION.match(model) and _IN_REGION.match(address):
             return Cost(reason=f"The price list has only the price of {model} at Google Cloud's global address.")
@@ -308,7 +307,7 @@ class _Book:
     def _seller_at(self, address: str) -> Seller | None:
         """Return the seller at an address. The list's patterns match prefixes, but here the whole host must match, so that a proxy
         whose host begins with a vendor's host is not mistaken for the vendor."""
-        parts = urlsplit(address)
+        parts = urllib_parse.urlsplit(address)
         origin = f"{parts.scheme}://{parts.netloc}"
         origin = _SAME_SERVER.get(origin, origin)
         for seller in self.snapshot.providers:
@@ -357,7 +356,7 @@ def models_of(provider: str) -> tuple[str, ...]:
 
 def misspelling_hint(provider: str, model: str) -> str:
     """Return a hint to add to an error if the model's name is close to one in the price list; else ""."""
-    near = get_close_matches(model, models_of(provider), n=1, cutoff=0.8)
+    near = difflib.get_close_matches(model, models_of(provider), n=1, cutoff=0.8)
     if not near or _is_listed(provider, model):
         return ""
     return f" And the price list has no {model!r} of {provider}: did you mean {near[0]!r}?"

@@ -7,14 +7,13 @@ that only this file is imported. A name may end in a version of the API, as in `
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
-import pkgutil
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast, overload
 
 import agentlab.providers
+from agentlab._internal.lazy import difflib, pkgutil
 from agentlab._internal.redaction import redacted_repr
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.model.pricing import vendor_of

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -15,6 +14,8 @@ from agentlab.errors import ProviderConnectionError
 from agentlab.transport.http import HttpAnswer, HttpRequest, Recorded
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agentlab.transport.cassette import Interaction
     from agentlab.transport.recording import Recorder, Tape
     from agentlab.transport.replaying import Match, ReplayIndex

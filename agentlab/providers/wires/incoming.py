@@ -15,11 +15,10 @@ https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModelW
 
 from __future__ import annotations
 
-import base64
-import re
 from json import JSONDecoder
 from typing import Any, TypeAlias
 
+from agentlab._internal.lazy import base64, regex
 from agentlab.model.messages import JSON
 from agentlab.providers.wires import read
 from agentlab.providers.wires.read import ends_early, loads
@@ -38,7 +37,7 @@ _LEADING = b" \t\r\n\xef\xbb\xbf"
 """Skipped before the first event: white space, which some servers send to keep the connection open, and a byte order mark."""
 
 _KEEP_ALIVE_NAMES = (b"ping", b"keepalive")
-_KEEP_ALIVE_TYPE = re.compile(rb'"type": *"(ping|keepalive)"')
+_KEEP_ALIVE_TYPE = regex(rb'"type": *"(ping|keepalive)"')
 _KEEP_ALIVE_BYTES = 80
 
 
