@@ -35,16 +35,16 @@ def smallest(longest: int) -> npt.DTypeLike:
 
 def running_maximum(values: npt.NDArray[Any], start: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     """Return the highest value so far in each run, ignoring NaN: a limit that was met once stays met."""
-    flat = np.fmax.accumulate(np.where(np.isnan(values), -np.inf, values)) if len(values) else values
     if not len(values) or (np.isfinite(values).all() and not _falls(values, start)):
         return values
+    flat = np.empty(len(values))
     for first, last in itertools.pairwise(start):
         flat[first:last] = np.fmax.accumulate(np.where(np.isnan(values[first:last]), -np.inf, values[first:last]))
     return flat
 
 
 def _falls(values: npt.NDArray[Any], start: npt.NDArray[np.int64]) -> bool:
-    falls = np.diff(values) < 0
+    falls = values[1:] < values[:-1]
     between = start[1:-1] - 1
     falls[between[(between >= 0) & (between < len(falls))]] = False
     return bool(falls.any())
@@ -283,6 +283,9 @@ def calls_inside(history: RunHistory, place: int) -> Iterator[AfterCall]:
 
 def numbers(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
     """Return a column as floats, with NaN for NA or a missing column. Raises ConfigurationError for text that is not a number."""
+    if isinstance(dtype := frame.dtypes.get(name), np.dtype) and dtype.kind in "iuf":  # without a mask, and without its copies
+        plain = frame[name].astype(float)
+        return plain.mask(infinite) if dtype.kind == "f" and (infinite := np.isinf(plain)).any() else plain
     return groups.numbers(frame, name).astype(float)
 
 
@@ -344,10 +347,11 @@ def _used(records: Records, name: str) -> Floats:
     steps, start = records.steps, records.start
     if name == "time_s":
         return running_maximum(_elapsed(records), start)
-    known = numbers(steps, _KNOWN.get(name, "")) if name in _KNOWN else pd.Series(np.nan, index=steps.index)
-    if known.isna().any():
-        known = known.fillna(pd.Series(_summed(records, _per_step(records, name).fillna(0.0).to_numpy()), index=steps.index))
-    return running_maximum(known.to_numpy(dtype=float), start)
+    known = numbers(steps, _KNOWN[name]).to_numpy() if _KNOWN.get(name) in steps.columns else None
+    if known is None or np.isnan(known).any():
+        summed = _summed(records, _per_step(records, name).fillna(0.0).to_numpy())
+        known = summed if known is None else np.where(np.isnan(known), summed, known)
+    return running_maximum(known, start)
 
 
 def _total(records: Records, name: str) -> Floats:
@@ -367,14 +371,19 @@ def _per_step(records: Records, name: str, *, whole: bool = False) -> pd.Series[
     own = numbers(records.steps, records.column(_OWN[name], f"a limit on {name}").name)  # type: ignore[arg-type]
     if name == "tokens" and not whole:
         own = own.fillna(numbers(records.steps, "input_tokens").fillna(0) + numbers(records.steps, "output_tokens").fillna(0))
+    if _CHILDREN[name] not in records.steps.columns:
+        return own
     children = numbers(records.steps, _CHILDREN[name])
-    return own + (children if whole and _CHILDREN[name] in records.steps.columns else children.fillna(0))
+    return own + (children if whole else children.fillna(0))
 
 
 def _summed(records: Records, values: Floats) -> Floats:
     """Return cumulative sums, run by run."""
-    sums = pd.Series(values).groupby(records.run, sort=False).cumsum(skipna=False)
-    return np.round(sums.to_numpy(dtype=float), _DECIMALS)
+    if np.array_equal(values, np.rint(values)):  # such as tokens, but not money: a sum over all runs is exact
+        sums: Floats = np.cumsum(np.append(0.0, values))
+        return sums[1:] - np.repeat(sums[records.start[:-1]], records.lengths)
+    by_run = pd.Series(values).groupby(records.run, sort=False).cumsum(skipna=False)
+    return np.round(by_run.to_numpy(dtype=float), _DECIMALS)
 
 
 def _elapsed(records: Records) -> Floats:

@@ -42,9 +42,11 @@ def from_frames(
             raise ConfigurationError(f"The steps have no column {name!r}: pass the frame of lab.frame(results).")
     if steps["run_id"].isna().any() or steps["step"].isna().any():
         raise ConfigurationError("Some steps have a run_id or step that is NA: leave them out, steps.dropna(subset=[…]).")
-    whole = numbers(steps, "step")
-    if (uneven := whole != whole.round()).any():
-        raise ConfigurationError(f"Step {whole[uneven].iloc[0]:g} is not a whole number: the column `step` counts from 1.")
+    given = numbers(steps, "step").to_numpy()
+    with np.errstate(invalid="ignore"):
+        number = given.astype(np.int64)
+    if (uneven := given != number).any():
+        raise ConfigurationError(f"Step {given[uneven][0]:g} is not a whole number: the column `step` counts from 1.")
     codes, different = pd.factorize(steps["run_id"])
     about = _about(steps, runs, codes)
     place = np.arange(len(different)) if runs is None else pd.Index(about["run_id"]).get_indexer(pd.Index(different))
@@ -54,24 +56,21 @@ def from_frames(
             f"The steps belong to none of these runs: run_id is {one} in the steps and {other} in runs=…. Pass two frames of the same "
             "runs, with the same dtype of run_id."
         )
-    run, number, kept = place[codes].astype(np.int64), whole.to_numpy(dtype=np.int64), steps
+    run, kept = codes if runs is None else place[codes].astype(np.int64), steps
     if (place < 0).any():
         known = run >= 0
         run, number, kept = run[known], number[known], steps[known]
-    if len(run) > 1 and not _is_sorted(run, number):
-        order = np.lexsort((number, run))
-        run, number, kept = run[order], number[order], kept.iloc[order]
-    kept = kept.reset_index(drop=True)
     lengths = np.bincount(run, minlength=len(about))
     start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    wrong = number != np.arange(len(number)) - np.repeat(start[:-1], lengths) + 1
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        expected = row - int(start[run[row]]) + 1
-        raise ConfigurationError(
-            f"Run {about['run_id'].iloc[run[row]]!r} has step {number[row]} where step {expected} was expected: pass all steps of a "
-            "run, each once. If the frame is from several stores or experiments, pass their frames one by one."
-        )
+    if not _is_in_order(run, number):
+        order = np.lexsort((number, run))
+        run, number, kept = run[order], number[order], kept.iloc[order]
+        for row in np.flatnonzero(number != np.arange(len(number)) - start[run] + 1)[:1]:
+            raise ConfigurationError(
+                f"Run {about['run_id'].iloc[run[row]]!r} has step {number[row]} where step {row - start[run[row]] + 1} was expected: "
+                "pass all steps of a run, each once. If the frame is from several stores or experiments, pass their frames one by one."
+            )
+    kept = kept.reset_index(drop=True)
     own, short, more, reason = _ends(kept, about, start)
     taken = numbers(about, "steps").fillna(0).to_numpy(dtype=float)
     for run in np.flatnonzero(taken > lengths)[:1]:
@@ -79,14 +78,17 @@ def from_frames(
             f"Run {about['run_id'].iloc[run]!r} took {taken[run]:g} steps, of which {lengths[run]} are in the steps frame: pass all "
             "steps of the runs, or only the runs of these steps, runs[runs['run_id'].isin(steps['run_id'])]."
         )
-    ids, goal = about["run_id"].tolist(), _finished_at(kept, about, start, reason)
-    by_place = None if histories is None else (lambda run: histories(ids[run]))
+    goal, by_place = _finished_at(kept, about, start, reason), None
+    if histories is not None:
+        ids = about["run_id"].tolist()
+        by_place = lambda run: histories(ids[run])  # noqa: E731  None without histories
     return Records(about, start, kept, own, short, more, reason, goal, by_place)
 
 
-def _is_sorted(run: Ints, number: Ints) -> bool:
-    """True if the rows are in the order of runs and steps."""
-    return bool(((run[1:] > run[:-1]) | ((run[1:] == run[:-1]) & (number[1:] >= number[:-1]))).all())
+def _is_in_order(run: Ints, number: Ints) -> bool:
+    """True if the rows are run after run, each with its steps from 1 on."""
+    follows = (run[1:] == run[:-1]) & (number[1:] == number[:-1] + 1)
+    return bool((number[:1] == 1).all() and (follows | ((run[1:] > run[:-1]) & (number[1:] == 1))).all())
 
 
 def _about(steps: pd.DataFrame, runs: pd.DataFrame | None, codes: Ints) -> pd.DataFrame:
@@ -94,7 +96,8 @@ def _about(steps: pd.DataFrame, runs: pd.DataFrame | None, codes: Ints) -> pd.Da
     kept = [name for name in ("run_id", "provider", "model") if name in steps.columns]
     if runs is None:
         of_frame = [name for name in ("agent", "prompt_id", "settings", "repeat", "score") if name in steps.columns]
-        firsts = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+        firsts = np.empty(codes.max(initial=-1) + 1, np.int64)
+        firsts[codes[::-1]] = np.arange(len(codes))[::-1]  # of several rows of a run, the one assigned last counts
         return steps[kept + of_frame].iloc[firsts].reset_index(drop=True)
     if "run_id" not in runs.columns:
         raise ConfigurationError("The runs have no column 'run_id': pass the frame of lab.frame(results, 'runs').")
@@ -163,8 +166,8 @@ def _values_of_runs(about: pd.DataFrame, name: str) -> npt.NDArray[np.object_]:
 
 def _objects(values: pd.Series[Any]) -> npt.NDArray[np.object_]:
     """Return the values with None for NA."""
-    found = values.astype(object).to_numpy(copy=True)
-    found[values.isna().to_numpy(dtype=bool)] = None
+    codes, different = pd.factorize(values)  # the code of NA is -1
+    found: npt.NDArray[np.object_] = np.array([*different, None], dtype=object)[codes]
     return found
 
 

@@ -230,7 +230,7 @@ def many_runs() -> Iterator[Row]:
         "few": whole_answer(TEN, NOT_AS_MANY, SHORT),
         "ours": whole_answer(TEN, MANY, SHORT),
     }
-    taken = {name: us / 1000 for name, us in interleaved(candidates, repeats=1).items()}
+    taken = {name: us / 1000 for name, us in interleaved(candidates, repeats=3, seconds=20.0).items()}
     name = f"what-if, {MANY:,} runs, ten limits with figures"
     yield Row(
         benchmark=name,
