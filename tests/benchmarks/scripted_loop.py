@@ -1,6 +1,7 @@
 """A run whose model needs no network: the cost of the loop itself, with its history, readings and recorder.
 
-`needed` shows which part of a step no faster code could save: the values that the step keeps, and the task of its tool.
+`needed` shows which part of a step no faster loop could save: the values that the step keeps, and the task of its tool. `decided` adds
+the limits, conditions and totals, read one after another: the rest of a step is the loop around them.
 """
 
 import asyncio
@@ -111,13 +112,11 @@ def kept_by_a_step() -> list[tuple[type, list[object]]]:
     events, seen, found = runs[0].events, set[int](), list[tuple[type, list[object]]]()
 
     def collect(value: object) -> None:
-        if id(value) in seen:
-            return
-        seen.add(id(value))
         if isinstance(value, tuple | list):
             for part in value:
                 collect(part)
-        elif is_dataclass(value) and not isinstance(value, type) and type(value).__module__.startswith("agentlab."):
+        elif is_dataclass(value) and type(value).__module__.startswith("agentlab.") and id(value) not in seen:
+            seen.add(id(value))  # it lives as long as the run; a list here would give its id to the next one
             parts = [getattr(value, field.name) for field in fields(value)]
             collect(parts)
             found.append((type(value), parts))
@@ -126,6 +125,7 @@ def kept_by_a_step() -> list[tuple[type, list[object]]]:
     collect([*events[: starts[1]], *runs[0].messages[:3]])
     found.clear()
     collect([*events[starts[1] : starts[2]], *runs[0].messages[3:5]])
+    assert {"StepResult", "ModelCall", "Reading"} <= {kind.__name__ for kind, _ in found}, found
     return found
 
 
@@ -153,6 +153,57 @@ def needed(steps: int) -> Prepare:
     return ready
 
 
+def decided(steps: int) -> Prepare:
+    """The same, and what a step decides: if a limit is reached before and after it, what to do with the response, if a condition is
+    met, and what is left. Nothing can be paused, edited, cancelled, retried, or fail."""
+    from agentlab import (
+        Budget,
+        DecisionContext,
+        FinishReasonIs,
+        HasToolCall,
+        MaxCost,
+        MaxTokensUsed,
+        StepCountIs,
+        termination,
+        tool,
+    )
+    from agentlab.limits.reading import Reading, Remaining
+    from agentlab.model.conversation import Conversation
+    from agentlab.model.messages import Message, ModelRequest
+    from agentlab.records.history import RunHistory
+    from agentlab.records.step import StepResult
+
+    async def lookup(key: str) -> str:
+        return "value of " + key
+
+    made_below = (Reading, Remaining)
+    values, target = [each for each in kept_by_a_step() if each[0] not in made_below], tool(lookup)
+    places = {kind: place for place, (kind, _) in enumerate(values)}
+    never = StepCountIs(10**6) | MaxTokensUsed(10**9) | MaxCost(10**6) | HasToolCall("finish") | FinishReasonIs("length")
+    budget = Budget(max_turns=steps + 1, max_tokens=10**9, max_cost=Decimal(10**6))
+
+    async def loop() -> None:
+        kept, history, conversation = [], RunHistory(), Conversation([Message("user", "go")])
+        while len(history) < steps and not budget.exhausted(history, 0.0):
+            request = ModelRequest(conversation.view())
+            made = [kind(*parts) for kind, parts in values]
+            step: StepResult = made[places[StepResult]]
+            context = DecisionContext(step.calls[0].response, len(history) + 1, 1, None, step.settings, history)
+            decision = termination.standard(step.signal, context)
+            arguments = target.validate('{"key": "a"}')
+            await asyncio.create_task(lookup(**arguments))
+            history.append(step)
+            conversation.append(made[places[Message]])
+            kept.append([made, request, decision, never.read(history), budget.remaining(history, 0.0)])
+            assert not budget.exhausted(history, 0.0)
+        assert len(kept) == steps
+
+    def ready() -> Thunk:
+        return lambda: await_it(loop())
+
+    return ready
+
+
 def growth() -> float:
     """Microseconds per step of one run of 5,000 steps, as a multiple of 50 runs of 100 steps: the same duration, so the same noise."""
 
@@ -170,7 +221,7 @@ def rows(with_peers: bool) -> Iterator[Row]:
     _, why_not = attempt(lambda: ours(10))
     candidates: dict[str, Callable[[int], Prepare]] = {"floor": floor}
     if not why_not:
-        candidates |= {"ours": ours, "needed": needed}
+        candidates |= {"ours": ours, "needed": needed, "decided": decided}
     for steps in SIZES:
         taken = interleaved({name: of(steps) for name, of in candidates.items()}, repeats=15, seconds=6.0)
         best = least({name: report.us_per_step.get(steps) for name, report in reports.items()})
@@ -188,10 +239,10 @@ def rows(with_peers: bool) -> Iterator[Row]:
         )
         yield row
         if has_goal and "needed" in us:
-            print(
-                f"  a step of {steps:,}: the values that it keeps and the task of its tool take {us['needed']:,.1f} us,", end=" "
+            least_us = ", with what it decides ".join(
+                f"{us[name]:,.1f} us ({us[name] / us['floor']:,.0f} x the floor)" for name in ("needed", "decided")
             )
-            print(f"{us['needed'] / us['floor']:,.0f} times the floor", flush=True)
+            print(f"  a step of {steps:,}: the values that it keeps and the task of its tool take {least_us}", flush=True)
             yield replace(
                 row,
                 benchmark="scripted run, a step of 100, and the bare loop",
