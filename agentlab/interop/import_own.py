@@ -162,9 +162,13 @@ def _typed(read: pd.DataFrame, columns: tuple[Column, ...], path: Path, notes: l
     for name in also:
         values = read[name]
         is_score = (name == "score_cost_usd" or str(name).partition(".")[0] == "score") and values.dtype.kind == "f"
-        made[str(name)] = (
-            values.array if name == "begun_at" else _values(values.astype("Float64") if is_score else values.convert_dtypes())
-        )
+        if name == "begun_at":
+            made[str(name)] = values.array
+        elif is_score:
+            made[str(name)] = values.astype("Float64").array
+        else:  # pandas 2 has texts as objects, and leaves them so if all are NA
+            is_empty_text = values.dtype == object and values.isna().all()
+            made[str(name)] = _values(values.astype("string") if is_empty_text else values.convert_dtypes())
     if columns is STEP_COLUMNS:
         _add_up(made, [name for name in _SUMS if name not in read])
     return pd.DataFrame(made)
