@@ -7,6 +7,7 @@ the limits, conditions and totals, read one after another: the rest of a step is
 import asyncio
 import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from decimal import Decimal
@@ -127,6 +128,13 @@ def kept_by_a_step() -> list[tuple[type, list[object]]]:
     collect([*events[starts[1] : starts[2]], *runs[0].messages[3:5]])
     assert {"StepResult", "ModelCall", "Reading"} <= {kind.__name__ for kind, _ in found}, found
     return found
+
+
+def kept_bytes() -> int:
+    """The size of these values and of the tuples, numbers and amounts in them, without the lists that hold them."""
+    held = [(kind(*parts), parts) for kind, parts in kept_by_a_step()]
+    inner = {id(part): part for _, parts in held for part in parts if part and isinstance(part, tuple | float | Decimal)}
+    return sum(sys.getsizeof(value) for value, _ in held) + sum(map(sys.getsizeof, inner.values()))
 
 
 def needed(steps: int) -> Prepare:
@@ -260,6 +268,8 @@ def rows(with_peers: bool) -> Iterator[Row]:
         against=1.0,
         why_not=why_not,
     )
+    if not why_not:
+        print(f"  the values that a step keeps: {kept_bytes():,} bytes", flush=True)
     kb = {steps: traced_mb(ours(steps)) * 1000 / steps for steps in MEMORY_SIZES if not why_not}
     for steps in MEMORY_SIZES:
         yield Row(
