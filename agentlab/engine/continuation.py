@@ -245,6 +245,8 @@ def _is_sure(before: str, after: str, length: int) -> bool:
         return False
     if before.find(text) != start or after.find(text, 1) >= 0 or (text + text).find(text, 1) != length:
         return False  # a text that repeats itself may do so again
+    if first.isspace():
+        return False  # such as a line that is repeated in the next one
     if start == 0 and (several_lines or first in "{["):  # the whole answer, started again within a line
         return several_lines or last.isalnum()
     at_line_start = _at_line_start(before, start)

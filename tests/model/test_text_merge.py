@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentlab.engine.continuation import FEWEST_WORDS, overlap, repeated
@@ -63,6 +63,7 @@ def test_a_sequence_of_repeated_words_is_never_changed(words: list[str], times: 
 
 
 @given(st.text(min_size=1, max_size=60), st.text(max_size=60), st.text(max_size=60), st.integers(1, 3))
+@example(part="A B C D E F G H", head="", tail="", times=2)
 @often
 def test_a_text_that_repeats_itself_after_a_border_is_never_changed(part: str, head: str, tail: str, times: int) -> None:
     whole = f"{head}\n" + f"{part}\n" * times + tail
