@@ -39,8 +39,8 @@ _FACTORY = _Factory()
 """The default of a parameter whose field has a default_factory, as signatures show it."""
 
 
-_NO_FIELDS = ("ClassVar", "typing.ClassVar", "InitVar", "dataclasses.InitVar", "KW_ONLY", "dataclasses.KW_ONLY")
-"""What the standard decorator looks for in each annotation, with regular expressions: it sees other annotations as `object`."""
+_SPECIAL = ("ClassVar", "InitVar", "KW_ONLY")
+"""What the standard decorator looks for in each annotation, with regular expressions: other annotations are `object` to it."""
 
 
 def _frozen(kind: Any, init: bool, with_repr: bool, eq: bool) -> Any:
@@ -51,7 +51,9 @@ def _frozen(kind: Any, init: bool, with_repr: bool, eq: bool) -> Any:
     ]
     for params in bases:
         params.frozen = False  # the class is declared without `frozen` below, which its bases would not allow
-    kind.__annotations__ = {name: text if str(text).startswith(_NO_FIELDS) else object for name, text in types.items()}
+    kind.__annotations__ = {
+        name: given if any(word in str(given) for word in _SPECIAL) else object for name, given in types.items()
+    }
     try:
         made: Any = dataclasses.dataclass(kind, init=False, repr=False, eq=False, slots=True)
     finally:

@@ -38,6 +38,7 @@ def made_by(decorator: Any) -> tuple[Any, Any, Any]:
     class Longer(Value):
         """A value with a further field, and one that is not given."""
 
+        _: dataclasses.KW_ONLY
         length: int = 3
         double: int = dataclasses.field(init=False, default=0)
 
@@ -58,8 +59,8 @@ def made_by(decorator: Any) -> tuple[Any, Any, Any]:
 
 CHECKS: dict[str, Callable[[Any, Any, Any], object]] = {
     "signatures": lambda value, longer, plain: [str(inspect.signature(kind)) for kind in (value, longer, plain)],
-    "annotations": lambda value, longer, plain: longer.__init__.__annotations__,
-    "fields": lambda value, longer, plain: [(each.name, each.default) for each in dataclasses.fields(longer)],
+    "annotations": lambda value, longer, plain: (longer.__init__.__annotations__, value.__annotations__, longer.__annotations__),
+    "fields": lambda value, longer, plain: [(each.name, each.type, each.default) for each in dataclasses.fields(longer)],
     "patterns": lambda value, longer, plain: (value.__match_args__, longer.__match_args__),
     "slots": lambda value, longer, plain: (value.__slots__, longer.__slots__, hasattr(longer("a"), "__dict__")),
     "parameters": lambda value, longer, plain: (value.__dataclass_params__.frozen, plain.__dataclass_params__.eq),
