@@ -90,8 +90,8 @@ def bare() -> Prepare:
 
 
 def within_a_run() -> Prepare:
-    """The same after each step of a run that is not stored. What it takes beyond that run no store can leave out: a commit empties the
-    processor's caches, which slows the run too."""
+    """The same after each step of a run that is not stored. What it takes beyond that run no store can leave out. It is more than the
+    commits alone, presumably since a commit empties the processor's caches, which slows the run too."""
     from agentlab import events
 
     texts, insert = inserting("within.db")
