@@ -312,24 +312,14 @@ def _fields(keyword: str) -> dict[str, dataclasses.Field[Any]]:
 
 
 class Later:
-    """A module that is imported when one of its names is first used, for libraries that the import of agentlab does not need."""
+    """What `make` returns for these arguments, made when one of its names is first used: by default a module by its name, for libraries
+    that the import of agentlab does not need."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, attribute: str) -> Any:
-        value = vars(self)[attribute] = getattr(import_module(self._name), attribute)
-        return value
-
-
-class Regex:
-    """A regular expression that is compiled when it is first used."""
-
-    def __init__(self, text: Any, flags: int = 0) -> None:
-        self._given = text, flags
+    def __init__(self, *given: Any, make: Callable[..., Any] = import_module) -> None:
+        self._make, self._given = make, given
 
     def __getattr__(self, attribute: str) -> Any:
-        value = vars(self)[attribute] = getattr(re.compile(*self._given), attribute)
+        value = vars(self)[attribute] = getattr(self._make(*self._given), attribute)  # both functions keep what they made
         return value
 
 
@@ -354,7 +344,7 @@ else:
     asyncio, base64, difflib, hashlib, html, logging = map(Later, ("asyncio", "base64", "difflib", "hashlib", "html", "logging"))
     pathlib, pkgutil, signal, traceback = map(Later, ("pathlib", "pkgutil", "signal", "traceback"))
     urllib_parse, pydantic, pydantic_core = map(Later, ("urllib.parse", "pydantic", "pydantic_core"))
-    regex = Regex
+    regex = functools.partial(Later, make=re.compile)
 
 
 def call(target: str, *args: Any, **kwargs: Any) -> Any:

@@ -152,10 +152,7 @@ def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     """Return a function that returns these attributes of a value as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
-    if not names:
-        return lambda _: ()
-    get = attrgetter(names[0])
-    return lambda value: (get(value),)
+    return lambda value: tuple([getattr(value, name) for name in names])
 
 
 def _eq(values: Callable[[Any], tuple[Any, ...]]) -> Any:

@@ -78,10 +78,8 @@ def from_frames(
             f"Run {about['run_id'].iloc[run]!r} took {taken[run]:g} steps, of which {lengths[run]} are in the steps frame: pass all "
             "steps of the runs, or only the runs of these steps, runs[runs['run_id'].isin(steps['run_id'])]."
         )
-    goal, by_place = _finished_at(kept, about, start, reason), None
-    if histories is not None:
-        ids = about["run_id"].tolist()
-        by_place = lambda run: histories(ids[run])  # noqa: E731  None without histories
+    ids, goal = [] if histories is None else about["run_id"].tolist(), _finished_at(kept, about, start, reason)
+    by_place = None if histories is None else (lambda run: histories(ids[run]))
     return Records(about, start, kept, own, short, more, reason, goal, by_place)
 
 

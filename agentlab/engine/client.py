@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
-import agentlab.providers.finish_detection as signals
+import agentlab.providers.finish_detection as signals  # `from` would first ask the package for a name, which makes an error
 from agentlab._internal import secrets as known_keys
 from agentlab._internal.asyncio_tools import off_the_loop
 from agentlab._internal.display import Displayable

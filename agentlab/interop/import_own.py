@@ -133,7 +133,8 @@ def _read(path: Path) -> pd.DataFrame:
                 )
             kept = _KEPT_FOR_THE_STORE
             names = [name for name in file.schema_arrow.names if name not in kept and not name.startswith("note_")]
-            read: pd.DataFrame = file.read(columns=names).replace_schema_metadata(None).to_pandas()
+            texts = dict.fromkeys((pyarrow.string(), pyarrow.large_string()), pd.StringDtype())  # objects to pandas 2
+            read: pd.DataFrame = file.read(columns=names).replace_schema_metadata(None).to_pandas(types_mapper=texts.get)
     except (OSError, pyarrow.ArrowException) as error:
         raise StorageError(f"{str(path)!r} cannot be read as Parquet: {error}") from error
     return read
@@ -162,13 +163,9 @@ def _typed(read: pd.DataFrame, columns: tuple[Column, ...], path: Path, notes: l
     for name in also:
         values = read[name]
         is_score = (name == "score_cost_usd" or str(name).partition(".")[0] == "score") and values.dtype.kind == "f"
-        if name == "begun_at":
-            made[str(name)] = values.array
-        elif is_score:
-            made[str(name)] = values.astype("Float64").array
-        else:  # pandas 2 has texts as objects, and leaves them so if all are NA
-            is_empty_text = values.dtype == object and values.isna().all()
-            made[str(name)] = _values(values.astype("string") if is_empty_text else values.convert_dtypes())
+        made[str(name)] = (
+            values.array if name == "begun_at" else _values(values.astype("Float64") if is_score else values.convert_dtypes())
+        )
     if columns is STEP_COLUMNS:
         _add_up(made, [name for name in _SUMS if name not in read])
     return pd.DataFrame(made)
