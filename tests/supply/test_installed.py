@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,7 +110,7 @@ def course(clean: Path, environment: dict[str, str], tmp_path: Path) -> Iterator
         server = subprocess.Popen(command, cwd=place, env=environment, stdout=log, stderr=log)
         try:
             address = None
-            while address is None:
+            while address is None or not answers(address[0]):  # it is logged before the server listens
                 assert server.poll() is None, Path(log.name).read_text()
                 time.sleep(0.1)
                 address = re.search(r"http://(?:127\.0\.0\.1|localhost):[1-9]\d*/", Path(log.name).read_text())
@@ -117,6 +118,13 @@ def course(clean: Path, environment: dict[str, str], tmp_path: Path) -> Iterator
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait()
+
+
+def answers(address: str) -> bool:
+    try:
+        return bool(get(f"{address}api"))
+    except urllib.error.URLError:
+        return False
 
 
 def get(address: str) -> Any:
