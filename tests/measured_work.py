@@ -21,7 +21,6 @@ def calls_in(work: Callable[[], object]) -> int:
         nonlocal count
         count += event in ("call", "c_call")
 
-    gc.collect()
     gc.disable()  # random deallocations are no part of it
     interval_s = secrets._ENVIRONMENT_INTERVAL_S
     secrets._ENVIRONMENT_INTERVAL_S = float("inf")  # reading the environment once a second is not either
