@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -57,6 +57,8 @@ class Grid:
     stop: StopCondition | None
     budget: Mapping[str, Any]
     axes: tuple[Axis, ...]
+    _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The condition and the budget of each configuration: many runs are simulated in parts, all with the same."""
 
     @property
     def size(self) -> int:
@@ -69,6 +71,21 @@ class Grid:
 
     def stop_at(self, point: Sequence[int]) -> StopCondition | None:
         """Return the condition of a configuration."""
+        return self._at(point)[0]
+
+    def budget_at(self, point: Sequence[int]) -> Budget:
+        """Return the budget of a configuration, which has the given limits only, no defaults."""
+        return self._at(point)[1]
+
+    def _at(self, point: Sequence[int]) -> tuple[StopCondition | None, Budget]:
+        key = tuple(point)
+        if key not in self._made:
+            chosen = {axis.field: axis.values[place] for axis, place in zip(self.axes, point, strict=True) if axis.leaf is None}
+            self._made[key] = self._stop(point), Budget(**{**dict.fromkeys(BOUNDS), **self.budget, **chosen})
+        made: tuple[StopCondition | None, Budget] = self._made[key]
+        return made
+
+    def _stop(self, point: Sequence[int]) -> StopCondition | None:
         if self.stop is None:
             return None
         tree, leaves = self.stop, dict(describe(self.stop))
@@ -78,11 +95,6 @@ class Grid:
                 leaves[axis.leaf] = new = old.changed(**{axis.field: axis.values[place]})
                 tree = tree.with_leaf(old, new)
         return tree
-
-    def budget_at(self, point: Sequence[int]) -> Budget:
-        """Return the budget of a configuration, which has the given limits only, no defaults."""
-        chosen = {axis.field: axis.values[place] for axis, place in zip(self.axes, point, strict=True) if axis.leaf is None}
-        return Budget(**{**dict.fromkeys(BOUNDS), **self.budget, **chosen})
 
 
 def grids(conditions: Conditions, budget: Limits) -> list[Grid]:

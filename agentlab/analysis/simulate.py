@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ from agentlab.analysis.records import (
     Floats,
     Ints,
     Limit,
+    Made,
     Records,
     Rows,
     calls_inside,
@@ -73,24 +74,23 @@ class CutSteps:
 def cut_steps(records: Records, limits: list[Limit], stop: First) -> CutSteps:
     """Return which runs have their last step cut off by these limits, which are in the order of a budget."""
     runs = len(records)
-    nothing = {name: np.full(runs, np.nan) for name in USED}
+    nothing = Made(lambda name: np.full(runs, np.nan))
     cuts = CutSteps(np.zeros(runs, bool), np.zeros(runs, bool), np.zeros(runs, np.int64), np.full(runs, -1), nothing)
-    stops = stop < records.lengths
-    rows = np.where(stops, records.start[:-1] + stop, 0)
     for place, limit in enumerate(limits):
-        here = stops & (limit.first == stop)
-        cuts.by[here & (cuts.by < 0)] = place
-        if not here.any() or limit.measure == "steps":
+        here = np.flatnonzero((stop < records.lengths) & (limit.first == stop))
+        cuts.by[here[cuts.by[here] < 0]] = place
+        if not len(here) or limit.measure == "steps":
             continue
+        rows = records.start[here] + stop[here]
         if limit.measure == "time_s":
-            inside = np.flatnonzero(here & (records.used["time_s"][rows] > limit.value))
+            inside = here[records.used["time_s"][rows] > limit.value]
             if records.histories is None:
                 _cut_by_time_in_frame(cuts, inside, float(limit.value), place)
             else:
                 for run in inside:
                     _cut_by_time(records, cuts, int(run), limits, place)
         else:
-            for run in np.flatnonzero(here & records.several_calls[rows]):
+            for run in here[records.several_calls[rows]]:
                 _cut_before_call(records, cuts, int(run), limits, place)
     return cuts
 
@@ -387,9 +387,7 @@ class Judge:
         return first_true(records, answers_of(counted, self.answers).met), raised
 
     def _custom_answers_of(self, leaf: StopCondition) -> CustomAnswers:
-        asked = self._custom_answers[leaf]
-        assert asked is not None  # noqa: S101  otherwise the whole tree was awaited
-        return asked
+        return cast(CustomAnswers, self._custom_answers[leaf])  # otherwise the whole tree was awaited
 
     def first_of(self, leaf: StopCondition) -> First:
         """Return the first row at which a single condition is met."""
