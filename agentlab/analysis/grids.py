@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.limits.budget import LIMIT_REASONS, Budget
@@ -58,7 +58,7 @@ class Grid:
     budget: Mapping[str, Any]
     axes: tuple[Axis, ...]
     _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """The condition and the budget of each configuration: many runs are simulated in parts, all with the same."""
+    """What was made of a configuration and of an axis: many runs are simulated in parts, all with the same."""
 
     @property
     def size(self) -> int:
@@ -68,6 +68,14 @@ class Grid:
     def points(self) -> Iterator[tuple[int, ...]]:
         """Yield the configurations, each as the index of its value on every axis; the last axis changes fastest."""
         return itertools.product(*(range(len(axis.values)) for axis in self.axes))
+
+    def leaves_on(self, axis: Axis) -> list[StopCondition]:
+        """Return the leaf of an axis with each of its values."""
+        key = axis.leaf, axis.field
+        if key not in self._made:
+            leaf = describe(cast(StopCondition, self.stop))[cast(str, axis.leaf)]
+            self._made[key] = [leaf.changed(**{axis.field: value}) for value in axis.values]
+        return cast(list[StopCondition], self._made[key])
 
     def stop_at(self, point: Sequence[int]) -> StopCondition | None:
         """Return the condition of a configuration."""
@@ -82,8 +90,7 @@ class Grid:
         if key not in self._made:
             chosen = {axis.field: axis.values[place] for axis, place in zip(self.axes, point, strict=True) if axis.leaf is None}
             self._made[key] = self._stop(point), Budget(**{**dict.fromkeys(BOUNDS), **self.budget, **chosen})
-        made: tuple[StopCondition | None, Budget] = self._made[key]
-        return made
+        return cast(tuple[StopCondition | None, Budget], self._made[key])
 
     def _stop(self, point: Sequence[int]) -> StopCondition | None:
         if self.stop is None:

@@ -224,8 +224,8 @@ class Sweep:
     def at(self, rows: Rows, runs: Which = ALL) -> Ends:
         """Return the ends of these runs in these steps."""
         places, ends = self.first[runs] + rows, self.ends
-        used = {name: values[places] for name, values in ends.used.items()}
-        return Ends(ends.outcome[places], ends.row[places], used, ends.goal[places], ends.answered[places])
+        used = {name: values.take(places) for name, values in ends.used.items()}
+        return Ends(ends.outcome.take(places), ends.row.take(places), used, ends.goal.take(places), ends.answered.take(places))
 
 
 class Judge:
@@ -255,7 +255,7 @@ class Judge:
                 for limit in limits_over(self.records, axis.field, list(axis.values)):
                     self._limits[axis.field, limit.value] = limit
             elif is_in_arrays(leaves[axis.leaf]):
-                several = [leaves[axis.leaf].changed(**{axis.field: value}) for value in axis.values]
+                several = grid.leaves_on(axis)
                 self._first.update(zip(several, first_rows(self.records, several), strict=True))
 
     def rows(self, grid: Grid) -> Rows | None:
@@ -278,8 +278,7 @@ class Judge:
         def firsts(leaf: StopCondition) -> list[First]:
             if id(leaf) not in axis_of:
                 return [self.first_of(leaf)]
-            axis = grid.axes[axis_of[id(leaf)]]
-            return [self.first_of(leaf.changed(**{axis.field: value})) for value in axis.values]
+            return [self.first_of(one) for one in grid.leaves_on(grid.axes[axis_of[id(leaf)]])]
 
         return combined_on_axes(counted, axis_of, len(grid.axes), firsts)
 
