@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
@@ -347,8 +347,7 @@ class Parameters:
 
     def given(self) -> dict[str, JSON]:
         """Return the parameters that are not None, by name."""
-        named = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {name: value for name, value in named.items() if value is not None}
+        return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
 
 
 OutputForm: TypeAlias = Literal["schema", "strict", "tool"]
