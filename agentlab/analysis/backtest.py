@@ -403,7 +403,7 @@ ONE = Cells()
 
 def summed(places: Ints, values: Any, shape: tuple[int, int]) -> Floats:
     """Return the sum of the values at each place of a matrix."""
-    found: Floats = np.bincount(places, values, shape[0] * shape[1]).astype(float, copy=False)
+    found: Floats = np.bincount(places, values.astype(float), shape[0] * shape[1]).astype(float)
     return found.reshape(shape)
 
 
@@ -455,8 +455,8 @@ class Changes:
                 yield f"{name} sss", s * s * s
 
     def _sums(self, values: Any) -> Floats:
-        given: Floats = values.astype(float, copy=False)
-        return given if self.begin is None else np.add.reduceat(given, self.begin)
+        found: Floats = values.astype(float) if self.begin is None else np.add.reduceat(values.astype(float), self.begin)
+        return found
 
 
 COUNTED = {STOPPED: "stopped", FINISHED: "finished", UNKNOWN: "unknown"}

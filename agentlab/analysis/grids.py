@@ -6,9 +6,9 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from agentlab.errors import ConfigurationError, LimitError
 from agentlab.limits.budget import LIMIT_REASONS, Budget
@@ -57,8 +57,6 @@ class Grid:
     stop: StopCondition | None
     budget: Mapping[str, Any]
     axes: tuple[Axis, ...]
-    _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What was made of a configuration and of an axis: many runs are simulated in parts, all with the same."""
 
     @property
     def size(self) -> int:
@@ -69,30 +67,8 @@ class Grid:
         """Yield the configurations, each as the index of its value on every axis; the last axis changes fastest."""
         return itertools.product(*(range(len(axis.values)) for axis in self.axes))
 
-    def leaves_on(self, axis: Axis) -> list[StopCondition]:
-        """Return the leaf of an axis with each of its values."""
-        key = axis.leaf, axis.field
-        if key not in self._made:
-            leaf = describe(cast(StopCondition, self.stop))[cast(str, axis.leaf)]
-            self._made[key] = [leaf.changed(**{axis.field: value}) for value in axis.values]
-        return cast(list[StopCondition], self._made[key])
-
     def stop_at(self, point: Sequence[int]) -> StopCondition | None:
         """Return the condition of a configuration."""
-        return self._at(point)[0]
-
-    def budget_at(self, point: Sequence[int]) -> Budget:
-        """Return the budget of a configuration, which has the given limits only, no defaults."""
-        return self._at(point)[1]
-
-    def _at(self, point: Sequence[int]) -> tuple[StopCondition | None, Budget]:
-        key = tuple(point)
-        if key not in self._made:
-            chosen = {axis.field: axis.values[place] for axis, place in zip(self.axes, point, strict=True) if axis.leaf is None}
-            self._made[key] = self._stop(point), Budget(**{**dict.fromkeys(BOUNDS), **self.budget, **chosen})
-        return cast(tuple[StopCondition | None, Budget], self._made[key])
-
-    def _stop(self, point: Sequence[int]) -> StopCondition | None:
         if self.stop is None:
             return None
         tree, leaves = self.stop, dict(describe(self.stop))
@@ -102,6 +78,11 @@ class Grid:
                 leaves[axis.leaf] = new = old.changed(**{axis.field: axis.values[place]})
                 tree = tree.with_leaf(old, new)
         return tree
+
+    def budget_at(self, point: Sequence[int]) -> Budget:
+        """Return the budget of a configuration, which has the given limits only, no defaults."""
+        chosen = {axis.field: axis.values[place] for axis, place in zip(self.axes, point, strict=True) if axis.leaf is None}
+        return Budget(**{**dict.fromkeys(BOUNDS), **self.budget, **chosen})
 
 
 def grids(conditions: Conditions, budget: Limits) -> list[Grid]:

@@ -157,7 +157,7 @@ class Records:
             None if histories is None else (lambda run: histories(first + run)),
         )
         vars(part)["used"], vars(part)["totals"] = (
-            Made(lambda name, whole=whole: whole[name][rows])  # type: ignore[misc]
+            _Made(lambda name, whole=whole: whole[name][rows])  # type: ignore[misc]
             for whole in (self.used, self.totals)
         )
         return part
@@ -197,12 +197,12 @@ class Records:
     @functools.cached_property
     def used(self) -> Mapping[str, Floats]:
         """Running totals of known usage, by the names of USED."""
-        return Made(functools.partial(_used, self))
+        return _Made(functools.partial(_used, self))
 
     @functools.cached_property
     def totals(self) -> Mapping[str, Floats]:
         """Running totals, NaN if a part is unknown."""
-        return Made(functools.partial(_total, self))
+        return _Made(functools.partial(_total, self))
 
     def at_the_end(self, name: str) -> Floats:
         """The usage of each run at the end of its record."""
@@ -214,7 +214,7 @@ class Records:
     @functools.cached_property
     def at_stop(self) -> Mapping[str, Floats]:
         """`totals` with two more rows: 0 for a run without a step, NaN for a run with an unknown end."""
-        return Made(lambda name: np.concatenate([self.totals[name], [0.0, np.nan]]))
+        return _Made(lambda name: np.concatenate([self.totals[name], [0.0, np.nan]]))
 
     @functools.cached_property
     def words(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class Records:
         return found
 
 
-class Made(dict[str, Floats]):
+class _Made(dict[str, Floats]):
     """Arrays by the names of USED, each computed on first access."""
 
     def __init__(self, make: Callable[[str], Floats]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,6 @@ from agentlab.analysis.records import (
     Floats,
     Ints,
     Limit,
-    Made,
     Records,
     Rows,
     calls_inside,
@@ -74,23 +73,24 @@ class CutSteps:
 def cut_steps(records: Records, limits: list[Limit], stop: First) -> CutSteps:
     """Return which runs have their last step cut off by these limits, which are in the order of a budget."""
     runs = len(records)
-    nothing = Made(lambda name: np.full(runs, np.nan))
+    nothing = {name: np.full(runs, np.nan) for name in USED}
     cuts = CutSteps(np.zeros(runs, bool), np.zeros(runs, bool), np.zeros(runs, np.int64), np.full(runs, -1), nothing)
+    stops = stop < records.lengths
+    rows = np.where(stops, records.start[:-1] + stop, 0)
     for place, limit in enumerate(limits):
-        here = np.flatnonzero((stop < records.lengths) & (limit.first == stop))
-        cuts.by[here[cuts.by[here] < 0]] = place
-        if not len(here) or limit.measure == "steps":
+        here = stops & (limit.first == stop)
+        cuts.by[here & (cuts.by < 0)] = place
+        if not here.any() or limit.measure == "steps":
             continue
-        rows = records.start[here] + stop[here]
         if limit.measure == "time_s":
-            inside = here[records.used["time_s"][rows] > limit.value]
+            inside = np.flatnonzero(here & (records.used["time_s"][rows] > limit.value))
             if records.histories is None:
                 _cut_by_time_in_frame(cuts, inside, float(limit.value), place)
             else:
                 for run in inside:
                     _cut_by_time(records, cuts, int(run), limits, place)
         else:
-            for run in here[records.several_calls[rows]]:
+            for run in np.flatnonzero(here & records.several_calls[rows]):
                 _cut_before_call(records, cuts, int(run), limits, place)
     return cuts
 
@@ -224,8 +224,8 @@ class Sweep:
     def at(self, rows: Rows, runs: Which = ALL) -> Ends:
         """Return the ends of these runs in these steps."""
         places, ends = self.first[runs] + rows, self.ends
-        used = {name: values.take(places) for name, values in ends.used.items()}
-        return Ends(ends.outcome.take(places), ends.row.take(places), used, ends.goal.take(places), ends.answered.take(places))
+        used = {name: values[places] for name, values in ends.used.items()}
+        return Ends(ends.outcome[places], ends.row[places], used, ends.goal[places], ends.answered[places])
 
 
 class Judge:
@@ -255,7 +255,7 @@ class Judge:
                 for limit in limits_over(self.records, axis.field, list(axis.values)):
                     self._limits[axis.field, limit.value] = limit
             elif is_in_arrays(leaves[axis.leaf]):
-                several = grid.leaves_on(axis)
+                several = [leaves[axis.leaf].changed(**{axis.field: value}) for value in axis.values]
                 self._first.update(zip(several, first_rows(self.records, several), strict=True))
 
     def rows(self, grid: Grid) -> Rows | None:
@@ -278,7 +278,8 @@ class Judge:
         def firsts(leaf: StopCondition) -> list[First]:
             if id(leaf) not in axis_of:
                 return [self.first_of(leaf)]
-            return [self.first_of(one) for one in grid.leaves_on(grid.axes[axis_of[id(leaf)]])]
+            axis = grid.axes[axis_of[id(leaf)]]
+            return [self.first_of(leaf.changed(**{axis.field: value})) for value in axis.values]
 
         return combined_on_axes(counted, axis_of, len(grid.axes), firsts)
 
@@ -386,7 +387,9 @@ class Judge:
         return first_true(records, answers_of(counted, self.answers).met), raised
 
     def _custom_answers_of(self, leaf: StopCondition) -> CustomAnswers:
-        return cast(CustomAnswers, self._custom_answers[leaf])  # otherwise the whole tree was awaited
+        asked = self._custom_answers[leaf]
+        assert asked is not None  # noqa: S101  otherwise the whole tree was awaited
+        return asked
 
     def first_of(self, leaf: StopCondition) -> First:
         """Return the first row at which a single condition is met."""

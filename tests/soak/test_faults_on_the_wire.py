@@ -1,7 +1,7 @@
 """Faults on the level of bytes, by a real server over a real socket: httpx raises what the injected faults raise.
 
-`make test` takes one provider for each reader of answers, `make soak` the others too: they differ in addresses and names only, and
-`test_faults.py` has all of them.
+`make test` takes one provider for each reader of answers, `make soak` the others: they differ in addresses, keys and finish reasons
+only, and `test_faults.py` has all of them.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ ON_THE_WIRE: dict[str, tuple[Make, str, str]] = {
 
 _seen: list[tuple[str, Talk, str]] = []
 
-READERS = ("anthropic", "bedrock", "compatible", "gemini", "openai", "openai-responses", "openrouter")
+READERS = ("anthropic", "bedrock", "compatible", "gemini", "openai", "openai-responses", "openrouter", "xai")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,7 +122,7 @@ def course(clean: Path, environment: dict[str, str], tmp_path: Path) -> Iterator
 def answers(address: str) -> bool:
     try:
         return bool(get(f"{address}api"))
-    except urllib.error.URLError:
+    except OSError:
         return False
 
 
