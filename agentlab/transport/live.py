@@ -1,46 +1,55 @@
-"""The live transport, and the only file that imports an HTTP library: httpx, or httpx2 where httpx is not installed."""
+"""The live transport, and the only file that imports an HTTP library: aiohttp."""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import io
 import logging
-import ssl
+import os
+import sys
 import threading
-import time
 import weakref
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-try:
-    import httpx
-except ImportError:  # the vendors' SDKs bring httpx2, which has the same names
-    import httpx2 as httpx  # type: ignore[no-redef]
-
-from agentlab._internal.redaction import is_free_of_keys, redact, redact_url
+from agentlab._internal.lazy import Later
+from agentlab._internal.redaction import redact, redact_url
+from agentlab._internal.safe_text import one_line
 from agentlab.errors import ConfigurationError, ProviderConnectionError
 from agentlab.transport.http import HttpAnswer, HttpRequest
+
+if TYPE_CHECKING:
+    import ssl
+
+    import aiohttp
+    from yarl import URL
+else:
+    aiohttp = Later("aiohttp")  # slow to load; scripted runs and replays need it never
 
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS_PER_HOST = 256
 """The limit on open connections to a host from one event loop; further requests wait for a free connection."""
 KEPT_IDLE_S = 30.0
 """The time after which an idle connection is closed."""
-_ONE = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_IDLE_S)
+_MAX_HEADER_BYTES = 65_536
+_CLOSE_AT_EXIT_S = 1.0
 
 # Logs --------------------------------------------------------------------------------------------------------------------------
 
 _LOGGERS = (
-    *("agentlab.providers", "agentlab.signals", "agentlab.serving.app", "httpx", "httpx2"),
+    *("agentlab.providers", "agentlab.signals", "agentlab.serving.app", "aiohttp.client", "aiohttp.internal", "httpx", "httpx2"),
     *(f"{core}.{part}" for core in ("httpcore", "httpcore2") for part in ("connection", "http11", "http2", "proxy", "socks")),
     *(
         f"botocore.{part}"
         for part in ["auth", "awsrequest", "credentials", "endpoint", "hooks", "httpsession", "parsers", "utils"]
     ),
 )
-"""httpx logs URLs, httpcore logs response headers, and botocore logs the requests that it signs."""
+"""Libraries that send requests, ours and those of MCP and of vendors: httpx logs URLs, httpcore logs response headers, and botocore
+logs the requests that it signs."""
 
 
 class WithoutKeys(logging.Filter):
@@ -74,46 +83,60 @@ for _name in _LOGGERS:
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """Return one context for all clients: reading the certificates takes tens of milliseconds."""
-    return httpx.create_ssl_context()
+    """Return one context for all connections: reading the certificates takes tens of milliseconds."""
+    import ssl
+
+    import certifi
+
+    own = {"SSL_CERT_FILE", "SSL_CERT_DIR"} & os.environ.keys()  # which OpenSSL reads by itself
+    return ssl.create_default_context(cafile=None if own else certifi.where())
 
 
 class _Connections:
-    """The connections to one host from one event loop, each in its own httpx client.
+    """The connections of one event loop."""
 
-    The pool of a single client searches all connections and waiting requests at each request: 1,000 runs at once took minutes, and
-    connections timed out. Here the cost of a request does not depend on their number.
-    """
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        connector = aiohttp.TCPConnector(limit=0, ssl=_tls(), keepalive_timeout=KEPT_IDLE_S)  # limited by `free`
+        self.session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            max_line_size=_MAX_HEADER_BYTES,
+            max_field_size=_MAX_HEADER_BYTES,
+        )
+        self.hosts: dict[URL, tuple[asyncio.Semaphore, URL | None]] = {}
 
-    def __init__(self, host: str) -> None:
-        self._host = host
-        self._free = asyncio.Semaphore(CONNECTIONS_PER_HOST)
-        self._idle: deque[tuple[float, httpx.AsyncClient]] = deque()
+    def host(self, address: URL) -> tuple[asyncio.Semaphore, URL | None]:
+        """Return the free connections to the host of an address, and its proxy."""
+        origin = address.origin()
+        if (found := self.hosts.get(origin)) is None:
+            found = self.hosts[origin] = (asyncio.Semaphore(CONNECTIONS_PER_HOST), _proxy(origin))
+        return found
 
-    @asynccontextmanager
-    async def client(self) -> AsyncIterator[httpx.AsyncClient]:
-        """Wait for a free connection, first come, first served, without a time-out; yield the client used last."""
-        try:
-            await self._free.acquire()
-        except asyncio.CancelledError as cancel:
-            cancel.add_note(f"the call waited for one of the {CONNECTIONS_PER_HOST} connections to {self._host}")
-            raise
-        try:
-            client = self._idle.pop()[1] if self._idle else httpx.AsyncClient(verify=_tls(), limits=_ONE, follow_redirects=False)
-            try:
-                yield client
-            finally:
-                now_s = time.monotonic()
-                self._idle.append((now_s, client))
-                while self._idle and self._idle[0][0] < now_s - KEPT_IDLE_S:  # others take clients while one is being closed
-                    await self._idle.popleft()[1].aclose()
-        finally:
-            self._free.release()
+    def close(self) -> None:
+        """Close, from outside of the event loop: aiohttp would complain about connections that are left open."""
+        closing = self.session.close()
+        if self.loop.is_running():
+            asyncio.run_coroutine_threadsafe(closing, self.loop).result(_CLOSE_AT_EXIT_S)
+        elif not self.loop.is_closed():
+            self.loop.run_until_complete(closing)
+        else:
+            with suppress(StopIteration):
+                closing.send(None)  # waits for nothing
 
-    async def aclose(self) -> None:
-        """Close idle connections."""
-        while self._idle:
-            await self._idle.pop()[1].aclose()
+
+@asynccontextmanager
+async def _one_of(free: asyncio.Semaphore, address: URL) -> AsyncIterator[None]:
+    """Wait for a free connection, first come, first served, without a time-out."""
+    try:
+        await free.acquire()
+    except asyncio.CancelledError as cancel:
+        cancel.add_note(f"the call waited for one of the {CONNECTIONS_PER_HOST} connections to {address.authority}")
+        raise
+    try:
+        yield
+    finally:
+        free.release()
 
 
 class LiveTransport:
@@ -122,8 +145,8 @@ class LiveTransport:
     needs_key = True
 
     def __init__(self) -> None:
-        self._hosts: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[dict[str, _Connections], AsyncGenerator[None]]]
-        self._hosts = weakref.WeakKeyDictionary()
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[_Connections, AsyncGenerator[None]]]
+        self._loops = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -137,84 +160,129 @@ class LiveTransport:
         self, request: HttpRequest, *, auth: Mapping[str, str], replay_key: str, timeout_s: float | None
     ) -> AsyncIterator[HttpAnswer]:
         """Send the request to the provider."""
-        hosts, host = await self._loop_connections(), "/".join(request.url.split("/", 3)[:3])
-        if (connections := hosts.get(host)) is None:
-            connections = hosts[host] = _Connections(host.rpartition("/")[2].rpartition("@")[2])
-        timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
-        async with connections.client() as client:
+        if sys.platform == "emscripten":
+            raise ConfigurationError("Python in a browser has no sockets, so a provider cannot be reached: use `lab.replay(…)`.")
+        address = _address(request.url)
+        if not all(map(_can_be_sent, (*request.headers.values(), *auth.values()))):
+            raise ConfigurationError(
+                f"A header of the request to {_place(request.url)} contains a character that HTTP does not allow. Most often it is "
+                "a line break or a space copied along with the API key: set the key again."
+            )
+        here = await self._here()
+        free, proxy = here.host(address)
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=timeout_s)
+        async with _one_of(free, address):
             with _readable_errors(request.url):
-                outgoing = client.build_request(
-                    request.method, request.url, headers={**request.headers, **auth}, content=request.body, timeout=timeout
+                response = await here.session.request(
+                    request.method,
+                    address,
+                    data=io.BytesIO(request.body) if request.body else None,
+                    headers={**request.headers, **auth},
+                    allow_redirects=False,
+                    proxy=proxy,
+                    timeout=timeout,
                 )
-                response = await client.send(outgoing, stream=True)
             try:
                 yield _LiveAnswer(response, request.url)
             finally:
-                await response.aclose()
+                response.release()  # closes the connection if the body was not read to its end
 
-    async def _loop_connections(self) -> dict[str, _Connections]:
+    async def _here(self) -> _Connections:
+        """Return the connections of the running event loop."""
         loop = asyncio.get_running_loop()
-        found = self._hosts.get(loop)
+        found = self._loops.get(loop)
         if found is not None:
             return found[0]
-        hosts: dict[str, _Connections] = {}
-        closer = self._close_with_loop(loop, hosts)
+        here = _Connections(loop)
+        closer = self._close_with_loop(here)
         with self._lock:
-            for other in [other for other in self._hosts if other.is_closed()]:
-                del self._hosts[other]
-            self._hosts[loop] = (hosts, closer)
+            for other in [other for other in self._loops if other.is_closed()]:  # without shutting down
+                self._loops.pop(other)[0].close()
+            self._loops[loop] = (here, closer)
         await anext(closer)
-        return hosts
+        return here
 
-    async def _close_with_loop(self, loop: asyncio.AbstractEventLoop, hosts: dict[str, _Connections]) -> AsyncGenerator[None]:
+    async def _close_with_loop(self, here: _Connections) -> AsyncGenerator[None]:
         """Close the connections with their event loop: a loop closes its generators before it shuts down."""
         try:
             yield
         finally:
             with self._lock:
-                self._hosts.pop(loop, None)
-            for connections in hosts.values():
-                await connections.aclose()
+                self._loops.pop(here.loop, None)
+            await here.session.close()
+
+    def close_at_exit(self) -> None:
+        """Close the connections of event loops that were not shut down, such as that of the background."""
+        for here, _ in list(self._loops.values()):
+            with suppress(Exception):
+                here.close()
 
 
 @cache
 def live() -> LiveTransport:
     """Return the live transport of this process."""
-    return LiveTransport()
+    transport = LiveTransport()
+    atexit.register(transport.close_at_exit)
+    return transport
+
+
+def _address(url: str) -> URL:
+    """Return the address as aiohttp takes it. Percent-encoded characters stay as they are, since signatures cover them."""
+    from yarl import URL  # aiohttp's
+
+    try:
+        address = URL(url, encoded=url.isascii() and " " not in url)
+        if address.scheme in ("http", "https") and address.host and url.isprintable():
+            return address
+        reason = "it needs http:// or https://, and a host"
+    except ValueError as error:
+        reason = str(error)
+    raise ConfigurationError(f"{_place(url)!r} is not an address: {reason}. Set base_url to something like https://host/v1.")
+
+
+def _proxy(origin: URL) -> URL | None:
+    """Return the proxy for a host by HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY or the system's settings; None without one."""
+    from urllib.request import getproxies, proxy_bypass
+
+    from yarl import URL
+
+    proxies = getproxies()
+    proxy = proxies.get(origin.scheme) or proxies.get("all")
+    if not proxy or proxy_bypass(origin.authority):
+        return None
+    return URL(proxy if "://" in proxy else f"http://{proxy}")
+
+
+def _can_be_sent(header: str) -> bool:
+    return header.isascii() and header.isprintable() and header == header.strip()
 
 
 class _LiveAnswer:
     """A response whose body is being received."""
 
-    __slots__ = ("_response", "_url")
+    __slots__ = ("_response", "_url", "headers")
 
-    def __init__(self, response: httpx.Response, url: str) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, url: str) -> None:
         self._response = response
         self._url = url
+        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
 
     @property
     def status(self) -> int:
-        return self._response.status_code
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._response.headers
+        return self._response.status
 
     async def read(self) -> bytes:
         with _readable_errors(self._url):
-            return await self._response.aread()
+            return await self._response.read()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        # A body without encoding is read from the stream itself, which saves httpx's two layers around it.
-        response = self._response
-        plain = "content-encoding" not in response.headers and isinstance(response.stream, httpx.AsyncByteStream)
         with _readable_errors(self._url):
-            async for chunk in response.stream if plain else response.aiter_bytes():  # type: ignore[union-attr]
+            async for chunk in self._response.content.iter_any():
                 yield chunk
 
 
-class _readable_errors:  # noqa: N801  a class, since contextlib's frames in a traceback would show httpx's error
-    """Turns httpx's errors into agentlab's, which say what to do next."""
+class _readable_errors:  # noqa: N801  a class, since contextlib's frames in a traceback would show aiohttp's error
+    """Turns aiohttp's errors into agentlab's, which say what to do next."""
 
     __slots__ = ("_url",)
 
@@ -225,51 +293,49 @@ class _readable_errors:  # noqa: N801  a class, since contextlib's frames in a t
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is None or isinstance(error, GeneratorExit | asyncio.CancelledError):
-            return
-        translated, cause = _translated(error, redact_url(self._url).partition("?")[0])
-        if translated is not None:
-            # httpx's error may contain a key, and some tracebacks show variables.
+        if isinstance(error, aiohttp.ClientError):
+            reason = _explain(error)
+            # Not chained: aiohttp's error and its frames have the headers, and some tracebacks show variables.
             del error, trace
-            raise translated from cause
+            raise ProviderConnectionError(f"{_place(self._url)}: {reason}") from None
 
 
-def _translated(error: BaseException, place: str) -> tuple[Exception | None, BaseException | None]:
-    """Return agentlab's error for an error of httpx, and its cause; None for any other error."""
-    if isinstance(error, httpx.LocalProtocolError | UnicodeEncodeError):
-        # Not chained: the error's text contains the header, which may be the key.
-        message = (
-            f"A header of the request to {place} contains a character that HTTP does not allow. Most often it is a line break "
-            "or a space copied along with the API key: set the key again."
-        )
-        return ConfigurationError(message), None
-    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
-        message = f"{place!r} is not an address: {error}. Set base_url to something like https://host/v1."
-        return ConfigurationError(message), _cause(error)
-    if isinstance(error, httpx.HTTPError):
-        return ProviderConnectionError(f"{place}: {_explain(error)}"), _cause(error)
-    return None, None
+def _place(url: str) -> str:
+    """Return a URL for an error message."""
+    return redact_url(url).partition("?")[0]
 
 
-def _cause(error: BaseException) -> BaseException | None:
-    """Return the error if it contains no key, else None: it may quote a server that repeats a key."""
-    return error if is_free_of_keys(error) else None
-
-
-def _explain(error: httpx.HTTPError) -> str:
-    detail = f" ({error})" if str(error) else ""
+def _explain(error: aiohttp.ClientError) -> str:
     match error:
-        case httpx.ConnectTimeout():
+        case aiohttp.ConnectionTimeoutError():
             return f"no connection within {CONNECT_TIMEOUT_S:g} s. Check the address, the network and the proxy settings."
-        case httpx.ConnectError():
-            return f"no connection{detail}. Check the address and that the server runs, then the network and the proxy settings."
-        case httpx.ReadTimeout() | httpx.WriteTimeout():
+        case aiohttp.ServerTimeoutError():
             return "the provider sent nothing within the time allowed. Try again, or allow more time."
-        case httpx.DecodingError():
+        case aiohttp.ClientProxyConnectionError():
+            return f"no connection to the proxy ({_reason(error)}). Check HTTPS_PROXY and NO_PROXY."
+        case aiohttp.ClientHttpProxyError():
+            return f"the proxy refused ({error.status} {error.message}). Check HTTPS_PROXY and NO_PROXY."
+        case aiohttp.ClientConnectorError() | aiohttp.ClientConnectorCertificateError():
             return (
-                f"the body is not in the encoding that its header names{detail}. Try again; if the error persists, the server is "
-                "at fault."
+                f"no connection ({_reason(error)}). Check the address and that the server runs, then the network and the proxy "
+                "settings."
             )
-        case httpx.ProxyError():
-            return f"the proxy refused{detail}. Check HTTPS_PROXY and NO_PROXY."
-    return f"the connection broke off{detail}. Try again."
+        case aiohttp.ClientPayloadError() if "content-encoding" in str(error):
+            return (
+                "the body is not in the encoding that its header names. Try again; if the error persists, the server is at fault."
+            )
+        case aiohttp.ClientPayloadError():
+            return "the connection broke off (the body is incomplete). Try again."
+    reason = getattr(error, "message", None) or str(error)  # a text of its own: the other has the address too
+    return f"the connection broke off ({one_line(str(reason))}). Try again."
+
+
+def _reason(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError) -> str:
+    """Return what the system or the TLS library says, without the address."""
+    below = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error.os_error
+    reason = getattr(below, "strerror", None) or str(below)
+    if (
+        isinstance(below, OSError) and below.errno and reason.startswith("Connect call failed")
+    ):  # asyncio's text, with the address
+        reason = os.strerror(below.errno)
+    return one_line(reason)

@@ -299,7 +299,7 @@ CHECK = """
 import os, sys
 before = set(os.listdir())
 import agentlab
-heavy = {"pandas", "matplotlib", "ipywidgets", "IPython", "httpx", "pydantic", "griffe", "genai_prices", "tenacity", "yaml", "scipy"}
+heavy = {"pandas", "matplotlib", "ipywidgets", "IPython", "aiohttp", "pydantic", "griffe", "genai_prices", "tenacity", "yaml", "scipy"}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 assert set(os.listdir()) == before
 from agentlab import Agent, Budget, StepCountIs, tool

@@ -22,8 +22,8 @@ from tests.supply.declared import CONSTRAINTS, REPOSITORY, pins
 PYODIDE = "314.0.7"
 PYTHON, ABI, PLATFORM = "3.14", "cp314", "pyemscripten_2026_0_wasm32"
 PINNED = (
-    "annotated-types", "anyio", "certifi", "genai-prices", "griffelib", "h11", "httpcore", "httpx", "httpx2", "idna",
-    "pydantic", "pydantic-core", "tenacity", "tqdm", "typing-extensions", "typing-inspection",
+    "annotated-types", "anyio", "genai-prices", "griffelib", "httpx2", "idna", "pydantic", "pydantic-core",
+    "tenacity", "tqdm", "typing-extensions", "typing-inspection",
 )  # fmt: skip
 """The versions of constraints.txt."""
 ONLY_THERE = ("httpx2-jsfetch==1.0",)

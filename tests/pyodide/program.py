@@ -144,6 +144,15 @@ async def check_processes_are_refused_in_words() -> None:
         raise AssertionError("a browser has no processes")
 
 
+async def check_live_calls_are_refused_in_words() -> None:
+    try:
+        await lab.Agent(lab.Provider("compatible", base_url="http://127.0.0.1:9/v1", model="m")).run("Go.")
+    except ConfigurationError as error:
+        assert "a browser has no sockets" in str(error), error
+    else:
+        raise AssertionError("a browser has no sockets")
+
+
 CHECKS = {name: check for name, check in globals().items() if name.startswith("check_")}
 for name, check in CHECKS.items():
     try:

@@ -49,6 +49,6 @@ def test_in_pyodide(check: str, faults: dict[str, str]) -> None:
 
 
 def test_what_has_no_build_for_pyodide_is_not_required_there() -> None:
-    for extras in ((), ("notebook",)):
-        marker = Requirement(declared(extras)["psutil"]).marker
+    for extras, name in (((), "psutil"), (("notebook",), "psutil"), ((), "aiohttp")):
+        marker = Requirement(declared(extras)[name]).marker
         assert marker is not None and not marker.evaluate({"sys_platform": "emscripten"})

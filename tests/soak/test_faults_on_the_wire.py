@@ -1,4 +1,4 @@
-"""Faults on the level of bytes, by a real server over a real socket: httpx raises what the injected faults raise.
+"""Faults on the level of bytes, by a real server over a real socket: a call fails as with the injected faults.
 
 `make test` takes one provider for each reader of answers, `make soak` the others: they differ in addresses, keys and finish reasons
 only, and `test_faults.py` has all of them.

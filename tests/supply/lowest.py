@@ -19,7 +19,19 @@ ENVIRONMENT = REPOSITORY / ".venv-lowest"
 LOCK = Path(__file__).parent / "lowest.txt"
 UV = "uv==0.13.9"
 
-TOOLS = ("html5lib", "hypothesis", "nbclient", "nbconvert", "pytest", "pytest-socket", "pytest-timeout", "pytest-xdist", "vcrpy")
+TOOLS = (
+    "cryptography",
+    "html5lib",
+    "httpx",
+    "hypothesis",
+    "nbclient",
+    "nbconvert",
+    "pytest",
+    "pytest-socket",
+    "pytest-timeout",
+    "pytest-xdist",
+    "vcrpy",
+)
 """The tests' other requirements, as new as in every other environment."""
 
 NOT_NEEDED = ("jupyterlab",)

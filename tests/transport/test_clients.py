@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from tests.engine.server import Asked, Reply, cut, serving, stream, whole, zippe
 
 from .conftest import KEY, interaction
 
-ROOT = Path(__file__).parents[2]
 LIBRARIES = [pytest.param(httpx, id="httpx"), pytest.param(httpx2, id="httpx2")]
 
 CHAT = {
@@ -171,27 +168,3 @@ def test_all_clients_of_one_replay_share_its_recordings(cassette: Callable[..., 
     first = posted(httpx, recording.transport(), url, {"q": 1}, sync=True)
     second = posted(httpx2, recording.transport(), url, {"q": 1}, sync=False)
     assert [one.json() for one in first + second] == [{"a": 1}, {"a": 2}]
-
-
-def test_agents_run_where_only_the_newer_library_is_installed(tmp_path: Path) -> None:
-    code = """
-import asyncio, sys
-
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name == "httpx":
-            raise ImportError("httpx is not installed")
-
-sys.meta_path.insert(0, Absent())
-import agentlab as lab
-
-async def ended():
-    return await lab.Agent(lab.Provider("compatible", base_url=sys.argv[1], model="m")).run("Where?")
-
-with lab.record(sys.argv[2]):
-    print(asyncio.run(ended()).text, "httpx" in sys.modules, "httpx2" in sys.modules)
-"""
-    with serving(script=provider) as server:
-        command = [sys.executable, "-c", code, server.base, str(tmp_path / "rec")]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout == "Graz. False True\n"
