@@ -395,7 +395,7 @@ NOBODY = "nobody"
 
 def new_writer_name() -> str:
     """Return a unique name for a writer of this process."""
-    return json.dumps([socket.gethostname(), os.getpid(), _begun_at(os.getpid()), next(_numbers)])
+    return json.dumps([*_this_process(os.getpid()), next(_numbers)])
 
 
 def is_writer_alive(name: str) -> bool | None:
@@ -410,7 +410,12 @@ def is_writer_alive(name: str) -> bool | None:
 
 def is_writer_here(name: str) -> bool:
     """True if the writer belongs to this process."""
-    return _parse_writer_name(name) == (socket.gethostname(), os.getpid(), _begun_at(os.getpid()))
+    return _parse_writer_name(name) == _this_process(os.getpid())
+
+
+@cache
+def _this_process(process: int) -> tuple[str, int, str]:  # which has another id after a fork
+    return socket.gethostname(), process, _begun_at(process)
 
 
 def writer_text(name: str) -> str:

@@ -36,6 +36,8 @@ CONNECTIONS_PER_HOST = 256
 KEPT_IDLE_S = 30.0
 """The time after which an idle connection is closed."""
 _MAX_HEADER_BYTES = 65_536
+_LARGE_BYTES = 2**20
+"""From this size on a body is sent in pieces, so that it does not hold up the loop."""
 _CLOSE_AT_EXIT_S = 1.0
 
 # Logs --------------------------------------------------------------------------------------------------------------------------
@@ -125,20 +127,6 @@ class _Connections:
                 closing.send(None)  # waits for nothing
 
 
-@asynccontextmanager
-async def _one_of(free: asyncio.Semaphore, address: URL) -> AsyncIterator[None]:
-    """Wait for a free connection, first come, first served, without a time-out."""
-    try:
-        await free.acquire()
-    except asyncio.CancelledError as cancel:
-        cancel.add_note(f"the call waited for one of the {CONNECTIONS_PER_HOST} connections to {address.authority}")
-        raise
-    try:
-        yield
-    finally:
-        free.release()
-
-
 class LiveTransport:
     """Sends requests to the provider. Each event loop has its own connections, made when first used and closed with the loop."""
 
@@ -171,12 +159,17 @@ class LiveTransport:
         here = await self._here()
         free, proxy = here.host(address)
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=timeout_s)
-        async with _one_of(free, address):
+        try:
+            await free.acquire()  # first come, first served, without a time-out
+        except asyncio.CancelledError as cancel:
+            cancel.add_note(f"the call waited for one of the {CONNECTIONS_PER_HOST} connections to {address.authority}")
+            raise
+        try:
             with _readable_errors(request.url):
                 response = await here.session.request(
                     request.method,
                     address,
-                    data=io.BytesIO(request.body) if request.body else None,
+                    data=io.BytesIO(request.body) if len(request.body) >= _LARGE_BYTES else request.body or None,
                     headers={**request.headers, **auth},
                     allow_redirects=False,
                     proxy=proxy,
@@ -186,6 +179,8 @@ class LiveTransport:
                 yield _LiveAnswer(response, request.url)
             finally:
                 response.release()  # closes the connection if the body was not read to its end
+        finally:
+            free.release()
 
     async def _here(self) -> _Connections:
         """Return the connections of the running event loop."""
