@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import base64
 import io
 import logging
 import os
@@ -162,15 +163,15 @@ class LiveTransport:
         try:
             await free.acquire()  # first come, first served, without a time-out
         except asyncio.CancelledError as cancel:
-            cancel.add_note(f"the call waited for one of the {CONNECTIONS_PER_HOST} connections to {address.authority}")
+            cancel.add_note(f"the call waited for one of the {CONNECTIONS_PER_HOST} connections to {address.origin().authority}")
             raise
         try:
             with _readable_errors(request.url):
                 response = await here.session.request(
                     request.method,
-                    address,
+                    address.with_user(None),
                     data=io.BytesIO(request.body) if len(request.body) >= _LARGE_BYTES else request.body or None,
-                    headers={**request.headers, **auth},
+                    headers={**request.headers, **auth, **_login(address)},
                     allow_redirects=False,
                     proxy=proxy,
                     timeout=timeout,
@@ -246,6 +247,13 @@ def _proxy(origin: URL) -> URL | None:
     if not proxy or proxy_bypass(origin.authority):
         return None
     return URL(proxy if "://" in proxy else f"http://{proxy}")
+
+
+def _login(address: URL) -> dict[str, str]:
+    """Return the header for the user name and password in an address. It takes the place of a key, as in other clients."""
+    if address.user is None:
+        return {}
+    return {"authorization": "Basic " + base64.b64encode(f"{address.user}:{address.password or ''}".encode()).decode()}
 
 
 def _can_be_sent(header: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import datetime
 import gc
 import ipaddress
@@ -288,6 +289,11 @@ def test_an_address_is_sent_as_it_is(base: str, provider: Server) -> None:
     for path in ("model/a%3A0/invoke", "m:go?alt=sse&q=a%2Bb", "a b/ü"):
         asked(current(), f"{base}/{path}", {})
     assert [path for path, _, _ in provider.seen] == ["/v1/model/a%3A0/invoke", "/v1/m:go?alt=sse&q=a%2Bb", "/v1/a%20b/%C3%BC"]
+
+
+def test_a_user_name_in_an_address_takes_the_place_of_a_key(base: str, provider: Server) -> None:
+    asked(current(), f"{base}/chat".replace("//", "//me:secret@"), {}, auth={"authorization": f"Bearer {KEY}"})
+    assert provider.seen[0][1]["authorization"] == "Basic " + base64.b64encode(b"me:secret").decode()
 
 
 def test_a_large_request_arrives_whole(base: str, provider: Server) -> None:
