@@ -192,14 +192,20 @@ def test_frames_and_plots() -> None:
         plot(frame).figure.canvas.draw()
 
 
+def forget_process() -> None:
+    writer._start_reader.cache_clear()
+    writer._this_process.cache_clear()
+
+
 def test_in_a_browser_each_page_is_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its process has the same id every time, so the page that wrote an unfinished run may be gone."""
     monkeypatch.setattr(writer.sys, "platform", "emscripten")
-    writer._start_reader.cache_clear()
+    forget_process()
     try:
         here = writer.new_writer_name()
         assert (writer.is_writer_here(here), writer.is_writer_alive(here)) == (True, True)
         monkeypatch.setattr(writer, "_this_page", "another page")
+        writer._this_process.cache_clear()
         assert (writer.is_writer_here(here), writer.is_writer_alive(here)) == (False, False)
     finally:
-        writer._start_reader.cache_clear()
+        forget_process()

@@ -123,6 +123,7 @@ async def check_store_of_a_page_that_is_gone() -> None:
         run = agent.run("Go.", observers=[store])
         await run.step()
         writer._this_page = "another page"
+        writer._this_process.cache_clear()
         assert store.state(run.id) == "interrupted"
         assert len((await store.resume(run.id, agent)).history) == 3
 
