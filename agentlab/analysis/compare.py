@@ -185,7 +185,9 @@ def groups_of(
     included = ended & ~failed if failures == "leave_out" else ended
     units = np.full(len(frame), -1)
     units[included] = units_of(frame[included], unit, within=names[included])
-    whole = _Runs(frame, failed, ended, included, units, {name: floats(frame, name) for name in _READ})
+    used = {*columns, *unit_of(frame, unit), "prompt_id", "prompt", "run_id", "recording_id", "stop_reason", "score"}
+    about = frame[[name for name in frame.columns if name in used]]
+    whole = _Runs(about, failed, ended, included, units, {name: floats(frame, name) for name in _READ})
     places = names.groupby(names, sort=False).indices
     return [_group(name, places[name], whole, level=level, success_at=success_at, unit=unit) for name in in_order(names)]
 
@@ -195,7 +197,7 @@ _READ = ("terminated", "score", "total_tokens", "cost_usd", "replayed")
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """The runs of all groups, in arrays."""
+    """The runs of all groups, in arrays, and the columns of which each group takes its rows."""
 
     frame: pd.DataFrame
     failed: Any
