@@ -222,7 +222,7 @@ def live() -> LiveTransport:
     return transport
 
 
-def _address(url: str) -> URL:
+def _address(url: str, advice: str = "Set base_url to something like https://host/v1.") -> URL:
     """Return the address as aiohttp takes it. Percent-encoded characters stay as they are, since signatures cover them."""
     from yarl import URL  # aiohttp's
 
@@ -233,20 +233,19 @@ def _address(url: str) -> URL:
         reason = "it needs http:// or https://, and a host"
     except ValueError as error:
         reason = str(error)
-    raise ConfigurationError(f"{_place(url)!r} is not an address: {reason}. Set base_url to something like https://host/v1.")
+    raise ConfigurationError(f"{_place(url)!r} is not an address: {reason}. {advice}")
 
 
 def _proxy(origin: URL) -> URL | None:
     """Return the proxy for a host by HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY or the system's settings; None without one."""
     from urllib.request import getproxies, proxy_bypass
 
-    from yarl import URL
-
     proxies = getproxies()
     proxy = proxies.get(origin.scheme) or proxies.get("all")
     if not proxy or proxy_bypass(origin.authority):
         return None
-    return URL(proxy if "://" in proxy else f"http://{proxy}")
+    advice = f"The environment names it as the proxy: set HTTPS_PROXY to an HTTP proxy, or NO_PROXY={origin.host}."
+    return _address(proxy if "://" in proxy else f"http://{proxy}", advice)
 
 
 def _login(address: URL) -> dict[str, str]:

@@ -340,6 +340,16 @@ def test_a_proxy_of_the_environment(base: str, provider: Server, monkeypatch: py
     assert len(provider.seen) == 1
 
 
+@pytest.mark.parametrize("proxy", ["socks5://me:secret@127.0.0.1:9", "http://127.0.0.1:port"])
+def test_a_proxy_of_another_kind_is_refused(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(
+        ConfigurationError, match=r"127\.0\.0\.1:\w+' is not an address: .* set HTTPS_PROXY .* NO_PROXY=llm\.example"
+    ) as caught:
+        asked(LiveTransport(), "https://llm.example/v1/chat", {})
+    assert "secret" not in str(caught.value)
+
+
 def write_certificate(folder: Path) -> Path:
     """Write a key and a certificate for 127.0.0.1 that it signs itself."""
     key = ec.generate_private_key(ec.SECP256R1())
