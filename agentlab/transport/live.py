@@ -10,7 +10,6 @@ import logging
 import os
 import sys
 import threading
-import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cache
@@ -134,8 +133,7 @@ class LiveTransport:
     needs_key = True
 
     def __init__(self) -> None:
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[_Connections, AsyncGenerator[None]]]
-        self._loops = weakref.WeakKeyDictionary()
+        self._loops: dict[asyncio.AbstractEventLoop, tuple[_Connections, AsyncGenerator[None]]] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -237,7 +235,10 @@ def _address(url: str, advice: str = "Set base_url to something like https://hos
 
 
 def _proxy(origin: URL) -> URL | None:
-    """Return the proxy for a host by HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY or the system's settings; None without one."""
+    """Return the proxy for a host by HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY or the system's settings; None without one.
+
+    aiohttp's `trust_env` would also send passwords from ~/.netrc.
+    """
     from urllib.request import getproxies, proxy_bypass
 
     proxies = getproxies()
@@ -328,7 +329,7 @@ def _explain(error: aiohttp.ClientError) -> str:
             )
         case aiohttp.ClientPayloadError():
             return "the connection broke off (the body is incomplete). Try again."
-    reason = getattr(error, "message", None) or str(error)  # a text of its own: the other has the address too
+    reason = getattr(error, "message", None) or str(error)  # the second one may contain the address
     return f"the connection broke off ({one_line(str(reason))}). Try again."
 
 
@@ -336,8 +337,6 @@ def _reason(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertifi
     """Return what the system or the TLS library says, without the address."""
     below = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error.os_error
     reason = getattr(below, "strerror", None) or str(below)
-    if (
-        isinstance(below, OSError) and below.errno and reason.startswith("Connect call failed")
-    ):  # asyncio's text, with the address
-        reason = os.strerror(below.errno)
+    if isinstance(below, OSError) and below.errno and reason.startswith("Connect call failed"):
+        reason = os.strerror(below.errno)  # asyncio's text has the address
     return one_line(reason)

@@ -163,7 +163,7 @@ def test_a_timeout_says_that_the_run_waited_for_a_connection(one: None) -> None:
 
 
 def test_unused_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_module, "KEPT_IDLE_S", 0.1)
+    monkeypatch.setattr(live_module, "KEPT_IDLE_S", 1.0)
     full, hello = threading.Barrier(5, timeout=PATIENCE_S), reply_to("compatible", HELLO, streaming=False)
 
     def all_at_once(to: Handler) -> None:
@@ -177,6 +177,7 @@ def test_unused_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(server: Server) -> None:
         asker, live = agent(server), LiveTransport()
         await asyncio.gather(*[finished(asker.run("go", transport=live)) for _ in range(5)])
+        assert is_connected(server)
         async with asyncio.timeout(PATIENCE_S):
             while is_connected(server):
                 await asyncio.sleep(0.05)
