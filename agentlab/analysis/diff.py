@@ -6,9 +6,7 @@ lab.diff(run, branch).summary          the differences in two sentences
 
 from __future__ import annotations
 
-import hashlib
 import html
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -28,7 +26,7 @@ from agentlab.model.messages import Message
 from agentlab.records.columns import is_recorded, source_of, step_rows
 from agentlab.records.events import changes_between
 from agentlab.records.frames import Recorded, array
-from agentlab.records.step import StepResult, cost_usd_of, tokens_of
+from agentlab.records.step import StepResult, cost_usd_of, difference_of, tokens_of
 from agentlab.storage import codec
 
 
@@ -264,7 +262,7 @@ class _Side:
         reason = None if step is None else step.finish_reason
         return {
             f"finish_reason_{letter}": None if reason is None else str(reason),
-            f"tools_{letter}": None if step is None else redact(", ".join(_tools(step))),
+            f"tools_{letter}": None if step is None else redact(", ".join([call.name for call in step.tool_calls])),
             f"tokens_{letter}": None if step is None else step.all_tokens,
             f"cost_usd_{letter}": None if step is None else _usd(step.all_cost_usd),
             f"stop_reason_{letter}": self.stop_reason if step is not None and step is self.steps[-1] else None,
@@ -323,7 +321,7 @@ def _rows(a: _Side, b: _Side) -> Iterator[dict[str, Any]]:
         else:
             prompt_differs |= a.given[number - 1] != b.given[number - 1]
             is_shared = number <= max(a.forked_at, b.forked_at) and _is_shared(left, right)
-            what = "prompt" if prompt_differs and not is_shared else _difference_of(left, right)
+            what = "prompt" if prompt_differs and not is_shared else difference_of(left, right)
             prompt_differs &= is_shared
             both_ended = number == len(a.steps) == len(b.steps) and None not in (a.stop_reason, b.stop_reason)
             what = what or ("end" if both_ended and a.stop_reason != b.stop_reason else "")
@@ -363,82 +361,3 @@ def _minus(one: Any, other: Any) -> Any:
 
 def _plus(one: Any, other: Any) -> Any:
     return None if one is None or other is None else one + other
-
-
-def _difference_of(a: StepResult, b: StepResult) -> str:
-    """Return the first thing in which two steps differ, as in `differs_in`; "" if none does."""
-    if _answer(a) != _answer(b):
-        return "answer"
-    if _tools(a) != _tools(b):
-        return "tool calls"
-    if not all(map(_same_arguments, _arguments(a), _arguments(b))):
-        return "arguments"
-    return "" if _results(a) == _results(b) else "tool results"
-
-
-def _answer(step: StepResult) -> tuple[Any, ...]:
-    responses = [call.response for call in step.calls if call.used] if step.answer is None else [step.answer]
-    reasoning = "".join([response.reasoning for response in responses])
-    return step.text, reasoning, step.finish_reason, [response.refusal for response in responses if response.refusal]
-
-
-def step_keys(step: StepResult, given: object) -> str:
-    """Return a short key for each of `STEP_PARTS` of a step: two steps of which all keys are equal are the same for `diff`."""
-    arguments = [_canonical(sent) if sent == run else (_canonical(sent), _canonical(run)) for sent, run in _arguments(step)]
-    parts = (given, _answer(step), _tools(step), arguments, _results(step))
-    return " ".join(hashlib.blake2b(repr(part).encode(errors="replace"), digest_size=4).hexdigest() for part in parts)
-
-
-STEP_PARTS = ("prompt", "answer", "tool calls", "arguments", "tool results")
-
-
-def _canonical(text: str) -> object:
-    """Return JSON with its keys in order and equal numbers alike; any other text as it is."""
-    try:
-        found = json.loads(text, parse_float=_number, parse_int=_number, parse_constant=_refuse)
-        return json.dumps(found, sort_keys=True)
-    except (ValueError, ArithmeticError, RecursionError):
-        return text
-
-
-def _number(text: str) -> str:
-    return f"number {Decimal(text).normalize()}"
-
-
-def _tools(step: StepResult) -> list[str]:
-    return [call.name for call in step.tool_calls]
-
-
-def _arguments(step: StepResult) -> list[tuple[str, str]]:
-    """Return the arguments of each call as the model sent them and as the tool received them."""
-    executed = {result.call_id: result.executed_arguments for result in step.tool_results}
-    return [(call.arguments, executed.get(call.id) or call.arguments) for call in step.tool_calls]
-
-
-def _results(step: StepResult) -> list[tuple[Any, ...]]:
-    return [(result.name, result.content, result.error) for result in step.tool_results]
-
-
-def _same_arguments(a: tuple[str, str], b: tuple[str, str]) -> bool:
-    return a == b or all(one == other or _same_json(one, other) for one, other in zip(a, b, strict=True))
-
-
-def _same_json(a: str, b: str) -> bool:
-    try:
-        one, other = (json.loads(text, parse_float=Decimal, parse_constant=_refuse) for text in (a, b))
-        return _equal(one, other)
-    except (ValueError, ArithmeticError, RecursionError):
-        return False  # not JSON: the texts differ
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _equal(a: Any, b: Any) -> bool:
-    """True for equal JSON values; in Python `True == 1` too."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_equal(value, b[name]) for name, value in a.items())
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_equal, a, b))
-    return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)

@@ -12,7 +12,6 @@ import agentlab as lab
 from agentlab import Budget, StepCountIs
 from agentlab._internal import secrets
 from agentlab.agent import Run
-from agentlab.analysis.diff import STEP_PARTS, step_keys
 from agentlab.errors import ConfigurationError
 from agentlab.model.messages import ModelRequest, ToolCall
 from agentlab.model.responses import ModelResponse
@@ -20,6 +19,7 @@ from agentlab.notebook.page.data import run_data
 from agentlab.notebook.page.steps import Shown
 from agentlab.notebook.panel import Panel, panel
 from agentlab.notebook.panel.branching import LONGEST_TEXT, expression_for
+from agentlab.records.step import STEP_PARTS, step_keys
 from agentlab.testing import ScriptedProvider, call, say
 
 KEY = "sk-" + "branched0123456789form"  # of this file alone: a key that another test has sent is known from then on

@@ -313,6 +313,30 @@ def test_importing_prints_nothing_writes_nothing_and_loads_nothing_heavy(tmp_pat
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+PANEL_CHECK = """
+import asyncio, sys
+import agentlab as lab
+from agentlab.testing import ScriptedProvider
+
+async def main():
+    run = lab.Agent(ScriptedProvider(["Done."])).run("Go.")
+    panel = run.panel()
+    assert panel.widget.comm is not None
+    panel.carry_out({"do": "hello", "page": "one"})
+    await run
+    panel.carry_out({"do": "hello", "page": "two"})
+    assert not {"numpy", "pandas", "matplotlib", "scipy"} & set(sys.modules)
+
+asyncio.run(main())
+"""
+
+
+def test_a_panel_is_shown_without_the_libraries_of_frames_and_plots() -> None:
+    """They take a second to import, ten times as long as the panel."""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", PANEL_CHECK], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_every_run_reads_a_script_from_its_start() -> None:
     made = lab.Agent(ScriptedProvider(["end"]))
 

@@ -12,7 +12,6 @@ from typing import Any
 from agentlab._internal.formatting import as_set, counted
 from agentlab._internal.safe_text import cut, escape, one_line
 from agentlab.agent import Run
-from agentlab.analysis.diff import step_keys
 from agentlab.limits.budget import Budget
 from agentlab.limits.policies import CONTINUATION
 from agentlab.limits.reading import Action, Reading, Scalar
@@ -24,7 +23,7 @@ from agentlab.notebook.page.rich_text import code, fields_html, markdown, part_h
 from agentlab.notebook.page.step_detail import changed_by, child_use, line, seconds, sections, seen
 from agentlab.records import events
 from agentlab.records.events import detail_of
-from agentlab.records.step import ChildUse, StepResult
+from agentlab.records.step import ChildUse, StepResult, step_keys
 
 JSON = dict[str, Any]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentlab import plots
 from agentlab._internal.formatting import counted
 from agentlab._internal.safe_text import cut, printable
 from agentlab.agent import Run
@@ -20,8 +19,6 @@ from agentlab.notebook.markup import NEAR, Markup, dollars, duration, escape, na
 from agentlab.notebook.page.data import head_data, marks_of
 from agentlab.notebook.page.rich_text import at_most
 from agentlab.notebook.page.steps import Shown, step_html
-from agentlab.plots.figure import DPI
-from agentlab.records.frames import to_frame
 from agentlab.records.step import StepResult
 
 JSON = Mapping[str, Any]
@@ -68,11 +65,15 @@ class StaticPanel(StaticOutputs):
         """Tokens and cost over the steps, if there are any."""
         if not any(len(run.history) for run in self._runs):
             return []
+        from agentlab.plots import curves  # pandas and Matplotlib take two thirds of a second, and the live page needs neither
+        from agentlab.plots.figure import DPI
+        from agentlab.records.frames import to_frame
+
         steps = to_frame(self._runs)
         if len(self._runs) > 1:  # a colour for each run, not for each provider
             names = [f"{self._numbers[str(row.run_id)]}  {row.provider}:{row.model}" for row in steps.itertuples()]
             steps = steps.assign(provider=names, model=None)
-        figure = plots.curves(steps)
+        figure = curves(steps)
         width, height = (round(inches * DPI) for inches in figure.get_size_inches())
         return [Picture(figure.png(SCALE), figure.alt, width, height)]
 
