@@ -11,6 +11,7 @@ of its record is `unknown`, never guessed; a run that finished on its own is `fi
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -249,11 +250,12 @@ class Task:
         """Return the columns that identify a configuration: `configuration`, and one per axis."""
         axes = dict.fromkeys(axis.name for grid in self.grids for axis in grid.axes)
         columns: dict[str, list[Any]] = {"configuration": [], **{name: [] for name in axes}}
-        for number, (grid, point) in enumerate(self.configurations()):
-            columns["configuration"].append(grid.name or number)
-            chosen = {axis.name: plain_value(axis.values[place]) for axis, place in zip(grid.axes, point, strict=True)}
+        for grid in self.grids:
+            before, of = len(columns["configuration"]), {axis.name: place for place, axis in enumerate(grid.axes)}
+            points = list(itertools.product(*([plain_value(value) for value in axis.values] for axis in grid.axes)))
+            columns["configuration"] += [grid.name or number for number in range(before, before + grid.size)]
             for name in axes:
-                columns[name].append(chosen.get(name))
+                columns[name] += [point[of[name]] for point in points] if name in of else [None] * grid.size
         return {name: _narrow(values) for name, values in columns.items()}
 
 
@@ -384,7 +386,9 @@ class Cells:
         """Return the units in which a run ends in another step than in the configuration before; a run alone is a unit."""
         of, run = np.divmod(np.flatnonzero(rows[1:] != rows[:-1]), rows.shape[1])
         if self.units is None:
-            return Changes(of, np.zeros(len(of), np.int64) if self.groups is None else self.groups[run], run, of, None)
+            group = np.zeros(len(of), np.int64) if self.groups is None else self.groups[run]
+            order = slice(None) if self.groups is None else np.lexsort((group, of))
+            return Changes(of[order], group[order], run[order], of[order], None)
         every = self._number * self._wide
         changed = np.zeros((len(rows) - 1, every), bool)
         changed[of, self.units[run]] = True
@@ -403,7 +407,7 @@ ONE = Cells()
 
 def summed(places: Ints, values: Any, shape: tuple[int, int]) -> Floats:
     """Return the sum of the values at each place of a matrix."""
-    found: Floats = np.bincount(places, values.astype(float), shape[0] * shape[1]).astype(float)
+    found: Floats = np.bincount(places, values, shape[0] * shape[1]).astype(float, copy=False)
     return found.reshape(shape)
 
 
@@ -426,7 +430,7 @@ def _powers(s: Floats, n: Floats) -> dict[str, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Units that change from one configuration to the next: `of` has the former configuration, `group` the group of each unit.
+    """Units that change from one configuration to the next, in the order of `of`, the former configuration, and of their `group`.
 
     `runs` are the runs of all these units, unit by unit, `configurations` their configurations, and `begin` where the runs of each unit
     begin; None if each run is a unit.
@@ -443,8 +447,8 @@ class Changes:
         for code, name in COUNTED.items():
             yield name, self._sums(ends.outcome == code)
         for name, values, spread in measures(ends, whole, of_units=self.begin is not None):
-            known = ~np.isnan(values)
-            s, n = self._sums(np.where(known, values, 0.0)), self._sums(known)
+            unknown = np.isnan(values)
+            s, n = self._sums(np.where(unknown, 0.0, values) if unknown.any() else values), self._sums(~unknown)
             yield f"{name} n", n
             yield f"{name} sum", s
             if spread and self.begin is not None:
@@ -455,8 +459,8 @@ class Changes:
                 yield f"{name} sss", s * s * s
 
     def _sums(self, values: Any) -> Floats:
-        found: Floats = values.astype(float) if self.begin is None else np.add.reduceat(values.astype(float), self.begin)
-        return found
+        found: Floats = values.astype(float, copy=False)
+        return found if self.begin is None else np.add.reduceat(found, self.begin)
 
 
 COUNTED = {STOPPED: "stopped", FINISHED: "finished", UNKNOWN: "unknown"}
@@ -537,7 +541,11 @@ class Sums:
         before, after = (sweep.at(rows[changes.configurations + later, changes.runs], changes.runs) for later in (0, 1))
         of_runs = {name: values[changes.runs] for name, values in whole.items()}
         key, cut = changes.of * self.shape[1] + changes.group, (len(rows) - 1, self.shape[1])
-        inexact = np.zeros(cut, bool)[1:]
+        inexact, begin = np.zeros(cut, bool)[1:], np.flatnonzero(np.diff(key, prepend=-1))
+
+        def sums(values: Floats) -> Floats:
+            return summed(key[begin], np.add.reduceat(values, begin), cut)
+
         for name in {"runs", "units"} & set(found._kept):
             found._kept[name][:] = found._kept[name][0]
         for (name, old), (_, new) in zip(changes.products(before, of_runs), changes.products(after, of_runs), strict=True):
@@ -545,9 +553,9 @@ class Sums:
             if not difference.any():
                 kept[1:-1] = kept[0]
                 continue
-            steps = summed(key, difference, cut)
+            steps = sums(difference)
             one_way = (difference >= 0).all() or (difference <= 0).all()
-            sizes = np.abs(steps) if one_way else summed(key, np.abs(difference), cut)
+            sizes = np.abs(steps) if one_way else sums(np.abs(difference))
             forwards, added = np.cumsum(steps, axis=0)[:-1], np.cumsum(sizes, axis=0)[:-1] + np.abs(kept[0])
             backwards, taken = (np.cumsum(one[::-1], axis=0)[::-1][1:] for one in (steps, sizes))
             taken += np.abs(kept[-1])

@@ -198,18 +198,19 @@ def alternatives(tree: StopCondition) -> Iterator[StopCondition]:
 # By first rows -------------------------------------------------------------------------------------------------------------------
 
 
-def first_rows(records: Records, leaves: Sequence[StopCondition]) -> list[First]:
-    """Return the first row of each run at which each of these conditions, all of one class, is met."""
+def first_rows(records: Records, leaves: Sequence[StopCondition]) -> Rows:
+    """Return for each of these conditions, all of one class, the first row of each run at which it is met."""
     kind = type(leaves[0])
     field = limit_field_of(kind)  # type: ignore[arg-type]
     if field is None:
-        return [first_row(records, leaf) for leaf in leaves]
+        return np.stack([first_row(records, leaf) for leaf in leaves])
     limits = [getattr(leaf, field) for leaf in leaves]
     if kind.total == STEPS:
         steps = np.array([max(0, min(math.ceil(limit) - 1, records.longest)) for limit in limits])
         dtype = smallest(records.longest)
-        return list(np.minimum(steps.astype(dtype)[:, None], records.lengths.astype(dtype)[None, :]))
-    return list(first_met(records.used[MEASURES[str(kind.total)]], records.start, np.array([float(limit) for limit in limits])))
+        met: Rows = np.minimum(steps.astype(dtype)[:, None], records.lengths.astype(dtype)[None, :])
+        return met
+    return first_met(records.used[MEASURES[str(kind.total)]], records.start, np.array([float(limit) for limit in limits]))
 
 
 def combined(tree: StopCondition, first: Callable[[StopCondition], First]) -> First:
@@ -223,15 +224,13 @@ def _joining(tree: StopCondition) -> Callable[[Any, Any], Any]:
     return np.minimum if isinstance(tree, AnyOf) else np.maximum
 
 
-def combined_on_axes(
-    tree: StopCondition, axis_of: Mapping[int, int], axes: int, firsts: Callable[[StopCondition], Sequence[First]]
-) -> Rows:
+def combined_on_axes(tree: StopCondition, axis_of: Mapping[int, int], axes: int, firsts: Callable[[StopCondition], Rows]) -> Rows:
     """Return `combined` for all configurations of a grid: one dimension per axis, of its length or 1, and the runs as the last one.
 
     `axis_of` maps the id of a leaf to its axis; `firsts` returns the first rows of a leaf for each value on its axis.
     """
     if not tree.parts:
-        rows = np.stack(list(firsts(tree)))
+        rows = firsts(tree)
         shape = [1] * axes
         if id(tree) in axis_of:
             shape[axis_of[id(tree)]] = len(rows)

@@ -34,7 +34,7 @@ from agentlab.analysis.conditions import (
     unsure_from,
     without_off,
 )
-from agentlab.analysis.grids import BOUNDS, Grid
+from agentlab.analysis.grids import BOUNDS, Axis, Grid
 from agentlab.analysis.records import (
     BOUNDED,
     USED,
@@ -224,8 +224,8 @@ class Sweep:
     def at(self, rows: Rows, runs: Which = ALL) -> Ends:
         """Return the ends of these runs in these steps."""
         places, ends = self.first[runs] + rows, self.ends
-        used = {name: values[places] for name, values in ends.used.items()}
-        return Ends(ends.outcome[places], ends.row[places], used, ends.goal[places], ends.answered[places])
+        used = {name: values.take(places) for name, values in ends.used.items()}
+        return Ends(ends.outcome.take(places), ends.row.take(places), used, ends.goal.take(places), ends.answered.take(places))
 
 
 class Judge:
@@ -239,6 +239,7 @@ class Judge:
         self.goal_is_the_end = goal is None or np.array_equal(goal, records.goal)
         self.goal_open = np.zeros(len(records), bool) if goal_open is None else goal_open
         self._first: dict[StopCondition, First] = {}
+        self._on_axis: dict[tuple[StopCondition, Axis], Rows] = {}
         self._custom_answers: dict[StopCondition, CustomAnswers | None] = {}
         self._limits: dict[tuple[str, Any], Limit] = {}
         self._grid_rows: dict[int, Rows] = {}
@@ -256,7 +257,8 @@ class Judge:
                     self._limits[axis.field, limit.value] = limit
             elif is_in_arrays(leaves[axis.leaf]):
                 several = [leaves[axis.leaf].changed(**{axis.field: value}) for value in axis.values]
-                self._first.update(zip(several, first_rows(self.records, several), strict=True))
+                rows = self._on_axis[leaves[axis.leaf], axis] = first_rows(self.records, several)
+                self._first.update(zip(several, rows, strict=True))
 
     def rows(self, grid: Grid) -> Rows | None:
         """Return the row at which the condition of a grid stops each run in every configuration: one dimension per axis, of length 1
@@ -264,22 +266,22 @@ class Judge:
         counted = None if grid.stop is None else without_off(grid.stop)
         if counted is None or grid.size * len(self.records) > MAX_FIRST_ROWS or not (latches(counted) and all_in_arrays(counted)):
             return None
-        if id(grid) in self._grid_rows:
-            return self._grid_rows[id(grid)]
-        rows = self._rows_of(grid, counted)
-        if any(grid is known for known in self._grids):  # a new object may have the id of a deleted one
-            self._grid_rows[id(grid)] = rows
+        if (rows := self._grid_rows.get(id(grid))) is None:
+            rows = self._rows_of(grid, counted)
+            if any(grid is known for known in self._grids):  # a new object may have the id of a deleted one
+                self._grid_rows[id(grid)] = rows
         return rows
 
     def _rows_of(self, grid: Grid, counted: StopCondition) -> Rows:
         names = {} if grid.stop is None else {id(leaf): name for name, leaf in describe(grid.stop).items()}
         axis_of = {leaf: place for leaf, name in names.items() for place, axis in enumerate(grid.axes) if axis.leaf == name}
 
-        def firsts(leaf: StopCondition) -> list[First]:
+        def firsts(leaf: StopCondition) -> Rows:
             if id(leaf) not in axis_of:
-                return [self.first_of(leaf)]
-            axis = grid.axes[axis_of[id(leaf)]]
-            return [self.first_of(leaf.changed(**{axis.field: value})) for value in axis.values]
+                return self.first_of(leaf)[None]
+            if (one := (leaf, grid.axes[axis_of[id(leaf)]])) not in self._on_axis:
+                self._prepare(grid)
+            return self._on_axis[one]
 
         return combined_on_axes(counted, axis_of, len(grid.axes), firsts)
 
@@ -393,11 +395,10 @@ class Judge:
 
     def first_of(self, leaf: StopCondition) -> First:
         """Return the first row at which a single condition is met."""
-        if leaf not in self._first:
-            if is_in_arrays(leaf):
-                self._first[leaf] = first_rows(self.records, [leaf])[0]
-            else:
-                self._first[leaf] = first_true(self.records, self._custom_answers_of(leaf).answers.met)
+        if leaf not in self._first and is_in_arrays(leaf):
+            self._first[leaf] = first_rows(self.records, [leaf])[0]
+        elif leaf not in self._first:
+            self._first[leaf] = first_true(self.records, self._custom_answers_of(leaf).answers.met)
         return self._first[leaf]
 
     def answers(self, leaf: StopCondition) -> Answers:
@@ -520,9 +521,8 @@ class Judge:
         for place, axis in enumerate(grid.axes):
             if axis.leaf is None:
                 firsts = np.stack([self._limits[axis.field, value].first for value in axis.values]).astype(rows.dtype)
-                rows = np.minimum(
-                    rows, firsts.reshape(*(-1 if at == place else 1 for at in range(len(lengths))), len(self.records))
-                )
+                shape = [length if at == place else 1 for at, length in enumerate(lengths)]
+                rows = np.minimum(rows, firsts.reshape(*shape, len(self.records)))
         for limit in [limits_over(self.records, name, [value])[0] for name, value in grid.budget.items()]:
             rows = np.minimum(rows, limit.first.astype(rows.dtype))
         return np.broadcast_to(rows, (*lengths, len(self.records))).reshape(grid.size, len(self.records))

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 import agentlab as lab
 from agentlab import AgentlabWarning, Budget, errors
-from agentlab.analysis import diff as sides
-from agentlab.analysis.diff import diff_rows
+from agentlab.analysis.diff import _given, diff_rows
 from agentlab.model.finish_reasons import FinishReason
 from agentlab.model.messages import Message, ModelRequest, ToolCall
+from agentlab.records.step import _same_arguments
 from agentlab.testing import Said, ScriptedProvider, call, say
 from tests.measured_work import calls_in
 
@@ -254,7 +254,7 @@ def test_the_first_difference_is_named(answer: Said, what: str) -> None:
     ],
 )
 def test_arguments_are_compared_as_json(one: str, other: str, same: bool) -> None:
-    assert sides._same_arguments((one, one), (other, other)) is same
+    assert _same_arguments((one, one), (other, other)) is same
 
 
 def test_arguments_that_a_middleware_changed_count() -> None:
@@ -414,7 +414,7 @@ def test_messages_are_assigned_to_the_step_that_follows_them(continued: bool) ->
             [(m.role, m.text) for m in one.timeline.messages_of(n) if n == 0 or m.role in ("user", "system")]
             for n in range(len(steps) + 1)
         ]
-        assert [[each[:2] for each in some] for some in sides._given(one.result.messages, steps)] == expected
+        assert [[each[:2] for each in some] for some in _given(one.result.messages, steps)] == expected
         assert len(steps[0].calls) == 2
     assert listed(lab.diff(run.result, branch.result), "differs_in")[:2] == ["", "prompt"]
 
