@@ -277,11 +277,9 @@ class Judge:
         axis_of = {leaf: place for leaf, name in names.items() for place, axis in enumerate(grid.axes) if axis.leaf == name}
 
         def firsts(leaf: StopCondition) -> Rows:
-            if id(leaf) not in axis_of:
-                return self.first_of(leaf)[None]
-            if (one := (leaf, grid.axes[axis_of[id(leaf)]])) not in self._on_axis:
-                self._prepare(grid)
-            return self._on_axis[one]
+            if id(leaf) in axis_of:  # then the grid is one of those given: others have no axes
+                return self._on_axis[leaf, grid.axes[axis_of[id(leaf)]]]
+            return self.first_of(leaf)[None]
 
         return combined_on_axes(counted, axis_of, len(grid.axes), firsts)
 

@@ -65,7 +65,7 @@ class StaticPanel(StaticOutputs):
         """Tokens and cost over the steps, if there are any."""
         if not any(len(run.history) for run in self._runs):
             return []
-        from agentlab.plots import curves  # pandas and Matplotlib take two thirds of a second, and the live page needs neither
+        from agentlab.plots import curves  # pandas and Matplotlib take a second to import, and the live page needs neither
         from agentlab.plots.figure import DPI
         from agentlab.records.frames import to_frame
 
