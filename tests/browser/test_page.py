@@ -336,6 +336,20 @@ def test_folds_stay_as_they_were_left(opened: Opened) -> None:
     expect(first.locator("pre").first).to_be_hidden()
 
 
+def test_a_fold_that_is_opened_as_its_step_leaves_the_document_stays_open(opened: Opened) -> None:
+    page = opened(long_run(300))
+    transcript(page).focus()
+    page.evaluate("""() => {
+        document.querySelector('.page-more').open = true; // its event comes after what follows
+        const end = new KeyboardEvent('keydown', { key: 'End', bubbles: true });
+        document.activeElement.dispatchEvent(end);
+    }""")
+    at_step(page, 300)
+    expect(step(page, 1)).to_have_count(0)
+    page.keyboard.press("Home")
+    expect(step(page, 1).locator(".page-more")).to_have_attribute("open", "")
+
+
 def test_a_fold_opens_in_its_place(opened: Opened) -> None:
     """Its summary does not move under the pointer, also at the end of the transcript."""
     page = opened(long_run(300))

@@ -413,7 +413,7 @@ function actionForm(store, send, run, action, place) {
 
 function foldOfCode(block, label, unfolded) {
   const fold = make("details", { class: "page-act-code", open: unfolded.has(label) }, make("summary", {}, "In code"), block);
-  fold.addEventListener("toggle", () => fold.isConnected && unfolded[fold.open ? "add" : "delete"](label));
+  fold.addEventListener("toggle", () => unfolded[fold.open ? "add" : "delete"](label));
   return fold;
 }
 

@@ -8,9 +8,8 @@ function keepFolds(folding, key) {
   [...folding].forEach((fold, place) => {
     const name = `${key}/${place}`;
     if (folds.has(name)) fold.open = folds.get(name);
-    fold.addEventListener("toggle", () => {
-      if (!printing && fold.isConnected) folds.set(name, fold.open); // the event comes late: printing may be over, and its element gone
-    });
+    if (printing) return; // made to be printed, all open
+    fold.addEventListener("toggle", () => folds.set(name, fold.open)); // the event comes late: its element may be gone
   });
 }
 
