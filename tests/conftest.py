@@ -43,6 +43,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _left_by_the_file() -> Iterator[None]:
+    """The same for what a file imported late or left in caches."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Assign files to workers; `--dist` other than loadfile is xdist's own."""
