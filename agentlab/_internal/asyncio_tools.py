@@ -30,6 +30,17 @@ _left_behind: set[asyncio.Future[Any]] = set()
 """Abandoned tasks, until they end: a loop has only weak references to its tasks."""
 
 
+async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Await all at the same time and return their results. After an error or a cancel of the caller, the others are cancelled, and have
+    ended before it is raised; `asyncio.gather` leaves them running."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None  # the first one, as it was raised
+    return [task.result() for task in tasks]
+
+
 async def cancel_and_wait(
     work: Iterable[asyncio.Future[Any]], grace_s: float | None = GRACE_S
 ) -> tuple[bool, asyncio.CancelledError | None]:

@@ -16,9 +16,8 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic
 
-from agentlab._internal.asyncio_tools import needs_await
+from agentlab._internal.asyncio_tools import needs_await, together
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import asyncio
 from agentlab._internal.safe_text import one_line
 from agentlab.engine.branches import RunLike
 from agentlab.engine.control import Control
@@ -68,7 +67,7 @@ class Rounds(Generic[R]):
                 with contextlib.ExitStack() as kept:
                     for run in self.runs:  # each run stays RUNNING until all have taken their step
                         kept.enter_context(run.worker.kept_running())
-                    steps = await asyncio.gather(*[run.stepper.step_quietly() for run in self.runs])
+                    steps = await together(run.stepper.step_quietly() for run in self.runs)
             finally:
                 self.is_stepping = False
             self.number += any(step is not None for step in steps)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 
+from agentlab._internal.asyncio_tools import together
 from agentlab._internal.formatting import counted
 from agentlab._internal.redaction import Redactor
 from agentlab._internal.safe_text import one_line
@@ -89,9 +90,7 @@ async def rescore(
             bars.ended("scores", failed=False)
 
     try:
-        async with asyncio.TaskGroup() as group:
-            for one in ended:
-                group.create_task(in_turn(one))
+        await together(map(in_turn, ended))
     finally:
         bars.close()
     if not missing:

@@ -256,6 +256,32 @@ def test_an_outer_cancel_propagates_and_the_steps_are_kept() -> None:
     go(main())
 
 
+def test_an_outer_cancel_waits_until_every_run_has_cleaned_up() -> None:
+    gate, tidied = Gate(), []
+
+    async def hold() -> None:
+        gate.inside += 1
+        try:
+            await asyncio.sleep(SOON_S)
+        finally:
+            await asyncio.sleep(0.05)
+            tidied.append(True)
+
+    async def main() -> None:
+        both = Lockstep([gate.agent("quick").run("go"), agent([call("hold")], tools=[hold]).run("go")])
+        taking = asyncio.ensure_future(to_the_end(both))
+        while gate.inside < 2:
+            await asyncio.sleep(0.002)
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+        assert tidied == [True]
+        assert [result and result.stop_reason for result in both.results] == [StopReason.CANCELLED] * 2
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    go(main())
+
+
 # Control -----------------------------------------------------------------------------------------------------------------------
 
 

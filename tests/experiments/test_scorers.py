@@ -375,6 +375,27 @@ def test_the_runs_of_an_experiment_are_judged_in_pairs() -> None:
         asyncio.run(S.judge_pairs(results, judge, by="settings"))
 
 
+def test_an_error_of_a_judge_ends_the_other_comparisons() -> None:
+    agents = [lab.Agent(ScriptedProvider(lambda request, index: say("x")), name=name) for name in "ab"]
+    asked, judged = [], []
+
+    async def judge(task: lab.Task, first: str, second: str) -> Any:
+        asked.append(task.text)
+        if task.text == "task 1":
+            raise ZeroDivisionError
+        await asyncio.sleep(60)
+        judged.append(task.text)
+
+    async def main() -> None:
+        results = await lab.Experiment(agents, [f"task {n}" for n in range(3)]).run(progress=False)
+        with pytest.raises(ZeroDivisionError):
+            await S.judge_pairs(results, judge, progress=False)  # type: ignore[arg-type]
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+    assert (asked, judged) == (["task 0", "task 1", "task 2"], [])
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -15,7 +15,8 @@ import pandas as pd
 import pytest
 
 import agentlab as lab
-from agentlab.errors import ConfigurationError
+from agentlab.errors import ConfigurationError, StorageError
+from agentlab.experiments import rescore
 from agentlab.testing import ScriptedProvider, call, say
 
 from .parts import looking
@@ -358,6 +359,17 @@ def test_scores_are_added_later_with_their_version(tmp_path: Path) -> None:
 
 def go_on(results: lab.ExperimentResults, *args: Any, **more: Any) -> lab.ExperimentResults:
     return asyncio.run(results.rescore(*args, progress=False, **more))
+
+
+def test_a_later_score_that_cannot_be_stored_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = go(lab.Experiment([looking()], ["x", "y"]))
+
+    def full(*args: Any) -> None:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(rescore, "store_note", full)
+    with pytest.raises(StorageError, match="the disk is full"):
+        go_on(results, lambda result: 1.0, name="late")
 
 
 def test_the_cost_of_a_later_judge_is_bounded_and_counted() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
+from agentlab._internal.asyncio_tools import together
 from agentlab.agent import Agent
 from agentlab.errors import ConfigurationError
 from agentlab.experiments.labels import pairs_of
@@ -166,7 +167,7 @@ async def judge_pairs(
                 bars.ended("pairs", failed=False)
 
     try:
-        found = await asyncio.gather(*[judged(left, right) for left, right in pairs])
+        found = await together(judged(left, right) for left, right in pairs)
     finally:
         bars.close()
     cells = [left.cell for left, _ in pairs]
