@@ -132,7 +132,18 @@ class Agent(Displayable, Generic[Out]):
         (<StopReason.STOP_CONDITION: 'stop_condition'>, 4, Decimal('0.014346'))
     """
 
-    max_depth: int | None = call_context.MAX_DEPTH  # for agents pickled before these attributes existed
+    model: Model
+    tools: Mapping[str, Tool]
+    tool_specs: tuple[ToolSpec, ...]
+    instructions: str
+    settings: RunSettings
+    stream: bool
+    options: Mapping[str, JSON]
+    middleware: tuple[Middleware, ...]
+    tool_middleware: tuple[ToolMiddleware, ...]
+    observers: tuple[RunObserver, ...]
+    name: str
+    max_depth: int | None = call_context.MAX_DEPTH  # these five for agents pickled before they existed
     approver: Approver | None = None
     parameters: Parameters = Parameters()
     output_type: OutputType | None = None
@@ -178,30 +189,42 @@ class Agent(Displayable, Generic[Out]):
             raise ConfigurationError(
                 f"retry={retry!r}: pass lab.RetryPolicy(attempts=4), for example; attempts=1 means no retry."
             )
-        self.model: Model = _as_model(model, retry or RetryPolicy())
-        self.tools: Mapping[str, Tool] = types.MappingProxyType(as_tools(tools))
-        self.tool_specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
+        self.model = _as_model(model, retry or RetryPolicy())
+        self.tools = types.MappingProxyType(as_tools(tools))
+        self.tool_specs = tuple([tool.spec for tool in self.tools.values()])
         self.instructions = instructions
         self.output_type = self._as_output_type(output)
         self.output_retries = _checked_retries(output_retries)
-        self.settings: RunSettings = replace(
+        self.settings = replace(
             _settings(RunSettings(), budget, stop, policy),
             continuation=as_continuation(continuation),
             terminating=self.known_terminating(as_terminating(terminating)),
         )
         self.settings = replace(self.settings, approve=as_approve(approve, self.tools))
-        self.approver: Approver | None = _as_approver(approver)
+        self.approver = _as_approver(approver)
         self.stream = stream
         parameters = Parameters(temperature, seed, reasoning_effort, tool_choice, parallel_tool_calls)
-        self.parameters: Parameters = checked_parameters(parameters, tuple(self.tools))
-        self.options: Mapping[str, JSON] = types.MappingProxyType(dict(options or {}))
-        self.middleware: tuple[Middleware, ...] = _functions("middleware", middleware)
-        self.tool_middleware: tuple[ToolMiddleware, ...] = _functions("tool_middleware", tool_middleware)
-        self.observers: tuple[RunObserver, ...] = _functions("observers", observers)
-        self.name: str = name or _name_of(self.model)
+        self.parameters = checked_parameters(parameters, tuple(self.tools))
+        self.options = types.MappingProxyType(dict(options or {}))
+        self.middleware = _functions("middleware", middleware)
+        self.tool_middleware = _functions("tool_middleware", tool_middleware)
+        self.observers = _functions("observers", observers)
+        self.name = name or _name_of(self.model)
         if max_depth is not None and (isinstance(max_depth, bool) or not isinstance(max_depth, int) or max_depth < 0):
             raise LimitError(f"max_depth={max_depth!r}: pass a whole number, 0 for no sub-agents, or None for no limit.")
         self.max_depth = max_depth
+
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
+
+        def __setattr__(self, name, value):
+            if type(self) is Agent and name not in Agent.__annotations__:
+                raise AttributeError(
+                    f"agent.{name} cannot be set: pass it to lab.Agent(…), or for a single run to agent.run(…), which also takes the "
+                    "limits.",
+                    name=name,
+                    obj=self,
+                )
+            super().__setattr__(name, value)
 
     @helps_with_keywords
     def run(

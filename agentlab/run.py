@@ -63,13 +63,21 @@ class Run(Displayable, Generic[A, Out]):
     """A run of an agent of class A, whose output is an Out. `lab.Run` is the `Run[Agent[Out], Out]` in `agentlab.agent`, since the two
     classes refer to each other."""
 
+    timeline: Timeline
+    control: Control
+    stepper: Stepper
+    worker: Worker[StepResult | None, RunResult[Out]]
+    branches: Branches[Self]
+    limits: LiveSettings
+
     def __init__(self: Self, plan: RunPlan) -> None:
-        self.timeline = Timeline(plan.prefix, plan.observers, plan.inherited)
-        self.control = Control()
-        self.stepper = Stepper(plan, self.timeline, self.control, self)
-        self.worker: Worker[StepResult | None, RunResult[Out]] = Worker(self.stepper)
-        self.branches: Branches[Self] = Branches(self)
-        self.limits: LiveSettings = self.stepper.context.limits
+        parts = vars(self)
+        parts["timeline"] = timeline = Timeline(plan.prefix, plan.observers, plan.inherited)
+        parts["control"] = control = Control()
+        parts["stepper"] = stepper = Stepper(plan, timeline, control, self)
+        parts["worker"] = Worker(stepper)
+        parts["branches"] = Branches(self)
+        parts["limits"] = stepper.context.limits
         call_context.announce(self)
 
     # State ------------------------------------------------------------------------------------------------------------------
@@ -270,6 +278,14 @@ class Run(Displayable, Generic[A, Out]):
         return f"Run({name}, {self.state}{end}, {counted(len(self.history), 'step')}, {budget!r})"
 
     if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
+
+        def __setattr__(self, name, value):
+            raise AttributeError(
+                f"run.{name} cannot be set. Change the limits of this run by run.limits, such as run.limits.max_turns = 5 or "
+                "run.limits.stop = StepCountIs(8); for anything else, fork the run or start another one.",
+                name=name,
+                obj=self,
+            )
 
         def __getattr__(self, name):
             message = f"{type(self).__name__!r} object has no attribute {name!r}"

@@ -36,7 +36,7 @@ from agentlab.providers import registry as _registry
 from agentlab.tools import Tool
 
 LIMITS = tuple(field.name for field in dataclasses.fields(Budget))
-_OWN = ("agent", "tools", "instructions", "stop", "terminating", "stream", "replay", "record", "name")
+_OWN = ("agent", "tools", "instructions", "stop", "terminating", "stream", "replay", "match", "record", "name")
 FLAGS = tuple(f"--{name.replace('_', '-')}" for name in (*_OWN, *LIMITS))
 
 
@@ -56,6 +56,7 @@ DECLARED = (
     argument("--terminating", metavar="NAMES", help="names of the tools that end the run"),
     argument("--stream", action="store_true", help="stream the answer"),
     argument("--replay", metavar="FOLDER", help="replay this recording: no key, no network"),
+    argument("--match", default="strict", metavar="HOW", help="with --replay: strict, or order to serve the recordings in order"),
     argument("--record", metavar="FOLDER", help="record the responses in this folder"),
     argument("--name", default="run", metavar="NAME", help="the variable for the run; `run` by default"),
     *map(_limit, dataclasses.fields(Budget)),
@@ -294,7 +295,7 @@ def _made(names: dict[str, Any], chosen: Any, cell: str) -> Run:
 
 def _wire(chosen: Any) -> AbstractContextManager[object]:
     if chosen.replay is not None:
-        return agentlab.replay(chosen.replay)
+        return agentlab.replay(chosen.replay, chosen.match)
     return nullcontext() if chosen.record is None else agentlab.record(chosen.record)
 
 

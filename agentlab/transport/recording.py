@@ -46,6 +46,7 @@ from agentlab.transport.cassette import (
 )
 from agentlab.transport.cassette_text import readable_body, write_document, write_interaction
 from agentlab.transport.request_matching import address, same_question, without_media
+from agentlab.transport.samples import PREFIX
 from agentlab.transport.stream_redaction import redact_frames, redact_lines
 
 STREAM_TYPES = ("text/event-stream", event_frames.CONTENT_TYPE, "application/x-ndjson")
@@ -141,6 +142,9 @@ class Recorder:
         self.count = 0
         self.origin = dict(origin) if isinstance(origin, Mapping) else origin
         self._single = self.path.name.lower().endswith(SUFFIXES) and not self.path.is_dir()
+        if str(path).startswith(PREFIX):
+            folder = f"fixtures/{str(path).removeprefix(PREFIX)}"
+            raise ConfigurationError(f"{path} comes with agentlab and stays as it is: record into a folder, such as {folder!r}.")
         if self.path.is_file() and not self._single:
             raise ConfigurationError(
                 f"{path} is a file: record into a folder, or into a file ending in .yaml, .json or .json.gz."

@@ -22,6 +22,7 @@ from agentlab.transport.request_matching import (
     with_numbered_calls,
     without_media,
 )
+from agentlab.transport.samples import PREFIX
 
 Match = Literal["strict", "order"]
 
@@ -175,7 +176,7 @@ class ReplayIndex:
 
     def _how_to_record(self) -> str:
         skipped = f" ({self.skipped} of its interactions are not HTTP and cannot be replayed.)" if self.skipped else ""
-        folder = self.path or "…"
+        folder = self.path.replace(PREFIX, "fixtures/") or "…"  # a sample stays as it is
         other = ' Or pass `match="order"`, which serves the recordings in order to any request.' if self.match == "strict" else ""
         how = f'To record it, set an API key and do the same run inside `with agentlab.record("{folder}"): …`.'
         return f"{how}{other}{skipped}"

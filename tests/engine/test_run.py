@@ -809,3 +809,35 @@ def test_a_step_is_one_object_from_the_readings_to_the_history() -> None:
     result = go(run.worker.to_the_end())
     assert seen[0] is result.history[0] is run.events[-2].step
     assert (seen[0].stop_reason, seen[0].readings is not None) == (StopReason.COMPLETED, True)
+
+
+# Attributes that cannot be set ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["stop", "budget", "limits", "max_cost"])
+def test_a_limit_that_is_set_on_the_run_is_refused(name: str) -> None:
+    run = run_of(["end"])
+    before = getattr(run, name, None)
+    with pytest.raises(AttributeError, match=rf"run\.{name} cannot be set.*run\.limits\.max_turns = 5"):
+        setattr(run, name, Budget(max_turns=1))
+    assert getattr(run, name, None) == before
+    assert go(awaited(run)).stop_reason is StopReason.COMPLETED
+
+
+async def awaited(run: lab.Run) -> lab.RunResult:
+    return await run
+
+
+@pytest.mark.parametrize("name", ["budget", "stop", "instruction", "temperature", "run"])
+def test_an_attribute_that_an_agent_does_not_have_is_refused(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"agent\.{name} cannot be set: pass it to lab\.Agent"):
+        setattr(agent(["end"]), name, 1)
+
+
+def test_a_subclass_of_agent_may_have_attributes_of_its_own() -> None:
+    class Cook(lab.Agent[Any]):
+        def __init__(self, dish: str) -> None:
+            super().__init__(ScriptedProvider(["end"]))
+            self.dish = dish
+
+    assert Cook("soup").dish == "soup"

@@ -107,6 +107,7 @@ USES = {
     "no-condition": ("%%agent openai:x --stop 5\nhi", "5 is not a stop condition"),
     "unknown-name": ("%%agent openai:x --stop Steps(3)\nhi", "NameError: name 'Steps' is not defined"),
     "no-folder": ("%%agent openai:x --replay nowhere\nhi", "nowhere does not exist"),
+    "unknown-match": ("%%agent openai:x --replay sample:trip --match any\nhi", 'use "strict" (the same request) or "order"'),
     "bad-name": ("%%agent openai:x --name 3x\nhi", "--name 3x: this is not a valid variable name"),
     "not-an-agent": ("%%agent --agent look\nhi", "--agent look: this is a function"),
     "two-minds": ("%%agent openai:x --replay a --record b\nhi", "choose one of the two"),
@@ -121,6 +122,12 @@ def test_a_mistake_in_the_magic_is_one_message_without_a_traceback(ready: LiveKe
     assert output.startswith("UsageError: ")
     assert message in output
     assert len(output.splitlines()) == 1
+
+
+def test_recordings_are_served_in_their_order(ready: LiveKernel) -> None:
+    ready.execute("%%agent openai:gpt-5.4-mini --replay sample:question --match order --max-turns 1\nAnother question.")
+    ready.execute("run.wait(50)")
+    assert ready.value("str(run.result.stop_reason)") == "turn_limit"
 
 
 def test_braces_dollars_and_model_output_are_not_evaluated(ready: LiveKernel) -> None:

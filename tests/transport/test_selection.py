@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from agentlab import transport
+from agentlab.errors import ConfigurationError, ReplayMissError
 
 from .conftest import asked, interaction
 
@@ -117,3 +118,12 @@ def test_replay_needs_no_http_library(cassette: Write) -> None:
     code = f"import sys; from agentlab import transport; transport.replay({str(file)!r}); print('httpx' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_sample_is_not_recorded_into(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ReplayMissError, match=r'inside `with agentlab\.record\("fixtures/question"\)'):
+        asked(transport.replay("sample:question"), "https://api.openai.com/v1/responses", {"q": "another"})
+    with pytest.raises(ConfigurationError, match="record into a folder, such as 'fixtures/question'"):
+        transport.record("sample:question")
+    assert list(tmp_path.iterdir()) == []
