@@ -51,9 +51,9 @@ def backtest(
     recorded    a steps frame, a Store, results of an experiment, a result, a run, or a list of these. A frame is not enough for your
                 own conditions (unless they declare a `total`) and for steps of several calls
     conditions  a stop condition as for a run, in which a list in a parameter is an axis of a grid; a list of conditions, or a dict by
-                name, for several grids
+                name, for several grids. The recorded stop conditions do not apply: repeat those that should, as in the example
     budget      a Budget, or a dict of its limits in which a list is an axis: max_turns, max_calls, max_tokens, max_cost, timeout.
-                The limits of the recorded runs are ignored. With last_answer, runs stop one step later, with unknown usage: the
+                The recorded limits do not apply either. With last_answer, runs stop one step later, with unknown usage: the
                 answer is not in the record
     goal        the definition of success, see below. None: the agent finished on its own
     per         `configuration`: one row per configuration; `run`: one row per configuration and run

@@ -178,6 +178,7 @@ def test_the_input_frame_is_unchanged_and_a_frame_from_a_file_gives_the_same() -
         pytest.param(lambda: lab.summary(runs_of(["a"]), level=95), "level=95: pass a number between 0 and 1", id="level"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), success_at="x"), "success_at='x'", id="success_at"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), failures="drop"), "choose one of count, leave_out", id="failures"),
+        pytest.param(lambda: lab.summary(runs_of(["a"]), by="promt_id"), "Did you mean 'prompt_id'?", id="misspelt group"),
         pytest.param(lambda: lab.summary(runs_of(["a"]), unit="task"), "needs the column task", id="unknown unit type"),
         pytest.param(lambda: lab.agreement(runs_of(["a"]), unit=3), "unit=3: pass the name of a column", id="unit"),
         pytest.param(lambda: lab.paired(runs_of(["a"]), "cots"), "lab.paired() needs the column cots", id="unknown value"),
