@@ -25,6 +25,7 @@ from agentlab.engine.worker import LoopAffinity, wait_to_begin
 from agentlab.errors import ConfigurationError, RunEndedError
 from agentlab.limits.settings import RunSettings
 from agentlab.model.finish_reasons import StopReason
+from agentlab.model.pricing import read_price_list
 from agentlab.records import events
 from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
@@ -85,6 +86,8 @@ class Stepper:
         self._follow()
         self.has_begun = True
         timeline, settings, model = self.timeline, self.context.refresh_settings(), self.context.agent.model
+        if getattr(model, "address", ""):  # its calls have prices
+            read_price_list()  # before the first step, whose time it is not
         timeline.emit(events.RunStarted(timeline.clock.elapsed_s(), self.context.run_id, model.name, model.model, settings))
         if settings.budget.is_unlimited:
             timeline.warn_once(

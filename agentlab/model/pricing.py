@@ -333,6 +333,11 @@ def _newest_book() -> _Book:
     return _books[0]
 
 
+def read_price_list() -> None:
+    """Read the price list, which takes some time once in each process."""
+    _newest_book()
+
+
 def _bare_model(seller: str, model: str) -> str:
     """Return a model's name without the path of Google's API and of Bedrock's ARNs: `models/…`, `arn:aws:bedrock:…/…`."""
     has_path = (seller == "google" and "models/" in model) or (seller == "aws" and model.startswith("arn:"))

@@ -337,6 +337,32 @@ def test_a_panel_is_shown_without_the_libraries_of_frames_and_plots() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+PRICES_CHECK = """
+import asyncio, sys
+import agentlab as lab
+
+def begun(event):
+    if isinstance(event, lab.events.StepStarted):
+        assert "genai_prices" in sys.modules
+
+with lab.replay("sample:question", match="order"):
+    run = lab.Agent("openai:gpt-5.4-mini", observers=[begun]).run("?", budget=lab.Budget(max_turns=1))
+assert "genai_prices" not in sys.modules
+
+async def main():
+    result = await run
+    assert result.cost.usd is not None and len(result.history) == 1
+
+asyncio.run(main())
+"""
+
+
+def test_reading_the_price_list_is_no_part_of_the_first_step() -> None:
+    """It takes as long as a short call."""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", PRICES_CHECK], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_every_run_reads_a_script_from_its_start() -> None:
     made = lab.Agent(ScriptedProvider(["end"]))
 
