@@ -38,7 +38,7 @@ INNER: Mapping[str, tuple[str, ...]] = {
     "plots.PlotAxes": ("set",),
     "plots.PlotFigure": ("bundle", "set"),
     "providers.Dialect": ("says_nothing", "table_of"),
-    "testing.Faulty": ("needs_key", "open", "run_ended"),
+    "testing.Faulty": ("needs_key", "open", "run_continues", "run_ended"),
     "testing.ScriptedProvider": ("respond",),
 }  # fmt: skip
 

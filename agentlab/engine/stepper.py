@@ -88,6 +88,10 @@ class Stepper:
         timeline, settings, model = self.timeline, self.context.refresh_settings(), self.context.agent.model
         if getattr(model, "address", ""):  # its calls have prices
             read_price_list()  # before the first step, whose time it is not
+        run_continues = getattr(self.context.transport, "run_continues", None)
+        if run_continues is not None and timeline.history:
+            kept = sum(1 + call.retries for step in timeline.history for call in step.calls)
+            run_continues(self.context.replay_key, kept)
         timeline.emit(events.RunStarted(timeline.clock.elapsed_s(), self.context.run_id, model.name, model.model, settings))
         if settings.budget.is_unlimited:
             timeline.warn_once(

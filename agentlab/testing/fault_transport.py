@@ -79,6 +79,11 @@ class Faulty(Switch):
                 self.injected += 1
             yield await fault.answer(ask, Attempt(redact_url(request.url).partition("?")[0], timeout_s))
 
+    def run_continues(self, replay_key: str, calls: int) -> None:
+        """Pass on that a run begins after the calls of its kept steps."""
+        if run_continues := getattr(self._over, "run_continues", None):
+            run_continues(replay_key, calls)
+
     def run_ended(self, replay_key: str) -> None:
         """Forget the counts of a run that has ended."""
         with self._lock:

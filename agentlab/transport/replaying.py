@@ -28,16 +28,17 @@ Match = Literal["strict", "order"]
 
 
 class _Progress:
-    """The recordings that one run has been served."""
+    """The recordings that one run has been served. A branch begins after the first `kept` ones of an address, by `match="order"`."""
 
-    __slots__ = ("positions", "served")
+    __slots__ = ("kept", "positions", "served")
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int = 0) -> None:
+        self.kept = kept
         self.positions: dict[int, int] = {}
         self.served: set[int] = set()
 
     def next_of(self, recorded: list[Interaction]) -> Interaction | None:
-        position = self.positions.get(id(recorded), 0)
+        position = self.positions.get(id(recorded), 0 if is_of_mcp(recorded[0]) else self.kept)
         while position < len(recorded) and id(recorded[position]) in self.served:
             position += 1
         self.positions[id(recorded)] = position + 1
@@ -133,6 +134,12 @@ class ReplayIndex:
         """The recordings that no run was served."""
         return [one for one in self.interactions if id(one) not in self._used]
 
+    def skip(self, replay_key: str, calls: int) -> None:
+        """Let a branch, or a run from a store, begin after the calls of its kept steps. A strict match finds its recording anyway."""
+        if not self._strict:
+            with self._lock:
+                self._progress[replay_key] = _Progress(calls)
+
     def forget(self, replay_key: str) -> None:
         """Forget the position of a run that has ended."""
         with self._lock:
@@ -185,6 +192,11 @@ class ReplayIndex:
 def _labelled(queue: _Queue, replay_key: str) -> list[Interaction]:
     """Return the recordings with the label in this key, else all of them."""
     return queue.get(replay_key.partition("#")[2]) or queue[""]
+
+
+def is_of_mcp(recorded: Interaction) -> bool:
+    """True for a call of an MCP server's tool, which no model call is counted with."""
+    return recorded.uri.startswith("mcp:")
 
 
 def check_pace(pace: float) -> float:

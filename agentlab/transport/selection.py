@@ -123,6 +123,10 @@ class Replay(Switch):
 
         return ReplayTransport(self.index, pace=self.pace)
 
+    def run_continues(self, replay_key: str, calls: int) -> None:
+        """Serve a branch, or a run from a store, the recordings after those of the calls in its kept steps, by `match="order"`."""
+        self.index.skip(replay_key, calls)
+
     def run_ended(self, replay_key: str) -> None:
         """Forget the position of a run that has ended."""
         self.index.forget(replay_key)
@@ -257,8 +261,8 @@ def replay(path: str | Path, match: Match = "strict", pace: float = 0.0) -> Repl
     `lab.samples()` lists the samples, which come with agentlab.
 
     `match`: "strict" looks for the same request (address and body; the order of JSON keys and fields such as `user` do not matter),
-    "order" serves the recordings of an address one after the other, for any request. Each run starts at the first recording. `pace`:
-    0 answers at once, 1 in the recorded time, 2 takes twice as long.
+    "order" serves the recordings of an address one after the other, for any request. Each run starts at the first recording, a branch
+    after those of its kept steps. `pace`: 0 answers at once, 1 in the recorded time, 2 takes twice as long.
 
     Raises FixtureNotFoundError and MalformedCassetteError here, ReplayMissError if a request matches nothing.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -252,5 +253,70 @@ def test_a_running_run_can_be_forked_at_each_of_its_steps() -> None:
                 break
         assert [one.origin.forked_at for one in run.branches] == [1, 2, 3]
         assert [len(one.history) for one in run.branches] == [2, 3, 4]
+
+    go(main())
+
+
+# Recordings in their order --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def short_trip() -> lab.Run:
+    """The sample trip, ended by a limit after three of its four steps."""
+    tools = [lab.tool(lambda: "rain", name=name) for name in ("get_weather", "find_trains", "finalize")]
+    with lab.replay("sample:trip", match="order"):
+        return lab.Agent("anthropic:claude-sonnet-4-6", tools=tools, stop=lab.HasToolCall("finalize")).run(
+            "?", budget=Budget(max_turns=3)
+        )
+
+
+def called(run: lab.Run) -> list[list[str]]:
+    return [[one.name for one in step.tool_calls] for step in run.history]
+
+
+TRIP = [["get_weather"] * 2, ["find_trains"] * 2, ["find_trains"], ["finalize"]]
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_branch_continues_an_ordered_recording_after_its_kept_steps(short_trip: lab.Run, at: int) -> None:
+    async def main() -> None:
+        await short_trip
+        branch = short_trip.fork(at, budget=Budget(max_turns=9))
+        await branch
+        assert called(short_trip) == TRIP[:3]
+        assert called(branch) == TRIP
+        assert called(short_trip.apply()) == TRIP[:3]
+
+    go(main())
+
+
+def test_a_branch_on_another_model_continues_the_recording_of_that_model(short_trip: lab.Run) -> None:
+    async def main() -> None:
+        await short_trip
+        branch = short_trip.fork(1, model="openai:gpt-5.4-mini", budget=Budget(max_turns=9))
+        assert (await branch).stop_reason is StopReason.STOP_CONDITION
+        assert called(branch) == [["get_weather"] * 2, ["find_trains"], ["find_trains"] * 2, ["finalize"]]
+
+    go(main())
+
+
+def test_a_branch_after_the_end_of_an_ordered_recording_has_nothing_left(short_trip: lab.Run) -> None:
+    async def main() -> None:
+        short_trip.limits.max_turns = 9
+        await short_trip
+        with pytest.raises(errors.ReplayMissError, match="recorded 4 times, and all recordings have been served"):
+            await short_trip.fork(4, message="Go on.")
+
+    go(main())
+
+
+def test_a_stored_run_continues_an_ordered_recording_where_it_was(short_trip: lab.Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        with lab.Store(tmp_path / "runs.db") as store:
+            await store.keep(short_trip)
+            with lab.replay("sample:trip", match="order"):
+                again = store.load(short_trip.id, short_trip.agent).fork(3, budget=Budget(max_turns=9))
+            await again
+            assert called(again) == TRIP
 
     go(main())

@@ -140,6 +140,14 @@ def test_the_same_bytes_are_preferred_over_the_same_meaning(cassette: Write) -> 
     assert [served(where, {"q": 1}, "y"), served(where, {"q": 1}, "y")] == [1, 2]
 
 
+def test_a_run_that_continues_skips_recordings_of_the_model_but_not_of_mcp_servers(cassette: Write) -> None:
+    tool = "mcp://shop/tools/call"
+    answers = [interaction({"q": n}, n) for n in (1, 2, 3)]
+    where = index(*answers, interaction({"q": 4}, 4, uri=tool), cassette=cassette, match="order")
+    where.skip("branch", 2)
+    assert [served(where, b"", "branch"), served(where, b"", "branch", url=tool), served(where, b"", "first")] == [3, 4, 1]
+
+
 def test_recordings_of_an_address_in_order_for_any_request(cassette: Write) -> None:
     elsewhere = "https://llm.example/v1/models"
     where = index(
