@@ -70,7 +70,7 @@ def test_a_run_and_its_branches(show: Callable[..., Page]) -> None:
     runs.get_by_role("button", name="max_turns 3", exact=True).click()
     for number in (1, 2, 3):  # two of them are in the file with the run that they come from
         expect(page.get_by_role("article", name=f"Step {number}", exact=True)).to_contain_text(
-            "get_weather" if number != 2 else "find_trains"
+            "get_weather" if number == 1 else "find_trains"
         )
     expect(page.locator("[data-section=actions]")).to_contain_text("Raise the turn limit to 6 and continue")
     runs.get_by_role("button", name="edited result of get_weather at step 1", exact=True).click()
