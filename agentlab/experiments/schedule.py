@@ -131,10 +131,9 @@ class ExecutorRunner:
         try:
             return await asyncio.wrap_future(executor.submit(in_worker, self._common, job))
         except concurrent.futures.BrokenExecutor:
-            if self._make is not None:
-                if self._executor is executor:
-                    self._executor = None
-                await asyncio.to_thread(executor.shutdown, cancel_futures=True)  # a worker that is still dying owns its runs
+            if self._make is not None and self._executor is executor:
+                self._executor = None
+                executor.shutdown(wait=False, cancel_futures=True)
             raise
         except asyncio.CancelledError:
             task = asyncio.current_task()

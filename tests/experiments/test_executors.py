@@ -18,6 +18,7 @@ from typing import Any
 import cloudpickle
 import pytest
 from fixtures.scenarios import SCENARIOS
+from thread_tools import wait_until
 
 import agentlab as lab
 from agentlab import AgentlabWarning, HasToolCall, StepCountIs
@@ -121,7 +122,9 @@ def test_a_pool_passed_as_an_object_cannot_be_replaced(tmp_path: Path) -> None:
 def test_a_cell_that_always_kills_its_worker_fails_alone(tmp_path: Path) -> None:
     study = lab.Experiment([killing(tmp_path, times=99)], ["x", "y", "z"], store=tmp_path / "r.db")
     with pytest.warns(AgentlabWarning, match=r"1 of 3 runs failed.*its worker died 3 times"):
-        runs = go(study, executor=spawned, concurrency=3).runs
+        go(study, executor=spawned, concurrency=3)
+    wait_until(lambda: "open" not in study.results().runs["state"].to_list())  # the killed process may still be ending
+    runs = study.results().runs
     assert runs["state"].to_list() == ["ended", "interrupted", "ended"]
     assert runs["steps"].to_list() == [STEPS, 2, STEPS]
 
