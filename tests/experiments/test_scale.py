@@ -124,7 +124,7 @@ def test_the_frames_are_the_same_after_a_kill_in_the_middle(whole: Any, tmp_path
             go(recording, study(count, port, path), concurrency=4)
         finally:
             os._exit(0)
-    within(lambda: ended_in(path) >= 3 * count, limit_s=1800, every_s=0.2)
+    within(lambda: ended_in(path) >= 3 * count, limit_s=1800, every_s=0.002 * count)  # often enough to be in the middle
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
     assert 3 * count <= ended_in(path) < 9 * count
