@@ -90,8 +90,7 @@ class Stepper:
             read_price_list()  # before the first step, whose time it is not
         run_continues = getattr(self.context.transport, "run_continues", None)
         if run_continues is not None and timeline.history:
-            kept = sum(1 + call.retries for step in timeline.history for call in step.calls)
-            run_continues(self.context.replay_key, kept)
+            run_continues(self.context.replay_key, (1 + call.retries for step in timeline.history for call in step.calls))
         timeline.emit(events.RunStarted(timeline.clock.elapsed_s(), self.context.run_id, model.name, model.model, settings))
         if settings.budget.is_unlimited:
             timeline.warn_once(

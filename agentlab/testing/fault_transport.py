@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -79,10 +79,10 @@ class Faulty(Switch):
                 self.injected += 1
             yield await fault.answer(ask, Attempt(redact_url(request.url).partition("?")[0], timeout_s))
 
-    def run_continues(self, replay_key: str, calls: int) -> None:
-        """Pass on that a run begins after the calls of its kept steps."""
+    def run_continues(self, replay_key: str, requests: Iterable[int]) -> None:
+        """Pass on that a run begins after its kept steps."""
         if run_continues := getattr(self._over, "run_continues", None):
-            run_continues(replay_key, calls)
+            run_continues(replay_key, requests)
 
     def run_ended(self, replay_key: str) -> None:
         """Forget the counts of a run that has ended."""

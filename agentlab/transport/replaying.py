@@ -38,7 +38,8 @@ class _Progress:
         self.served: set[int] = set()
 
     def next_of(self, recorded: list[Interaction]) -> Interaction | None:
-        position = self.positions.get(id(recorded), 0 if is_of_mcp(recorded[0]) else self.kept)
+        first = 0 if recorded[0].uri.startswith("mcp:") else self.kept  # only calls of models are counted
+        position = self.positions.get(id(recorded), first)
         while position < len(recorded) and id(recorded[position]) in self.served:
             position += 1
         self.positions[id(recorded)] = position + 1
@@ -134,11 +135,11 @@ class ReplayIndex:
         """The recordings that no run was served."""
         return [one for one in self.interactions if id(one) not in self._used]
 
-    def skip(self, replay_key: str, calls: int) -> None:
-        """Let a branch, or a run from a store, begin after the calls of its kept steps. A strict match finds its recording anyway."""
-        if not self._strict:
+    def skip(self, replay_key: str, requests: Iterable[int]) -> None:
+        """Let a branch, or a run from a store, begin after its kept steps; `requests` are those of each of their calls."""
+        if not self._strict:  # a strict match finds its recording anyway
             with self._lock:
-                self._progress[replay_key] = _Progress(calls)
+                self._progress[replay_key] = _Progress(sum(requests))
 
     def forget(self, replay_key: str) -> None:
         """Forget the position of a run that has ended."""
@@ -192,11 +193,6 @@ class ReplayIndex:
 def _labelled(queue: _Queue, replay_key: str) -> list[Interaction]:
     """Return the recordings with the label in this key, else all of them."""
     return queue.get(replay_key.partition("#")[2]) or queue[""]
-
-
-def is_of_mcp(recorded: Interaction) -> bool:
-    """True for a call of an MCP server's tool, which no model call is counted with."""
-    return recorded.uri.startswith("mcp:")
 
 
 def check_pace(pace: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -123,9 +123,9 @@ class Replay(Switch):
 
         return ReplayTransport(self.index, pace=self.pace)
 
-    def run_continues(self, replay_key: str, calls: int) -> None:
-        """Serve a branch, or a run from a store, the recordings after those of the calls in its kept steps, by `match="order"`."""
-        self.index.skip(replay_key, calls)
+    def run_continues(self, replay_key: str, requests: Iterable[int]) -> None:
+        """Serve a branch, or a run from a store, the recordings after those of its kept steps, by `match="order"`."""
+        self.index.skip(replay_key, requests)
 
     def run_ended(self, replay_key: str) -> None:
         """Forget the position of a run that has ended."""

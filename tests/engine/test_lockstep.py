@@ -238,18 +238,23 @@ def test_an_unrequested_cancel_ends_only_its_own_run() -> None:
     assert (failed.stop_reason, fine.stop_reason) == (StopReason.CANCELLED, StopReason.COMPLETED)
 
 
+async def cut_off_inside(gate: Gate, both: Lockstep) -> None:
+    """Cancel the task that awaits the lockstep while both runs are in their tools."""
+    taking = asyncio.ensure_future(to_the_end(both))
+    while gate.inside < 2:
+        await asyncio.sleep(0.002)
+    taking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    assert [result and result.stop_reason for result in both.results] == [StopReason.CANCELLED] * 2
+
+
 def test_an_outer_cancel_propagates_and_the_steps_are_kept() -> None:
     gate = Gate()
 
     async def main() -> None:
         both = Lockstep([gate.agent(name).run("go") for name in "ab"])
-        taking = asyncio.ensure_future(to_the_end(both))
-        while gate.inside < 2:
-            await asyncio.sleep(0.002)
-        taking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await taking
-        assert [result and result.stop_reason for result in both.results] == [StopReason.CANCELLED] * 2
+        await cut_off_inside(gate, both)
         for run in both.runs:
             assert_is_whole(run)
 
@@ -269,14 +274,8 @@ def test_an_outer_cancel_waits_until_every_run_has_cleaned_up() -> None:
 
     async def main() -> None:
         both = Lockstep([gate.agent("quick").run("go"), agent([call("hold")], tools=[hold]).run("go")])
-        taking = asyncio.ensure_future(to_the_end(both))
-        while gate.inside < 2:
-            await asyncio.sleep(0.002)
-        taking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await taking
+        await cut_off_inside(gate, both)
         assert tidied == [True]
-        assert [result and result.stop_reason for result in both.results] == [StopReason.CANCELLED] * 2
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     go(main())

@@ -821,11 +821,7 @@ def test_a_limit_that_is_set_on_the_run_is_refused(name: str) -> None:
     with pytest.raises(AttributeError, match=rf"run\.{name} cannot be set.*run\.limits\.max_turns = 5"):
         setattr(run, name, Budget(max_turns=1))
     assert getattr(run, name, None) == before
-    assert go(awaited(run)).stop_reason is StopReason.COMPLETED
-
-
-async def awaited(run: lab.Run) -> lab.RunResult:
-    return await run
+    assert go(by_awaiting(run))[-1].stop_reason is StopReason.COMPLETED
 
 
 @pytest.mark.parametrize("name", ["budget", "stop", "instruction", "temperature", "run"])

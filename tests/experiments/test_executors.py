@@ -18,7 +18,6 @@ from typing import Any
 import cloudpickle
 import pytest
 from fixtures.scenarios import SCENARIOS
-from thread_tools import wait_until
 
 import agentlab as lab
 from agentlab import AgentlabWarning, HasToolCall, StepCountIs
@@ -123,7 +122,7 @@ def test_a_cell_that_always_kills_its_worker_fails_alone(tmp_path: Path) -> None
     study = lab.Experiment([killing(tmp_path, times=99)], ["x", "y", "z"], store=tmp_path / "r.db")
     with pytest.warns(AgentlabWarning, match=r"1 of 3 runs failed.*its worker died 3 times"):
         go(study, executor=spawned, concurrency=3)
-    wait_until(lambda: "open" not in study.results().runs["state"].to_list())  # the killed process may still be ending
+    within(lambda: "open" not in study.results().runs["state"].to_list())  # the killed process may still be ending
     runs = study.results().runs
     assert runs["state"].to_list() == ["ended", "interrupted", "ended"]
     assert runs["steps"].to_list() == [STEPS, 2, STEPS]
