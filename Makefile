@@ -127,9 +127,11 @@ $(FUZZ_VENV)/.fuzz: pyproject.toml constraints.txt
 	$(FUZZ_VENV)/bin/python -m pip install --quiet --constraint constraints.txt atheris hypothesis pytest --editable ".[notebook,bedrock]"
 	touch $@
 
+$(LITE_VENV)/.lite: BIN = $(LITE_VENV)/bin
+$(LITE_VENV)/.lite: PINNED = --constraint constraints.txt --requirement release/lite.txt
 $(LITE_VENV)/.lite: release/lite.txt constraints.txt
 	$(PYTHON) -m venv $(LITE_VENV)
-	$(LITE_VENV)/bin/python -m pip install --quiet --constraint constraints.txt --requirement release/lite.txt
+	$(INSTALL)
 	touch $@
 
 clean: ## remove all generated files
