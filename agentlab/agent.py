@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast, overlo
 from agentlab._internal import lazy
 from agentlab._internal.asyncio_tools import name_of
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import difflib, helps_with_keywords
+from agentlab._internal.lazy import did_you_mean, helps_with_keywords
 from agentlab._internal.safe_text import one_line
 from agentlab.engine import call_context
 from agentlab.engine.client import HttpModel, Model, RetryPolicy
@@ -386,8 +386,7 @@ class Agent(Displayable, Generic[Out]):
             raise ConfigurationError("output=… and terminating=… both decide which answer ends a run: leave one of them out.")
         for name in terminating.tools if terminating is not None else ():
             if name not in self.tools:
-                near = difflib.get_close_matches(name, self.tools, n=1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
+                hint = did_you_mean(name, self.tools)
                 raise ToolDefinitionError(
                     f"The agent does not have the terminating tool {name!r}.{hint} Its tools: {', '.join(self.tools) or 'none'}."
                 )

@@ -9,11 +9,11 @@ import dataclasses
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 _EVENTS = (
     "RunStarted", "RunPaused", "RunResumed", "RunEnded", "StepStarted", "StepCompleted", "Nudged", "LastAnswerAsked", "CallRetried",
@@ -117,6 +117,12 @@ def near(name: str, known: Sequence[str], cutoff: float = 0.78) -> str:
     return next((word for word in known if found and word.lower() == found[0]), "")
 
 
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return a sentence, after a space, with the known name that is most like `name`; "" if none is."""
+    meant = near(name, list(known), cutoff)
+    return f" Did you mean {meant!r}?" if meant else ""
+
+
 def unknown_name_error(module: str, name: str, known: Sequence[str]) -> AttributeError:
     """Return the error for `module.name`, where `known` are the existing names."""
     close = near(name, known)
@@ -207,13 +213,23 @@ _ONLY_PER_RUN = ("max_turns", "max_tokens_per_turn")
 def helps_with_keywords(target: C) -> C:
     """Raise an error that suggests the right keyword for an unknown one, in calls of a function or of a dataclass's `__init__`.
 
-    Editors and type checkers see the same signature as before.
+    Setting an attribute of a frozen dataclass is an error that says what to do instead. Editors and type checkers see the same
+    signature as before.
     """
     if isinstance(target, type):
         target.__init__ = _checking(target.__init__, target.__name__, "LimitError")  # type: ignore[misc]
+        target.__setattr__ = _unchangeable  # type: ignore[assignment,method-assign]
         return target
     outer, _, name = target.__qualname__.rpartition(".")
     return _checking(target, outer if name == "__init__" else name, "ConfigurationError")
+
+
+def _unchangeable(self: Any, name: str, value: object) -> NoReturn:
+    kind = type(self).__name__
+    of_run = f"set `run.limits.{name}`, or " if kind == "Budget" else ""
+    raise import_module("agentlab.errors").LimitError(
+        f"A {kind} does not change: {of_run}make a new one with `dataclasses.replace(old, {name}=…)`."
+    )
 
 
 def _checking(function: C, owner: str, kind: str) -> C:

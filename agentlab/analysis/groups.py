@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from agentlab._internal.lazy import near
+from agentlab._internal.lazy import did_you_mean
 from agentlab._internal.safe_text import cut
 from agentlab.errors import ConfigurationError
 from agentlab.records.frames import Recordings, frame_of
@@ -52,14 +52,13 @@ def checked(frame: object, needed: Sequence[str], function: str, advice: str = R
     no_column_twice(frame)
     missing = [name for name in dict.fromkeys(needed) if name not in frame.columns]
     if missing:
-        raise misses(function, missing, advice, near(missing[0], list(map(str, frame.columns))))
+        raise misses(function, missing, advice, did_you_mean(missing[0], map(str, frame.columns), 0.78))
     return frame.reset_index(drop=True)
 
 
-def misses(function: str, missing: Sequence[str], advice: str, meant: str = "") -> ConfigurationError:
-    """Return the error for missing columns; `meant` is a column whose name is like the first one's."""
+def misses(function: str, missing: Sequence[str], advice: str, hint: str = "") -> ConfigurationError:
+    """Return the error for missing columns; `hint` names a column that is like the first one."""
     plural, them = ("s", "them") if len(missing) > 1 else ("", "it")
-    hint = f" Did you mean {meant!r}?" if meant else ""
     return ConfigurationError(
         f"{function}() needs the column{plural} {', '.join(missing)}: pass {advice}, or add {them}, with pd.NA for unknown values."
         f"{hint}"

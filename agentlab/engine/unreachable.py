@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentlab._internal.lazy import difflib, regex
+from agentlab._internal.lazy import did_you_mean, regex
 from agentlab._internal.redaction import redact
 from agentlab.errors import AgentlabWarning
 from agentlab.limits.combinators import AnyOf, Not, Off, StopCondition
@@ -99,8 +99,7 @@ def _knows_its_tools(agent: Any) -> bool:
 
 def _no_tool(names: Iterable[str], agent: Any) -> str:
     names = list(names)
-    near = [match for name in names for match in difflib.get_close_matches(name, agent.tools, n=1)]
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = next(filter(None, (did_you_mean(name, agent.tools) for name in names)), "")
     missing = " or ".join(map(repr, names))
     return f"the agent has no tool {missing}.{hint} Its tools: {', '.join(agent.tools) or 'none'}."
 
@@ -121,8 +120,7 @@ def _no_reason(word: str, model: Any) -> str:
     known = {*map(str, FinishReason), *map(str, WORDS), *(one for table in words.values() for one in table)}
     if word in known or word.lower() in known:
         return ""
-    near = difflib.get_close_matches(word, sorted(known), n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(word, sorted(known))
     return f"no provider sends {word!r}.{hint} Known are {', '.join(FinishReason)}, and the providers' own finish reasons."
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agentlab._internal.errors import LimitError
-from agentlab._internal.lazy import advice, difflib
+from agentlab._internal.lazy import advice, did_you_mean
 
 NO_LIMIT = " None means no limit, and so does leaving it out."
 
@@ -142,9 +142,7 @@ def unknown_name(kind: str, name: str, known: list[str]) -> str:
     """Return the error message for an unknown name, with the most similar known one."""
     if kind == "limit":
         return f"There is no limit {name!r}. {advice(name, known, lists='Choose from')}"
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"There is no {kind} {name!r}.{hint} Choose from: {', '.join(known) or 'none'}."
+    return f"There is no {kind} {name!r}.{did_you_mean(name, known)} Choose from: {', '.join(known) or 'none'}."
 
 
 class Choices(tuple[Any, ...]):

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, Protocol, get_args
 
 from agentlab._internal.display import Displayable
-from agentlab._internal.lazy import difflib, regex, urllib_parse
+from agentlab._internal.lazy import did_you_mean, regex, urllib_parse
 from agentlab._internal.redaction import redact
 from agentlab._internal.values import dataclass
 from agentlab.errors import ConfigurationError, MissingKeyError
@@ -370,8 +370,7 @@ def checked_parameters(asked: Parameters, tools: Sequence[str]) -> Parameters:
     if effort is not None and effort not in get_args(Effort):
         raise ConfigurationError(f"reasoning_effort={effort!r}: choose one of {', '.join(get_args(Effort))}.")
     if choice is not None and choice not in (*TOOL_CHOICES, *tools):
-        near = difflib.get_close_matches(str(choice), [*TOOL_CHOICES, *tools], n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(str(choice), [*TOOL_CHOICES, *tools])
         raise ConfigurationError(
             f"tool_choice={choice!r} is not a tool of the agent.{hint} Choose {', '.join(TOOL_CHOICES)}, or one of its tools: "
             f"{', '.join(tools) or 'none'}."

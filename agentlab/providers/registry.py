@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast, overload
 
 import agentlab.providers
-from agentlab._internal.lazy import difflib, pkgutil
+from agentlab._internal.lazy import did_you_mean, pkgutil
 from agentlab._internal.redaction import redacted_repr
 from agentlab.errors import ConfigurationError, UnknownProviderError
 from agentlab.model.pricing import vendor_of
@@ -175,9 +175,7 @@ def find(name: str, model: str = "…") -> Callable[..., ProviderProtocol]:
     known = str(name).lower()
     if known in _ALIASES:
         raise UnknownProviderError(f"No provider {name!r}: {_translation(known, model)}{_listing()}")
-    close = difflib.get_close_matches(known, names(), n=1, cutoff=0.7)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise UnknownProviderError(f"No provider {name!r}.{hint}{_listing()}")
+    raise UnknownProviderError(f"No provider {name!r}.{did_you_mean(known, names(), 0.7)}{_listing()}")
 
 
 @functools.cache

@@ -26,6 +26,7 @@ import numpy as np
 import pandas as pd
 
 from agentlab._internal.errors import ConfigurationError
+from agentlab._internal.lazy import did_you_mean
 from agentlab._internal.redaction import redact
 from agentlab._internal.safe_text import AS_WRITTEN, cut, escape, printable, whole
 from agentlab.limits.condition_tree import unique_name
@@ -348,7 +349,7 @@ def to_frame(recorded: Recordings, what: str = "steps") -> pd.DataFrame:
         1     1  get_weather
     """
     if what not in FRAMES:
-        raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(FRAMES)}.")
+        raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(FRAMES)}.{did_you_mean(what, FRAMES)}")
     if not isinstance(recorded, pd.DataFrame) and (made := _own_frame(recorded, what)) is not None:
         return made
     sources = [source_of(one) for one in _several(recorded)]
@@ -363,8 +364,7 @@ def to_frame(recorded: Recordings, what: str = "steps") -> pd.DataFrame:
 def _own_frame(recorded: object, what: str) -> pd.DataFrame | None:
     """Return the frame of a store, an experiment's results or an import; None for anything else."""
     if callable(make := getattr(recorded, "frame", None)):
-        made: pd.DataFrame = make(what)
-        return made
+        return make(what)  # type: ignore[no-any-return]
     frame = getattr(recorded, what, None)
     return frame if isinstance(frame, pd.DataFrame) else None
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pandas as pd
 from pydantic_core import from_json
 
+from agentlab._internal.lazy import did_you_mean
 from agentlab.errors import AgentlabError, ConfigurationError, StorageError
 from agentlab.limits.condition_tree import unique_name
 from agentlab.records.columns import RUN_COLUMNS, STEP_COLUMNS
@@ -40,7 +41,7 @@ NOT_READ = (None, None, None)
 def frame(store: Store, what: str, run_ids: Iterable[str] | None = None) -> pd.DataFrame:
     """Return a frame of all runs, or of the given ones, in their order. Raises ConfigurationError for an unknown frame."""
     if what not in FRAMES:
-        raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(FRAMES)}.")
+        raise ConfigurationError(f"There is no frame {what!r}: choose one of {', '.join(FRAMES)}.{did_you_mean(what, FRAMES)}")
     if isinstance(run_ids, str):
         raise ConfigurationError(f"frame(run_ids={run_ids!r}): pass a list of ids.")
     runs = store.storage.runs(run_ids)

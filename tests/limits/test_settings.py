@@ -165,8 +165,10 @@ def test_unlimited_budget(budget: Budget, unlimited: bool) -> None:
 
 def test_a_budget_is_a_plain_frozen_value() -> None:
     budget = Budget(max_cost=1, timeout=3)
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(LimitError, match=r"A Budget does not change: set `run.limits.timeout`, or .*replace\(old, timeout=…\)"):
         budget.timeout = 5  # type: ignore[misc]
+    with pytest.raises(LimitError, match="A RetryPolicy does not change: make a new one"):
+        lab.RetryPolicy().attempts = 5  # type: ignore[misc]
     assert copy.copy(budget) == pickle.loads(pickle.dumps(budget)) == budget
     assert hash(budget) == hash(Budget(max_cost="1", timeout=3.0))
     assert dataclasses.replace(budget, max_turns=3).max_turns == 3

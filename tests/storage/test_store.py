@@ -503,7 +503,7 @@ def test_invalid_input_names_the_value(store: Store) -> None:
         (lambda: store.load("nobody"), "There is no run 'nobody'"),
         (lambda: store.resume("nobody"), "There is no run 'nobody'"),
         (lambda: store.delete("nobody"), "There is no run 'nobody'"),
-        (lambda: store.frame("rows"), "There is no frame 'rows': choose one of runs"),
+        (lambda: store.frame("stpes"), "There is no frame 'stpes': choose one of runs, .* Did you mean 'steps'"),
         (lambda: store.frame("steps", "abc"), "pass a list of ids"),
         (lambda: store.frame("steps", ["abc"]), "There is no run 'abc'"),
     ):
