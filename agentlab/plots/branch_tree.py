@@ -13,6 +13,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from agentlab._internal.formatting import counted
+from agentlab._internal.redaction import redact
+from agentlab._internal.safe_text import whole
 from agentlab.agent import Run
 from agentlab.analysis.groups import typed_frame
 from agentlab.engine.lockstep import Lockstep
@@ -20,6 +22,8 @@ from agentlab.engine.run_tree import RunNode, family_of, members_of, origin_of
 from agentlab.errors import ConfigurationError
 from agentlab.plots import figure as look
 from agentlab.plots.figure import END_MARKERS, ROOM_FOR_REASON, Look, looks_of
+from agentlab.records.events import changes_between
+from agentlab.records.history import RunHistory
 from agentlab.records.result import RunResult
 from agentlab.storage.store import Store
 
@@ -31,7 +35,7 @@ SHOWN_LANES = 40
 DOTTED_STEPS = 60
 """Each step has a mark if the axis has at most this number of steps."""
 WIDTH_INCHES = 9.0
-NAME_WIDTH = 26
+NAME_WIDTH, CHANGED_WIDTH = 26, 40
 FORK_SIZE = 4.0
 CALLED = (0, (3, 2))
 """The line style from a run to the run of its sub-agent."""
@@ -49,6 +53,7 @@ _COLUMNS = {
     "provider": "string",
     "model": "string",
     "label": "string",
+    "changed": "string",
     "stop_reason": "string",
     "terminated": "boolean",
     "tokens": "Int64",
@@ -64,8 +69,9 @@ def tree_data(runs: Displayable) -> pd.DataFrame:
     Columns: `run_id`, `parent_run_id`, `forked_at` (number of steps copied from the parent; NA: not a branch), `called_in` (the step of
     the caller; NA: not a sub-agent); `kind` (`run`, `branch` or `sub-agent`); `first_step` and `last_step`, the ends of the run's line
     on the axis of the first run's steps (a sub-agent's line begins at the step that called it; 0 if the parent is not shown); `steps`,
-    `lane`, `provider`, `model`; `label`, the run's place in the tree (`1.2` is the second child of `1`); `stop_reason` and
-    `terminated` (NA: not ended), `tokens` and `cost_usd` of the whole run, sub-agents included (NA: unknown).
+    `lane`, `provider`, `model`; `label`, the run's place in the tree (`1.2` is the second child of `1`); `changed`, the new limits of a
+    branch in its first own step (NA: as before, or no such step); `stop_reason` and `terminated` (NA: not ended), `tokens` and
+    `cost_usd` of the whole run, sub-agents included (NA: unknown).
 
     `runs` is a run, whose relatives are shown too, a list of runs or results, a Lockstep, a Store, or the results of an experiment.
     Later forks are nearer to the line of their parent, so that no two lines cross.
@@ -146,13 +152,22 @@ def _row(member: RunNode[Any], left: RunNode[Any] | None, lane: int) -> tuple[An
         offset + len(history),
         len(history),
         lane,
-        *model,
+        *map(whole, model),
         member.name,
+        _changed(history, origin.forked_at or 0) or None,
         None if result is None else str(result.stop_reason),
         None if result is None else result.terminated,
         history.tokens,
         None if history.cost_usd is None else float(history.cost_usd),
     )
+
+
+def _changed(history: RunHistory, forked_at: int) -> str:
+    """Return the limits of a branch's first own step that those of the last step that it kept are not."""
+    if not 0 < forked_at < len(history):
+        return ""
+    changes = changes_between(history[forked_at - 1].settings, history[forked_at].settings)
+    return whole(redact(", ".join(f"{change.partition(' ')[0]} {change.partition(' -> ')[2]}" for change in changes)))
 
 
 # Drawing -------------------------------------------------------------------------------------------------------------------------
@@ -162,7 +177,8 @@ def tree(runs: Displayable, ax: Axes | None = None) -> Axes:
     """Draw runs, their branches and their sub-agents' runs as lines over their steps; each begins at the line of its parent.
 
     `runs` is a run, whose relatives are drawn too, a list of runs or results, a store, or the results of an experiment. A run
-    is named by its place in the tree: `1.2` is the second child of `1`. A sub-agent's line begins with a dashed connection at the step
+    is named by its place in the tree (`1.2` is the second child of `1`), and by its model; a branch on the model of its parent by the
+    limits that were changed. A sub-agent's line begins with a dashed connection at the step
     of the caller. The mark and the words at the right end of a line show why the run ended. Returns the axes; see `tree_data` for their
     data. Errors: ConfigurationError for anything else.
 
@@ -207,6 +223,8 @@ class _Lane:
     parent: str
     label: str
     key: tuple[str, str]
+    changed: str
+    """For a branch on the model of its parent."""
     look_key: tuple[str, str]
     place: int
     first: int
@@ -218,11 +236,17 @@ class _Lane:
 
     @property
     def name(self) -> str:
-        return f"{self.label}  {'sub-agent ' * self.called}{look.shorten(':'.join(filter(None, self.key)), NAME_WIDTH)}"
+        name = (
+            look.shorten(self.changed, CHANGED_WIDTH)
+            if self.changed
+            else look.shorten(":".join(filter(None, self.key)), NAME_WIDTH)
+        )
+        return f"{self.label}  {'sub-agent ' * self.called}{name}"
 
 
 def _lanes(data: pd.DataFrame, by_run: bool) -> list[_Lane]:
     lanes = []
+    models = {row["run_id"]: (row["provider"], row["model"]) for row in data.to_dict("records")}
     for row in data.sort_values("lane").to_dict("records"):
         label, key = str(row["label"]), (str(row["provider"]), str(row["model"]))
         lanes.append(
@@ -231,6 +255,7 @@ def _lanes(data: pd.DataFrame, by_run: bool) -> list[_Lane]:
                 parent="" if pd.isna(row["parent_run_id"]) else str(row["parent_run_id"]),
                 label=label,
                 key=key,
+                changed="" if pd.isna(row["changed"]) or models.get(row["parent_run_id"]) != key else str(row["changed"]),
                 look_key=(label, "") if by_run else key,
                 place=int(row["lane"]),
                 first=int(row["first_step"]),

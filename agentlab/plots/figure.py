@@ -10,6 +10,7 @@ import base64
 import functools
 import io
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -264,7 +265,11 @@ def shorten(text: str, width: int = 30) -> str:
     Letters that the font lacks are written as their code point, U+6A21, so that different names stay different; other characters
     that it lacks are left out.
     """
-    return short("".join(map(_drawn, redact(text))), width)
+    return short("".join(map(_drawn, _STACK.sub(r"\1", redact(text)))), width)
+
+
+_STACK = re.compile("([\u0300-\u036f]{2})[\u0300-\u036f]+")
+"""More accents on a letter than any language has; sixty of them are higher than a plot."""
 
 
 def _drawn(char: str) -> str:
@@ -375,6 +380,11 @@ def keeping_looks(keys: Iterable[Key]) -> Iterator[None]:
         yield
     finally:
         _KEPT.reset(token)
+
+
+def are_kept() -> bool:
+    """Return whether this plot is one of several whose looks agree."""
+    return bool(_KEPT.get())
 
 
 Row = tuple[Line2D, str]

@@ -175,7 +175,8 @@ def limit_courses(data: pd.DataFrame, name: str) -> list[Course]:
 def tokens(steps: Recordings | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw cumulative tokens per step, one line per run, with the token limits in force and the end of each run.
 
-    `steps` is what `lab.frame` takes (a run, a result, several in a list, a store, …) or returns. Returns the axes; see `tokens_data`
+    `steps` is what `lab.frame` takes (a run, a result, several in a list, a store, …) or returns. The runs of a model share a look; if
+    all are of one model, up to 8 are numbered in the order of the frame, each with its own look. Returns the axes; see `tokens_data`
     for their data. The legend is to the right of the axes: create the figure of your own axes with `layout="constrained"` to make room
     for it. Errors: ConfigurationError if columns are missing.
 
@@ -231,9 +232,20 @@ class _RunLine:
 
     run_id: str
     key: Key
+    number: int | None
     steps: list[int]
     values: list[float]
     stop_reason: str | None
+
+    @property
+    def look_key(self) -> Key:
+        """A numbered run has its own colour, line style and marker; otherwise they are those of the model."""
+        return self.key if self.number is None else (str(self.number), "")
+
+    @property
+    def name(self) -> str:
+        name = ":".join(filter(None, self.key))
+        return name if self.number is None else f"{self.number}  {name}"
 
     @property
     def last_known(self) -> int | None:
@@ -245,13 +257,19 @@ class _RunLine:
 
 
 def _run_lines(data: pd.DataFrame, quantity: Quantity) -> list[_RunLine]:
+    """Return the runs. A few runs of one model are numbered, but not in plots that share a legend."""
     lines = []
-    for run_id, run in data.groupby("run_id", sort=False, dropna=False):
+    runs = data.groupby("run_id", sort=False, dropna=False)
+    models = runs[["provider", "model"]].first().drop_duplicates()
+    numbered = len(models) == 1 < len(runs) <= SHOWN_RUNS and not look.are_kept()
+    for number, (run_id, run) in enumerate(runs, start=1):
         first, last = run.iloc[0], run.iloc[-1]
         key = (str(first["provider"]), "" if pd.isna(first["model"]) else str(first["model"]))
         values = run[quantity.name].astype("Float64").to_numpy(dtype=float, na_value=math.nan)
         reason = None if pd.isna(last["stop_reason"]) else str(last["stop_reason"])
-        lines.append(_RunLine(str(run_id), key, [int(step) for step in run["step"]], values.tolist(), reason))
+        lines.append(
+            _RunLine(str(run_id), key, number if numbered else None, [int(step) for step in run["step"]], values.tolist(), reason)
+        )
     return lines
 
 
@@ -268,11 +286,11 @@ def _draw(ax: Axes, steps: pd.DataFrame, quantity: Quantity) -> list[Entry]:
         return []
     look.grid(ax, "y")
     lines = _run_lines(data, quantity)
-    looks = looks_of(line.key for line in lines)
+    looks = looks_of(line.look_key for line in lines)
     courses = {name: limit_courses(data, name) for name in data.columns if name not in (*_FIXED, quantity.name)}
     top = _top(lines, courses.values())
     entries = _draw_runs(ax, lines, looks, quantity)
-    entries += _draw_limits(ax, courses, {line.run_id: looks[line.key] for line in lines}, top, quantity)
+    entries += _draw_limits(ax, courses, {line.run_id: looks[line.look_key] for line in lines}, top, quantity)
     entries += _draw_ends(ax, lines)
     _name_limits(ax, courses, lines, top)
     first, last = min(line.steps[0] for line in lines), max(line.steps[-1] for line in lines)
@@ -294,7 +312,7 @@ def _draw(ax: Axes, steps: pd.DataFrame, quantity: Quantity) -> list[Entry]:
 def _draw_runs(ax: Axes, lines: list[_RunLine], looks: dict[Key, Look], quantity: Quantity) -> list[Entry]:
     few = len(lines) <= SHOWN_RUNS
     for line in lines:
-        its, place = looks[line.key], line.last_known
+        its, place = looks[line.look_key], line.last_known
         if place is None:
             continue
         every: Any = max(1, len(line.steps) // 12) if len(line.steps) > 25 else 1
@@ -306,9 +324,9 @@ def _draw_runs(ax: Axes, lines: list[_RunLine], looks: dict[Key, Look], quantity
             look.beside(ax, "?", (line.steps[place], line.values[place]), 5, weight="bold", fontsize=11)
     entries = []
     for key, its in looks.items():
-        of_key = [line for line in lines if line.key == key]
+        of_key = [line for line in lines if line.look_key == key]
         handle = Line2D([], [], color=its.colour, marker=its.marker, markersize=4.5, linestyle=its.line_style, linewidth=1.8)
-        label = look.shorten(":".join(filter(None, key)), NAME_WIDTH) + (f" × {len(of_key)}" if len(of_key) > 1 else "")
+        label = look.shorten(of_key[0].name, NAME_WIDTH) + (f" × {len(of_key)}" if len(of_key) > 1 else "")
         notes: tuple[str, ...] = ()
         if not all(line.is_known for line in of_key):
             partly = "" if all(line.last_known is None for line in of_key) else "partly "
@@ -400,8 +418,8 @@ def _alt(lines: list[_RunLine], courses: dict[str, list[Course]], quantity: Quan
     parts = []
     for line in lines[:SHOWN_RUNS]:
         used = quantity.words(line.values[-1]) if not math.isnan(line.values[-1]) else "unknown"
-        name, end = ":".join(filter(None, line.key)), line.stop_reason or "still running"
-        parts.append(f"{look.spoken(name)} {used} after {counted(len(line.steps), 'step')}, {look.spoken(end)}")
+        end = line.stop_reason or "still running"
+        parts.append(f"{look.spoken(line.name)} {used} after {counted(len(line.steps), 'step')}, {look.spoken(end)}")
     if len(lines) > SHOWN_RUNS:
         parts.append(f"and {len(lines) - SHOWN_RUNS} more")
     limits = [f"{name} {_limit_label(of_name, quantity.words)}" for name, of_name in courses.items()]

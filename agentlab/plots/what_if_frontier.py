@@ -57,15 +57,16 @@ def what_if_data(
 ) -> pd.DataFrame:
     """Return the points of `lab.plots.what_if`: one row per configuration, or with `by` one row per configuration and group.
 
-    Columns: `group`, `label` (the configuration in words), `x`, `x_low`, `x_high`, `y`, `y_low`, `y_high`, `unknown` (the larger of
-    the unknown shares of x and y), and `efficient`: True on the Pareto frontier, if no other configuration of the group has at least as
-    much y for at most as much x. Only configurations with an unknown share of at most `most_unknown` can be on it.
+    Columns: `group`, `configuration` (its number in the frame; its place if the frame has names), `label` (its values in words), `x`,
+    `x_low`, `x_high`, `y`, `y_low`, `y_high`, `unknown` (the larger of the unknown shares of x and y), and `efficient`: True on the
+    Pareto frontier, if no other configuration of the group has at least as much y for at most as much x. Only configurations with an
+    unknown share of at most `most_unknown` can be on it.
     Errors: ConfigurationError if columns are missing, or if x or y is not a figure.
 
     Example:
         >>> tried = lab.backtest([result, *others], lab.HasToolCall("finalize") | lab.StepCountIs([2, 4, 8]))
         >>> lab.plots.what_if_data(tried).columns.tolist()
-        ['group', 'label', 'x', 'x_low', 'x_high', 'y', 'y_low', 'y_high', 'unknown', 'efficient']
+        ['group', 'configuration', 'label', 'x', 'x_low', 'x_high', 'y', 'y_low', 'y_high', 'unknown', 'efficient']
     """
     for name in (x, y):
         if name not in FIGURES:
@@ -78,6 +79,7 @@ def what_if_data(
     data = pd.DataFrame(
         {
             "group": (names_of(table, groups) if groups else pd.Series([WHOLE] * len(table), index=table.index)).astype("string"),
+            "configuration": pd.array(_configurations_of(table), dtype="Int64"),
             "label": pd.array(_labels_of(table, groups), dtype="string"),
             **{
                 part: table[column].astype("Float64").array
@@ -116,6 +118,12 @@ def on_the_frontier(x: Any, y: Any) -> Any:
         if not np.isnan(x[place]) and y[place] > best:
             best, found[place] = y[place], True
     return found
+
+
+def _configurations_of(table: pd.DataFrame) -> Sequence[int]:
+    """Return the number of each configuration, or its place if the frame has names."""
+    numbers: Any = table.get("configuration")
+    return numbers if pd.api.types.is_integer_dtype(numbers) else range(len(table))
 
 
 def _labels_of(table: pd.DataFrame, groups: Sequence[str]) -> list[str]:
@@ -237,7 +245,7 @@ def draw_what_if(
         rows.append(blank(f"{unsure.sum()} not drawn: more than\n{most_unknown:.0%} of the runs unknown"))
     if left := len(data) - count - int(unsure.sum()):
         rows.append(blank(f"{left} not drawn:\n{x_word} or {y_word} unknown"))
-    rows += [_row_of(place, row) for place, row in enumerate(named, start=1)]
+    rows += map(_row_of, named)
     if own:
         look.grow(ax, inches(rows))
     if alone:
@@ -296,9 +304,9 @@ def _write_numbers(ax: Axes, named: list[dict[Any, Any]]) -> None:
     """Write the number of each point beside it; points that are too close share one text."""
     width, height = (max((float(row[name]) for row in named), default=0.0) or 1.0 for name in ("x", "y"))
     found: dict[tuple[int, int], tuple[tuple[float, float], list[str]]] = {}
-    for place, row in enumerate(named, start=1):
+    for row in named:
         at = float(row["x"]), float(row["y"])
-        found.setdefault((round(at[0] / width * 60), round(at[1] / height * 25)), (at, []))[1].append(str(place))
+        found.setdefault((round(at[0] / width * 60), round(at[1] / height * 25)), (at, []))[1].append(str(row["configuration"]))
     for at, places in found.values():
         ax.annotate(
             ", ".join(places), at, xytext=(-4, 3), textcoords="offset points", color=look.TEXT,
@@ -306,7 +314,7 @@ def _write_numbers(ax: Axes, named: list[dict[Any, Any]]) -> None:
         )  # fmt: skip
 
 
-def _row_of(place: int, row: dict[Any, Any]) -> Row:
+def _row_of(row: dict[Any, Any]) -> Row:
     """Return the legend entry of a point, on as many lines as its label needs."""
     lines: list[str] = []
     for part in str(row["label"]).split(", "):
@@ -316,7 +324,7 @@ def _row_of(place: int, row: dict[Any, Any]) -> Row:
             lines.append(part)
     if float(row["unknown"]) > 0:
         lines.append(f"{float(row['unknown']):.0%} of the runs unknown")
-    return blank(f"{place}  " + "\n    ".join(look.shorten(line, WIDTH) for line in lines))
+    return blank(f"{row['configuration']}  " + "\n    ".join(look.shorten(line, WIDTH) for line in lines))
 
 
 def _bounds(ax: Axes, shown: pd.DataFrame, x: str, y: str) -> None:

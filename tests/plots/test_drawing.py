@@ -80,6 +80,18 @@ def test_models_of_one_provider_share_its_colour_and_differ_in_marker() -> None:
     assert legend_of(lab.plots.tokens(steps.assign(model=[*"aabbaa"]))) == ["runs", "one:a × 2", "one:b"]
 
 
+def test_runs_of_one_model_are_numbered_if_they_are_few() -> None:
+    steps = steps_of(("one", [1, 2]), ("one", [2, 3]))
+    ax = lab.plots.tokens(steps)
+    first, second = lines_of(ax, "run")
+
+    assert to_hex(first.get_color()) != to_hex(second.get_color())
+    assert first.get_marker() != second.get_marker()
+    assert legend_of(ax) == ["runs", "1 one", "2 one"]
+    assert "2 one 3 after 2 steps" in ax.alt  # type: ignore[attr-defined]
+    assert legend_of(lab.plots.tokens(steps_of(*[("one", [1])] * 9)))[1] == "one × 9"
+
+
 def test_a_provider_looks_the_same_in_both_plots() -> None:
     steps = steps_of(("one", [NA, NA]), ("two", [1, 2])).assign(cumulative_cost_usd=[0.1, 0.2, 0.3, 0.4])
     (in_tokens,) = lines_of(lab.plots.tokens(steps), "run")

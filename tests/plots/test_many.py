@@ -107,7 +107,7 @@ def test_the_lines_of_a_comparison_of_forty_groups_do_not_overlap() -> None:
 def test_points_at_one_place_have_their_numbers_side_by_side() -> None:
     ax: Any = lab.plots.what_if(lab.backtest(steps_of([2] * 9, [True] * 9), StepCountIs([1, 2, 3, 4])))
 
-    assert [text.get_text() for text in ax.texts] == ["1", "2, 3, 4"]
+    assert [text.get_text() for text in ax.texts] == ["0", "1, 2, 3"], "the numbers of the frame"
 
 
 def test_a_label_keeps_the_values_that_distinguish_it() -> None:
@@ -115,7 +115,7 @@ def test_a_label_keeps_the_values_that_distinguish_it() -> None:
     labels = [text for text in texts_of(lab.plots.what_if(lab.backtest(known(), grid))) if text[0].isdigit()]
 
     assert labels and all("…" not in text for text in labels)
-    assert labels[0] == "1  StepCountIs 2, MaxTokensUsed 500\n    MaxCost 0.001"
+    assert labels[0] == "0  StepCountIs 2, MaxTokensUsed 500\n    MaxCost 0.001"
 
 
 def test_the_suggestion_is_in_the_legend_and_its_ring_is_complete() -> None:

@@ -21,7 +21,7 @@ from .builders import listed, look, looping
 
 COLUMNS = [
     "run_id", "parent_run_id", "forked_at", "called_in", "kind", "first_step", "last_step", "steps", "lane", "provider", "model",
-    "label", "stop_reason", "terminated", "tokens", "cost_usd",
+    "label", "changed", "stop_reason", "terminated", "tokens", "cost_usd",
 ]  # fmt: skip
 
 
@@ -64,6 +64,7 @@ def test_one_row_per_run_with_its_place_in_the_tree(family: list[Run]) -> None:
         (3, "1.1.1", 4, 4, 5, "completed", True),
         (4, "1.1.2", 1, 1, 1, None, None),
     ]
+    assert data["changed"].fillna("").tolist() == ["", "max_turns 8", "max_turns 7", "", ""]
     assert values(data, "provider", "tokens", "cost_usd")[0] == ("one", 600, pytest.approx(0.006))
     assert set(map(str, data.dtypes)) <= {"string", "Int64", "Float64", "boolean"}
 
@@ -97,7 +98,7 @@ def test_each_runs_line_leaves_its_parents_line(family: list[Run]) -> None:
     assert f"open:{family[4].id}" in lines and f"open:{family[0].id}" not in lines
     assert [text.get_text() for text in ax.get_yticklabels()] == [
         "1  one:m1",
-        "1.2  one:m1",
+        "1.2  max_turns 8",
         "1.1  two:m1",
         "1.1.1  two:m1",
         "1.1.2  two:m1",
@@ -122,7 +123,7 @@ def test_the_alt_text_describes_the_tree(family: list[Run]) -> None:
     alt = lab.plots.tree(family[0]).alt  # type: ignore[attr-defined]
 
     assert alt.startswith(
-        "Tree of 5 runs: 1  one:m1, 6 steps, turn_limit; 1.2  one:m1 forked from 1 at step 5, 8 steps, turn_limit; "
+        "Tree of 5 runs: 1  one:m1, 6 steps, turn_limit; 1.2  max_turns 8 forked from 1 at step 5, 8 steps, turn_limit; "
     )
     assert "1.1.2  two:m1 forked from 1.1 at step 1, 1 step, not ended" in alt
 
@@ -160,3 +161,21 @@ def test_the_same_data_give_the_same_bytes_on_a_transparent_background(family: l
     assert one.png() == two.png() == one.png()
     picture = Image.open(io.BytesIO(one.png())).convert("RGBA")
     assert picture.getchannel("A").getpixel((0, 0)) == 0
+
+
+@pytest.mark.filterwarnings("ignore:HasToolCall:agentlab.errors.AgentlabWarning")
+def test_a_branch_is_named_by_the_limits_that_changed_whatever_their_texts_are() -> None:
+    first = ended(agent("\ud83done").run("go", budget=Budget(max_turns=3)))
+    ended(first.fork(1, stop=lab.HasToolCall("\ud83d") | lab.StepCountIs(2)))
+    ended(first.fork(2, agent=agent("two"), budget=Budget(max_turns=4)))
+    ended(first.fork(2))
+    data = tree_data(first)
+
+    assert data["changed"].fillna("").tolist() == [
+        "",
+        "",
+        "max_turns 4",
+        r"stop AnyOf(HasToolCall('\ud83d'), StepCountIs(steps=2))",
+    ]
+    names = [text.get_text() for text in lab.plots.tree(first).get_yticklabels()]
+    assert names[:3] == ["1  \ufffdone:m1", "1.3  \ufffdone:m1", "1.2  two:m1"], "another model says more than a limit"

@@ -84,7 +84,7 @@ def test_mostly_unknown_points_are_not_drawn() -> None:
     assert legend_of(ax) == [
         "Pareto frontier", "1 not drawn: more than\n5% of the runs unknown",
             "1 not drawn:\ncost or success unknown",
-        "1  StepCountIs 1", "2  StepCountIs 3\n    5% of the runs unknown",
+        "0  StepCountIs 1", "2  StepCountIs 3\n    5% of the runs unknown",
     ]  # fmt: skip
     assert "0% to 5% of the runs unknown. Not drawn, since more than 5% of the runs are unknown: 1." in ax.alt
     assert "more than 1% of the runs are unknown in all" in lab.plots.what_if(frame.iloc[[1, 2]], most_unknown=0.01).alt
