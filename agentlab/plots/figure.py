@@ -32,11 +32,13 @@ from agentlab.errors import ConfigurationError
 from agentlab.model.finish_reasons import StopReason
 
 # The colours of Okabe and Ito (https://jfly.uni-koeln.de/color/) that have a contrast of 3:1 both on white and on #111. The others
-# (orange, sky blue, yellow, black) are invisible on one of the two, so a fifth provider differs in marker and line style.
+# (orange, sky blue, yellow, black) are invisible on one of the two.
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 
 
-COLOURS = (BLUE, VERMILLION, GREEN, PURPLE)
+COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, "#6633FF", "#BB2233")
+"""The last two are, of all colours with that contrast, those that differ most from the ones before, for colour-blind readers too. A
+seventh provider differs in marker and line style."""
 
 
 TEXT = "#797979"  # a contrast of 4.3:1 on white and on #111, the highest possible on both
