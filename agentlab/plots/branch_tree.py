@@ -163,7 +163,7 @@ def _row(member: RunNode[Any], left: RunNode[Any] | None, lane: int) -> tuple[An
 
 
 def _changed(history: RunHistory, forked_at: int) -> str:
-    """Return the limits of a branch's first own step that those of the last step that it kept are not."""
+    """Return in words the limits that a branch's first own step has, and the last step that it kept has not."""
     if not 0 < forked_at < len(history):
         return ""
     changes = changes_between(history[forked_at - 1].settings, history[forked_at].settings)
@@ -236,12 +236,8 @@ class _Lane:
 
     @property
     def name(self) -> str:
-        name = (
-            look.shorten(self.changed, CHANGED_WIDTH)
-            if self.changed
-            else look.shorten(":".join(filter(None, self.key)), NAME_WIDTH)
-        )
-        return f"{self.label}  {'sub-agent ' * self.called}{name}"
+        name, width = (self.changed, CHANGED_WIDTH) if self.changed else (":".join(filter(None, self.key)), NAME_WIDTH)
+        return f"{self.label}  {'sub-agent ' * self.called}{look.shorten(name, width)}"
 
 
 def _lanes(data: pd.DataFrame, by_run: bool) -> list[_Lane]:

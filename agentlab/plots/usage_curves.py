@@ -232,10 +232,10 @@ class _RunLine:
 
     run_id: str
     key: Key
-    number: int | None
     steps: list[int]
     values: list[float]
     stop_reason: str | None
+    number: int | None = None
 
     @property
     def look_key(self) -> Key:
@@ -259,17 +259,14 @@ class _RunLine:
 def _run_lines(data: pd.DataFrame, quantity: Quantity) -> list[_RunLine]:
     """Return the runs. A few runs of one model are numbered, but not in plots that share a legend."""
     lines = []
-    runs = data.groupby("run_id", sort=False, dropna=False)
-    models = runs[["provider", "model"]].first().drop_duplicates()
-    numbered = len(models) == 1 < len(runs) <= SHOWN_RUNS and not look.are_kept()
-    for number, (run_id, run) in enumerate(runs, start=1):
+    for run_id, run in data.groupby("run_id", sort=False, dropna=False):
         first, last = run.iloc[0], run.iloc[-1]
         key = (str(first["provider"]), "" if pd.isna(first["model"]) else str(first["model"]))
         values = run[quantity.name].astype("Float64").to_numpy(dtype=float, na_value=math.nan)
         reason = None if pd.isna(last["stop_reason"]) else str(last["stop_reason"])
-        lines.append(
-            _RunLine(str(run_id), key, number if numbered else None, [int(step) for step in run["step"]], values.tolist(), reason)
-        )
+        lines.append(_RunLine(str(run_id), key, [int(step) for step in run["step"]], values.tolist(), reason))
+    if 1 < len(lines) <= SHOWN_RUNS and len({line.key for line in lines}) == 1 and not look.are_kept():
+        return [replace(line, number=number) for number, line in enumerate(lines, start=1)]
     return lines
 
 
