@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from agentlab._internal.lazy import difflib, regex, urllib_parse
+from agentlab._internal.lazy import near, regex, urllib_parse
 from agentlab.model.usage import Cost, CostSource, Usage
 
 if TYPE_CHECKING:
@@ -361,10 +361,10 @@ def models_of(provider: str) -> tuple[str, ...]:
 
 def misspelling_hint(provider: str, model: str) -> str:
     """Return a hint to add to an error if the model's name is close to one in the price list; else ""."""
-    near = difflib.get_close_matches(model, models_of(provider), n=1, cutoff=0.8)
-    if not near or _is_listed(provider, model):
+    meant = near(model, models_of(provider), 0.8)
+    if not meant or _is_listed(provider, model):
         return ""
-    return f" And the price list has no {model!r} of {provider}: did you mean {near[0]!r}?"
+    return f" And the price list has no {model!r} of {provider}: did you mean {meant!r}?"
 
 
 def vendor_of(model: str) -> str | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from agentlab._internal.lazy import did_you_mean
 from agentlab.errors import FixtureNotFoundError
 
 PREFIX = "sample:"
@@ -41,8 +41,7 @@ def samples() -> Mapping[str, str]:
 def sample(name: str) -> Path:
     """Return the folder of a recording. Raises FixtureNotFoundError for an unknown name."""
     if name not in _ABOUT:
-        meant = difflib.get_close_matches(name, _ABOUT, n=1)
-        guess = f" Did you mean {PREFIX + meant[0]!r}?" if meant else ""
+        guess = did_you_mean(PREFIX + name, [PREFIX + one for one in _ABOUT], 0.8)
         raise FixtureNotFoundError(f"{PREFIX + name!r} is not one of the samples: {', '.join(_ABOUT)}.{guess}")
     package = Path(__file__).parents[1]
     installed = package / "samples"
